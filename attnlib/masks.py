@@ -1,0 +1,118 @@
+"""Who may look at whom: bool, True = may attend.
+
+What must hold together is combined by ``&``: ``causal_mask(n, n) & padding_mask(lengths, n)[:, None, :]``. Every mask
+that knows of an order is aligned bottom-right: the last query stands at the last key, as when a cache already holds the
+first k - q keys. So query i stands at position i + (k - q).
+"""
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+
+def _distance(q_len: int, k_len: int, device: torch.device | str | None) -> Int[Tensor, "q k"]:
+    """How many positions key j lies behind query i; negative in the query's future."""
+    queries = torch.arange(q_len, device=device) + (k_len - q_len)
+    return queries[:, None] - torch.arange(k_len, device=device)
+
+
+def causal_mask(q_len: int, k_len: int, *, device: torch.device | str | None = None) -> Bool[Tensor, "q k"]:
+    """Query i sees key j only if j <= i + (k - q): itself and the past, never the future.
+
+    >>> causal_mask(4, 4).int()
+    tensor([[1, 0, 0, 0],
+            [1, 1, 0, 0],
+            [1, 1, 1, 0],
+            [1, 1, 1, 1]], dtype=torch.int32)
+    >>> causal_mask(2, 4).int()  # two new queries, two keys from before
+    tensor([[1, 1, 1, 0],
+            [1, 1, 1, 1]], dtype=torch.int32)
+
+    Vaswani et al. 2017, section 3.2.3, "to prevent leftward information flow in the decoder".
+    """
+    return torch.ones(q_len, k_len, dtype=torch.bool, device=device).tril(k_len - q_len)
+
+
+def padding_mask(lengths: Int[Tensor, " b"], max_len: int) -> Bool[Tensor, "b k"]:
+    """The first ``lengths[b]`` keys of each sequence are real, the rest is padding that no query sees.
+
+    >>> padding_mask(torch.tensor([3, 1, 4]), 4).int()
+    tensor([[1, 1, 1, 0],
+            [1, 0, 0, 0],
+            [1, 1, 1, 1]], dtype=torch.int32)
+
+    The result is a key mask, (b, k). As a mask for (b, h, q, k) it is ``padding_mask(...)[:, None, None, :]``.
+    Raises ValueError for a length outside 0 ... max_len.
+    """
+    if lengths.numel() and not (int(lengths.min()) >= 0 and int(lengths.max()) <= max_len):
+        raise ValueError(f"lengths must lie between 0 and max_len = {max_len}, got {lengths.tolist()}")
+    return torch.arange(max_len, device=lengths.device) < lengths[:, None]
+
+
+def sliding_window_mask(
+    q_len: int, k_len: int, window: int, *, device: torch.device | str | None = None
+) -> Bool[Tensor, "q k"]:
+    """Each query sees itself and the window - 1 keys before it.
+
+    >>> sliding_window_mask(6, 6, 3).int()
+    tensor([[1, 0, 0, 0, 0, 0],
+            [1, 1, 0, 0, 0, 0],
+            [1, 1, 1, 0, 0, 0],
+            [0, 1, 1, 1, 0, 0],
+            [0, 0, 1, 1, 1, 0],
+            [0, 0, 0, 1, 1, 1]], dtype=torch.int32)
+
+    Raises ValueError for a window below 1.
+    Beltagy et al. 2020, "Longformer", section 3.1, in its causal form.
+    """
+    if window < 1:
+        raise ValueError(f"window must be at least 1, got {window}")
+    distance = _distance(q_len, k_len, device)
+    return (distance >= 0) & (distance < window)
+
+
+def attention_sink_mask(
+    q_len: int, k_len: int, sinks: int, *, window: int | None = None, device: torch.device | str | None = None
+) -> Bool[Tensor, "q k"]:
+    """The first ``sinks`` keys stay in sight of every later query; with ``window``, so do the last ``window`` keys.
+
+    >>> attention_sink_mask(6, 6, 1, window=2).int()
+    tensor([[1, 0, 0, 0, 0, 0],
+            [1, 1, 0, 0, 0, 0],
+            [1, 1, 1, 0, 0, 0],
+            [1, 0, 1, 1, 0, 0],
+            [1, 0, 0, 1, 1, 0],
+            [1, 0, 0, 0, 1, 1]], dtype=torch.int32)
+
+    Sinks and window are two ways to be seen, so they are joined by "or": the mask above is
+    ``attention_sink_mask(6, 6, 1) | sliding_window_mask(6, 6, 2)``.
+    Raises ValueError for a negative number of sinks.
+    Xiao et al. 2023, "Efficient Streaming Language Models with Attention Sinks", section 3.2.
+    """
+    if sinks < 0:
+        raise ValueError(f"sinks must be at least 0, got {sinks}")
+    first = torch.arange(k_len, device=device) < sinks
+    seen = (_distance(q_len, k_len, device) >= 0) & first
+    return seen if window is None else seen | sliding_window_mask(q_len, k_len, window, device=device)
+
+
+def check_mask(mask: Tensor, shape: torch.Size | tuple[int, ...]) -> None:
+    """Raise unless the mask is bool and broadcasts to the scores' ``shape``, (..., q, k)."""
+    if mask.dtype != torch.bool:
+        raise TypeError(
+            f"mask must be bool with True = may attend, got {mask.dtype}; "
+            "attnlib.mask_conventions converts from the other conventions"
+        )
+    missing = len(shape) - mask.ndim
+    if missing < 0 or any(m not in (1, s) for m, s in zip(mask.shape, shape[missing:], strict=True)):
+        raise ValueError(f"mask must be broadcastable to (..., q, k) = {tuple(shape)}, got {tuple(mask.shape)}")
+
+
+def may_have_empty_rows(mask: Bool[Tensor, "..."]) -> bool:
+    """Whether some query may attend to nothing; True also where finding out would cost more than it saves."""
+    if mask.device.type != "cpu" or torch.compiler.is_compiling():
+        return True  # reading the answer would stall the GPU, or break the graph
+    try:
+        return not bool(mask.any(dim=-1).all())
+    except RuntimeError:  # torch.func.vmap: the answer is not one bool
+        return True

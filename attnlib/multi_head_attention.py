@@ -1,0 +1,128 @@
+"""Several heads of attention side by side."""
+
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from .attention import scaled_dot_product_attention
+from .heads import merge_heads, split_heads
+from .kv_cache import KVCache
+from .projections import check_width
+
+
+class MultiHeadAttention(nn.Module):
+    """Project, cut into heads, attend in each, join, project: Concat(head_1 ... head_h) W^O.
+
+    >>> import torch
+    >>> attention = MultiHeadAttention(12, 3)
+    >>> x, memory = torch.randn(2, 5, 12), torch.randn(2, 7, 12)
+    >>> attention(x).shape, attention(x, memory).shape
+    (torch.Size([2, 5, 12]), torch.Size([2, 5, 12]))
+    >>> attention(x, memory, return_weights=True)[1].shape
+    torch.Size([2, 3, 5, 7])
+
+    - ``d_head``: the width of a head, d_model / num_heads unless it is given; num_heads * d_head need not be d_model.
+    - ``num_kv_heads``: fewer heads of keys and values, each shared by a group of query heads.
+    - ``d_memory``: the memory's width, d_model unless it is given.
+    - ``bias``, ``out_bias``: of ``w_q``, ``w_k``, ``w_v``, and of ``w_o`` (as ``bias`` unless it is given).
+    - ``dropout``: of the weights, in training only.
+    - ``rotary``: a ``Rotary``, which turns queries and keys by their positions (self-attention only).
+    - ``is_causal``: what ``forward`` does unless it is told otherwise.
+    - ``backend``: as for ``scaled_dot_product_attention``.
+
+    Layers: ``w_q``, ``w_k``, ``w_v``, ``w_o``. Raises ValueError for sizes that do not divide.
+    Vaswani et al. 2017, section 3.2.2. Multi-query: Shazeer 2019; grouped queries: Ainslie et al. 2023, section 2.2.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        num_heads: int,
+        *,
+        d_head: int | None = None,
+        num_kv_heads: int | None = None,
+        d_memory: int | None = None,
+        bias: bool = True,
+        out_bias: bool | None = None,
+        dropout: float = 0.0,
+        rotary: nn.Module | None = None,
+        is_causal: bool = False,
+        backend: str | None = None,
+    ) -> None:
+        super().__init__()
+        if d_head is None:
+            if num_heads < 1 or d_model % num_heads:
+                raise ValueError(
+                    "d_model must be divisible by num_heads unless d_head is given, "
+                    f"got d_model = {d_model} and num_heads = {num_heads}"
+                )
+            d_head = d_model // num_heads
+        num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
+        if num_kv_heads < 1 or num_heads % num_kv_heads:
+            raise ValueError(
+                f"num_heads must be a multiple of num_kv_heads, got {num_heads} and num_kv_heads = {num_kv_heads}"
+            )
+        d_memory = d_model if d_memory is None else d_memory
+        self.num_heads, self.num_kv_heads, self.d_head = num_heads, num_kv_heads, d_head
+        self.dropout, self.is_causal, self.backend = dropout, is_causal, backend
+        self.w_q = nn.Linear(d_model, num_heads * d_head, bias=bias)
+        self.w_k = nn.Linear(d_memory, num_kv_heads * d_head, bias=bias)
+        self.w_v = nn.Linear(d_memory, num_kv_heads * d_head, bias=bias)
+        self.w_o = nn.Linear(num_heads * d_head, d_model, bias=bias if out_bias is None else out_bias)
+        self.rotary = rotary
+
+    def forward(
+        self,
+        x: Float[Tensor, "b q d_model"],
+        memory: Float[Tensor, "b m d_memory"] | None = None,
+        *,
+        mask: Bool[Tensor, "..."] | None = None,
+        key_mask: Bool[Tensor, "b k"] | None = None,
+        is_causal: bool | None = None,
+        cache: KVCache | None = None,
+        return_weights: bool = False,
+    ) -> Float[Tensor, "b q d_model"] | tuple[Float[Tensor, "b q d_model"], Float[Tensor, "b h q k"]]:
+        """Attend from ``x`` to itself, or to ``memory``.
+
+        Shapes: x (b, q, d_model), memory (b, k, d_memory) -> output (b, q, d_model), and with ``return_weights`` also
+        the weights (b, h, q, k). Masks are bool, True = may attend: ``mask`` broadcastable to (b, h, q, k), and
+        ``key_mask`` (b, k) with True = a real key. A key is seen where all of them and ``is_causal`` allow it. With a
+        ``cache``, x continues what the cache holds, and its own keys and values are appended.
+        """
+        check_width("x", x, "d_model", self.w_q.in_features)
+        source = x if memory is None else memory
+        check_width("x" if memory is None else "memory", source, "d_memory", self.w_k.in_features)
+        if memory is not None and (cache is not None or self.rotary is not None):
+            raise ValueError("a cache and rotary positions are for self-attention: with them, memory must be None")
+        q = split_heads(self.w_q(x), self.num_heads)
+        k = split_heads(self.w_k(source), self.num_kv_heads)
+        v = split_heads(self.w_v(source), self.num_kv_heads)
+        if self.rotary is not None:
+            offset = 0 if cache is None else cache.length
+            q, k = self.rotary(q, offset=offset), self.rotary(k, offset=offset)
+        if cache is not None:
+            k, v = cache.append(k, v)
+        attended = scaled_dot_product_attention(
+            q,
+            k,
+            v,
+            mask=_join_masks(mask, key_mask, (x.shape[0], k.shape[-2])),
+            is_causal=self.is_causal if is_causal is None else is_causal,
+            dropout=self.dropout,
+            training=self.training,
+            return_weights=return_weights,
+            backend=self.backend,
+        )
+        if isinstance(attended, tuple):
+            output, weights = attended
+            return self.w_o(merge_heads(output)), weights
+        return self.w_o(merge_heads(attended))
+
+
+def _join_masks(mask: Tensor | None, key_mask: Tensor | None, shape: tuple[int, int]) -> Tensor | None:
+    """One mask (b, h, q, k), or axes of size 1, from a mask and a key mask (b, k)."""
+    if key_mask is None:
+        return mask
+    if tuple(key_mask.shape) != shape:
+        raise ValueError(f"key_mask must have shape (b, k) = {shape}, got {tuple(key_mask.shape)}")
+    keys = key_mask[:, None, None, :]
+    return keys if mask is None else mask & keys
