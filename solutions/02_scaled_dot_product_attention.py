@@ -1,0 +1,820 @@
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 02 · Scaled dot-product attention: ask, weigh, mix
+#
+# Lesson 01 gave every word a query, a key and a value. Here they meet. At the end you hold the formula that every
+# transformer is built on, and you will have computed each of its parts with a pencil first.
+#
+# | | |
+# | --- | --- |
+# | **You will build** | attention, four times: by hand, by loop, as two matrix products, and as a module with weights |
+# | **You will understand** | why the softmax needs care, why the scores are divided by $\sqrt{d}$, why word order is lost |
+# | **You need** | queries, keys and values from lesson 01, a pencil, about 90 minutes |
+#
+# The cells between the exercises use `attnlib`, never your answers. An exercise that you leave for later breaks nothing
+# further down.
+
+# %%
+import math
+
+import matplotlib.pyplot as plt
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+import attnlib
+from attnlib.checks import check
+from attnlib.plot import plot_attention, plot_links
+
+# %% [markdown]
+# ## Ask one question with a pencil
+#
+# *The animal did not cross the street because it was tired.* You know at once that *it* is the animal. A network that
+# looks at words one by one cannot know: the vector of *it* is the same in every sentence. So *it* has to fetch something
+# from the other words. It needs to decide **from whom**, and **how much**.
+#
+# Lesson 01 gave every word three vectors. Here they are for the question at hand, small enough to read. The query says
+# what *it* looks for, a key says what a word offers, a value says what you get from it.
+#
+# | | thing | alive | place | action | | legs | lanes |
+# |---|---|---|---|---|---|---|---|
+# | query of **it** | 2 | 2 | 0 | 0 | | | |
+# | key of **animal** | 2 | 2 | 0 | 0 | value | 4 | 0 |
+# | key of **street** | 2 | 0 | 2 | 0 | value | 0 | 2 |
+# | key of **cross** | 0 | 0 | 0 | 2 | value | 0 | 0 |
+#
+# *It* looks for a living thing: something that can be tired. Nobody hands a real network such tidy features. It learns
+# its own, and they are rarely this readable. The arithmetic is the same.
+
+# %%
+query_it = torch.tensor([2.0, 2.0, 0.0, 0.0])
+three_words = ["animal", "street", "cross"]
+three_keys = torch.tensor([[2.0, 2.0, 0.0, 0.0], [2.0, 0.0, 2.0, 0.0], [0.0, 0.0, 0.0, 2.0]])
+three_values = torch.tensor([[4.0, 0.0], [0.0, 2.0], [0.0, 0.0]])
+
+# %% [markdown]
+# **Score.** A dot product is large where both vectors are large in the same places. So "how well does this key answer
+# this query" is one dot product:
+#
+# $$q \cdot k = \sum_{c=1}^{d} q_c\,k_c$$
+#
+# - animal: $2\cdot2 + 2\cdot2 + 0\cdot0 + 0\cdot0 = 8$
+# - street: $2\cdot2 + 2\cdot0 + 0\cdot2 + 0\cdot0 = 4$
+# - cross: $0$
+#
+# **Scale.** Divide by $\sqrt{d} = \sqrt{4} = 2$. Why that number is a question for later. The scores are now $4$, $2$ and $0$.
+#
+# **Weigh.** Scores can be negative and add up to anything. You want shares: positive, with sum 1. Take $e^s$ of each and
+# divide by the total, which is the *softmax*:
+#
+# $$w_j = \frac{e^{s_j}}{\sum_l e^{s_l}} \qquad e^4 \approx 54.60,\quad e^2 \approx 7.39,\quad e^0 = 1,\quad \text{total } 62.99$$
+#
+# - animal: $54.60 / 62.99 \approx 0.867$, street: $7.39 / 62.99 \approx 0.117$, cross: $1 / 62.99 \approx 0.016$
+#
+# **Mix.** Add up the values, each with its weight: $0.867\cdot(4, 0) + 0.117\cdot(0, 2) + 0.016\cdot(0, 0) \approx (3.47,\ 0.23)$.
+# The word *it* now has three and a half legs and a quarter of a lane. That is attention. All of it.
+
+# %% [markdown]
+# Now the same in Python, one number at a time, so that there is nowhere to hide a mistake. The last two lines hold it
+# against the pencil.
+
+
+# %%
+def attend_one(query: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    """One query (d,), its keys (k, d) and values (k, d_v) -> output (d_v,), weights (k,). Slow, and obviously right."""
+    grades = []
+    for key in keys.tolist():
+        score = sum(a * b for a, b in zip(query.tolist(), key, strict=True))
+        grades.append(math.exp(score / math.sqrt(len(key))))
+    shares = [grade / sum(grades) for grade in grades]
+    mixture = [sum(w * v for w, v in zip(shares, column, strict=True)) for column in values.T.tolist()]
+    return torch.tensor(mixture), torch.tensor(shares)
+
+
+output_it, weights_it = attend_one(query_it, three_keys, three_values)
+for word, weight in zip(three_words, weights_it, strict=True):
+    print(f"{word:8}{weight:.3f}")
+print("legs, lanes:", [round(x, 2) for x in output_it.tolist()])
+assert_close(weights_it, torch.tensor([0.867, 0.117, 0.016]), atol=5e-4, rtol=0)
+assert_close(output_it, torch.tensor([3.47, 0.23]), atol=5e-3, rtol=0)
+
+# %% [markdown]
+# The weights are positive and add up to 1, so the output is an *average* of the values. It can never leave the shape
+# that the values span, here a triangle. What the query decides is where in the triangle you end up. And one more number
+# has a say: multiply the scores by something from 0 to large, and the output walks from "everyone alike" to
+# "winner takes all".
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: the bytes of a picture depend on the machine's fonts; the cell asserts what it shows
+scales = torch.cat([torch.linspace(0, 1, 101), torch.tensor([0.5])])
+walk = torch.stack([attend_one(query_it * scale * 2, three_keys, three_values)[0] for scale in scales])
+assert_close(walk[-1], output_it, atol=1e-6, rtol=0)
+
+_, ax = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
+ax.add_patch(plt.Polygon(three_values.numpy(), facecolor="#deebf7", edgecolor="#6baed6"))
+ax.plot(*walk[:101].T, color="#08306b", linewidth=2)
+for word, (legs, lanes) in zip(three_words, three_values.tolist(), strict=True):
+    ax.annotate(f"value of {word}", (legs, lanes), xytext=(6, 6), textcoords="offset points")
+marks = {0: "scores × 0: everyone alike", -1: "scores × 1/√d: the output of “it”", 100: "scores × 1"}
+for (index, text), marker, rise in zip(marks.items(), "sod", (10, 34, 12), strict=True):
+    ax.plot(*walk[index], marker, color="#d55e00", markersize=8)
+    ax.annotate(text, walk[index].tolist(), xytext=(8, rise), textcoords="offset points", color="#a04000")
+ax.set(xlabel="legs", ylabel="lanes", xlim=(-0.3, 5.6), ylim=(-0.2, 2.4), title="Attention is an average of the values")
+plt.show()
+
+# %% [markdown]
+# ## Ask all eleven questions by loop
+#
+# In *self*-attention every word asks, and every word answers, itself included. So you need a query, a key and a value
+# for each of the eleven tokens. As in lesson 01 they come from an embedding $x$ and three matrices:
+# $q = x W_q$, $k = x W_k$, $v = x W_v$.
+#
+# The embeddings are made by hand: seven features, each 0 or 1. The words *did*, *not*, *because* and *was* are left
+# blank, to keep the numbers few.
+
+# %%
+sentence = "The animal did not cross the street because it was tired"
+tokens = sentence.lower().split()
+features = ["thing", "alive", "place", "action", "article", "pronoun", "state"]
+meaning = {
+    "the": "article", "animal": "thing alive", "street": "thing place",
+    "cross": "action", "it": "pronoun", "tired": "state",
+}  # fmt: skip
+x = torch.tensor([[float(f in meaning.get(token, "").split()) for f in features] for token in tokens])
+print(tuple(x.shape), "= (n, d_model);  animal is", x[1].int().tolist())
+
+# %% [markdown]
+# A row of $W_q$ says what a word with that feature looks for: a pronoun for a living thing, an article for a
+# thing, an action for a thing that is a place, a state (*tired*) for something alive, a thing for an action. A row of $W_k$
+# says what the feature offers, a row of $W_v$ what it gives: four legs for what is alive, two lanes for a place.
+
+# %%
+w_q, w_k, w_v = torch.zeros(7, 4), torch.zeros(7, 4), torch.zeros(7, 2)
+#     looks for:                    thing alive place action
+w_q[features.index("thing")] = torch.tensor([0.0, 0.0, 0.0, 2.0])
+w_q[features.index("action")] = torch.tensor([2.0, 0.0, 2.0, 0.0])
+w_q[features.index("article")] = torch.tensor([2.0, 0.0, 0.0, 0.0])
+w_q[features.index("pronoun")] = torch.tensor([2.0, 2.0, 0.0, 0.0])
+w_q[features.index("state")] = torch.tensor([0.0, 2.0, 0.0, 0.0])
+w_k[:4] = 2 * torch.eye(4)  # thing, alive, place and action are offered as they are
+w_v[features.index("alive")] = torch.tensor([4.0, 0.0])  # legs
+w_v[features.index("place")] = torch.tensor([0.0, 2.0])  # lanes
+
+queries, keys, values = x @ w_q, x @ w_k, x @ w_v
+it = tokens.index("it")
+assert_close(queries[it], query_it, atol=0, rtol=0)
+assert_close(keys[[1, 6, 4]], three_keys, atol=0, rtol=0)
+assert_close(values[[1, 6, 4]], three_values, atol=0, rtol=0)
+
+# %% [markdown]
+# These are the vectors from the pencil again: the three assertions say so. Now let every word ask.
+
+
+# %%
+def attend_by_loop(queries: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    """Queries (q, d), keys (k, d), values (k, d_v) -> outputs (q, d_v), weights (q, k): one query after the other."""
+    answers = [attend_one(query, keys, values) for query in queries]
+    return torch.stack([output for output, _ in answers]), torch.stack([weights for _, weights in answers])
+
+
+loop_output, loop_weights = attend_by_loop(queries, keys, values)
+
+total = math.exp(4) + math.exp(2) + 9  # "it": animal, street, and nine words with score 0
+assert_close(loop_weights[it, 1].item(), math.exp(4) / total, atol=1e-6, rtol=0)
+assert_close(loop_weights[it, 6].item(), math.exp(2) / total, atol=1e-6, rtol=0)
+assert_close(loop_weights[it, [1, 6, 4]] / loop_weights[it, [1, 6, 4]].sum(), weights_it, atol=1e-6, rtol=0)
+print("it looks at animal:", round(loop_weights[it, 1].item(), 3), " at street:", round(loop_weights[it, 6].item(), 3))
+
+# %% [markdown]
+# With eleven words to share among, *animal* gets 0.769 instead of 0.867: nine words score 0, and $e^0$ is 1, not 0.
+# Softmax gives nobody nothing. Among the first three words the proportions are as they were (the last assertion).
+#
+# ### Predict, then run: the blank query (1 point, 2 minutes)
+#
+# The word *did* has a blank embedding, so its query is $(0, 0, 0, 0)$. What is its row of weights?
+#
+# - **A**: eleven zeros: it asks for nothing, so it gets nothing
+# - **B**: $1/11$ for every word
+# - **C**: 1 for itself and 0 for all others
+# - **D**: `nan`, because $0/0$ is not defined
+#
+# Decide before you run on.
+
+# %% nbgrader={"grade": false, "grade_id": "predict_blank_query", "locked": false, "schema_version": 3, "solution": true, "task": false}
+### BEGIN SOLUTION
+blank_query = "B"
+### BEGIN STUB
+# blank_query = None  # your prediction: "A", "B", "C" or "D"
+### END SOLUTION
+
+# %% nbgrader={"grade": true, "grade_id": "test_predict_blank_query", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+### BEGIN HIDDEN TESTS
+from attnlib.checks import grade as check
+
+### END HIDDEN TESTS
+check("predict_blank_query", blank_query)
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: the bytes of a picture depend on the machine's fonts; the cell asserts what it shows
+plot_attention(loop_weights, tokens, title="Who looks at whom: each row is one word's question")
+plt.show()
+assert_close(loop_weights.sum(dim=-1), torch.ones(11), atol=1e-6, rtol=0)
+assert_close(loop_weights[0], loop_weights[5], atol=0, rtol=0)
+
+# %% [markdown]
+# Read it row by row; each row adds up to 1. *it* looks at *animal*, *cross* at *street*, *tired* at *animal*. Check one
+# yourself: *tired* asks $(0, 2, 0, 0)$, so *animal* scores $4/2 = 2$ and gets $e^2/(e^2+10) \approx 0.42$.
+#
+# Now compare the two rows of *the*. They are the same, to the last bit, and both halve their attention between
+# *animal* and *street*. A reader knows which article goes with which noun, because of where it stands. Attention has not
+# been told where anything stands. Keep that in mind until the end of the lesson.
+
+# %% [markdown]
+# ## Ask all questions at once
+#
+# The loop computes $11 \times 11$ dot products one by one. A matrix product is nothing but that: entry $(i, j)$ of
+# $Q K^\top$ is the dot product of row $i$ of $Q$ with row $j$ of $K$. The mixing is a second matrix product,
+# because output $i$ is row $i$ of the weights times the values:
+#
+# $$S = \frac{Q K^\top}{\sqrt{d}}, \qquad W = \mathrm{softmax}_{\text{over keys}}(S), \qquad O = W V$$
+
+# %%
+scores = queries @ keys.T / 2  # √d = √4
+exponentials = torch.exp(scores)
+weights = exponentials / exponentials.sum(dim=-1, keepdim=True)
+outputs = weights @ values
+
+assert_close(weights, loop_weights, atol=1e-6, rtol=0)
+assert_close(outputs, loop_output, atol=1e-6, rtol=0)
+print("scores", tuple(scores.shape), " weights", tuple(weights.shape), " outputs", tuple(outputs.shape))
+
+# %% [markdown]
+# Four lines, no loop, the same numbers. Now make each line fit for use. The first has two flaws: it has our 2 in it, and
+# `keys.T` works for one sentence only. With a batch of sentences, $(b, n, d)$, `.T` would turn *all* the axes round.
+
+# %% [markdown]
+# ### Exercise: score every query against every key (2 points, 8 minutes)
+#
+# Write `attention_scores(q, k)`: all dot products of queries with keys, divided by $\sqrt{d}$.
+#
+# - `q` is `(…, q, d)`, `k` is `(…, k, d)`, the result is `(…, q, k)`. The `…` stands for any number of leading axes: none,
+#   a batch, a batch and heads.
+# - There may be more keys than queries, or fewer.
+# - The result has the dtype of the inputs; the inputs are not changed; gradients flow to both.
+
+
+# %% nbgrader={"grade": false, "grade_id": "attention_scores", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def attention_scores(q: Tensor, k: Tensor) -> Tensor:
+    """(..., q, d), (..., k, d) -> (..., q, k): the dot product of each query with each key, divided by the root of d."""
+    ### BEGIN SOLUTION
+    return q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "test_attention_scores", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+### BEGIN HIDDEN TESTS
+from attnlib.checks import grade as check
+
+### END HIDDEN TESTS
+check("attention_scores", attention_scores)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# A matrix product with `@` works on the last two axes and carries the leading ones along. So all you need is a `k` whose
+# last two axes are swapped.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# `Tensor.transpose(a, b)` swaps two axes and leaves the rest. Counted from the end, the last axis is `-1`. Or write an
+# einsum, as in `pairwise_dot` of lesson 00, with `...` for the leading axes.
+#
+# </details>
+# <details><summary>Hint 3</summary>
+#
+# $d$ is the length of *one* query: the size of the last axis of `q`. Not the number of queries, not the number of keys. The
+# whole function is: product of (`q`) and (`k`, its last two axes swapped), over the root of that size.
+#
+# </details>
+
+# %% [markdown]
+# ## Turn scores into weights, and survive large ones
+#
+# The second line, the softmax, is right on paper. On a computer it breaks. In float32 the largest number is about
+# $3.4 \cdot 10^{38}$, which is $e^{88.7}$. Beyond that `exp` returns infinity, and infinity over infinity is not a number.
+
+
+# %%
+def naive_softmax(scores: Tensor) -> Tensor:
+    """(..., k) -> (..., k): the formula, typed as it stands."""
+    return torch.exp(scores) / torch.exp(scores).sum(dim=-1, keepdim=True)
+
+
+print("e^88  =", torch.exp(torch.tensor(88.0)).item())
+print("e^1e4 =", torch.exp(torch.tensor(1e4)).item())
+print("naive softmax of (4, 2, 0):       ", naive_softmax(torch.tensor([4.0, 2.0, 0.0])).numpy().round(3))
+print("naive softmax of (1e4, 2, 0):     ", naive_softmax(torch.tensor([1e4, 2.0, 0.0])).numpy())
+print("naive softmax of (-1e4, -1e4, -1e4):", naive_softmax(torch.full((3,), -1e4)).numpy())
+assert naive_softmax(torch.tensor([1e4, 2.0, 0.0])).isnan().any()
+assert naive_softmax(torch.full((3,), -1e4)).isnan().all()
+
+# %% [markdown]
+# One `nan` in one weight makes the output `nan`, then the loss, then every weight of the network. In float16 it takes no more
+# than a score above 11.
+#
+# The way out costs one line. Add the same constant $c$ to all scores, and the weights stay as they are:
+#
+# $$\frac{e^{s_j + c}}{\sum_l e^{s_l + c}} = \frac{e^c\, e^{s_j}}{e^c \sum_l e^{s_l}} = \frac{e^{s_j}}{\sum_l e^{s_l}}$$
+#
+# Only *differences* between scores count. So you are free to choose $c$. There is a choice for which no exponent is above 0
+# and at least one is exactly 0. Then nothing can overflow, and the total is at least 1, so nothing is divided by 0.
+#
+# The picture shifts the scores from the pencil, $(4, 2, 0)$, by every $c$ from $-130$ to $130$ and plots the weight of *animal*.
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: the bytes of a picture depend on the machine's fonts; the cell asserts what it shows
+shifts = torch.linspace(-130, 130, 521)
+shifted = torch.tensor([4.0, 2.0, 0.0]) + shifts[:, None]  # (521, 3): one row for each shift
+naive, careful = naive_softmax(shifted)[:, 0], attnlib.softmax(shifted)[:, 0]
+assert_close(careful, torch.full((521,), 0.8668), atol=1e-4, rtol=0)
+assert naive[shifts > 85].isnan().all()
+assert naive[shifts < -108.5].isnan().all()
+
+_, ax = plt.subplots(figsize=(7.2, 2.9), layout="constrained")
+ax.plot(shifts, careful, color="#6baed6", linewidth=7, label="softmax, with care")
+ax.plot(shifts, naive, color="#08306b", linewidth=1.5, label="softmax, as typed")
+for left, right, text in ((-130, -108, "nan:\n0 / 0"), (84.7, 130, "nan:\n∞ / ∞")):
+    ax.axvspan(left, right, color="#fdd0a2")
+    ax.text((left + right) / 2, 0.25, text, ha="center", color="#a04000")
+ax.set(xlabel="c, added to all three scores", ylabel="weight of “animal”", xlim=(-130, 130), ylim=(0, 1.15))
+ax.legend(loc="lower center")
+plt.show()
+
+# %% [markdown]
+# ### Exercise: write a softmax that does not break (2 points, 8 minutes)
+#
+# Write `softmax(scores)`, over the last axis.
+#
+# - `scores` is `(…, k)`, any leading axes; so is the result. Each row along the last axis adds up to 1.
+# - Finite and right for scores of $\pm 10^4$, also when *all* scores of a row are that far from zero.
+# - Not allowed: torch's own softmax, in any of its spellings (`torch.softmax`, `Tensor.softmax`, `F.softmax`, `nn.Softmax`,
+#   `log_softmax`, …). `torch.exp` is what you have.
+
+
+# %% nbgrader={"grade": false, "grade_id": "softmax", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def softmax(scores: Tensor) -> Tensor:
+    """(..., k) -> (..., k): positive weights with sum 1 along the last axis, finite for any finite scores."""
+    ### BEGIN SOLUTION
+    grown = (scores - scores.amax(dim=-1, keepdim=True)).exp()
+    return grown / grown.sum(dim=-1, keepdim=True)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "test_softmax", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+### BEGIN HIDDEN TESTS
+from attnlib.checks import grade as check
+
+### END HIDDEN TESTS
+check("softmax", softmax)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Which constant, added to all scores of a row, makes the largest of them 0? Each row needs its own.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# `Tensor.amax(dim=..., keepdim=True)` gives the largest entry along an axis and keeps that axis with size 1, so that
+# the result can be subtracted from `scores` by broadcasting. Without `keepdim` it lines up with the wrong axis.
+#
+# </details>
+# <details><summary>Hint 3</summary>
+#
+# Three steps, each along the last axis: subtract the row's maximum; exponentiate; divide by the row's sum. One maximum
+# for the whole tensor is not enough: a row that lies far below it would become 0 divided by 0.
+#
+# </details>
+
+# %% [markdown]
+# ## Find out why it is √d
+#
+# Real queries do not have four entries but 64 or 128. A dot product of longer vectors has more terms. Does it get larger,
+# and how fast? At the start of training the entries are about independent, with mean 0 and variance 1.
+#
+# ### Predict, then run: how far dot products spread (1 point, 3 minutes)
+#
+# The entries of $q$ and $k$ are independent, with mean 0 and variance 1, and $d = 256$. About how large is the standard
+# deviation of $q \cdot k$?
+#
+# - **A**: 1: positive and negative terms cancel
+# - **B**: 16
+# - **C**: 256: it has 256 terms
+# - **D**: it has none that you could name: it depends on the number of keys
+
+# %% nbgrader={"grade": false, "grade_id": "predict_dot_spread", "locked": false, "schema_version": 3, "solution": true, "task": false}
+### BEGIN SOLUTION
+dot_spread = "B"
+### BEGIN STUB
+# dot_spread = None  # your prediction: "A", "B", "C" or "D"
+### END SOLUTION
+
+# %% nbgrader={"grade": true, "grade_id": "test_predict_dot_spread", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+### BEGIN HIDDEN TESTS
+from attnlib.checks import grade as check
+
+### END HIDDEN TESTS
+check("predict_dot_spread", dot_spread)
+
+# %% [markdown]
+# Two lines settle it. One term has mean 0, and the variance of a product of independent numbers with mean 0 is the product of
+# their variances. The variances of independent terms add up:
+#
+# $$\mathrm{Var}(q_c k_c) = \mathrm{E}[q_c^2]\,\mathrm{E}[k_c^2] = 1 \cdot 1 = 1$$
+# $$\mathrm{Var}(q \cdot k) = \sum_{c=1}^{d} \mathrm{Var}(q_c k_c) = d \qquad\text{so the standard deviation is } \sqrt{d}$$
+#
+# Dividing by $\sqrt{d}$ brings it back to 1, whatever $d$ is. Dividing by $d$ would overdo it: the scores would shrink to 0 as
+# $d$ grows, and all weights would become alike. Measure it.
+
+# %%
+widths = [4, 8, 16, 32, 64, 128, 256, 512, 1024]
+generator = torch.Generator().manual_seed(2)
+num_keys = 64
+raw_scores = {}  # d -> 400 queries against 64 keys each, not scaled
+for d in widths:
+    q = torch.randn(400, 1, d, generator=generator)
+    k = torch.randn(400, num_keys, d, generator=generator)
+    raw_scores[d] = (q * k).sum(dim=-1)
+
+spread = torch.tensor([raw_scores[d].var().item() for d in widths])
+assert_close(spread, torch.tensor(widths).float(), rtol=0.15, atol=0)
+print({d: round(variance.item()) for d, variance in zip(widths, spread, strict=True)})
+
+# %% [markdown]
+# Why does the spread matter? Because softmax only sees differences, and $e^{\text{difference}}$ is merciless. With $d = 256$ two
+# scores are easily 20 apart, and $e^{20}$ is half a billion: one key takes everything. Two things are lost then.
+#
+# - **The mixture.** The *entropy* $-\sum_j w_j \ln w_j$ says how many keys share the weight: $\ln 64 \approx 4.16$ when
+#   all 64 are alike, 0 when one has it all.
+# - **The gradient.** The derivative of softmax is $\partial w_i / \partial s_j = w_i\,(\delta_{ij} - w_j)$. When every weight
+#   is 0 or 1, all of it is 0: a wrong choice can no longer be unlearned. Its diagonal adds up to $\sum_i w_i (1 - w_i)$.
+
+
+# %%
+def entropy_and_slope(scores: Tensor) -> tuple[float, float]:
+    """Scores (q, k) -> the entropy of the weights and the sum of their slopes dw_i/ds_i, averaged over the queries."""
+    weights = attnlib.softmax(scores)
+    entropy = -torch.special.xlogy(weights, weights).sum(dim=-1)
+    slope = (weights * (1 - weights)).sum(dim=-1)
+    return entropy.mean().item(), slope.mean().item()
+
+
+row = raw_scores[4][0]  # the formula for the slope, against autograd
+jacobian = torch.autograd.functional.jacobian(attnlib.softmax, row)
+assert_close(jacobian.trace().item(), entropy_and_slope(row[None])[1], atol=1e-5, rtol=0)
+
+unscaled = torch.tensor([entropy_and_slope(raw_scores[d]) for d in widths])
+scaled = torch.tensor([entropy_and_slope(raw_scores[d] / math.sqrt(d)) for d in widths])
+overdone = torch.tensor([entropy_and_slope(raw_scores[d] / d) for d in widths])
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: the bytes of a picture depend on the machine's fonts; the cell asserts what it shows
+_, (left, middle, right) = plt.subplots(1, 3, figsize=(11, 3.3), layout="constrained")
+left.loglog(widths, widths, color="0.6", label="d, as derived")
+left.loglog(widths, spread, "o", color="#08306b", label="measured")
+left.set(xlabel="d", title="Variance of q · k")
+left.legend()
+series = [("no scaling", unscaled, "#d55e00", "s-"), ("÷ √d", scaled, "#08306b", "o-"), ("÷ d", overdone, "0.5", "^--")]
+for column, ax in enumerate((middle, right)):
+    for label, measured, colour, style in series:
+        ax.semilogx(widths, measured[:, column], style, color=colour, label=label)
+middle.axhline(math.log(num_keys), color="0.6", linestyle=":")
+middle.text(4, math.log(num_keys) - 0.08, "ln 64: all keys alike", va="top", color="0.35", fontsize=8)
+middle.set(xlabel="d", ylim=(0, 4.5), title="Entropy of the weights")
+right.set(xlabel="d", ylim=(0, 1.05), title="Slope of the softmax, Σ ∂wᵢ/∂sᵢ")
+right.legend()
+plt.show()
+assert scaled[:, 0].max() - scaled[:, 0].min() < 0.15, "with √d the entropy does not depend on d"
+assert unscaled[-1, 0] < 0.3 < 3 < scaled[-1, 0]
+assert unscaled[-1, 1] < 0.2 < 0.9 < scaled[-1, 1]
+
+# %% [markdown]
+# Without scaling, the wider the vectors, the more the softmax turns into a hard choice, and the less it can learn. With
+# $\sqrt{d}$ both curves are flat: the width is no longer something that you have to tune around. And dividing by
+# $d$ drives everything to "all alike", where attention stops choosing.
+#
+# Be exact about what was shown. $\sqrt{d}$ is right for entries that are independent with variance 1, as they are when training
+# starts. Training may well make scores larger. That is then its own decision, not an accident of the width.
+
+# %% [markdown]
+# ## Put the pieces together
+#
+# $$\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\!\left(\frac{Q K^\top}{\sqrt{d_k}}\right) V$$
+#
+# This is equation 1 of [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762). You have every part of it. Two sizes that people like to take for equal are
+# not: queries and keys must have the same width, $d_k$, or there is no dot product. Values may have any width $d_v$: they are
+# only averaged. In the sentence above $d_k = 4$ and $d_v = 2$.
+#
+# ### Exercise: write attention (3 points, 10 minutes)
+#
+# Write `scaled_dot_product_attention(q, k, v)`, which returns the output *and* the weights.
+#
+# - `q` is `(…, q, d_k)`, `k` is `(…, k, d_k)`, `v` is `(…, k, d_v)`; the output is `(…, q, d_v)`, the weights are `(…, q, k)`.
+# - Any leading axes; $d_k \ne d_v$ and more keys than queries are usual.
+# - Not allowed: `F.scaled_dot_product_attention`, `nn.MultiheadAttention` and `attnlib`'s attention. Use your own two
+#   functions from above; `torch.softmax` is allowed from here on, should yours not be ready.
+
+
+# %% nbgrader={"grade": false, "grade_id": "scaled_dot_product_attention", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def scaled_dot_product_attention(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """(..., q, d_k), (..., k, d_k), (..., k, d_v) -> output (..., q, d_v), weights (..., q, k)."""
+    ### BEGIN SOLUTION
+    shares = softmax(attention_scores(q, k))
+    return shares @ v, shares
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "test_scaled_dot_product_attention", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+### BEGIN HIDDEN TESTS
+from attnlib.checks import grade as check
+
+### END HIDDEN TESTS
+check("scaled_dot_product_attention", scaled_dot_product_attention)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# It is the first cell of *Ask all questions at once*, with your two functions in place of its first three lines.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# The weights are `(…, q, k)` and the values `(…, k, d_v)`. Which product makes the `k` in the middle disappear?
+#
+# </details>
+# <details><summary>Hint 3</summary>
+#
+# Scores from `q` and `k`; weights from the scores, over the last axis (the keys); output = weights times `v`. Return
+# the pair in that order: output first.
+#
+# </details>
+
+# %% [markdown]
+# PyTorch has this function, too, with fast kernels behind it. The reference in `attnlib` and PyTorch's agree, and both agree
+# with the loop over queries. All axes here have different sizes, so that nothing fits by accident.
+
+# %%
+generator = torch.Generator().manual_seed(6)
+q = torch.randn(2, 3, 5, 7, generator=generator, dtype=torch.float64)  # (b, h, q, d_k)
+k = torch.randn(2, 3, 11, 7, generator=generator, dtype=torch.float64)  # (b, h, k, d_k)
+v = torch.randn(2, 3, 11, 13, generator=generator, dtype=torch.float64)  # (b, h, k, d_v)
+
+output, weights = attnlib.scaled_dot_product_attention(q, k, v, return_weights=True)
+assert_close(output, F.scaled_dot_product_attention(q, k, v), atol=1e-12, rtol=0)
+
+slow_output, slow_weights = attend_by_loop(q[1, 2], k[1, 2], v[1, 2])  # one batch entry, one head
+assert_close(output[1, 2].float(), slow_output, atol=1e-6, rtol=0)
+assert_close(weights[1, 2].float(), slow_weights, atol=1e-6, rtol=0)
+print("output", tuple(output.shape), " weights", tuple(weights.shape), " equal to PyTorch's and to the loop")
+
+# %% [markdown]
+# ## Give it weights that can be learned
+#
+# So far the queries, keys and values fell from the sky. In a network they are projections of the same input, and the three
+# matrices are what is learned. The module owns them and does nothing else; the mathematics stays in the function.
+#
+# $$q = x W_q, \qquad k = x W_k, \qquad v = x W_v, \qquad \mathrm{SelfAttention}(x) = \mathrm{Attention}(q, k, v)$$
+#
+# ### Exercise: build the module (3 points, 10 minutes)
+#
+# Write `SelfAttention(d_model, d_k, d_v)` with a `forward(x)` that returns the output and the weights.
+#
+# - Three `nn.Linear` layers without bias, called `w_q`, `w_k` and `w_v`, and no other parameters. The check sets
+#   their weights, so it does not matter how they start.
+# - `x` is `(b, n, d_model)`; the output is `(b, n, d_v)`, the weights are `(b, n, n)`.
+# - The same functions as before are not allowed.
+
+
+# %% nbgrader={"grade": false, "grade_id": "SelfAttention", "locked": false, "schema_version": 3, "solution": true, "task": false}
+class SelfAttention(nn.Module):
+    """Single-head self-attention: x (b, n, d_model) -> output (b, n, d_v), weights (b, n, n)."""
+
+    def __init__(self, d_model: int, d_k: int, d_v: int):
+        super().__init__()
+        ### BEGIN SOLUTION
+        self.w_q = nn.Linear(d_model, d_k, bias=False)
+        self.w_k = nn.Linear(d_model, d_k, bias=False)
+        self.w_v = nn.Linear(d_model, d_v, bias=False)
+        ### END SOLUTION
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        ### BEGIN SOLUTION
+        return scaled_dot_product_attention(self.w_q(x), self.w_k(x), self.w_v(x))
+        ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "test_SelfAttention", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+### BEGIN HIDDEN TESTS
+from attnlib.checks import grade as check
+
+### END HIDDEN TESTS
+check("SelfAttention", SelfAttention)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Make the layers in `__init__`, each with the name of the contract, and call them in `forward`. All three get the same `x`.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# Two layers go from `d_model` to `d_k`, one from `d_model` to `d_v`. `nn.Linear` has a bias unless you say otherwise.
+#
+# </details>
+# <details><summary>Hint 3</summary>
+#
+# `forward` is one call of your `scaled_dot_product_attention` with three arguments. It already returns the pair that is asked for.
+#
+# </details>
+
+# %% [markdown]
+# Put the hand-made matrices into `attnlib`'s module, and the sentence comes out as before. `nn.Linear` keeps its weight as
+# `(out, in)` and computes $x W^\top$, so the matrices go in transposed. Below are the questions of two words.
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: the bytes of a picture depend on the machine's fonts; the cell asserts what it shows
+module = attnlib.SelfAttention(7, 4, 2)
+module.load_state_dict({"w_q.weight": w_q.T, "w_k.weight": w_k.T, "w_v.weight": w_v.T})
+module_output, module_weights = module(x[None], return_weights=True)  # a batch of one sentence
+assert_close(module_weights[0], loop_weights, atol=1e-6, rtol=0)
+assert_close(module_output[0], loop_output, atol=1e-6, rtol=0)
+
+_, axes = plt.subplots(1, 2, figsize=(9, 3.8), layout="constrained")
+for ax, word in zip(axes, ("it", "the"), strict=True):
+    legs, lanes = module_output[0, tokens.index(word)].tolist()
+    title = f"“{word}” comes back with {legs:.2f} legs, {lanes:.2f} lanes"
+    plot_links(module_weights[0], tokens, ax=ax, query=tokens.index(word), title=title)
+plt.show()
+
+# %% [markdown]
+# *it* did not know at first that it should look for something alive: we wrote that into $W_q$, once for all pronouns. In a deep
+# network the query of *it* would depend on the sentence, because an earlier layer would already have let *it* look at *tired*.
+#
+# Count what it costs. Every word asks every word, so there are $n^2$ weights: 121 here, 16 million for a text of 4000 tokens. No
+# step waits for another, though, which is what a GPU likes. Both facts will come back.
+
+# %% [markdown]
+# ## Swap two words, and look what changes
+#
+# Let *animal* and *street* change places. *The street did not cross the animal because it was tired* means something else: now
+# the street is the one that does not cross.
+#
+# ### Predict, then run: the swapped sentence (1 point, 3 minutes)
+#
+# The same module reads the swapped sentence. What happens to the output of the word *cross*, and to the outputs of the
+# two words that moved?
+#
+# - **A**: all outputs change, because every word now has other neighbours
+# - **B**: every word keeps its output, *cross* too; the outputs of *animal* and *street* change places, as the words did
+# - **C**: the eleven output rows stay where they are: attention is a sum, and a sum does not depend on the order
+
+# %% nbgrader={"grade": false, "grade_id": "predict_swapped_words", "locked": false, "schema_version": 3, "solution": true, "task": false}
+### BEGIN SOLUTION
+swapped_words = "B"
+### BEGIN STUB
+# swapped_words = None  # your prediction: "A", "B" or "C"
+### END SOLUTION
+
+# %% nbgrader={"grade": true, "grade_id": "test_predict_swapped_words", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+### BEGIN HIDDEN TESTS
+from attnlib.checks import grade as check
+
+### END HIDDEN TESTS
+check("predict_swapped_words", swapped_words)
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: the bytes of a picture depend on the machine's fonts; the cell asserts what it shows
+order = [0, 6, 2, 3, 4, 5, 1, 7, 8, 9, 10]
+swapped_tokens = [tokens[i] for i in order]
+swapped_output, swapped_weights = module(x[None, order], return_weights=True)
+assert_close(swapped_output[0], module_output[0, order], atol=1e-6, rtol=0)
+assert_close(swapped_weights[0], module_weights[0][order][:, order], atol=1e-6, rtol=0)
+
+_, axes = plt.subplots(1, 2, figsize=(11, 5), layout="constrained")
+plot_attention(module_weights[0], tokens, ax=axes[0], values=False, colorbar=False, title="as written")
+plot_attention(swapped_weights[0], swapped_tokens, ax=axes[1], values=False, title="animal and street swapped")
+for ax, there in zip(axes, ((1, 6), (6, 1)), strict=True):
+    for label in [*ax.get_xticklabels(), *ax.get_yticklabels()]:
+        label.set_color("#d55e00" if label.get_text() in ("animal", "street") else "black")
+    ax.add_patch(plt.Rectangle((there[0] - 0.5, it - 0.5), 1, 1, fill=False, edgecolor="#d55e00", linewidth=2))
+plt.show()
+
+# %% [markdown]
+# The dark cells moved with the words, the marked one (*it* looking at *animal*) as well, and no number changed. That *cross* has
+# the same output in both sentences is bad news: who crosses what is lost. This holds for every order and all weights:
+#
+# $$\mathrm{SelfAttention}(P x) = P\,\mathrm{SelfAttention}(x) \qquad\text{for every permutation } P$$
+#
+# It is called *permutation equivariance*. The reason is in the formula: the score of two words depends on the two words, never on
+# where they stand. Try it with random weights, random words, and any order.
+
+# %%
+generator = torch.Generator().manual_seed(8)
+random_module = attnlib.SelfAttention(13, 5, 3)
+random_x = torch.randn(2, 11, 13, generator=generator)
+order = torch.randperm(11, generator=generator)
+
+straight, shuffled = random_module(random_x), random_module(random_x[:, order])
+assert_close(shuffled, straight[:, order], atol=1e-5, rtol=0)
+assert not torch.allclose(shuffled, straight, atol=1e-2), "the rows did move"
+print("order", order.tolist(), "in, the same order out")
+
+# %% [markdown]
+# So attention treats a sentence as a bag of words. To read, it has to be *told* the positions, most simply by adding something to
+# $x$ that differs from place to place. That is lesson 07. Until then, remember the two *the* with one and the same row.
+
+# %% [markdown]
+# ## Find the fault
+#
+# ### Mend: two published mistakes (2 points, 8 minutes)
+#
+# The function below runs, returns the right shapes, and trains. It has two mistakes, and both were published by people who know
+# attention well: one in a well-known [video lecture's code](https://github.com/karpathy/ng-video-lecture/pull/6) and in
+# [vit-pytorch](https://github.com/lucidrains/vit-pytorch/issues/65) ("still making rookie mistakes", its author wrote),
+# the other of the kind found in [PyTorch-NLP](https://github.com/PetrochukM/PyTorch-NLP/issues/2). All three were mended long ago. Mend both here.
+#
+# - `x` is `(b, n, d_model)`, the matrices are `(d_model, d_k)`, `(d_model, d_k)` and `(d_model, d_v)`.
+# - It must return what `SelfAttention` returns: output `(b, n, d_v)` and weights `(b, n, n)`.
+# - Two small changes are enough. There is no need to write it anew.
+
+
+# %% nbgrader={"grade": false, "grade_id": "mend_self_attention", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def mend_self_attention(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Tensor, Tensor]:
+    """Self-attention with given matrices: x (b, n, d_model) -> output (b, n, d_v), weights (b, n, n)."""
+    q, k, v = x @ w_q, x @ w_k, x @ w_v
+    ### BEGIN SOLUTION
+    scores = q @ k.transpose(-2, -1) * k.shape[-1] ** -0.5
+    weights = torch.softmax(scores, dim=-1)
+    ### BEGIN STUB
+    # scores = q @ k.transpose(-2, -1) * x.shape[-1] ** -0.5
+    # weights = torch.softmax(scores, dim=1)
+    ### END SOLUTION
+    return weights @ v, weights
+
+
+# %% nbgrader={"grade": true, "grade_id": "test_mend_self_attention", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+### BEGIN HIDDEN TESTS
+from attnlib.checks import grade as check
+
+### END HIDDEN TESTS
+check("mend_self_attention", mend_self_attention)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Feed it a random `x` and look at `weights.sum(dim=-1)`. What should it be? Then look at `weights.sum(dim=-2)`.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# In a `(b, q, k)` tensor, axis 0 is the batch. Which axis is 1, and which one must the weights share out?
+#
+# </details>
+# <details><summary>Hint 3</summary>
+#
+# The second mistake hides whenever `d_model` equals `d_k`. You saw that the variance of a dot product is the number of its terms. How many
+# terms does $q \cdot k$ have here: as many as `x` has columns, or as many as `k` has?
+#
+# </details>
+
+# %% [markdown]
+# Why could both live so long? Because training forgives. A wrong constant in front of the scores is a different temperature, and
+# $W_q$ can learn to make up for it. Weights that share out each *key* among the queries still pass information on. Nothing crashes,
+# the loss falls, only not as far as it might. Checks with different sizes on every axis are what finds such things.
+
+# %% [markdown]
+# ## What you can now do
+#
+# - Compute attention for one query with a pencil, and say what each of the four steps is for.
+# - Write it for any leading axes, with $d_k \ne d_v$, and get PyTorch's numbers.
+# - Write a softmax that survives scores of $\pm 10^4$, and say why the shift changes nothing.
+# - Derive $\sqrt{d}$ in two lines, and say what happens to entropy and gradient without it.
+# - Say what attention cannot see, and show it by swapping two words.
+#
+# ## Think further
+#
+# 1. The twin sentence of lesson 00 ends in *wide*, and there *it* is the street. Which numbers of $W_q$ would you change? Why is that
+#    no way out for a network that has to read both sentences, and what could two layers of attention do about it?
+# 2. A Python dictionary is attention, too: one query, exact keys, and a weight of 1 for the key that is equal. What has to happen to the
+#    scale for attention to become a dictionary, and why would nobody be able to train it?
+# 3. Give the word *did* the query $(-2, -2, 0, 0)$. Where does it look now? Can a query say "anything but the animal" and still spread
+#    little weight on *street*?
