@@ -1,0 +1,426 @@
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 00 · Start here: compare every word with every word
+#
+# Attention is, at its heart, one question asked many times: *how well do these two vectors fit together?* In this lesson
+# you write the code that asks it for all pairs at once. You need nothing but counting to follow every number.
+#
+# | | |
+# | --- | --- |
+# | **You will build** | `pairwise_dot`: all dot products between two sets of vectors |
+# | **You will understand** | tensors whose axes have names, `einsum`, `einops`, broadcasting, and what a check tells you |
+# | **You need** | Python, a little PyTorch, about 45 minutes |
+#
+# Three kinds of cells wait for you. *Predict* cells ask what will happen before you see it. *Exercises* ask for a few lines
+# of code. *Mend* cells hold code that runs, looks right and is wrong. A check stands right below each of them.
+#
+# You cannot get stuck for good: no later cell needs your solution. Where one is needed, the cell uses `attnlib`, the
+# course's own small library.
+
+# %%
+from contextlib import suppress
+from string import ascii_lowercase
+
+import matplotlib.pyplot as plt
+import torch
+from einops import einsum, rearrange, reduce
+from torch import Tensor
+from torch.testing import assert_close
+
+import attnlib
+from attnlib.checks import CheckFailed, check
+
+# %% [markdown]
+# ## Turn words into vectors that you can check by hand
+#
+# One sentence runs through the whole course, and it has a twin. They differ in the last word only. Ask yourself what
+# *it* is in each of them, and what told you so.
+
+# %%
+tired = "The animal did not cross the street because it was tired".lower().split()
+wide = "The animal did not cross the street because it was wide".lower().split()
+print(len(tired), "words:", *tired)
+
+# %% [markdown]
+# Real models learn a vector for each word. You will get there in the next lesson. Here we take vectors that you can check
+# with a pencil: **count the letters**. A word becomes 26 numbers, one for each letter of the alphabet.
+#
+# These vectors know nothing of meaning, only spelling. That is fine: the tools are the same.
+
+
+# %%
+def letter_counts(words: list[str]) -> Tensor:
+    """n words -> (n, d) with d = 26: how often each word contains each letter."""
+    return torch.tensor([[word.count(letter) for letter in ascii_lowercase] for word in words], dtype=torch.float32)
+
+
+counts = letter_counts(tired)  # (n, d)
+street = counts[tired.index("street")]  # (d)
+print({letter: int(number) for letter, number in zip(ascii_lowercase, street, strict=True) if number})
+
+# %% [markdown]
+# ## Name the axes
+#
+# PyTorch tells you that a tensor has shape `(11, 26)`. It does not tell you what the 11 is. By lesson 03 your tensors have
+# four axes, two of them often of the same size, and most bugs in attention code are a right number on the wrong axis.
+# So every axis gets a letter, the same one in the whole course:
+#
+# | letter | the axis counts |
+# | --- | --- |
+# | `b` | the sequences in a batch |
+# | `n` | positions in a sequence (words, here) |
+# | `q`, `k` | positions that ask (queries) and positions that are asked (keys), when these may differ |
+# | `d` | the numbers in one vector |
+# | `h` | attention heads, from lesson 03 on |
+#
+# We write `(b, n, d)` for a shape. Our two sentences make one tensor of that kind. Say its shape before you run the cell.
+
+# %%
+batch = torch.stack([letter_counts(tired), letter_counts(wide)])
+batch.shape  # (b, n, d)
+
+# %% [markdown]
+# ## Multiply two vectors into one number
+#
+# The dot product multiplies two vectors number by number and adds everything up:
+#
+# $$x \cdot y = \sum_{d} x_d \, y_d$$
+#
+# It is large where both vectors have large numbers in the same places. For letter counts: a letter adds to the sum only if
+# *both* words contain it. *it* and *the* share one letter, a `t`, once in each. So their dot product must be 1.
+
+# %%
+the, it = counts[tired.index("the")], counts[tired.index("it")]
+by_loop = sum(the[d] * it[d] for d in range(26))
+assert by_loop == 1
+by_loop
+
+# %% [markdown]
+# ### Predict, then run: who fits *the* best? (1 point, 3 minutes)
+#
+# Predicting is the cheapest way to learn: it costs a minute, and a wrong guess is remembered for years. Decide *before* you
+# compute, with pencil and paper if you like.
+#
+# Take the dot product of *the* with every word of the sentence. **Which word gives the largest one?**
+#
+# - **A**: *the* itself. Nothing fits a vector better than the same vector.
+# - **B**: *street*.
+# - **C**: *because*. It is the longest word, so it has the most letters to match.
+# - **D**: *street* and *tired*, in a tie: each has two of the letters of *the*, `t` and `e`.
+
+# %% nbgrader={"grade": false, "grade_id": "predict_largest_dot", "locked": false, "schema_version": 3, "solution": true, "task": false}
+### BEGIN SOLUTION
+largest_dot = "B"
+### BEGIN STUB
+# largest_dot = None  # your prediction: "A", "B", "C" or "D"
+### END SOLUTION
+
+# %% nbgrader={"grade": true, "grade_id": "test_predict_largest_dot", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+### BEGIN HIDDEN TESTS
+from attnlib.checks import grade as check
+
+### END HIDDEN TESTS
+check("predict_largest_dot", largest_dot)
+
+# %% [markdown]
+# Now look. Go through the bars and find the reason for the surprise.
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: the bytes of a picture depend on the machine's fonts; the numbers in it are asserted
+scores = torch.stack([the @ word for word in counts])
+assert scores.tolist() == [3, 0, 0, 1, 0, 3, 4, 2, 1, 0, 2]
+
+ax = plt.figure(figsize=(7, 2.6), layout="constrained").gca()
+bars = ax.bar(range(len(tired)), scores, color=["#d55e00" if word == "street" else "#0072b2" for word in tired])
+ax.bar_label(bars)
+ax.set_xticks(range(len(tired)), tired, rotation=30)
+ax.set(ylabel="dot product with “the”", ylim=(0, 4.8))
+plt.show()
+
+# %% [markdown]
+# *street* has two `t` and two `e`, and each counts twice. **A dot product measures how well two vectors agree times how long
+# they are.** A long vector can beat a perfect match. Attention uses the dot product all the same: the length lets a word say
+# "look at me" more loudly. Keep this in mind when lesson 02 asks how large the numbers get.
+
+# %% [markdown]
+# ## Write a product with `einsum`
+#
+# You can write the dot product as a loop, as `@` with the right transposes, or as what it is: a sum over a named axis.
+# `einops.einsum` takes the tensors, then a pattern with the names of their axes. **The rule: axes that are missing after the
+# arrow are multiplied and summed; axes that are named stay.** A name that two tensors share must have one size.
+
+# %%
+one = einsum(the, it, "d, d ->")  # no axis stays: one number
+assert_close(one, by_loop, rtol=0, atol=0)
+
+many = einsum(the, counts, "d, n d -> n")  # n stays: one number for each word
+assert_close(many, scores, rtol=0, atol=0)
+many
+
+# %% [markdown]
+# The pattern is a comment that cannot lie, because it is checked. With one tensor, einsum only sums. Before you run the next
+# cell, say what each of the three results counts, and what shape it has.
+
+# %%
+word_lengths = einsum(batch, "b n d -> b n")
+letter_totals = einsum(batch, "b n d -> b d")
+everything = einsum(batch, "b n d ->")
+print(word_lengths[0], letter_totals.shape, everything)
+
+# %% [markdown]
+# (PyTorch's own `torch.einsum("bnd->bn", batch)` is the same thing, with the pattern first and one letter for each axis. Use
+# whichever you like; here we write the long form, since it can carry real names such as `"batch word letter -> batch word"`.)
+#
+# ## Move axes by name with `einops`
+#
+# There are two ways to get from shape `(2, 3)` to shape `(3, 2)`, and they are not the same. *Transposing* turns rows into
+# columns. *Reshaping* keeps all numbers in their order and only breaks the lines elsewhere. PyTorch lets you take the
+# wrong one without a word. Three-letter words show it best. Read each result line by line:
+
+# %%
+letters = torch.tensor([[ord(letter) for letter in word] for word in ("did", "not")])  # (word, letter)
+
+
+def spell(rows: Tensor) -> list[str]:
+    """Turn each row of character codes back into text."""
+    return ["".join(map(chr, row)) for row in rows.tolist()]
+
+
+print("as it was:", spell(letters))
+print("rearrange:", spell(rearrange(letters, "word letter -> letter word")))
+print("reshape:  ", spell(letters.reshape(3, 2)))
+
+# %% [markdown]
+# `rearrange` gives first letters, second letters, third letters: an axis moved. `reshape` gives `di`, `dn`, `ot`: pieces of
+# words, letters of two words mixed in one row. The shapes agree, so no error will ever tell you. Names do.
+#
+# And when a pattern does not fit, einops says what it saw and what you asked for:
+
+# %%
+try:
+    rearrange(counts, "b n d -> b d n")
+except Exception as error:
+    print(error)
+
+# %% [markdown]
+# ## Line up axes before you divide
+#
+# Broadcasting lets tensors of different shapes meet: PyTorch lines the shapes up **from the right** and stretches the axes of
+# size 1. It does so by position, never by meaning. Take two questions (rows) and two answers (columns), and turn each row into
+# shares that sum to 1. Predict which of the two results is right.
+
+# %%
+votes = torch.tensor([[6.0, 2.0], [4.0, 12.0]])  # (q, k)
+totals = reduce(votes, "q k -> q", "sum")  # 8 and 16
+print("first: ", (votes / totals).tolist())
+print("second:", (votes / rearrange(totals, "q -> q 1")).tolist())
+
+# %% [markdown]
+# The second: 6 of 8 is 0.75, 4 of 16 is 0.25. In the first, `totals` with shape `(q)` was lined up with the *last* axis of
+# `votes`, which is `k`: the 2 was divided by the other row's 16. It ran only because there were as many questions as answers,
+# and attention of a sentence to itself is always like that. So write `q 1` or `1 k`, and say which axis you mean.
+
+# %%
+shares = votes / rearrange(totals, "q -> q 1")
+assert_close(reduce(shares, "q k -> q", "sum"), torch.ones(2), rtol=0, atol=1e-6)
+
+# %% [markdown]
+# ## Read a check that fails
+#
+# A check compares your function with the course's own on inputs that you do not see. When something is wrong, it does not stop
+# at "wrong": it looks for the misunderstanding that would compute exactly your numbers. Let us fail on purpose. The exercise
+# below asks for all dot products between two sets of vectors; here is an attempt that forgets to sum.
+#
+# (`suppress` is only here so that the notebook runs on. In your own cells a failed check stops the run.)
+
+
+# %%
+def forgets_to_sum(x: Tensor, y: Tensor) -> Tensor:
+    return rearrange(x, "b q d -> b q 1 d") * rearrange(y, "b k d -> b 1 k d")
+
+
+with suppress(CheckFailed):
+    check("pairwise_dot", forgets_to_sum)
+
+# %% [markdown]
+# Shapes come first, because with a wrong shape nothing else can be compared. Read them as names: an axis `d` is left over.
+# The next attempt has the right shape. It computes a *cosine*, the dot product of vectors that were first cut to length 1,
+# in which *the* would have won the contest above.
+
+
+# %%
+def computes_cosines(x: Tensor, y: Tensor) -> Tensor:
+    x, y = rearrange(x, "b q d -> b q 1 d"), rearrange(y, "b k d -> b 1 k d")
+    return torch.cosine_similarity(x, y, dim=-1)
+
+
+with suppress(CheckFailed):
+    check("pairwise_dot", computes_cosines)
+
+# %% [markdown]
+# Read a verdict from the top: what was expected, what came, where the two first differ, and, where the mistake is a known
+# one, its name and the reason. A check is free. Run it as often as you like.
+#
+# ### Exercise: compute all dot products (2 points, 10 minutes)
+#
+# Write `pairwise_dot`: the dot product of each of the `q` vectors in `x` with each of the `k` vectors in `y`, separately for
+# each sequence of the batch.
+#
+# $$\text{out}_{b,q,k} = \sum_{d} x_{b,q,d} \; y_{b,k,d}$$
+#
+# - `x` is `(b, q, d)` and `y` is `(b, k, d)`; the result is `(b, q, k)`. Mostly `q` and `k` differ.
+# - Sequence 0 of `x` meets sequence 0 of `y`, and no other.
+# - Everything in torch and einops is allowed, loops included, if gradients still flow to `x` and `y`.
+# - In this exercise and in all that follow: give back the dtype and the device that you were given, and do not change your
+#   inputs in place.
+
+
+# %% nbgrader={"grade": false, "grade_id": "pairwise_dot", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def pairwise_dot(x: Tensor, y: Tensor) -> Tensor:
+    """(b, q, d), (b, k, d) -> (b, q, k): the dot product of every x with every y of the same sequence."""
+    ### BEGIN SOLUTION
+    return einsum(x, y, "b q d, b k d -> b q k")
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "test_pairwise_dot", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+### BEGIN HIDDEN TESTS
+from attnlib.checks import grade as check
+
+### END HIDDEN TESTS
+check("pairwise_dot", pairwise_dot)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# You have already seen one query against all words: the pattern was `d, n d -> n`. What changes when there are many queries,
+# and when all of it happens once for each sequence?
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# Take the formula letter by letter. Which axes does the result have? Name these after the arrow. The one that is left over is
+# the one that is summed. Give the rows of `x` and the rows of `y` different names, even when there are as many of them.
+#
+# </details>
+# <details><summary>Hint 3</summary>
+#
+# One call of `einsum` with both tensors is enough. The pattern is the docstring's, with the parentheses gone and the sum
+# implied. If you prefer matrix products: `x` times `y` with its last two axes swapped (`rearrange`, not `reshape`).
+#
+# </details>
+#
+# ## See the whole table at once
+#
+# Eleven words against eleven words are 121 dot products. A row belongs to the word that asks, a column to the word that is
+# asked. (`attnlib` has your function under the name that lesson 02 gives it, `attention_scores`, with a scale of 1.)
+
+# %%
+table = attnlib.attention_scores(batch, batch, scale=1.0)[0]  # (q, k), the first sentence
+assert_close(table[0], scores, rtol=0, atol=0)  # row 0 is what “the” found before
+assert torch.equal(table, rearrange(table, "q k -> k q"))
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: the bytes of a picture depend on the machine's fonts
+ax = plt.figure(figsize=(6.4, 5.6), layout="constrained").gca()
+ax.imshow(table, cmap="Blues", vmax=14)
+for q, k in torch.cartesian_prod(torch.arange(11), torch.arange(11)).tolist():
+    ax.text(k, q, int(table[q, k]), ha="center", va="center", fontsize=9)
+for q in (0, 5):  # the two rows of “the”: the largest number stands under “street”
+    ax.add_patch(plt.Rectangle((5.5, q - 0.5), 1, 1, fill=False, edgecolor="#d55e00", linewidth=2.5))
+ax.set_xticks(range(11), tired, rotation=45, ha="right")
+ax.set_yticks(range(11), tired)
+ax.set(xlabel="the word that is asked (k)", ylabel="the word that asks (q)", title="Dot products of letter counts")
+plt.show()
+
+# %% [markdown]
+# Three things to find in the picture:
+#
+# - The diagonal is dark, but in the rows of *the* the framed cell beats it.
+# - Both rows of *the* are equal, number by number: this comparison does not know *where* a word stands.
+# - The table is symmetric, because both sides bring the same vectors. From lesson 01 on, a word asks with one vector and
+#   answers with another, and the symmetry is gone.
+#
+# Replace letter counts by learned vectors and turn each row into shares that sum to 1, as you did above: that is attention.
+#
+# ### Mend: a distance that goes below zero (2 points, 10 minutes)
+#
+# If dot products favour long vectors, why not take distances? Multiplying out gives them almost for free:
+#
+# $$|x - y|^2 = |x|^2 + |y|^2 - 2 \, x \cdot y$$
+#
+# The function below does this for all pairs. On a sentence compared with itself it runs, its shape is right, and its diagonal
+# is zero, as it should be. Yet it claims that the squared distance between *the* and *street* is −2. By hand, it is 5: one `t`
+# and one `e` too many, and `h`, `r` and `s` without a partner. **Find the fault and mend it.**
+#
+# - `x` is `(b, q, d)`, `y` is `(b, k, d)`; the result is `(b, q, k)`, squared distances.
+# - One axis stands in the wrong place. Do not paper over it: clamping at zero hides the −2 and leaves the wrong numbers.
+
+
+# %% nbgrader={"grade": false, "grade_id": "mend_squared_distances", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def mend_squared_distances(x: Tensor, y: Tensor) -> Tensor:
+    """(b, q, d), (b, k, d) -> (b, q, k): the squared distance of every x to every y of the same sequence."""
+    dots = attnlib.attention_scores(x, y, scale=1.0)  # (b, q, k)
+    x_squared = reduce(x**2, "b q d -> b q 1", "sum")
+    ### BEGIN SOLUTION
+    y_squared = reduce(y**2, "b k d -> b 1 k", "sum")
+    ### BEGIN STUB
+    # y_squared = reduce(y**2, "b k d -> b k 1", "sum")
+    ### END SOLUTION
+    return x_squared + y_squared - 2 * dots
+
+
+# %% nbgrader={"grade": true, "grade_id": "test_mend_squared_distances", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+### BEGIN HIDDEN TESTS
+from attnlib.checks import grade as check
+
+### END HIDDEN TESTS
+check("mend_squared_distances", mend_squared_distances)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Three tensors are added in the last line. Write their three shapes below one another, aligned on the right.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# In row `q` and column `k` of the result, whose length must be added from `x`, and whose from `y`? Which of the two sits on the
+# wrong axis whenever `q` and `k` happen to be equally many?
+#
+# </details>
+# <details><summary>Hint 3</summary>
+#
+# A length that belongs to a *column* has to vary along the last axis: its shape is `(b, 1, k)`.
+#
+# </details>
+#
+# Most broken attention code that you will meet is of this kind: no error, a plausible shape, and a number that nobody
+# followed by hand. Two habits catch it. Work out one entry with a pencil. And test with axes of different sizes, as the checks
+# do: with 3 queries and 5 keys, the broken version cannot even run.
+#
+# ## What you can now do
+#
+# - Name every axis of a tensor, and read a product off its names.
+# - Write any sum of products with `einsum`, and move axes with `rearrange` instead of hoping with `reshape`.
+# - Line axes up for broadcasting on purpose.
+# - Compute all dot products between two sets of vectors, which is where attention starts.
+# - Predict first; read a failing check from the top.
+#
+# ## Think further
+#
+# 1. `pairwise_dot` and the squared distance would rank the words differently for *the*. Who is nearest to *the* by distance?
+#    What would attention lose if it could never prefer a long vector?
+# 2. Reverse the words of `x` and leave `y` alone. What happens to the table? What if you reverse both? (Lesson 02 builds on the
+#    answer.)
+# 3. How many multiplications do `q` queries and `k` keys of width `d` need? By how much does this grow when a text gets ten times
+#    longer?
+#
+# **Next:** 01 gives the words vectors of their own, and lets each of them ask, offer and bring back.

@@ -1,0 +1,638 @@
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 01 · Queries, keys and values: let every word ask
+#
+# *The animal did not cross the street because it was tired.* You know at once what *it* is. You looked back into the
+# sentence, at the right place, for the right thing. This lesson builds the three vectors with which a network can do that.
+#
+# | | |
+# | --- | --- |
+# | **You will build** | `embed`, `project_qkv`, its fused form, and `QKVProjection`, the module that owns the weights |
+# | **You will understand** | why attention came up; what queries, keys and values are for; how three matrix products become one |
+# | **You need** | lesson 00 (named axes, `einsum`, the dot product), about 60 minutes |
+#
+# As before, no later cell needs your solutions: where one is needed, the cell uses `attnlib`.
+
+# %%
+from collections import Counter, defaultdict
+
+import matplotlib.pyplot as plt
+import torch
+import torch.nn.functional as F
+from einops import einsum, rearrange
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+import attnlib
+from attnlib.checks import check
+
+tired = "The animal did not cross the street because it was tired".lower().split()
+wide = "The animal did not cross the street because it was wide".lower().split()
+
+# %% [markdown]
+# ## Watch word-by-word translation fail
+#
+# Translate the two sentences into German. German nouns have a gender, and *it* must agree with its noun: the animal is *das
+# Tier*, so *it* is *es*; the street is *die Straße*, so *it* is *sie*. English hides this choice. German forces you to make it.
+#
+# The cell holds the German word that a person chose for each English one (in English order; *did* needs none). Suppose a
+# translator were a dictionary, from one word to one word. Which words could it never get right in both sentences?
+
+# %%
+german = "das Tier – nicht überquerte die Straße weil {} war {}"
+german_tired, german_wide = german.format("es", "müde").split(), german.format("sie", "breit").split()
+
+translations: dict[str, Counter[str]] = defaultdict(Counter)
+for english, german in zip(tired + wide, german_tired + german_wide, strict=True):
+    translations[english][german] += 1
+
+{word: dict(found) for word, found in translations.items() if len(found) > 1}
+
+# %%
+right = sum(max(found.values()) for found in translations.values())  # the best single choice for each word
+assert (right, len(tired + wide)) == (19, 22)
+print(f"The best possible dictionary gets {right} of {len(tired + wide)} words right.")
+
+# %% [markdown]
+# No larger dictionary helps. *the* and *it* mean nothing until you know which other words stand around them, and the word that
+# decides may stand far away: *it* needs *animal*, seven words back, and *tired*, two words ahead. (A real translation also
+# changes the order: *Das Tier überquerte die Straße nicht, weil es müde war.*)
+#
+# ## Watch a fixed-width state forget
+#
+# Before attention, the answer was a recurrent network. It reads word after word and folds each one into a *state*, a vector of
+# fixed width. After the last word, the state is all that the translator gets to see:
+#
+# $$s_t = \tanh(s_{t-1} W + x_t)$$
+#
+# How much of the sentence is still in there? Let us measure. We feed thousands of random strings of 11 words to such a
+# network and ask the best linear reader that exists (least squares) to tell from the state which word stood at each place.
+
+
+# %%
+def read_words(word_ids: Tensor, width: int) -> Tensor:
+    """(b, n) -> (n, b, width): the state of a recurrent network with random weights after each word."""
+    generator = torch.Generator().manual_seed(1)
+    table = torch.randn(11, width, generator=generator)
+    weight = torch.linalg.qr(torch.randn(width, width, generator=generator)).Q  # a rotation: it only turns the state
+    states = [torch.zeros(len(word_ids), width)]
+    for ids in word_ids.T:
+        states.append(torch.tanh(states[-1] @ weight + table[ids]))
+    return torch.stack(states[1:])
+
+
+def recall(states: Tensor, ids: Tensor) -> float:
+    """How often the best linear reader names the right word: fitted on 4000 strings, counted on 1000 others."""
+    states = F.pad(states, (0, 1), value=1.0)  # a column of ones: the reader's bias
+    reader = torch.linalg.lstsq(states[:4000], F.one_hot(ids[:4000], 11).float()).solution
+    return ((states[4000:] @ reader).argmax(-1) == ids[4000:]).float().mean().item()
+
+
+# %% [markdown]
+# Predict: the reader gets the *last* state only, of width 8, 32 or 128. Which places of the sentence will it still know?
+# Guessing alone is right once in 11 times. And how much will a state help that is four times as wide?
+
+# %%
+word_ids = torch.randint(11, (5000, 11), generator=torch.Generator().manual_seed(2))
+states = {width: read_words(word_ids, width) for width in (8, 32, 128)}  # each (n, b, width)
+last_state = {width: [recall(states[width][-1], ids) for ids in word_ids.T] for width in states}
+all_states = [recall(state, ids) for state, ids in zip(states[32], word_ids.T, strict=True)]
+
+assert last_state[32][10] > 0.99  # the last word is known
+assert last_state[32][1] < 0.2  # the place of “animal” is no better than a guess
+assert min(all_states) > 0.99  # while each word was known when it had just been read
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: the bytes of a picture depend on the machine's fonts; the cell above asserts what it shows
+ax = plt.figure(figsize=(7.5, 3.6), layout="constrained").gca()
+ax.plot(all_states, color="black", linestyle="--", marker="s", label="every state kept, width 32")
+for width, colour, marker in ((128, "#0072b2", "^"), (32, "#009e73", "o"), (8, "#d55e00", "v")):
+    ax.plot(last_state[width], color=colour, marker=marker, label=f"last state only, width {width}")
+ax.axhline(1 / 11, color="0.6", linestyle=":", label="guessing")
+ax.set_xticks(range(11), tired, rotation=30)
+ax.set(xlabel="place in the sentence", ylabel="share of words recalled", ylim=(0, 1.05))
+ax.legend(bbox_to_anchor=(1.01, 1), loc="upper left", frameon=False)
+plt.show()
+
+# %% [markdown]
+# The newest words push the oldest out. Four times the width buys two more words, so a wider state only moves the wall. A trained
+# network chooses better what to keep, but it is up against the same wall: the state has a fixed width, and sentences do not.
+# (Bahdanau, Cho and Bengio saw it in 2014 in a trained translator, whose quality fell as sentences grew longer. Their remedy
+# was attention.)
+#
+# The dashed line is the way out. **Nothing was forgotten when it had just been read. So keep the vectors of all words, and let
+# whoever needs one look it up.** What is left to invent is the look-up.
+#
+# ## Look something up softly
+#
+# A Python dictionary is a hard look-up: the key must match exactly, and one value comes back. A network needs a *soft* one: every
+# key matches a little, every value comes back a little, and gradients flow through all of it. Three roles:
+#
+# | role | it says | for *it*, in our sentence |
+# | --- | --- | --- |
+# | **query** | what I look for | a thing that can be tired |
+# | **key** | what I offer, so that others can find me | *animal*: I can be tired. *street*: I can be wide. |
+# | **value** | what I bring back to whoever found me | *animal*: say *es*. *street*: say *sie*. |
+#
+# How well a query fits a key is a dot product. Divide the scores by their sum, and they are shares. The answer is the values,
+# mixed in these shares. With numbers made by hand:
+#
+# $$\text{answer} = \sum_k \frac{q \cdot k_k}{\sum_j q \cdot k_j} \, v_k$$
+
+# %%
+keys = torch.tensor([[3.0, 1.0], [1.0, 3.0]])  # (k, d_k): animal, street; how well each can be [tired, wide]
+values = torch.tensor([[1.0, 0.0], [0.0, 1.0]])  # (k, d_v): animal, street; the pronoun is [es, sie]
+
+
+def look_up(query: Tensor) -> Tensor:
+    """(d_k) -> (d_v): the values, mixed by how well the query fits their keys."""
+    scores = einsum(query, keys, "d_k, k d_k -> k")
+    return einsum(scores / scores.sum(), values, "k, k d_v -> d_v")
+
+
+print("what can be tired:", look_up(torch.tensor([1.0, 0.0])).tolist())
+print("what can be wide: ", look_up(torch.tensor([0.0, 1.0])).tolist())
+
+# %% [markdown]
+# Do the first one by hand: the scores are 3 and 1, the shares 0.75 and 0.25, so the answer is three parts *es* and one part *sie*.
+# That is all of attention but for two things. The shares are made with a softmax, which lesson 02 adds. And nobody writes queries,
+# keys and values by hand: **each word's vector makes all three, with three learned matrices.** These you build now.
+#
+# Here is the idea in the same numbers. Say that a noun's vector is (can be tired, can be wide, takes *es*, takes *sie*). One
+# matrix picks what matters for being found, another what is worth bringing back:
+
+# %%
+animal_and_street = torch.tensor([[3.0, 1.0, 1.0, 0.0], [1.0, 3.0, 0.0, 1.0]])  # (k, d_model)
+make_key = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0], [0.0, 0.0]])  # (d_model, d_k)
+make_value = torch.tensor([[0.0, 0.0], [0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])  # (d_model, d_v)
+
+made_keys = einsum(animal_and_street, make_key, "k d_model, d_model d_k -> k d_k")
+made_values = einsum(animal_and_street, make_value, "k d_model, d_model d_v -> k d_v")
+assert_close(made_keys, keys, rtol=0, atol=0)
+assert_close(made_values, values, rtol=0, atol=0)
+
+# %% [markdown]
+# ## Turn the sentence into vectors
+#
+# A network has no words, only numbers. So every word of the vocabulary gets a number, its *token id*, and the ids of a sentence
+# select rows from a table with one row for each token. (`<unk>` stands for every word that is not in the vocabulary. Real
+# tokenizers cut rare words into pieces instead; nothing below changes.)
+
+# %%
+vocabulary = ["<unk>", *sorted(set(tired + wide))]
+to_id = {token: number for number, token in enumerate(vocabulary)}
+token_ids = torch.tensor([[to_id[word] for word in sentence] for sentence in (tired, wide)])  # (b, n)
+print(to_id)
+print(token_ids)
+
+# %% [markdown]
+# Our table is random, drawn once with a fixed seed. Its numbers mean nothing yet: meaning is what training puts there. We keep it
+# small, `d_model` = 6 numbers for each word, so that you can see them all.
+
+# %%
+generator = torch.Generator().manual_seed(0)
+d_model, d_k, d_v = 6, 4, 5
+table = torch.randn(len(vocabulary), d_model, generator=generator)  # (vocabulary, d_model)
+table.shape
+
+# %% [markdown]
+# ### Exercise: embed a batch of sentences (1 point, 5 minutes)
+#
+# Write `embed`: replace every token id by its row of the table.
+#
+# $$x_{b,n} = \text{table}[\text{id}_{b,n}]$$
+#
+# - `token_ids` is `(b, n)`, integers; `table` is `(vocabulary, d_model)`; the result is `(b, n, d_model)`.
+# - The result has the table's dtype and device, and gradients flow to the table.
+
+
+# %% nbgrader={"grade": false, "grade_id": "embed", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def embed(token_ids: Tensor, table: Tensor) -> Tensor:
+    """(b, n), (vocabulary, d_model) -> (b, n, d_model): the table's row for each token."""
+    ### BEGIN SOLUTION
+    return table[token_ids]
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "test_embed", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+### BEGIN HIDDEN TESTS
+from attnlib.checks import grade as check
+
+### END HIDDEN TESTS
+check("embed", embed)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# What does `table[3]` give you? And `table[torch.tensor([3, 3, 1])]`?
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# An integer tensor is a legal index, of whatever shape. Where the index has axes `(b, n)`, so has the result, followed by the axes
+# of the table that were not indexed.
+#
+# </details>
+# <details><summary>Hint 3</summary>
+#
+# No loop and no function call is needed: square brackets are enough.
+#
+# </details>
+#
+# ## See that a look-up is a matrix product
+#
+# Write a token as a *one-hot* vector, a 1 at its id and 0 elsewhere. Multiplied by the table, it selects one row. So an
+# embedding is a linear layer without a bias whose input happens to be one-hot, and nobody multiplies by all those zeros.
+
+# %%
+x = attnlib.embed(token_ids, table)  # (b, n, d_model)
+one_hot = F.one_hot(token_ids, len(vocabulary)).float()  # (b, n, vocabulary)
+by_product = einsum(one_hot, table, "b n vocabulary, vocabulary d_model -> b n d_model")
+assert_close(x, by_product, rtol=0, atol=0)
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: the bytes of a picture depend on the machine's fonts
+figure, axes = plt.subplots(1, 2, figsize=(8, 4.2), layout="constrained", sharey=True)
+for ax, sentence, vectors in zip(axes, (tired, wide), x, strict=True):
+    image = ax.imshow(vectors, cmap="PuOr", vmin=-2.5, vmax=2.5, aspect="auto")
+    ax.set_title(f"… because it was {sentence[-1]}")
+    ax.set_xlabel("d_model")
+    for row in (0, 5):
+        ax.add_patch(plt.Rectangle((-0.5, row - 0.5), 6, 1, fill=False, edgecolor="black", linewidth=2))
+axes[0].set_yticks(range(11), [*tired[:-1], "tired / wide"])
+figure.colorbar(image, ax=axes, shrink=0.8)
+plt.show()
+
+# %% [markdown]
+# The two framed rows are *the*, and they are equal: a token has one vector, wherever it stands. The two pictures differ in their last
+# row only. In particular *it* has the same six numbers in both, although it means two different things.
+#
+# ## Make three vectors out of one
+#
+# Each word's vector $x_n$ (a row of $X$) is multiplied by three matrices. They are the same for all words; training shapes them
+# so that queries find the keys that help:
+#
+# $$Q = X W^Q \qquad K = X W^K \qquad V = X W^V$$
+#
+# Queries and keys meet in a dot product, so they share a width, $d_k$. Values never meet either of them, so their width $d_v$ is
+# free. Before the matrix form, one query by hand: each of its 4 numbers is the dot product of the word with a column of $W^Q$.
+
+# %%
+w_q = torch.randn(d_model, d_k, generator=generator) / d_model**0.5
+w_k = torch.randn(d_model, d_k, generator=generator) / d_model**0.5
+w_v = torch.randn(d_model, d_v, generator=generator) / d_model**0.5
+
+it = x[0, tired.index("it")]  # (d_model)
+query_of_it = torch.stack([sum(it[m] * w_q[m, column] for m in range(d_model)) for column in range(d_k)])
+query_of_it
+
+# %% [markdown]
+# ### Predict, then run: what does *it* ask for? (1 point, 3 minutes)
+#
+# In the first sentence *it* is the animal, in the second the street. We project both sentences: `q`, `k` and `v` for every word.
+# **Compare the query of *it* in the first sentence with the query of *it* in the second.**
+#
+# - **A**: They are the same four numbers.
+# - **B**: They differ, because the sentences go on differently: *tired* and *wide* make *it* look for different things.
+# - **C**: They differ, because a matrix product mixes all the rows of $X$, and the last row is different.
+# - **D**: Here they are the same, but only because our matrices are random. With trained matrices they would differ.
+
+# %% nbgrader={"grade": false, "grade_id": "predict_query_of_it", "locked": false, "schema_version": 3, "solution": true, "task": false}
+### BEGIN SOLUTION
+two_queries = "A"
+### BEGIN STUB
+# two_queries = None  # your prediction: "A", "B", "C" or "D"
+### END SOLUTION
+
+# %% nbgrader={"grade": true, "grade_id": "test_predict_query_of_it", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+### BEGIN HIDDEN TESTS
+from attnlib.checks import grade as check
+
+### END HIDDEN TESTS
+check("predict_query_of_it", two_queries)
+
+# %% [markdown]
+# ### Exercise: project a batch to queries, keys and values (2 points, 5 minutes)
+#
+# Write `project_qkv`: all three, for every word of every sentence.
+#
+# - `x` is `(b, n, d_model)`; `w_q` and `w_k` are `(d_model, d_k)`; `w_v` is `(d_model, d_v)`.
+# - Give back three tensors, in the order q, k, v: `(b, n, d_k)`, `(b, n, d_k)`, `(b, n, d_v)`.
+# - No bias, no scaling: these come later, in their own places.
+# - Gradients flow to `x` and to all three matrices.
+
+
+# %% nbgrader={"grade": false, "grade_id": "project_qkv", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def project_qkv(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """(b, n, d_model) and three matrices (d_model, …) -> q (b, n, d_k), k (b, n, d_k), v (b, n, d_v)."""
+    ### BEGIN SOLUTION
+    return x @ w_q, x @ w_k, x @ w_v
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "test_project_qkv", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+### BEGIN HIDDEN TESTS
+from attnlib.checks import grade as check
+
+### END HIDDEN TESTS
+check("project_qkv", project_qkv)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Three equations stand above the exercise. Each of them is one line of code, or one third of a line.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# The cell with `query_of_it` sums over `m`, the axis `d_model`. In einsum: which name is missing after the arrow?
+#
+# </details>
+# <details><summary>Hint 3</summary>
+#
+# The operator `@` multiplies the last axis of the left tensor with the first axis of a matrix, and leaves all axes in front alone. A
+# batch needs nothing special.
+#
+# </details>
+#
+# Now look at what came of your prediction. Which words have another query in the second sentence?
+
+# %%
+q, k, v = attnlib.project_qkv(x, w_q, w_k, w_v)
+assert_close(q[0, tired.index("it")], query_of_it, rtol=0, atol=1e-6)  # the matrix form is the loop
+
+differs = ~torch.isclose(q[0], q[1], rtol=0, atol=1e-6).all(dim=-1)  # (n)
+print("another query:", [word for word, different in zip(wide, differs, strict=True) if different])
+assert_close(q[0, 8], q[1, 8], rtol=0, atol=1e-6)  # “it” asks the same in both
+
+# %% [markdown]
+# **A projection looks at one word at a time.** No matrix $W^Q$, however well trained, can tell the two *it* apart, because it is given
+# the same six numbers. This is also why all words can be projected at once, in parallel, where a recurrent network has to wait.
+#
+# How then does *it* find out? In two steps. In a first attention layer, *it* looks for its predicate and brings back *tired* or
+# *wide*. Its vector now carries the difference, and in the second layer its query can ask for the animal or the street. That
+# is why attention layers are stacked, and why lesson 02 has to make words meet.
+#
+# ## Fuse three products into one
+#
+# Column $j$ of a product depends on column $j$ of the right-hand matrix and on no other. So put the three matrices side by side,
+# multiply once, and cut the result. Nothing changes but the number of products: $X$ is read once instead of three times.
+#
+# $$X \, [\, W^Q \mid W^K \mid W^V \,] = [\, X W^Q \mid X W^K \mid X W^V \,]$$
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: the bytes of a picture depend on the machine's fonts
+w_qkv = torch.cat([w_q, w_k, w_v], dim=1)  # (d_model, 2 d_k + d_v)
+panels = {"$X$": x[0], r"$\times\ [\, W^Q \mid W^K \mid W^V \,]$": w_qkv, r"$=\ [\, Q \mid K \mid V \,]$": x[0] @ w_qkv}
+figure, axes = plt.subplots(1, 3, figsize=(9, 3.4), layout="constrained", width_ratios=(6, 13, 13))
+for ax, (title, matrix) in zip(axes, panels.items(), strict=True):
+    ax.imshow(matrix, cmap="PuOr", vmin=-2.5, vmax=2.5)
+    ax.set(title=title, xticks=[], yticks=[])
+    for edge in (3.5, 7.5) if matrix.shape[1] == 13 else ():
+        ax.axvline(edge, color="black", linewidth=2)
+axes[0].set_yticks(range(11), tired)
+plt.show()
+
+# %% [markdown]
+# ### Exercise: project with one matrix product (2 points, 10 minutes)
+#
+# Write `project_qkv_fused`: the same three tensors, from one matrix.
+#
+# - `w_qkv` is `(d_model, 2·d_k + d_v)`. Its columns are, from left to right, those of `w_q`, of `w_k` and of `w_v`.
+# - One matrix product, then cut. `d_v` may differ from `d_k`, so the three pieces need not be equally wide.
+# - Give back q, k, v with shapes `(b, n, d_k)`, `(b, n, d_k)`, `(b, n, d_v)`.
+
+
+# %% nbgrader={"grade": false, "grade_id": "project_qkv_fused", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def project_qkv_fused(x: Tensor, w_qkv: Tensor, d_k: int, d_v: int) -> tuple[Tensor, Tensor, Tensor]:
+    """(b, n, d_model), (d_model, 2·d_k + d_v) -> q (b, n, d_k), k (b, n, d_k), v (b, n, d_v)."""
+    ### BEGIN SOLUTION
+    q, k, v = (x @ w_qkv).split([d_k, d_k, d_v], dim=-1)
+    return q, k, v
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "test_project_qkv_fused", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+### BEGIN HIDDEN TESTS
+from attnlib.checks import grade as check
+
+### END HIDDEN TESTS
+check("project_qkv_fused", project_qkv_fused)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# After the product, the last axis holds `2·d_k + d_v` numbers for each word. Which of them are the query?
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# The query is the first `d_k` of them, the key the next `d_k`, the value the rest. Slices do it: `packed[..., :d_k]` is the first.
+#
+# </details>
+# <details><summary>Hint 3</summary>
+#
+# Slices, or `Tensor.split` with a *list* of three widths. `chunk` and `split` with one number cut pieces of equal width, and that
+# is wrong as soon as `d_v` is not `d_k`.
+#
+# </details>
+#
+# The fused form must give what the three products gave. We do not look whether it seems so; we assert it.
+
+# %%
+fused = attnlib.project_qkv_fused(x, w_qkv, d_k, d_v)
+for one_of_three, one_of_fused in zip((q, k, v), fused, strict=True):
+    assert_close(one_of_fused, one_of_three, rtol=0, atol=1e-6)
+
+# %% [markdown]
+# ### Mend: weights from another house (2 points, 10 minutes)
+#
+# Fused weights come in more than one order. Many models store the columns as all of q, then all of k, then all of v. A
+# well-known einops tutorial lets them take turns: the first column of q, of k, of v, the second of q, of k, of v, and so on. Each is
+# right for a model that was trained with it. Load the weights of one into the code of the other, and nothing complains.
+#
+# The function below is the tutorial's. It was given the weights of a model of the first kind, and the model talks nonsense. **Find the
+# fault and mend it**, for weights whose columns are all of q, then all of k, then all of v.
+#
+# - `x` is `(b, n, d_model)`, `w_qkv` is `(d_model, 3·d)`: here all three have the same width `d`.
+# - The result is q, k, v, each `(b, n, d)`.
+
+
+# %% nbgrader={"grade": false, "grade_id": "mend_unpack_qkv", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def mend_unpack_qkv(x: Tensor, w_qkv: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """(b, n, d_model), (d_model, 3·d) -> q, k, v, each (b, n, d); columns: all of q, then all of k, then all of v."""
+    packed = einsum(x, w_qkv, "b n d_model, d_model columns -> b n columns")
+    ### BEGIN SOLUTION
+    q, k, v = rearrange(packed, "b n (three d) -> three b n d", three=3)
+    ### BEGIN STUB
+    # q, k, v = rearrange(packed, "b n (d three) -> three b n d", three=3)
+    ### END SOLUTION
+    return q, k, v
+
+
+# %% nbgrader={"grade": true, "grade_id": "test_mend_unpack_qkv", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+### BEGIN HIDDEN TESTS
+from attnlib.checks import grade as check
+
+### END HIDDEN TESTS
+check("mend_unpack_qkv", mend_unpack_qkv)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Take `d` = 2 and number the columns: `0 1 2 3 4 5`. In the order that is asked for, which two are the query? Which two does the
+# function take?
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# In einops, parentheses unfold one axis into two, and **the name on the right runs fastest**: `(word letter)` goes through all
+# letters of the first word before it comes to the second word.
+#
+# </details>
+# <details><summary>Hint 3</summary>
+#
+# All of q comes before any of k, so the number inside one vector has to run fastest, and the choice among q, k and v slowest.
+#
+# </details>
+#
+# ## Put the weights into a module
+#
+# A module owns its parameters, so that an optimiser can find them and a file can keep them. PyTorch's layer for $xW + b$ is
+# `nn.Linear(d_in, d_out)`, and it has one habit that you must know: **it stores the weight the other way round.** Each *row* belongs
+# to one output:
+#
+# $$\text{Linear}(x) = x \, W^\top + b, \qquad W \text{ is } (d_{out}, d_{in})$$
+#
+# What is the shape of the weight of `nn.Linear(6, 4)`? Decide, then run.
+
+# %%
+layer = nn.Linear(d_model, d_k, bias=False)
+print(layer.weight.shape)
+
+with torch.no_grad():
+    layer.weight.copy_(w_q.T)  # our (d_model, d_k) becomes the layer's (d_k, d_model)
+assert_close(layer(x), q, rtol=0, atol=1e-6)
+
+# %% [markdown]
+# Forget the transpose here, and PyTorch stops you, because 6 is not 4. In most real models $d_{in}$ and $d_{out}$ are equal. Then
+# nothing stops you, and every query is wrong:
+
+# %%
+square = torch.randn(d_model, d_model, generator=generator)
+layer = nn.Linear(d_model, d_model, bias=False)
+with torch.no_grad():
+    layer.weight.copy_(square)  # the transpose is forgotten, the shapes fit
+assert not torch.allclose(layer(x), x @ square, rtol=0, atol=0.1)
+
+# %% [markdown]
+# ### Exercise: write the module (3 points, 10 minutes)
+#
+# Write `QKVProjection`, with three layers of PyTorch's `nn.Linear`.
+#
+# - The layers are called `w_q`, `w_k` and `w_v`. The check fills them with its own weights, so the names are part of the contract. A
+#   missing or an extra parameter is an error.
+# - `w_q` and `w_k` go from `d_model` to `d_k`, `w_v` from `d_model` to `d_v`. All three have a bias, or none has: `bias` decides.
+# - `forward(x)` takes `(b, n, d_model)` and gives back q, k, v.
+
+
+# %% nbgrader={"grade": false, "grade_id": "QKVProjection", "locked": false, "schema_version": 3, "solution": true, "task": false}
+class QKVProjection(nn.Module):
+    """Three linear layers that make queries, keys and values: (b, n, d_model) -> (b, n, d_k), (b, n, d_k), (b, n, d_v)."""
+
+    def __init__(self, d_model: int, d_k: int, d_v: int, bias: bool = True) -> None:
+        super().__init__()
+        ### BEGIN SOLUTION
+        self.w_q = nn.Linear(d_model, d_k, bias=bias)
+        self.w_k = nn.Linear(d_model, d_k, bias=bias)
+        self.w_v = nn.Linear(d_model, d_v, bias=bias)
+        ### END SOLUTION
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        ### BEGIN SOLUTION
+        return self.w_q(x), self.w_k(x), self.w_v(x)
+        ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "test_QKVProjection", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+### BEGIN HIDDEN TESTS
+from attnlib.checks import grade as check
+
+### END HIDDEN TESTS
+check("QKVProjection", QKVProjection)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Layers are made once, in `__init__`, and kept on `self`. They are called in `forward`.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# `nn.Linear` takes the input width, the output width and `bias`. You never touch a weight here, so there is nothing to transpose.
+#
+# </details>
+# <details><summary>Hint 3</summary>
+#
+# Three lines in `__init__`, one for each layer, all with `bias=bias`. One line in `forward`: call the three layers on the same `x`.
+#
+# </details>
+#
+# The last rung of the ladder: the module, its weights turned back and its biases added by hand, is `project_qkv`.
+
+# %%
+projection = attnlib.QKVProjection(d_model, d_k, d_v)
+layers = (projection.w_q, projection.w_k, projection.w_v)
+by_hand = attnlib.project_qkv(x, *(layer.weight.T for layer in layers))
+for output, product, layer in zip(projection(x), by_hand, layers, strict=True):
+    assert_close(output, product + layer.bias, rtol=0, atol=1e-6)
+
+# %% [markdown]
+# ## See who would find whom
+#
+# In lesson 00 a word asked and answered with the same vector, and the table of all dot products was symmetric. Now it asks with its
+# query and answers with its key. Row: who asks. Column: who is found.
+
+# %%
+scores = attnlib.attention_scores(q, k, scale=1.0)[0]  # (q, k): pairwise_dot of queries and keys
+assert not torch.allclose(scores, rearrange(scores, "q k -> k q"), rtol=0, atol=0.1)
+assert_close(scores[0], scores[5], rtol=0, atol=1e-6)  # both “the” ask the same
+assert scores[tired.index("animal"), tired.index("tired")] > 3 > 0 > scores[tired.index("tired"), tired.index("animal")]
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: the bytes of a picture depend on the machine's fonts
+ax = plt.figure(figsize=(6.4, 5.2), layout="constrained").gca()
+image = ax.imshow(scores, cmap="PuOr", vmin=-4, vmax=4)
+ax.set_xticks(range(11), tired, rotation=45, ha="right")
+ax.set_yticks(range(11), tired)
+ax.set(xlabel="key: the word that is asked", ylabel="query: the word that asks", title="Scores before any training")
+ax.figure.colorbar(image, ax=ax, shrink=0.8)
+plt.show()
+
+# %% [markdown]
+# *animal* asks, and *tired* answers loudly. The other way round there is nothing to hear. That this pair lights up is chance,
+# because the table and the matrices are random. Lesson 02 turns such rows into shares and lets every word collect what it found.
+#
+# ## What you can now do
+#
+# - Say why a fixed-width state loses the start of a sentence, and what attention does instead.
+# - Explain query, key and value, and compute a soft look-up by hand.
+# - Embed a sentence, and say why that is a matrix product.
+# - Project to q, k and v by loop, by three products, by one fused product and by a module, and show that all four are equal.
+# - Tell packed weights of one order from those of another, and remember which way round `nn.Linear` keeps its weight.
+#
+# ## Think further
+#
+# 1. Queries and keys only ever meet in $q \cdot k = x W^Q (W^K)^\top x'^\top$. Could one matrix $M = W^Q (W^K)^\top$ replace the
+#    two? Count the numbers in $M$ and in the two matrices for `d_model` = 512 and `d_k` = 64.
+# 2. What would be lost if $W^Q$ and $W^K$ were the same matrix? Look at the table of lesson 00.
+# 3. Shuffle the words of the sentence. What happens to the rows of `q`, `k` and `v`? How could a word tell where it stands?
+#
+# **Next:** 02 turns scores into shares, lets the words meet, and finds out why the scores must be divided by $\sqrt{d_k}$.
