@@ -64,7 +64,7 @@ three_values = torch.tensor([[4.0, 0.0], [0.0, 2.0], [0.0, 0.0]])
 # **Score.** A dot product is large where both vectors are large in the same places. So "how well does this key answer
 # this query" is one dot product:
 #
-# $$q \cdot k = \sum_{c=1}^{d} q_c\,k_c$$
+# $$q \cdot k = \sum_{c=1}^{d} q_c k_c$$
 #
 # - animal: $2\cdot2 + 2\cdot2 + 0\cdot0 + 0\cdot0 = 8$
 # - street: $2\cdot2 + 2\cdot0 + 0\cdot2 + 0\cdot0 = 4$
@@ -79,7 +79,7 @@ three_values = torch.tensor([[4.0, 0.0], [0.0, 2.0], [0.0, 0.0]])
 #
 # - animal: $54.60 / 62.99 \approx 0.867$, street: $7.39 / 62.99 \approx 0.117$, cross: $1 / 62.99 \approx 0.016$
 #
-# **Mix.** Add up the values, each with its weight: $0.867\cdot(4, 0) + 0.117\cdot(0, 2) + 0.016\cdot(0, 0) \approx (3.47,\ 0.23)$.
+# **Mix.** Add up the values, each with its weight: $0.867\cdot(4, 0) + 0.117\cdot(0, 2) + 0.016\cdot(0, 0) \approx (3.47, 0.23)$.
 # The word *it* now has three and a half legs and a quarter of a lane. That is attention. All of it.
 
 # %% [markdown]
@@ -118,16 +118,18 @@ scales = torch.cat([torch.linspace(0, 1, 101), torch.tensor([0.5])])
 walk = torch.stack([attend_one(query_it * scale * 2, three_keys, three_values)[0] for scale in scales])
 assert_close(walk[-1], output_it, atol=1e-6, rtol=0)
 
-_, ax = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
+_, ax = plt.subplots(figsize=(7.2, 3.6), layout="constrained")
 ax.add_patch(plt.Polygon(three_values.numpy(), facecolor="#deebf7", edgecolor="#6baed6"))
 ax.plot(*walk[:101].T, color="#08306b", linewidth=2)
 for word, (legs, lanes) in zip(three_words, three_values.tolist(), strict=True):
-    ax.annotate(f"value of {word}", (legs, lanes), xytext=(6, 6), textcoords="offset points")
-marks = {0: "scores × 0: everyone alike", -1: "scores × 1/√d: the output of “it”", 100: "scores × 1"}
-for (index, text), marker, rise in zip(marks.items(), "sod", (10, 34, 12), strict=True):
+    ax.annotate(f"value of {word}", (legs, lanes), xytext=(0, 8 if lanes else -16), textcoords="offset points")
+marks = {0: "scores × 0: all alike", -1: "scores × 1/√d: what “it” gets", 100: "scores × 1"}
+for (index, text), marker, shift in zip(marks.items(), "sod", ((-46, -18), (10, 6), (10, 2)), strict=True):
     ax.plot(*walk[index], marker, color="#d55e00", markersize=8)
-    ax.annotate(text, walk[index].tolist(), xytext=(8, rise), textcoords="offset points", color="#a04000")
-ax.set(xlabel="legs", ylabel="lanes", xlim=(-0.3, 5.6), ylim=(-0.2, 2.4), title="Attention is an average of the values")
+    ax.annotate(text, walk[index].tolist(), xytext=shift, textcoords="offset points", color="#a04000")
+ax.set(
+    xlabel="legs", ylabel="lanes", xlim=(-0.3, 5.8), ylim=(-0.35, 2.4), title="Attention is an average of the values"
+)
 plt.show()
 
 # %% [markdown]
@@ -333,12 +335,13 @@ assert naive_softmax(torch.full((3,), -1e4)).isnan().all()
 #
 # The way out costs one line. Add the same constant $c$ to all scores, and the weights stay as they are:
 #
-# $$\frac{e^{s_j + c}}{\sum_l e^{s_l + c}} = \frac{e^c\, e^{s_j}}{e^c \sum_l e^{s_l}} = \frac{e^{s_j}}{\sum_l e^{s_l}}$$
+# $$\frac{e^{s_j + c}}{\sum_l e^{s_l + c}} = \frac{e^c e^{s_j}}{e^c \sum_l e^{s_l}} = \frac{e^{s_j}}{\sum_l e^{s_l}}$$
 #
 # Only *differences* between scores count. So you are free to choose $c$. There is a choice for which no exponent is above 0
 # and at least one is exactly 0. Then nothing can overflow, and the total is at least 1, so nothing is divided by 0.
 #
 # The picture shifts the scores from the pencil, $(4, 2, 0)$, by every $c$ from $-130$ to $130$ and plots the weight of *animal*.
+# It should be 0.867 everywhere. Look at the left end, too: shortly before the formula fails, it is wrong and does not say so.
 
 # %% tags=["nbval-ignore-output"]
 # nbval-ignore-output: the bytes of a picture depend on the machine's fonts; the cell asserts what it shows
@@ -439,7 +442,7 @@ check("predict_dot_spread", dot_spread)
 # Two lines settle it. One term has mean 0, and the variance of a product of independent numbers with mean 0 is the product of
 # their variances. The variances of independent terms add up:
 #
-# $$\mathrm{Var}(q_c k_c) = \mathrm{E}[q_c^2]\,\mathrm{E}[k_c^2] = 1 \cdot 1 = 1$$
+# $$\mathrm{Var}(q_c k_c) = \mathrm{E}[q_c^2] \cdot \mathrm{E}[k_c^2] = 1 \cdot 1 = 1$$
 # $$\mathrm{Var}(q \cdot k) = \sum_{c=1}^{d} \mathrm{Var}(q_c k_c) = d \qquad\text{so the standard deviation is } \sqrt{d}$$
 #
 # Dividing by $\sqrt{d}$ brings it back to 1, whatever $d$ is. Dividing by $d$ would overdo it: the scores would shrink to 0 as
@@ -465,7 +468,7 @@ print({d: round(variance.item()) for d, variance in zip(widths, spread, strict=T
 #
 # - **The mixture.** The *entropy* $-\sum_j w_j \ln w_j$ says how many keys share the weight: $\ln 64 \approx 4.16$ when
 #   all 64 are alike, 0 when one has it all.
-# - **The gradient.** The derivative of softmax is $\partial w_i / \partial s_j = w_i\,(\delta_{ij} - w_j)$. When every weight
+# - **The gradient.** The derivative of softmax is $\partial w_i / \partial s_j = w_i (\delta_{ij} - w_j)$. When every weight
 #   is 0 or 1, all of it is 0: a wrong choice can no longer be unlearned. Its diagonal adds up to $\sum_i w_i (1 - w_i)$.
 
 
@@ -491,16 +494,16 @@ overdone = torch.tensor([entropy_and_slope(raw_scores[d] / d) for d in widths])
 _, (left, middle, right) = plt.subplots(1, 3, figsize=(11, 3.3), layout="constrained")
 left.loglog(widths, widths, color="0.6", label="d, as derived")
 left.loglog(widths, spread, "o", color="#08306b", label="measured")
-left.set(xlabel="d", title="Variance of q · k")
+left.set(xlabel="d", ylabel="variance", title="Variance of q · k")
 left.legend()
 series = [("no scaling", unscaled, "#d55e00", "s-"), ("÷ √d", scaled, "#08306b", "o-"), ("÷ d", overdone, "0.5", "^--")]
 for column, ax in enumerate((middle, right)):
     for label, measured, colour, style in series:
         ax.semilogx(widths, measured[:, column], style, color=colour, label=label)
 middle.axhline(math.log(num_keys), color="0.6", linestyle=":")
-middle.text(4, math.log(num_keys) - 0.08, "ln 64: all keys alike", va="top", color="0.35", fontsize=8)
-middle.set(xlabel="d", ylim=(0, 4.5), title="Entropy of the weights")
-right.set(xlabel="d", ylim=(0, 1.05), title="Slope of the softmax, Σ ∂wᵢ/∂sᵢ")
+middle.text(4, math.log(num_keys) + 0.16, "ln 64: all keys alike", color="0.35", fontsize=9)
+middle.set(xlabel="d", ylabel="nats", ylim=(0, 4.8), title="Entropy of the weights")
+right.set(xlabel="d", ylabel="slope", ylim=(0, 1.05), title="Slope of the softmax, Σ ∂wᵢ/∂sᵢ")
 right.legend()
 plt.show()
 assert scaled[:, 0].max() - scaled[:, 0].min() < 0.15, "with √d the entropy does not depend on d"
@@ -518,7 +521,7 @@ assert unscaled[-1, 1] < 0.2 < 0.9 < scaled[-1, 1]
 # %% [markdown]
 # ## Put the pieces together
 #
-# $$\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\!\left(\frac{Q K^\top}{\sqrt{d_k}}\right) V$$
+# $$\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\left(\frac{Q K^\top}{\sqrt{d_k}}\right) V$$
 #
 # This is equation 1 of [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762). You have every part of it. Two sizes that people like to take for equal are
 # not: queries and keys must have the same width, $d_k$, or there is no dot product. Values may have any width $d_v$: they are
@@ -601,7 +604,8 @@ print("output", tuple(output.shape), " weights", tuple(weights.shape), " equal t
 # - Three `nn.Linear` layers without bias, called `w_q`, `w_k` and `w_v`, and no other parameters. The check sets
 #   their weights, so it does not matter how they start.
 # - `x` is `(b, n, d_model)`; the output is `(b, n, d_v)`, the weights are `(b, n, n)`.
-# - The same functions as before are not allowed.
+# - Not allowed: what was not allowed in the last exercise. If your `scaled_dot_product_attention` is not ready, write the formula
+#   out in `forward`.
 
 
 # %% nbgrader={"grade": false, "grade_id": "SelfAttention", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -722,7 +726,7 @@ plt.show()
 # The dark cells moved with the words, the marked one (*it* looking at *animal*) as well, and no number changed. That *cross* has
 # the same output in both sentences is bad news: who crosses what is lost. This holds for every order and all weights:
 #
-# $$\mathrm{SelfAttention}(P x) = P\,\mathrm{SelfAttention}(x) \qquad\text{for every permutation } P$$
+# $$\mathrm{SelfAttention}(P x) = P \cdot \mathrm{SelfAttention}(x) \qquad\text{for every permutation } P$$
 #
 # It is called *permutation equivariance*. The reason is in the formula: the score of two words depends on the two words, never on
 # where they stand. Try it with random weights, random words, and any order.
