@@ -36,44 +36,91 @@ Pure functions come first; a module only projects and reshapes around them:
 """
 
 from .attention import scaled_dot_product_attention
+from .convert import from_torch, to_torch
 from .cross_attention import CrossAttention, cross_attention
+from .decoder import Decoder, DecoderBlock
 from .encoder import Encoder, EncoderBlock
 from .feed_forward import FeedForward
 from .heads import merge_heads, split_heads, stack_head_weights
 from .kv_cache import KVCache
 from .layer_norm import layer_norm
+from .mask_conventions import (
+    from_additive,
+    from_blocked,
+    from_keep,
+    from_padding,
+    to_additive,
+    to_blocked,
+    to_keep,
+    to_padding,
+)
 from .masks import attention_sink_mask, causal_mask, padding_mask, sliding_window_mask
 from .multi_head_attention import MultiHeadAttention
+from .plot import plot_attention, plot_heads, plot_links, plot_mask
+from .positions import (
+    LearnedPositions,
+    Rotary,
+    SinusoidalPositions,
+    alibi_bias,
+    alibi_slopes,
+    apply_rotary,
+    sinusoidal_positions,
+)
 from .projections import QKVProjection, embed, project_qkv, project_qkv_fused
 from .renormalise import renormalised_causal_weights
 from .scores import attention_scores
 from .self_attention import SelfAttention
 from .softmax import masked_softmax, softmax
+from .tiled import tiled_attention
 
 __all__ = [
     "CrossAttention",
+    "Decoder",
+    "DecoderBlock",
     "Encoder",
     "EncoderBlock",
     "FeedForward",
     "KVCache",
+    "LearnedPositions",
     "MultiHeadAttention",
     "QKVProjection",
+    "Rotary",
     "SelfAttention",
+    "SinusoidalPositions",
+    "alibi_bias",
+    "alibi_slopes",
+    "apply_rotary",
     "attention_scores",
     "attention_sink_mask",
     "causal_mask",
     "cross_attention",
     "embed",
+    "from_additive",
+    "from_blocked",
+    "from_keep",
+    "from_padding",
+    "from_torch",
     "layer_norm",
     "masked_softmax",
     "merge_heads",
     "padding_mask",
+    "plot_attention",
+    "plot_heads",
+    "plot_links",
+    "plot_mask",
     "project_qkv",
     "project_qkv_fused",
     "renormalised_causal_weights",
     "scaled_dot_product_attention",
+    "sinusoidal_positions",
     "sliding_window_mask",
     "softmax",
     "split_heads",
     "stack_head_weights",
+    "tiled_attention",
+    "to_additive",
+    "to_blocked",
+    "to_keep",
+    "to_padding",
+    "to_torch",
 ]

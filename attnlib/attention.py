@@ -52,7 +52,7 @@ def scaled_dot_product_attention(
     Vaswani et al. 2017, section 3.2.1, equation 1. Grouped queries: Ainslie et al. 2023, "GQA", section 2.2.
     """
     _check_backend(backend, return_weights)
-    _check_shapes(q, k, v)
+    check_shapes(q, k, v)
     scores_shape = (*q.shape[:-1], k.shape[-2])
     if mask is not None:
         check_mask(mask, scores_shape)
@@ -165,7 +165,8 @@ def _check_backend(backend: str | None, return_weights: bool) -> None:
         raise ValueError('backend "fused" never holds the weights: return_weights=True requires "eager" or None')
 
 
-def _check_shapes(q: Tensor, k: Tensor, v: Tensor) -> None:
+def check_shapes(q: Tensor, k: Tensor, v: Tensor) -> None:
+    """Raise unless queries, keys and values fit each other, heads in groups allowed."""
     if min(q.ndim, k.ndim, v.ndim) < 2:
         raise ValueError(f"q, k and v must have at least two axes, got {q.ndim}, {k.ndim} and {v.ndim}")
     if q.shape[-1] != k.shape[-1]:

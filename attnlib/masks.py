@@ -10,7 +10,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 
-def _distance(q_len: int, k_len: int, device: torch.device | str | None) -> Int[Tensor, "q k"]:
+def distances(q_len: int, k_len: int, device: torch.device | str | None = None) -> Int[Tensor, "q k"]:
     """How many positions key j lies behind query i; negative in the query's future."""
     queries = torch.arange(q_len, device=device) + (k_len - q_len)
     return queries[:, None] - torch.arange(k_len, device=device)
@@ -67,7 +67,7 @@ def sliding_window_mask(
     """
     if window < 1:
         raise ValueError(f"window must be at least 1, got {window}")
-    distance = _distance(q_len, k_len, device)
+    distance = distances(q_len, k_len, device)
     return (distance >= 0) & (distance < window)
 
 
@@ -92,7 +92,7 @@ def attention_sink_mask(
     if sinks < 0:
         raise ValueError(f"sinks must be at least 0, got {sinks}")
     first = torch.arange(k_len, device=device) < sinks
-    seen = (_distance(q_len, k_len, device) >= 0) & first
+    seen = (distances(q_len, k_len, device) >= 0) & first
     return seen if window is None else seen | sliding_window_mask(q_len, k_len, window, device=device)
 
 

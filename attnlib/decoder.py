@@ -1,0 +1,166 @@
+"""The decoder: blocks that look at their own past, and at a memory."""
+
+from collections.abc import Sequence
+
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from .feed_forward import FeedForward
+from .kv_cache import KVCache
+from .multi_head_attention import MultiHeadAttention
+
+
+class DecoderBlock(nn.Module):
+    """Masked self-attention, then cross-attention to the memory, then the perceptron, each around a residual.
+
+    pre-LN (``norm_first``):  x = x + attn(norm1(x));  x = x + cross(norm2(x), memory);  x = x + mlp(norm3(x))
+    post-LN, as in the paper: x = norm1(x + attn(x));  x = norm2(x + cross(x, memory));  x = norm3(x + mlp(x))
+
+    >>> import torch
+    >>> block = DecoderBlock(12, 3)
+    >>> block(torch.randn(2, 5, 12), torch.randn(2, 7, 12)).shape
+    torch.Size([2, 5, 12])
+
+    Layers: ``norm1``, ``attn``, ``norm2``, ``cross``, ``norm3``, ``mlp`` (``up down``), where
+    d_hidden = int(d_model * mlp_ratio). Dropout is the perceptron's alone. ``num_kv_heads`` and ``backend`` go to
+    ``attn`` and ``cross``, ``rotary`` to ``attn``, ``d_memory`` to ``cross``.
+    Vaswani et al. 2017, section 3.1, figure 1 (right half).
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        num_heads: int,
+        *,
+        d_memory: int | None = None,
+        mlp_ratio: float = 4.0,
+        dropout: float = 0.0,
+        norm_first: bool = True,
+        activation: str = "gelu",
+        bias: bool = True,
+        eps: float = 1e-5,
+        num_kv_heads: int | None = None,
+        rotary: nn.Module | None = None,
+        backend: str | None = None,
+    ) -> None:
+        super().__init__()
+        self.norm_first = norm_first
+        self.norm1 = nn.LayerNorm(d_model, eps=eps, bias=bias)
+        self.attn = MultiHeadAttention(
+            d_model, num_heads, num_kv_heads=num_kv_heads, bias=bias, rotary=rotary, backend=backend
+        )
+        self.norm2 = nn.LayerNorm(d_model, eps=eps, bias=bias)
+        self.cross = MultiHeadAttention(
+            d_model, num_heads, num_kv_heads=num_kv_heads, d_memory=d_memory, bias=bias, backend=backend
+        )
+        self.norm3 = nn.LayerNorm(d_model, eps=eps, bias=bias)
+        self.mlp = FeedForward(d_model, int(d_model * mlp_ratio), dropout=dropout, activation=activation, bias=bias)
+
+    def forward(
+        self,
+        x: Float[Tensor, "b q d_model"],
+        memory: Float[Tensor, "b k d_memory"],
+        key_mask: Bool[Tensor, "b n"] | None = None,
+        memory_key_mask: Bool[Tensor, "b k"] | None = None,
+        *,
+        mask: Bool[Tensor, "..."] | None = None,
+        memory_mask: Bool[Tensor, "..."] | None = None,
+        is_causal: bool = True,
+        cache: KVCache | None = None,
+    ) -> Float[Tensor, "b q d_model"]:
+        """Shapes: x (b, q, d_model), memory (b, k, d_memory) -> (b, q, d_model).
+
+        ``key_mask``, ``mask``, ``is_causal`` and ``cache`` are the self-attention's, ``memory_key_mask`` and
+        ``memory_mask`` the cross-attention's, each as for ``MultiHeadAttention``: bool, True = may attend.
+        """
+
+        def attend(y: Tensor) -> Tensor:
+            return self.attn(y, key_mask=key_mask, mask=mask, is_causal=is_causal, cache=cache)
+
+        def cross(y: Tensor) -> Tensor:
+            return self.cross(y, memory, key_mask=memory_key_mask, mask=memory_mask)
+
+        if self.norm_first:
+            x = x + attend(self.norm1(x))
+            x = x + cross(self.norm2(x))
+            return x + self.mlp(self.norm3(x))
+        x = self.norm1(x + attend(x))
+        x = self.norm2(x + cross(x))
+        return self.norm3(x + self.mlp(x))
+
+
+class Decoder(nn.Module):
+    """A stack of decoder blocks; pre-LN blocks leave their sum unnormalised, so a last ``norm`` follows them.
+
+    >>> import torch
+    >>> Decoder(2, 12, 3)(torch.randn(2, 5, 12), torch.randn(2, 7, 12)).shape
+    torch.Size([2, 5, 12])
+
+    Layers: ``layers``, and ``norm`` (an identity for post-LN). The arguments after num_layers are the blocks'.
+    Vaswani et al. 2017, section 3.1.
+    """
+
+    def __init__(
+        self,
+        num_layers: int,
+        d_model: int,
+        num_heads: int,
+        *,
+        d_memory: int | None = None,
+        mlp_ratio: float = 4.0,
+        dropout: float = 0.0,
+        norm_first: bool = True,
+        activation: str = "gelu",
+        bias: bool = True,
+        eps: float = 1e-5,
+        num_kv_heads: int | None = None,
+        rotary: nn.Module | None = None,
+        backend: str | None = None,
+    ) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(
+            DecoderBlock(
+                d_model,
+                num_heads,
+                d_memory=d_memory,
+                mlp_ratio=mlp_ratio,
+                dropout=dropout,
+                norm_first=norm_first,
+                activation=activation,
+                bias=bias,
+                eps=eps,
+                num_kv_heads=num_kv_heads,
+                rotary=rotary,
+                backend=backend,
+            )
+            for _ in range(num_layers)
+        )
+        self.norm = nn.LayerNorm(d_model, eps=eps, bias=bias) if norm_first else nn.Identity()
+
+    def forward(
+        self,
+        x: Float[Tensor, "b q d_model"],
+        memory: Float[Tensor, "b k d_memory"],
+        key_mask: Bool[Tensor, "b n"] | None = None,
+        memory_key_mask: Bool[Tensor, "b k"] | None = None,
+        *,
+        mask: Bool[Tensor, "..."] | None = None,
+        memory_mask: Bool[Tensor, "..."] | None = None,
+        is_causal: bool = True,
+        caches: Sequence[KVCache] | None = None,
+    ) -> Float[Tensor, "b q d_model"]:
+        """Shapes and masks as for ``DecoderBlock``; ``caches`` holds one ``KVCache`` for each block."""
+        if caches is not None and len(caches) != len(self.layers):
+            raise ValueError(f"caches must hold one cache for each of {len(self.layers)} blocks, got {len(caches)}")
+        for i, layer in enumerate(self.layers):
+            x = layer(
+                x,
+                memory,
+                key_mask,
+                memory_key_mask,
+                mask=mask,
+                memory_mask=memory_mask,
+                is_causal=is_causal,
+                cache=None if caches is None else caches[i],
+            )
+        return self.norm(x)

@@ -1,0 +1,174 @@
+"""Where in the sequence a vector stands: attention alone cannot tell."""
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from .masks import distances
+
+
+def _angles(
+    n: int, width: int, base: float, offset: int, device: torch.device | str | None
+) -> Float[Tensor, "{n} half"]:
+    """Position times frequency, base^(-2i / width) for the i-th pair of columns; wide, whatever they are used in."""
+    frequencies = base ** (-torch.arange(0, width, 2, dtype=torch.float64, device=device) / width)
+    return torch.arange(offset, offset + n, dtype=torch.float64, device=device)[:, None] * frequencies
+
+
+def sinusoidal_positions(
+    n: int,
+    d_model: int,
+    *,
+    base: float = 10000.0,
+    device: torch.device | str | None = None,
+    dtype: torch.dtype = torch.float32,
+) -> Float[Tensor, "{n} {d_model}"]:
+    """Each position as a set of clock hands, the first fast, the last slow.
+
+    PE(pos, 2i) = sin(pos / base^(2i / d_model));  PE(pos, 2i + 1) = cos(pos / base^(2i / d_model))
+
+    >>> sinusoidal_positions(3, 4)
+    tensor([[ 0.0000,  1.0000,  0.0000,  1.0000],
+            [ 0.8415,  0.5403,  0.0100,  0.9999],
+            [ 0.9093, -0.4161,  0.0200,  0.9998]])
+
+    Shapes: -> (n, d_model).
+    Vaswani et al. 2017, section 3.5.
+    """
+    angles = _angles(n, d_model, base, 0, device)
+    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)[:, :d_model].to(dtype)
+
+
+class SinusoidalPositions(nn.Module):
+    """Add ``sinusoidal_positions`` to a sequence; nothing is learned.
+
+    >>> SinusoidalPositions(11, 7)(torch.zeros(2, 5, 7)).shape
+    torch.Size([2, 5, 7])
+
+    Shapes: x (b, n, d_model) -> (b, n, d_model). ``offset`` is the position of the first vector, as after a cache.
+    Raises ValueError when the sequence ends beyond max_len.
+    Vaswani et al. 2017, section 3.5.
+    """
+
+    table: Tensor
+
+    def __init__(self, max_len: int, d_model: int, *, base: float = 10000.0) -> None:
+        super().__init__()
+        self.register_buffer("table", sinusoidal_positions(max_len, d_model, base=base), persistent=False)
+
+    def forward(self, x: Float[Tensor, "... n d_model"], *, offset: int = 0) -> Float[Tensor, "... n d_model"]:
+        return x + _rows(self.table, x, offset)
+
+
+class LearnedPositions(nn.Module):
+    """Add a learned vector for each position to a sequence.
+
+    >>> LearnedPositions(11, 7)(torch.zeros(2, 5, 7)).shape
+    torch.Size([2, 5, 7])
+
+    Shapes: x (b, n, d_model) -> (b, n, d_model). Parameter: ``table`` (max_len, d_model).
+    Raises ValueError when the sequence ends beyond max_len.
+    Gehring et al. 2017, "Convolutional Sequence to Sequence Learning", section 3.1; Vaswani et al. 2017, table 3 (E).
+    """
+
+    def __init__(self, max_len: int, d_model: int) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(max_len, d_model) * 0.02)
+
+    def forward(self, x: Float[Tensor, "... n d_model"], *, offset: int = 0) -> Float[Tensor, "... n d_model"]:
+        return x + _rows(self.table, x, offset)
+
+
+def _rows(table: Tensor, x: Tensor, offset: int) -> Tensor:
+    max_len, d_model = table.shape
+    n, width = x.shape[-2:]
+    if width != d_model:
+        raise ValueError(f"x must have d_model = {d_model} features on its last axis, got {tuple(x.shape)}")
+    if offset < 0 or offset + n > max_len:
+        raise ValueError(f"positions must lie within max_len = {max_len}, got {offset} to {offset + n - 1}")
+    return table[offset : offset + n].to(x.dtype)
+
+
+def apply_rotary(
+    x: Float[Tensor, "... n d"], cos: Float[Tensor, "n half"], sin: Float[Tensor, "n half"]
+) -> Float[Tensor, "... n d"]:
+    """Turn each pair of neighbouring columns by its angle.
+
+    (x_2i, x_2i+1)  ->  (x_2i cos - x_2i+1 sin,  x_2i sin + x_2i+1 cos)
+
+    >>> quarter = torch.tensor([[math.pi / 2]])
+    >>> apply_rotary(torch.tensor([[3.0, 0.0]]), quarter.cos(), quarter.sin()).round()
+    tensor([[-0., 3.]])
+
+    Shapes: x (..., n, d), cos and sin (n, d / 2) -> (..., n, d).
+    Su et al. 2021, "RoFormer", section 3.4.2, equation 34.
+    """
+    even, odd = x[..., 0::2], x[..., 1::2]
+    return torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1).flatten(-2)
+
+
+class Rotary(nn.Module):
+    """Turn queries and keys by their positions, so that their product depends on the distance alone.
+
+    <R_m q, R_n k> = <q, R_(n - m) k>,  where pair i is turned by position * base^(-2i / d)
+
+    >>> rotary = Rotary(4)
+    >>> q, k = torch.ones(1, 4), torch.ones(1, 4)
+    >>> near = rotary(q, offset=5) @ rotary(k, offset=3).T
+    >>> far = rotary(q, offset=105) @ rotary(k, offset=103).T
+    >>> torch.allclose(near, far, atol=1e-5)
+    True
+
+    Shapes: x (..., n, d_head) -> (..., n, d_head); the first vector stands at position ``offset``. Has no parameters.
+    Raises ValueError for an odd d_head.
+    Su et al. 2021, "RoFormer", section 3.2.2, equations 14 to 16.
+    """
+
+    def __init__(self, d_head: int, *, base: float = 10000.0) -> None:
+        super().__init__()
+        if d_head % 2:
+            raise ValueError(f"d_head must be even, for columns are turned in pairs, got {d_head}")
+        self.d_head, self.base = d_head, base
+
+    def forward(self, x: Float[Tensor, "... n d_head"], *, offset: int = 0) -> Float[Tensor, "... n d_head"]:
+        if x.shape[-1] != self.d_head:
+            raise ValueError(f"x must have d_head = {self.d_head} features on its last axis, got {tuple(x.shape)}")
+        angles = _angles(x.shape[-2], self.d_head, self.base, offset, x.device)
+        return apply_rotary(x, angles.cos().to(x.dtype), angles.sin().to(x.dtype))
+
+
+def alibi_slopes(num_heads: int, *, device: torch.device | str | None = None) -> Float[Tensor, " {num_heads}"]:
+    """One slope for each head, a geometric series: 2^(-8/h), 2^(-16/h) ... 2^-8.
+
+    >>> alibi_slopes(4)
+    tensor([0.2500, 0.0625, 0.0156, 0.0039])
+
+    When h is no power of two, the series of the power below is filled up with every other slope of the power above.
+    Shapes: -> (h). Raises ValueError for fewer than one head.
+    Press et al. 2021, "Train Short, Test Long", section 3 and the paper's code.
+    """
+    if num_heads < 1:
+        raise ValueError(f"num_heads must be at least 1, got {num_heads}")
+    below = 2 ** int(math.log2(num_heads))
+    slopes = [2 ** (-8 * (i + 1) / below) for i in range(below)]
+    between = [2 ** (-8 * (i + 1) / (2 * below)) for i in range(0, 2 * below, 2)]
+    return torch.tensor(slopes + between[: num_heads - below], device=device)
+
+
+def alibi_bias(
+    num_heads: int, q_len: int, k_len: int, *, device: torch.device | str | None = None
+) -> Float[Tensor, "{num_heads} {q_len} {k_len}"]:
+    """What is added to the scores so that distance counts against a key: -slope * |distance|.
+
+    >>> alibi_bias(2, 3, 3)[0]  # the first head's slope is 1/16
+    tensor([[-0.0000, -0.0625, -0.1250],
+            [-0.0625, -0.0000, -0.0625],
+            [-0.1250, -0.0625, -0.0000]])
+
+    It goes to ``scaled_dot_product_attention`` as ``score_bias``, and is aligned bottom-right as ``causal_mask``.
+    Shapes: -> (h, q, k).
+    Press et al. 2021, "Train Short, Test Long", section 3, figure 3.
+    """
+    return -alibi_slopes(num_heads, device=device)[:, None, None] * distances(q_len, k_len, device).abs()
