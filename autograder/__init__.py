@@ -1,0 +1,5 @@
+"""From a lesson's text to a student's grade: build and release, the nbgrader course, and grading.
+
+Run from the repository's root as `python -m autograder`. One transformation a file: what happens to a notebook inside
+nbgrader is in `autograder.steps`, in the order that `nbgrader_config.py` lists; what happens around nbgrader is here.
+"""

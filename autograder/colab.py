@@ -1,0 +1,83 @@
+"""The Colab badge and install cell: there if and only if the repository's own address is known."""
+
+import re
+import subprocess
+import tomllib
+from copy import deepcopy
+from pathlib import Path
+
+from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell, new_markdown_cell
+
+BEGIN, END = "<!-- colab -->", "<!-- /colab -->"
+GITHUB = re.compile(r"(?:https?://(?:[^@/]+@)?|ssh://git@|git@)github\.com[:/]([\w.-]+)/([\w.-]+?)(?:\.git)?/?")
+
+
+def repository_url(root: Path) -> str | None:
+    """`https://github.com/OWNER/NAME`, from pyproject.toml's project.urls.Repository, else git's origin, else None."""
+    project = root / "pyproject.toml"
+    urls = tomllib.loads(project.read_text(encoding="utf-8")).get("project", {}) if project.is_file() else {}
+    setting = urls.get("urls", {}).get("Repository")
+    if setting:
+        return github_url(setting)
+    command = ["git", "-C", str(root), "remote", "get-url", "origin"]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return None
+    return github_url(answer.stdout.strip()) if answer.returncode == 0 else None
+
+
+def github_url(address: str) -> str | None:
+    """The https address without credentials, for any way of writing a GitHub repository; None for all else.
+
+    >>> github_url("git@github.com:someone/attention.git")
+    'https://github.com/someone/attention'
+    """
+    found = GITHUB.fullmatch(address)
+    return f"https://github.com/{found[1]}/{found[2]}" if found else None
+
+
+def badge(lesson: str, url: str) -> str:
+    """The badge that opens the student's notebook in Colab, as Markdown."""
+    target = url.removeprefix("https://")
+    picture = "https://colab.research.google.com/assets/colab-badge.svg"
+    place = f"https://colab.research.google.com/{target.replace('.com', '', 1)}/blob/main/notebooks/{lesson}.ipynb"
+    return f"[![Open in Colab]({picture})]({place})"
+
+
+def add_colab(notebook: NotebookNode, lesson: str, url: str | None) -> NotebookNode:
+    """The notebook with badge and install cell on top; unchanged where no address is known.
+
+    The install cell leaves torch as it is: pip finds the requirement satisfied.
+    """
+    notebook = deepcopy(notebook)
+    if url is None:
+        return notebook
+    install = (
+        "# Only where attnlib is missing, as on Colab; torch stays as it is.\n"
+        "import importlib.util\n\n"
+        'if importlib.util.find_spec("attnlib") is None:\n'
+        f'    %pip install -q "attnlib @ git+{url}"'
+    )
+    notebook.cells[:0] = [
+        new_markdown_cell(badge(lesson, url), id="colab-badge"),
+        new_code_cell(install, id="colab-install"),
+    ]
+    notebook.metadata["attnlib"] = {"repository": url}
+    return notebook
+
+
+def recorded_url(notebook: NotebookNode) -> str | None:
+    """The address with which a student's notebook was built."""
+    return notebook.metadata.get("attnlib", {}).get("repository")
+
+
+def with_badges(readme: str, lessons: list[str], url: str | None) -> str:
+    """The README with one badge a lesson between its two marks, with nothing there where no address is known."""
+    if BEGIN not in readme or END not in readme:
+        return readme
+    before, rest = readme.split(BEGIN, 1)
+    after = rest.split(END, 1)[1]
+    rows = [f"{badge(lesson, url)} {lesson}<br>" for lesson in lessons] if url else []
+    return before + "\n".join([BEGIN, *rows, END]) + after

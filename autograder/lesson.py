@@ -1,0 +1,33 @@
+"""A lesson's text becomes nbgrader's source notebook, the same bytes each time."""
+
+from pathlib import Path
+
+import jupytext
+from nbformat import NotebookNode
+from nbformat.v4 import new_notebook
+
+from autograder.errors import CourseError
+from autograder.layout import shown
+from autograder.notebook import first_line
+
+KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
+LANGUAGE = {"name": "python"}
+KEPT_METADATA = ("nbgrader", "tags")
+
+
+def read_lesson(path: Path) -> NotebookNode:
+    """The lesson as a notebook: text, solutions and hidden tests, and nothing that depends on where it was built."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise CourseError(f"{shown(path)} does not exist.") from None
+    try:
+        cells = jupytext.reads(text, fmt="py:percent").cells
+    except Exception as error:
+        raise CourseError(f"{shown(path)} cannot be read as a lesson: {first_line(error)}.") from None
+    notebook = new_notebook(cells=cells, metadata={"kernelspec": dict(KERNEL), "language_info": dict(LANGUAGE)})
+    notebook.nbformat_minor = 5
+    for number, cell in enumerate(notebook.cells):
+        cell.metadata = NotebookNode({key: cell.metadata[key] for key in KEPT_METADATA if key in cell.metadata})
+        cell.id = cell.metadata.get("nbgrader", {}).get("grade_id") or f"cell-{number}"
+    return notebook

@@ -1,0 +1,58 @@
+"""The one nbgrader config: for `nbgrader` and the formgrader started in this folder, and for `python -m autograder`."""
+
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+if str(HERE.parent) not in sys.path:
+    sys.path.insert(0, str(HERE.parent))  # so that nbgrader finds the steps below
+
+c = get_config()
+
+c.CourseDirectory.root = str(HERE / "course")
+
+# A release. The gradebook keeps stubs and tests as they are before the hidden tests are cut out, so that grading can
+# put them back; the checksums are taken again after the cut.
+c.GenerateAssignment.preprocessors = [
+    "nbgrader.preprocessors.LockCells",
+    "autograder.steps.clear_solutions.ClearSolutionsToStubs",
+    "nbgrader.preprocessors.ClearOutput",
+    "nbgrader.preprocessors.CheckCellMetadata",
+    "nbgrader.preprocessors.ComputeChecksums",
+    "nbgrader.preprocessors.SaveCells",
+    "nbgrader.preprocessors.ClearHiddenTests",
+    "nbgrader.preprocessors.ComputeChecksums",
+    "nbgrader.preprocessors.CheckCellMetadata",
+]
+
+# A submission is first made gradable: what a student's editor may have changed is settled before nbgrader looks at it.
+c.Autograde.exporter_class = "autograder.steps.record_failures.RecordFailures"
+c.Autograde.sanitize_preprocessors = [
+    "nbgrader.preprocessors.ClearOutput",
+    "autograder.steps.settle_cells.SettleCells",
+    "nbgrader.preprocessors.OverwriteKernelspec",
+    "nbgrader.preprocessors.OverwriteCells",
+    "nbgrader.preprocessors.CheckCellMetadata",
+]
+
+# Then it is executed and graded. Output is cut to size after the points are known, so that its size never decides them.
+c.Autograde.autograde_preprocessors = [
+    "autograder.steps.execute.ExecuteAndExplain",
+    "autograder.steps.warnings_are_no_errors.WarningsAreNoErrors",
+    "autograder.steps.save_points.SavePoints",
+    "nbgrader.preprocessors.LimitOutput",
+    "nbgrader.preprocessors.AssignLatePenalties",
+    "nbgrader.preprocessors.CheckCellMetadata",
+]
+c.Execute.timeout = 120  # seconds a cell; the checks have limits of their own, far below
+c.Execute.extra_arguments = ["--log-level=40"]  # a kernel's own warnings are not about the submission
+c.Execute.startup_timeout = 300  # a loaded machine starts kernels slowly, which is not the student's fault
+
+# Feedback tells the diagnosis, not the hidden test.
+c.GenerateFeedback.preprocessors = [
+    "nbgrader.preprocessors.GetGrades",
+    "autograder.steps.hide_hidden_tests.HideHiddenTests",
+    "nbconvert.preprocessors.CSSHTMLHeaderPreprocessor",
+]
+
+c.ExportApp.plugin_class = "autograder.export_grades.CsvWithStatus"

@@ -1,0 +1,37 @@
+"""Notebooks on disk: read with a clear error, written to the same bytes each time."""
+
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+
+from autograder.errors import CourseError
+from autograder.layout import shown
+
+
+def read_notebook(path: Path) -> NotebookNode:
+    """The notebook at `path`, in format 4; a CourseError if it is none."""
+    try:
+        return nbformat.read(path, as_version=4)
+    except FileNotFoundError:
+        raise CourseError(f"{shown(path)} does not exist.") from None
+    except Exception as error:
+        raise CourseError(f"{shown(path)} is not a notebook: {first_line(error)}.") from None
+
+
+def to_text(notebook: NotebookNode) -> str:
+    """The notebook's JSON: keys sorted, one space of indentation, a newline at the end."""
+    return nbformat.writes(notebook, version=4).rstrip("\n") + "\n"
+
+
+def write_notebook(notebook: NotebookNode, path: Path) -> None:
+    """Write the notebook's one text form, and make the folder if there is none."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(to_text(notebook), encoding="utf-8")
+
+
+def first_line(error: BaseException | str) -> str:
+    """The first line of a message, cut where it would not fit on a line."""
+    lines = str(error).strip().splitlines()
+    text = lines[0].rstrip(".") if lines else type(error).__name__
+    return text if len(text) <= 160 else text[:157] + "…"

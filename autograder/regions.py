@@ -1,0 +1,83 @@
+"""What the markers in a lesson's cells enclose: solutions, stubs and hidden tests.
+
+    ### BEGIN SOLUTION
+    weights = scores.softmax(dim=-1)
+    ### BEGIN STUB
+    # weights = scores.softmax(dim=-2)
+    ### END SOLUTION
+
+What stands between BEGIN SOLUTION and BEGIN STUB is the solution. What stands below BEGIN STUB is what the student gets
+in its place, as comments; without BEGIN STUB, the student gets a line that raises NotImplementedError.
+"""
+
+import re
+from dataclasses import dataclass, field
+
+BEGIN_SOLUTION, END_SOLUTION = "BEGIN SOLUTION", "END SOLUTION"
+BEGIN_STUB = "BEGIN STUB"
+BEGIN_HIDDEN, END_HIDDEN = "BEGIN HIDDEN TESTS", "END HIDDEN TESTS"
+
+MARKER = re.compile(r"(BEGIN|END)\s+(SOLUTION|STUB|HIDDEN\s+TESTS?|MARK\s+SCHEME)", re.IGNORECASE)
+
+
+@dataclass
+class Regions:
+    """A cell's lines by the kind of region that they stand in; `released` is what the student gets."""
+
+    solution: list[str] = field(default_factory=list)
+    stub: list[str] = field(default_factory=list)
+    hidden: list[str] = field(default_factory=list)
+    released: list[str] = field(default_factory=list)
+    count: int = 0
+
+
+def uncomment(line: str) -> str:
+    """A stub's line without its comment sign: `    # x = 1` becomes `    x = 1`."""
+    if not line.strip():
+        return ""
+    found = re.fullmatch(r"(\s*)# ?(.*)", line)
+    if found is None:
+        raise ValueError(f"a stub's lines are comments, got {line.strip()!r}")
+    return (found[1] + found[2]).rstrip()
+
+
+def split_regions(source: str, exercise: str = "") -> Regions:
+    """Sort a cell's lines into regions; a ValueError says which marker stands where it must not."""
+    regions = Regions()
+    state, indent = "", ""
+    stub: list[str] = []
+    for line in source.split("\n"):
+        marker = next((m for m in _NEXT if m in line), None)
+        if marker is not None:
+            if state not in _NEXT[marker][0]:
+                raise ValueError(f"{line.strip()!r} must not stand {'in a ' + state if state else 'alone'}")
+            if marker == BEGIN_SOLUTION:
+                indent, stub = line[: len(line) - len(line.lstrip())], []
+                regions.count += 1
+            if marker == END_SOLUTION:
+                regions.released += stub or [
+                    f"{indent}# your code here",
+                    f'{indent}raise NotImplementedError("{exercise}")',
+                ]
+            state = _NEXT[marker][1]
+        elif state == "solution":
+            regions.solution.append(line)
+        elif state == "stub":
+            regions.stub.append(line)
+            stub.append(uncomment(line))
+        elif state == "hidden test":
+            regions.hidden.append(line)
+        else:
+            regions.released.append(line)
+    if state:
+        raise ValueError(f"a {state} has no end")
+    return regions
+
+
+_NEXT = {
+    BEGIN_SOLUTION: (("",), "solution"),
+    BEGIN_STUB: (("solution",), "stub"),
+    END_SOLUTION: (("solution", "stub"), ""),
+    BEGIN_HIDDEN: (("",), "hidden test"),
+    END_HIDDEN: (("hidden test",), ""),
+}

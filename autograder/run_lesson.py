@@ -1,0 +1,50 @@
+"""Execute a solved lesson: the instructor's notebook."""
+
+from copy import deepcopy
+from pathlib import Path
+
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+from nbformat import NotebookNode
+
+from autograder.errors import CourseError
+from autograder.lesson import LANGUAGE
+from autograder.notebook import first_line
+from autograder.verdict import earned
+
+TIMEOUT = 600  # seconds a cell, generous: a slow machine must not fail a build
+
+
+def run_lesson(source: NotebookNode, lesson: str, folder: Path) -> NotebookNode:
+    """The executed copy; a CourseError if a cell raises, or if a solution does not earn its full points."""
+    notebook = deepcopy(source)
+    client = NotebookClient(
+        notebook,
+        timeout=TIMEOUT,
+        kernel_name="python3",
+        record_timing=False,
+        extra_arguments=["--log-level=40"],
+        resources={"metadata": {"path": str(folder)}},
+    )
+    try:
+        client.execute()
+    except CellExecutionError as error:
+        cell = next(cell for cell in notebook.cells if any(x.output_type == "error" for x in cell.get("outputs", [])))
+        raise CourseError(f"{lesson}, cell {cell.id}: it raises {error.ename}: {first_line(error.evalue)}.") from None
+    except (CellTimeoutError, DeadKernelError) as error:
+        raise CourseError(f"{lesson}: the solved lesson cannot be executed: {first_line(error)}.") from None
+    for cell in notebook.cells:
+        nbgrader = cell.metadata.get("nbgrader", {})
+        if nbgrader.get("grade") and (got := earned(cell, nbgrader["points"])) < nbgrader["points"]:
+            raise CourseError(f"{lesson}, cell {cell.id}: the solution earns {got:g} of {nbgrader['points']:g} points.")
+    notebook.metadata["language_info"] = NotebookNode(LANGUAGE)
+    return notebook
+
+
+def without_outputs(notebook: NotebookNode) -> NotebookNode:
+    """The notebook as it is before it is executed."""
+    notebook = deepcopy(notebook)
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+    return notebook

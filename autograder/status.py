@@ -1,0 +1,43 @@
+"""Whether a submission was graded, and if not, why."""
+
+from pathlib import Path
+from typing import Any
+
+from nbgrader.api import Gradebook, MissingEntry
+
+from autograder.steps.record_failures import reason_file
+
+GRADED, NOT_SUBMITTED = "graded", "not submitted"
+
+
+def status_of(gradebook: Gradebook, coursedir: Any, assignment: str, student: str) -> str:
+    """`graded`, `not submitted`, or `not graded: ` and the reason. Only a graded submission has a score."""
+    submitted = Path(coursedir.format_path(coursedir.submitted_directory, student, assignment))
+    autograded = Path(coursedir.format_path(coursedir.autograded_directory, student, assignment))
+    try:
+        submission = gradebook.find_submission(assignment, student)
+    except MissingEntry:
+        if not submitted.is_dir():
+            return NOT_SUBMITTED
+        return f"not graded: {_missing(submitted, assignment) or 'it was not autograded yet'}"
+    grades = [grade for notebook in submission.notebooks for grade in notebook.grades]
+    scored = all(grade.auto_score is not None or grade.manual_score is not None for grade in grades)
+    if scored and any(autograded.glob("*.ipynb")):
+        return GRADED
+    reason = reason_file(coursedir, student, assignment)
+    if reason.is_file():
+        return f"not graded: {reason.read_text(encoding='utf-8').strip()}"
+    return f"not graded: {_missing(submitted, assignment) or 'autograding did not finish'}"
+
+
+def submitted_students(coursedir: Any, assignment: str) -> set[str]:
+    """The students with a folder for this assignment."""
+    pattern = Path(coursedir.format_path(coursedir.submitted_directory, "*", assignment))
+    return {path.parent.name for path in pattern.parent.parent.glob(f"*/{assignment}") if path.is_dir()}
+
+
+def _missing(submitted: Path, assignment: str) -> str | None:
+    if (submitted / f"{assignment}.ipynb").is_file():
+        return None
+    others = sorted(path.name for path in submitted.glob("*.ipynb"))
+    return f"no notebook is called {assignment}.ipynb" + (f", only {', '.join(others)}" if others else "")

@@ -1,0 +1,61 @@
+"""A submission that could not be graded has no score, and a reason."""
+
+from pathlib import Path
+from typing import Any, cast
+
+from nbconvert.exporters import NotebookExporter
+from nbformat import NotebookNode
+from nbgrader.api import Gradebook, MissingEntry
+
+from autograder.notebook import first_line
+
+
+def reason_file(coursedir: Any, student: str, assignment: str) -> Path:
+    """Where the reason stands, in nbgrader's own layout: not_graded/STUDENT/ASSIGNMENT/reason.txt."""
+    return Path(coursedir.format_path("not_graded", student, assignment)) / "reason.txt"
+
+
+def forget_scores(db_url: str, assignment: str, student: str) -> None:
+    """Take back the automatic scores of an earlier run; those given by hand stay."""
+    with Gradebook(db_url) as gradebook:
+        try:
+            submission = gradebook.find_submission(assignment, student)
+        except MissingEntry:
+            return
+        for notebook in submission.notebooks:
+            for grade in notebook.grades:
+                grade.auto_score = None
+                grade.needs_manual_grade = True
+        gradebook.db.commit()
+
+
+class RecordFailures(NotebookExporter):
+    """nbgrader's exporter while autograding; it sees every notebook first, also one that is not JSON.
+
+    Without it the database keeps what an earlier run found, or nothing, which counts as 0.
+    """
+
+    def from_filename(
+        self, filename: str, resources: dict[str, Any] | None = None, **kwargs: Any
+    ) -> tuple[NotebookNode, dict[str, Any]]:
+        place, converter = (resources or {})["nbgrader"], cast(Any, self.parent)
+        reason = reason_file(converter.coursedir, place["student"], place["assignment"])
+        forget_scores(place["db_url"], place["assignment"], place["student"])
+        try:
+            found = super().from_filename(filename, resources, **kwargs)
+        except Exception as error:
+            forget_scores(place["db_url"], place["assignment"], place["student"])
+            reason.parent.mkdir(parents=True, exist_ok=True)
+            reason.write_text(explain(error) + "\n", encoding="utf-8")
+            raise
+        reason.unlink(missing_ok=True)
+        return found
+
+
+def explain(error: Exception) -> str:
+    """The error as a clause that can follow "not graded:"."""
+    if type(error).__name__ in ("NotJSONError", "JSONDecodeError", "UnicodeDecodeError"):
+        return "the notebook is not JSON"
+    if type(error).__name__ == "ValidationError":
+        return f"the notebook is not valid: {first_line(error)}"
+    return f"{type(error).__name__}: {first_line(error)}"
