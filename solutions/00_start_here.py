@@ -266,9 +266,10 @@ with suppress(CheckFailed):
 
 # %% [markdown]
 # Read a verdict from the top: what was expected, what came, where the two first differ, and, where the mistake is a known
-# one, its name and the reason. A check is free. Run it as often as you like.
+# one, its name and the reason. The small example at the end can be followed with a pencil. A check is free: run it as often as
+# you like. (Your work is graded with more sizes and other numbers, but by the same rules.)
 #
-# ### Exercise: compute all dot products (2 points, 10 minutes)
+# ### Exercise: compute all dot products (4 points, 10 minutes)
 #
 # Write `pairwise_dot`: the dot product of each of the `q` vectors in `x` with each of the `k` vectors in `y`, separately for
 # each sequence of the batch.
@@ -277,9 +278,9 @@ with suppress(CheckFailed):
 #
 # - `x` is `(b, q, d)` and `y` is `(b, k, d)`; the result is `(b, q, k)`. Mostly `q` and `k` differ.
 # - Sequence 0 of `x` meets sequence 0 of `y`, and no other.
-# - Everything in torch and einops is allowed, loops included, if gradients still flow to `x` and `y`.
+# - Everything in torch and einops is allowed, loops included. Gradients must flow to `x` and `y`.
 # - In this exercise and in all that follow: give back the dtype and the device that you were given, and do not change your
-#   inputs in place.
+#   inputs in place. Two points are for the right values, one for gradients, one for robustness in these small things.
 
 
 # %% nbgrader={"grade": false, "grade_id": "pairwise_dot", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -290,7 +291,7 @@ def pairwise_dot(x: Tensor, y: Tensor) -> Tensor:
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "test_pairwise_dot", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+# %% nbgrader={"grade": true, "grade_id": "test_pairwise_dot", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
 ### BEGIN HIDDEN TESTS
 from attnlib.checks import grade as check
 
@@ -350,7 +351,7 @@ plt.show()
 #
 # Replace letter counts by learned vectors and turn each row into shares that sum to 1, as you did above: that is attention.
 #
-# ### Mend: a distance that goes below zero (2 points, 10 minutes)
+# ### Mend: a distance that goes below zero (3 points, 10 minutes)
 #
 # If dot products favour long vectors, why not take distances? Multiplying out gives them almost for free:
 #
@@ -362,6 +363,7 @@ plt.show()
 #
 # - `x` is `(b, q, d)`, `y` is `(b, k, d)`; the result is `(b, q, k)`, squared distances.
 # - One axis stands in the wrong place. Do not paper over it: clamping at zero hides the −2 and leaves the wrong numbers.
+# - The check also compares 5 vectors with 7. There the broken version does not even run, which is a hint, too.
 
 
 # %% nbgrader={"grade": false, "grade_id": "mend_squared_distances", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -377,7 +379,7 @@ def mend_squared_distances(x: Tensor, y: Tensor) -> Tensor:
     return x_squared + y_squared - 2 * dots
 
 
-# %% nbgrader={"grade": true, "grade_id": "test_mend_squared_distances", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+# %% nbgrader={"grade": true, "grade_id": "test_mend_squared_distances", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
 ### BEGIN HIDDEN TESTS
 from attnlib.checks import grade as check
 
@@ -403,8 +405,8 @@ check("mend_squared_distances", mend_squared_distances)
 # </details>
 #
 # Most broken attention code that you will meet is of this kind: no error, a plausible shape, and a number that nobody
-# followed by hand. Two habits catch it. Work out one entry with a pencil. And test with axes of different sizes, as the checks
-# do: with 3 queries and 5 keys, the broken version cannot even run.
+# followed by hand. Two habits catch it. Work out one entry with a pencil. And test with axes that all have different sizes, as
+# the checks do: then an axis in the wrong place has nowhere to hide.
 #
 # ## What you can now do
 #

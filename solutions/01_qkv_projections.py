@@ -18,7 +18,8 @@
 # | **You will understand** | why attention came up; what queries, keys and values are for; how three matrix products become one |
 # | **You need** | lesson 00 (named axes, `einsum`, the dot product), about 60 minutes |
 #
-# As before, no later cell needs your solutions: where one is needed, the cell uses `attnlib`.
+# As before, no later cell needs your solutions: where one is needed, the cell uses `attnlib`. In the exercises everything in torch
+# and einops is allowed, but not `attnlib`'s function of the same name.
 
 # %%
 from collections import Counter, defaultdict
@@ -203,7 +204,7 @@ table = torch.randn(len(vocabulary), d_model, generator=generator)  # (vocabular
 table.shape
 
 # %% [markdown]
-# ### Exercise: embed a batch of sentences (1 point, 5 minutes)
+# ### Exercise: embed a batch of sentences (3 points, 5 minutes)
 #
 # Write `embed`: replace every token id by its row of the table.
 #
@@ -221,7 +222,7 @@ def embed(token_ids: Tensor, table: Tensor) -> Tensor:
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "test_embed", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+# %% nbgrader={"grade": true, "grade_id": "test_embed", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
 ### BEGIN HIDDEN TESTS
 from attnlib.checks import grade as check
 
@@ -319,7 +320,7 @@ from attnlib.checks import grade as check
 check("predict_query_of_it", two_queries)
 
 # %% [markdown]
-# ### Exercise: project a batch to queries, keys and values (2 points, 5 minutes)
+# ### Exercise: project a batch to queries, keys and values (4 points, 5 minutes)
 #
 # Write `project_qkv`: all three, for every word of every sentence.
 #
@@ -337,7 +338,7 @@ def project_qkv(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Tenso
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "test_project_qkv", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+# %% nbgrader={"grade": true, "grade_id": "test_project_qkv", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
 ### BEGIN HIDDEN TESTS
 from attnlib.checks import grade as check
 
@@ -401,7 +402,7 @@ axes[0].set_yticks(range(11), tired)
 plt.show()
 
 # %% [markdown]
-# ### Exercise: project with one matrix product (2 points, 10 minutes)
+# ### Exercise: project with one matrix product (4 points, 10 minutes)
 #
 # Write `project_qkv_fused`: the same three tensors, from one matrix.
 #
@@ -419,7 +420,7 @@ def project_qkv_fused(x: Tensor, w_qkv: Tensor, d_k: int, d_v: int) -> tuple[Ten
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "test_project_qkv_fused", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+# %% nbgrader={"grade": true, "grade_id": "test_project_qkv_fused", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
 ### BEGIN HIDDEN TESTS
 from attnlib.checks import grade as check
 
@@ -452,7 +453,7 @@ for one_of_three, one_of_fused in zip((q, k, v), fused, strict=True):
     assert_close(one_of_fused, one_of_three, rtol=0, atol=1e-6)
 
 # %% [markdown]
-# ### Mend: weights from another house (2 points, 10 minutes)
+# ### Mend: weights from another house (3 points, 10 minutes)
 #
 # Fused weights come in more than one order. Many models store the columns as all of q, then all of k, then all of v. A
 # well-known einops tutorial lets them take turns: the first column of q, of k, of v, the second of q, of k, of v, and so on. Each is
@@ -477,7 +478,7 @@ def mend_unpack_qkv(x: Tensor, w_qkv: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return q, k, v
 
 
-# %% nbgrader={"grade": true, "grade_id": "test_mend_unpack_qkv", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+# %% nbgrader={"grade": true, "grade_id": "test_mend_unpack_qkv", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
 ### BEGIN HIDDEN TESTS
 from attnlib.checks import grade as check
 
@@ -533,7 +534,7 @@ with torch.no_grad():
 assert not torch.allclose(layer(x), x @ square, rtol=0, atol=0.1)
 
 # %% [markdown]
-# ### Exercise: write the module (3 points, 10 minutes)
+# ### Exercise: write the module (4 points, 10 minutes)
 #
 # Write `QKVProjection`, with three layers of PyTorch's `nn.Linear`.
 #
@@ -561,7 +562,7 @@ class QKVProjection(nn.Module):
         ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "test_QKVProjection", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+# %% nbgrader={"grade": true, "grade_id": "test_QKVProjection", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
 ### BEGIN HIDDEN TESTS
 from attnlib.checks import grade as check
 
