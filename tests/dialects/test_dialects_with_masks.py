@@ -18,6 +18,7 @@ from row_14_torch_multi_head import multi_head_attention
 from row_15_torch_encoder_layer import encoder_layer
 
 import attnlib
+from attnlib.convert import from_torch
 from attnlib.mask_conventions import from_additive, from_padding
 
 B, N, K, H, D, D_MODEL = 2, 7, 11, 3, 5, 17  # batch, queries, keys, heads, head width, model width where it is free
@@ -47,6 +48,14 @@ def test_row_11_additive_masks(setting: Setting, kind: str, padded: bool) -> Non
         lambda: outputs(sdpa(setting, q, k, v, mask=mask, return_weights=setting.backend == "eager")),
         {"q": q, "k": k, "v": v},
     )
+
+
+def test_rows_11_and_13_additive_masks_of_finite_numbers_are_a_bias(setting: Setting) -> None:
+    q, k, v = setting.normal(B, H, N, D), setting.normal(B, H, K, D), setting.normal(B, H, K, 13)
+    bias = setting.normal(B, H, N, K)
+    ours, wrt = partial(sdpa, setting, q, k, v, score_bias=bias), {"q": q, "k": k, "v": v, "bias": bias}
+    assert_agree(setting, lambda: row_11.scaled_dot_product_attention(q, k, v, bias)[0], ours, wrt)
+    assert_agree(setting, partial(row_13.attention, q, k, v, bias), ours, wrt)
 
 
 def outputs(result: torch.Tensor | tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
@@ -195,3 +204,12 @@ def test_row_15_torch_encoder_layer(
         lambda: call(ours, weights, x, key_mask=real, mask=mask),
         leaves(theirs, x=x),
     )
+
+
+def test_rows_14_and_15_are_what_convert_copies(setting: Setting) -> None:
+    attention = setting.module(multi_head_attention(H * D, H))
+    layer = setting.module(encoder_layer(H * D, H, 43))
+    for theirs, weights in ((attention, to_attnlib.row_14(attention)), (layer, to_attnlib.row_15(layer))):
+        copied = dict(from_torch(theirs).named_parameters())
+        assert copied.keys() == weights.keys()
+        assert all(torch.equal(copied[name], weights[name]) for name in weights)
