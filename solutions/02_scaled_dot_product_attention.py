@@ -41,8 +41,8 @@ from attnlib.plot import plot_attention, plot_links
 # looks at words one by one cannot know: the vector of *it* is the same in every sentence. So *it* has to fetch something
 # from the other words. It needs to decide **from whom**, and **how much**.
 #
-# Lesson 01 gave every word three vectors. Here they are for the question at hand, small enough to read. The query says
-# what *it* looks for, a key says what a word offers, a value says what you get from it.
+# Lesson 01 gave every word three vectors, but random ones. Here they are made by hand, small enough to read. The query says what
+# *it* looks for, a key says what a word offers, a value says what you get from it.
 #
 # | | thing | alive | place | action | | legs | lanes |
 # |---|---|---|---|---|---|---|---|
@@ -72,8 +72,9 @@ three_values = torch.tensor([[4.0, 0.0], [0.0, 2.0], [0.0, 0.0]])
 #
 # **Scale.** Divide by $\sqrt{d} = \sqrt{4} = 2$. Why that number is a question for later. The scores are now $4$, $2$ and $0$.
 #
-# **Weigh.** Scores can be negative and add up to anything. You want shares: positive, with sum 1. Take $e^s$ of each and
-# divide by the total, which is the *softmax*:
+# **Weigh.** You want shares: positive, with sum 1. Lesson 01 divided each score by the sum of the scores. With a negative score that
+# gives a negative share, and with a sum of 0 it gives nothing at all. So make the scores positive first: take $e^s$ of each, then divide
+# by the total. This is the *softmax*:
 #
 # $$w_j = \frac{e^{s_j}}{\sum_l e^{s_l}} \qquad e^4 \approx 54.60,\quad e^2 \approx 7.39,\quad e^0 = 1,\quad \text{total } 62.99$$
 #
@@ -89,13 +90,14 @@ three_values = torch.tensor([[4.0, 0.0], [0.0, 2.0], [0.0, 0.0]])
 
 # %%
 def attend_one(query: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-    """One query (d,), its keys (k, d) and values (k, d_v) -> output (d_v,), weights (k,). Slow, and obviously right."""
+    """One query (d), keys (k, d), values (k, d_v) -> output (d_v), weights (k). Slow and plain."""
     grades = []
     for key in keys.tolist():
         score = sum(a * b for a, b in zip(query.tolist(), key, strict=True))
         grades.append(math.exp(score / math.sqrt(len(key))))
     shares = [grade / sum(grades) for grade in grades]
-    mixture = [sum(w * v for w, v in zip(shares, column, strict=True)) for column in values.T.tolist()]
+    columns = values.T.tolist()
+    mixture = [sum(w * v for w, v in zip(shares, column, strict=True)) for column in columns]
     return torch.tensor(mixture), torch.tensor(shares)
 
 
@@ -112,24 +114,34 @@ assert_close(output_it, torch.tensor([3.47, 0.23]), atol=5e-3, rtol=0)
 # has a say: multiply the scores by something from 0 to large, and the output walks from "everyone alike" to
 # "winner takes all".
 
+
 # %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: the bytes of a picture depend on the machine's fonts; the cell asserts what it shows
-scales = torch.cat([torch.linspace(0, 1, 101), torch.tensor([0.5])])
-walk = torch.stack([attend_one(query_it * scale * 2, three_keys, three_values)[0] for scale in scales])
-assert_close(walk[-1], output_it, atol=1e-6, rtol=0)
+# nbval-ignore-output: a picture's bytes depend on the machine's fonts; asserts say what it shows
+def scaled_by(scale: float) -> Tensor:
+    """The output of “it” when the plain dot products are multiplied by `scale`."""
+    undo = 2.0  # attend_one divides by √4
+    return attend_one(query_it * undo * scale, three_keys, three_values)[0]
+
+
+walk = torch.stack([scaled_by(step / 100) for step in range(101)])
+assert_close(walk[50], output_it, atol=1e-6, rtol=0)  # 1/√d = 0.5
 
 _, ax = plt.subplots(figsize=(7.2, 3.6), layout="constrained")
 ax.add_patch(plt.Polygon(three_values.numpy(), facecolor="#deebf7", edgecolor="#6baed6"))
-ax.plot(*walk[:101].T, color="#08306b", linewidth=2)
+ax.plot(*walk.T, color="#08306b", linewidth=2)
 for word, (legs, lanes) in zip(three_words, three_values.tolist(), strict=True):
-    ax.annotate(f"value of {word}", (legs, lanes), xytext=(0, 8 if lanes else -16), textcoords="offset points")
-marks = {0: "scores × 0: all alike", -1: "scores × 1/√d: what “it” gets", 100: "scores × 1"}
-for (index, text), marker, shift in zip(marks.items(), "sod", ((-46, -18), (10, 6), (10, 2)), strict=True):
-    ax.plot(*walk[index], marker, color="#d55e00", markersize=8)
-    ax.annotate(text, walk[index].tolist(), xytext=shift, textcoords="offset points", color="#a04000")
-ax.set(
-    xlabel="legs", ylabel="lanes", xlim=(-0.3, 5.8), ylim=(-0.35, 2.4), title="Attention is an average of the values"
-)
+    ax.text(legs, lanes + (0.1 if lanes else -0.22), f"value of {word}")
+marks = [
+    (0, "× 0: all alike", -0.5, -0.22),
+    (50, "× 1/√d: what “it” gets", 0.1, 0.06),
+    (100, "× 1", 0.1, 0.02),
+]
+for step, text, right, up in marks:
+    legs, lanes = walk[step].tolist()
+    ax.plot(legs, lanes, "o", color="#d55e00", markersize=8)
+    ax.text(legs + right, lanes + up, f"scores {text}", color="#a04000")
+ax.set(xlabel="legs", ylabel="lanes", xlim=(-0.3, 5.8), ylim=(-0.35, 2.4))
+ax.set_title("Attention is an average of the values")
 plt.show()
 
 # %% [markdown]
@@ -137,7 +149,7 @@ plt.show()
 #
 # In *self*-attention every word asks, and every word answers, itself included. So you need a query, a key and a value
 # for each of the eleven tokens. As in lesson 01 they come from an embedding $x$ and three matrices:
-# $q = x W_q$, $k = x W_k$, $v = x W_v$.
+# $q = x W^Q$, $k = x W^K$, $v = x W^V$.
 #
 # The embeddings are made by hand: seven features, each 0 or 1. The words *did*, *not*, *because* and *was* are left
 # blank, to keep the numbers few.
@@ -150,13 +162,14 @@ meaning = {
     "the": "article", "animal": "thing alive", "street": "thing place",
     "cross": "action", "it": "pronoun", "tired": "state",
 }  # fmt: skip
-x = torch.tensor([[float(f in meaning.get(token, "").split()) for f in features] for token in tokens])
+words = [meaning.get(token, "").split() for token in tokens]
+x = torch.tensor([[float(feature in word) for feature in features] for word in words])
 print(tuple(x.shape), "= (n, d_model);  animal is", x[1].int().tolist())
 
 # %% [markdown]
-# A row of $W_q$ says what a word with that feature looks for: a pronoun for a living thing, an article for a
-# thing, an action for a thing that is a place, a state (*tired*) for something alive, a thing for an action. A row of $W_k$
-# says what the feature offers, a row of $W_v$ what it gives: four legs for what is alive, two lanes for a place.
+# A row of $W^Q$ says what a word with that feature looks for: a pronoun for a living thing, an article for a
+# thing, an action for a thing that is a place, a state (*tired*) for something alive, a thing for an action. A row of $W^K$
+# says what the feature offers, a row of $W^V$ what it gives: four legs for what is alive, two lanes for a place.
 
 # %%
 w_q, w_k, w_v = torch.zeros(7, 4), torch.zeros(7, 4), torch.zeros(7, 2)
@@ -182,18 +195,20 @@ assert_close(values[[1, 6, 4]], three_values, atol=0, rtol=0)
 
 # %%
 def attend_by_loop(queries: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-    """Queries (q, d), keys (k, d), values (k, d_v) -> outputs (q, d_v), weights (q, k): one query after the other."""
+    """Queries (q, d), keys (k, d), values (k, d_v) -> outputs (q, d_v), weights (q, k)."""
     answers = [attend_one(query, keys, values) for query in queries]
-    return torch.stack([output for output, _ in answers]), torch.stack([weights for _, weights in answers])
+    outputs, weights = zip(*answers, strict=True)
+    return torch.stack(outputs), torch.stack(weights)
 
 
 loop_output, loop_weights = attend_by_loop(queries, keys, values)
 
+row = loop_weights[it]
 total = math.exp(4) + math.exp(2) + 9  # "it": animal, street, and nine words with score 0
-assert_close(loop_weights[it, 1].item(), math.exp(4) / total, atol=1e-6, rtol=0)
-assert_close(loop_weights[it, 6].item(), math.exp(2) / total, atol=1e-6, rtol=0)
-assert_close(loop_weights[it, [1, 6, 4]] / loop_weights[it, [1, 6, 4]].sum(), weights_it, atol=1e-6, rtol=0)
-print("it looks at animal:", round(loop_weights[it, 1].item(), 3), " at street:", round(loop_weights[it, 6].item(), 3))
+assert_close(row[1].item(), math.exp(4) / total, atol=1e-6, rtol=0)
+assert_close(row[6].item(), math.exp(2) / total, atol=1e-6, rtol=0)
+assert_close(row[[1, 6, 4]] / row[[1, 6, 4]].sum(), weights_it, atol=1e-6, rtol=0)
+print(f"it looks at animal: {row[1]:.3f}, at street: {row[6]:.3f}")
 
 # %% [markdown]
 # With eleven words to share among, *animal* gets 0.769 instead of 0.867: nine words score 0, and $e^0$ is 1, not 0.
@@ -225,7 +240,7 @@ from attnlib.checks import grade as check
 check("predict_blank_query", blank_query)
 
 # %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: the bytes of a picture depend on the machine's fonts; the cell asserts what it shows
+# nbval-ignore-output: a picture's bytes depend on the machine's fonts; asserts say what it shows
 plot_attention(loop_weights, tokens, title="Who looks at whom: each row is one word's question")
 plt.show()
 assert_close(loop_weights.sum(dim=-1), torch.ones(11), atol=1e-6, rtol=0)
@@ -256,14 +271,14 @@ outputs = weights @ values
 
 assert_close(weights, loop_weights, atol=1e-6, rtol=0)
 assert_close(outputs, loop_output, atol=1e-6, rtol=0)
-print("scores", tuple(scores.shape), " weights", tuple(weights.shape), " outputs", tuple(outputs.shape))
+print([tuple(result.shape) for result in (scores, weights, outputs)])
 
 # %% [markdown]
 # Four lines, no loop, the same numbers. Now make each line fit for use. The first has two flaws: it has our 2 in it, and
 # `keys.T` works for one sentence only. With a batch of sentences, $(b, n, d)$, `.T` would turn *all* the axes round.
 
 # %% [markdown]
-# ### Exercise: score every query against every key (2 points, 8 minutes)
+# ### Exercise: score every query against every key (4 points, 8 minutes)
 #
 # Write `attention_scores(q, k)`: all dot products of queries with keys, divided by $\sqrt{d}$.
 #
@@ -275,13 +290,13 @@ print("scores", tuple(scores.shape), " weights", tuple(weights.shape), " outputs
 
 # %% nbgrader={"grade": false, "grade_id": "attention_scores", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def attention_scores(q: Tensor, k: Tensor) -> Tensor:
-    """(..., q, d), (..., k, d) -> (..., q, k): the dot product of each query with each key, divided by the root of d."""
+    """(..., q, d), (..., k, d) -> (..., q, k): every query with every key, over the root of d."""
     ### BEGIN SOLUTION
     return q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "test_attention_scores", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+# %% nbgrader={"grade": true, "grade_id": "test_attention_scores", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
 ### BEGIN HIDDEN TESTS
 from attnlib.checks import grade as check
 
@@ -321,11 +336,9 @@ def naive_softmax(scores: Tensor) -> Tensor:
     return torch.exp(scores) / torch.exp(scores).sum(dim=-1, keepdim=True)
 
 
-print("e^88  =", torch.exp(torch.tensor(88.0)).item())
-print("e^1e4 =", torch.exp(torch.tensor(1e4)).item())
-print("naive softmax of (4, 2, 0):       ", naive_softmax(torch.tensor([4.0, 2.0, 0.0])).numpy().round(3))
-print("naive softmax of (1e4, 2, 0):     ", naive_softmax(torch.tensor([1e4, 2.0, 0.0])).numpy())
-print("naive softmax of (-1e4, -1e4, -1e4):", naive_softmax(torch.full((3,), -1e4)).numpy())
+print(f"e^88 = {torch.tensor(88.0).exp():.2e},  e^1e4 = {torch.tensor(1e4).exp()}")
+for row in ([4.0, 2.0, 0.0], [1e4, 2.0, 0.0], [-1e4, -1e4, -1e4]):
+    print(row, "->", naive_softmax(torch.tensor(row)).numpy().round(3))
 assert naive_softmax(torch.tensor([1e4, 2.0, 0.0])).isnan().any()
 assert naive_softmax(torch.full((3,), -1e4)).isnan().all()
 
@@ -341,10 +354,11 @@ assert naive_softmax(torch.full((3,), -1e4)).isnan().all()
 # and at least one is exactly 0. Then nothing can overflow, and the total is at least 1, so nothing is divided by 0.
 #
 # The picture shifts the scores from the pencil, $(4, 2, 0)$, by every $c$ from $-130$ to $130$ and plots the weight of *animal*.
-# It should be 0.867 everywhere. Look at the left end, too: shortly before the formula fails, it is wrong and does not say so.
+# It should be 0.867 everywhere. On the right it ends at $c = 84.7$, since $4 + 84.7 = 88.7$. Look at the left end, too: shortly before
+# the formula fails, it is wrong and does not say so.
 
 # %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: the bytes of a picture depend on the machine's fonts; the cell asserts what it shows
+# nbval-ignore-output: a picture's bytes depend on the machine's fonts; asserts say what it shows
 shifts = torch.linspace(-130, 130, 521)
 shifted = torch.tensor([4.0, 2.0, 0.0]) + shifts[:, None]  # (521, 3): one row for each shift
 naive, careful = naive_softmax(shifted)[:, 0], attnlib.softmax(shifted)[:, 0]
@@ -358,12 +372,13 @@ ax.plot(shifts, naive, color="#08306b", linewidth=1.5, label="softmax, as typed"
 for left, right, text in ((-130, -108, "nan:\n0 / 0"), (84.7, 130, "nan:\n∞ / ∞")):
     ax.axvspan(left, right, color="#fdd0a2")
     ax.text((left + right) / 2, 0.25, text, ha="center", color="#a04000")
-ax.set(xlabel="c, added to all three scores", ylabel="weight of “animal”", xlim=(-130, 130), ylim=(0, 1.15))
+ax.set(xlabel="c, added to all three scores", xlim=(-130, 130))
+ax.set(ylabel="weight of “animal”", ylim=(0, 1.15))
 ax.legend(loc="lower center")
 plt.show()
 
 # %% [markdown]
-# ### Exercise: write a softmax that does not break (2 points, 8 minutes)
+# ### Exercise: write a softmax that does not break (5 points, 8 minutes)
 #
 # Write `softmax(scores)`, over the last axis.
 #
@@ -375,14 +390,14 @@ plt.show()
 
 # %% nbgrader={"grade": false, "grade_id": "softmax", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def softmax(scores: Tensor) -> Tensor:
-    """(..., k) -> (..., k): positive weights with sum 1 along the last axis, finite for any finite scores."""
+    """(..., k) -> (..., k): positive weights that add up to 1 along the last axis."""
     ### BEGIN SOLUTION
     grown = (scores - scores.amax(dim=-1, keepdim=True)).exp()
     return grown / grown.sum(dim=-1, keepdim=True)
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "test_softmax", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+# %% nbgrader={"grade": true, "grade_id": "test_softmax", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
 ### BEGIN HIDDEN TESTS
 from attnlib.checks import grade as check
 
@@ -474,7 +489,7 @@ print({d: round(variance.item()) for d, variance in zip(widths, spread, strict=T
 
 # %%
 def entropy_and_slope(scores: Tensor) -> tuple[float, float]:
-    """Scores (q, k) -> the entropy of the weights and the sum of their slopes dw_i/ds_i, averaged over the queries."""
+    """Scores (q, k) -> entropy of the weights, and sum of their slopes; means over the queries."""
     weights = attnlib.softmax(scores)
     entropy = -torch.special.xlogy(weights, weights).sum(dim=-1)
     slope = (weights * (1 - weights)).sum(dim=-1)
@@ -490,23 +505,23 @@ scaled = torch.tensor([entropy_and_slope(raw_scores[d] / math.sqrt(d)) for d in 
 overdone = torch.tensor([entropy_and_slope(raw_scores[d] / d) for d in widths])
 
 # %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: the bytes of a picture depend on the machine's fonts; the cell asserts what it shows
+# nbval-ignore-output: a picture's bytes depend on the machine's fonts; asserts say what it shows
 _, (left, middle, right) = plt.subplots(1, 3, figsize=(11, 3.3), layout="constrained")
 left.loglog(widths, widths, color="0.6", label="d, as derived")
 left.loglog(widths, spread, "o", color="#08306b", label="measured")
 left.set(xlabel="d", ylabel="variance", title="Variance of q · k")
 left.legend()
-series = [("no scaling", unscaled, "#d55e00", "s-"), ("÷ √d", scaled, "#08306b", "o-"), ("÷ d", overdone, "0.5", "^--")]
 for column, ax in enumerate((middle, right)):
-    for label, measured, colour, style in series:
-        ax.semilogx(widths, measured[:, column], style, color=colour, label=label)
+    ax.semilogx(widths, unscaled[:, column], "s-", color="#d55e00", label="no scaling")
+    ax.semilogx(widths, scaled[:, column], "o-", color="#08306b", label="÷ √d")
+    ax.semilogx(widths, overdone[:, column], "^--", color="0.5", label="÷ d")
 middle.axhline(math.log(num_keys), color="0.6", linestyle=":")
 middle.text(4, math.log(num_keys) + 0.16, "ln 64: all keys alike", color="0.35", fontsize=9)
 middle.set(xlabel="d", ylabel="nats", ylim=(0, 4.8), title="Entropy of the weights")
-right.set(xlabel="d", ylabel="slope", ylim=(0, 1.05), title="Slope of the softmax, Σ ∂wᵢ/∂sᵢ")
+right.set(xlabel="d", ylabel="Σ ∂wᵢ/∂sᵢ", ylim=(0, 1.05), title="Slope of the softmax")
 right.legend()
 plt.show()
-assert scaled[:, 0].max() - scaled[:, 0].min() < 0.15, "with √d the entropy does not depend on d"
+assert scaled[:, 0].max() - scaled[:, 0].min() < 0.15  # with √d, d no longer matters
 assert unscaled[-1, 0] < 0.3 < 3 < scaled[-1, 0]
 assert unscaled[-1, 1] < 0.2 < 0.9 < scaled[-1, 1]
 
@@ -527,7 +542,7 @@ assert unscaled[-1, 1] < 0.2 < 0.9 < scaled[-1, 1]
 # not: queries and keys must have the same width, $d_k$, or there is no dot product. Values may have any width $d_v$: they are
 # only averaged. In the sentence above $d_k = 4$ and $d_v = 2$.
 #
-# ### Exercise: write attention (3 points, 10 minutes)
+# ### Exercise: write attention (5 points, 10 minutes)
 #
 # Write `scaled_dot_product_attention(q, k, v)`, which returns the output *and* the weights.
 #
@@ -546,7 +561,7 @@ def scaled_dot_product_attention(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tenso
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "test_scaled_dot_product_attention", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+# %% nbgrader={"grade": true, "grade_id": "test_scaled_dot_product_attention", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
 ### BEGIN HIDDEN TESTS
 from attnlib.checks import grade as check
 
@@ -584,10 +599,10 @@ v = torch.randn(2, 3, 11, 13, generator=generator, dtype=torch.float64)  # (b, h
 output, weights = attnlib.scaled_dot_product_attention(q, k, v, return_weights=True)
 assert_close(output, F.scaled_dot_product_attention(q, k, v), atol=1e-12, rtol=0)
 
-slow_output, slow_weights = attend_by_loop(q[1, 2], k[1, 2], v[1, 2])  # one batch entry, one head
+slow_output, slow_weights = attend_by_loop(q[1, 2], k[1, 2], v[1, 2])  # one sentence, one head
 assert_close(output[1, 2].float(), slow_output, atol=1e-6, rtol=0)
 assert_close(weights[1, 2].float(), slow_weights, atol=1e-6, rtol=0)
-print("output", tuple(output.shape), " weights", tuple(weights.shape), " equal to PyTorch's and to the loop")
+print(tuple(output.shape), tuple(weights.shape))
 
 # %% [markdown]
 # ## Give it weights that can be learned
@@ -595,9 +610,9 @@ print("output", tuple(output.shape), " weights", tuple(weights.shape), " equal t
 # So far the queries, keys and values fell from the sky. In a network they are projections of the same input, and the three
 # matrices are what is learned. The module owns them and does nothing else; the mathematics stays in the function.
 #
-# $$q = x W_q, \qquad k = x W_k, \qquad v = x W_v, \qquad \mathrm{SelfAttention}(x) = \mathrm{Attention}(q, k, v)$$
+# $$q = x W^Q, \qquad k = x W^K, \qquad v = x W^V, \qquad \mathrm{SelfAttention}(x) = \mathrm{Attention}(q, k, v)$$
 #
-# ### Exercise: build the module (3 points, 10 minutes)
+# ### Exercise: build the module (5 points, 10 minutes)
 #
 # Write `SelfAttention(d_model, d_k, d_v)` with a `forward(x)` that returns the output and the weights.
 #
@@ -610,7 +625,7 @@ print("output", tuple(output.shape), " weights", tuple(weights.shape), " equal t
 
 # %% nbgrader={"grade": false, "grade_id": "SelfAttention", "locked": false, "schema_version": 3, "solution": true, "task": false}
 class SelfAttention(nn.Module):
-    """Single-head self-attention: x (b, n, d_model) -> output (b, n, d_v), weights (b, n, n)."""
+    """One head: x (b, n, d_model) -> output (b, n, d_v), weights (b, n, n)."""
 
     def __init__(self, d_model: int, d_k: int, d_v: int):
         super().__init__()
@@ -626,7 +641,7 @@ class SelfAttention(nn.Module):
         ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "test_SelfAttention", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+# %% nbgrader={"grade": true, "grade_id": "test_SelfAttention", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
 ### BEGIN HIDDEN TESTS
 from attnlib.checks import grade as check
 
@@ -655,7 +670,7 @@ check("SelfAttention", SelfAttention)
 # `(out, in)` and computes $x W^\top$, so the matrices go in transposed. Below are the questions of two words.
 
 # %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: the bytes of a picture depend on the machine's fonts; the cell asserts what it shows
+# nbval-ignore-output: a picture's bytes depend on the machine's fonts; asserts say what it shows
 module = attnlib.SelfAttention(7, 4, 2)
 module.load_state_dict({"w_q.weight": w_q.T, "w_k.weight": w_k.T, "w_v.weight": w_v.T})
 module_output, module_weights = module(x[None], return_weights=True)  # a batch of one sentence
@@ -670,7 +685,7 @@ for ax, word in zip(axes, ("it", "the"), strict=True):
 plt.show()
 
 # %% [markdown]
-# *it* did not know at first that it should look for something alive: we wrote that into $W_q$, once for all pronouns. In a deep
+# *it* did not know at first that it should look for something alive: we wrote that into $W^Q$, once for all pronouns. In a deep
 # network the query of *it* would depend on the sentence, because an earlier layer would already have let *it* look at *tired*.
 #
 # Count what it costs. Every word asks every word, so there are $n^2$ weights: 121 here, 16 million for a text of 4000 tokens. No
@@ -706,7 +721,7 @@ from attnlib.checks import grade as check
 check("predict_swapped_words", swapped_words)
 
 # %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: the bytes of a picture depend on the machine's fonts; the cell asserts what it shows
+# nbval-ignore-output: a picture's bytes depend on the machine's fonts; asserts say what it shows
 order = [0, 6, 2, 3, 4, 5, 1, 7, 8, 9, 10]
 swapped_tokens = [tokens[i] for i in order]
 swapped_output, swapped_weights = module(x[None, order], return_weights=True)
@@ -714,12 +729,15 @@ assert_close(swapped_output[0], module_output[0, order], atol=1e-6, rtol=0)
 assert_close(swapped_weights[0], module_weights[0][order][:, order], atol=1e-6, rtol=0)
 
 _, axes = plt.subplots(1, 2, figsize=(11, 5), layout="constrained")
-plot_attention(module_weights[0], tokens, ax=axes[0], values=False, colorbar=False, title="as written")
-plot_attention(swapped_weights[0], swapped_tokens, ax=axes[1], values=False, title="animal and street swapped")
-for ax, there in zip(axes, ((1, 6), (6, 1)), strict=True):
+plot_attention(module_weights[0], tokens, ax=axes[0], values=False, colorbar=False)
+plot_attention(swapped_weights[0], swapped_tokens, ax=axes[1], values=False)
+axes[0].set_title("as written")
+axes[1].set_title("animal and street swapped")
+frame = {"fill": False, "edgecolor": "#d55e00", "linewidth": 2}
+for ax, animal in zip(axes, (1, 6), strict=True):
+    ax.add_patch(plt.Rectangle((animal - 0.5, it - 0.5), 1, 1, **frame))
     for label in [*ax.get_xticklabels(), *ax.get_yticklabels()]:
         label.set_color("#d55e00" if label.get_text() in ("animal", "street") else "black")
-    ax.add_patch(plt.Rectangle((there[0] - 0.5, it - 0.5), 1, 1, fill=False, edgecolor="#d55e00", linewidth=2))
 plt.show()
 
 # %% [markdown]
@@ -763,7 +781,7 @@ print("order", order.tolist(), "in, the same order out")
 
 # %% nbgrader={"grade": false, "grade_id": "mend_self_attention", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def mend_self_attention(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Tensor, Tensor]:
-    """Self-attention with given matrices: x (b, n, d_model) -> output (b, n, d_v), weights (b, n, n)."""
+    """x (b, n, d_model) and three matrices -> output (b, n, d_v), weights (b, n, n)."""
     q, k, v = x @ w_q, x @ w_k, x @ w_v
     ### BEGIN SOLUTION
     scores = q @ k.transpose(-2, -1) * k.shape[-1] ** -0.5
@@ -802,7 +820,7 @@ check("mend_self_attention", mend_self_attention)
 
 # %% [markdown]
 # Why could both live so long? Because training forgives. A wrong constant in front of the scores is a different temperature, and
-# $W_q$ can learn to make up for it. Weights that share out each *key* among the queries still pass information on. Nothing crashes,
+# $W^Q$ can learn to make up for it. Weights that share out each *key* among the queries still pass information on. Nothing crashes,
 # the loss falls, only not as far as it might. Checks with different sizes on every axis are what finds such things.
 
 # %% [markdown]
@@ -816,9 +834,11 @@ check("mend_self_attention", mend_self_attention)
 #
 # ## Think further
 #
-# 1. The twin sentence of lesson 00 ends in *wide*, and there *it* is the street. Which numbers of $W_q$ would you change? Why is that
+# 1. The twin sentence of lesson 00 ends in *wide*, and there *it* is the street. Which numbers of $W^Q$ would you change? Why is that
 #    no way out for a network that has to read both sentences, and what could two layers of attention do about it?
 # 2. A Python dictionary is attention, too: one query, exact keys, and a weight of 1 for the key that is equal. What has to happen to the
 #    scale for attention to become a dictionary, and why would nobody be able to train it?
-# 3. Give the word *did* the query $(-2, -2, 0, 0)$. Where does it look now? Can a query say "anything but the animal" and still spread
-#    little weight on *street*?
+# 3. Give the word *did* the query $(-2, -2, 0, 0)$. Where does it look now, and where least? Which query would avoid *animal* and treat
+#    all other words alike?
+#
+# **Next:** 03 lets several such heads look at one sentence, each with matrices of its own, and each at something else.
