@@ -1,0 +1,15 @@
+"""Exercises as data: the reference, the cases, the misconceptions; and the checks that follow from them.
+
+>>> from attnlib.checks import run
+>>> report = run("attention_scores", lambda q, k: q @ k.mT)
+>>> report.passed, report.diagnosis
+(False, 'no_scale')
+"""
+
+from attnlib.checks.check import CheckFailed, check, grade
+from attnlib.checks.course import exercises
+from attnlib.checks.exercise import Case, Exercise, Misconception
+from attnlib.checks.judge import run
+from attnlib.checks.report import Report
+
+__all__ = ["Case", "CheckFailed", "Exercise", "Misconception", "Report", "check", "exercises", "grade", "run"]

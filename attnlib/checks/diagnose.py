@@ -1,0 +1,152 @@
+"""Which misconception an attempt shows: the one that does the same as the attempt on every case."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from attnlib.checks.compare import ASPECTS, SEPARATION, Difference, first_difference
+from attnlib.checks.exercise import Case, Exercise, Misconception
+from attnlib.checks.observe import Observation, observe
+
+
+@dataclass
+class Trial:
+    """One case: what the reference does, what the attempt does, and the first difference."""
+
+    case: Case
+    expected: Observation
+    got: Observation
+    difference: Difference | None
+
+
+@dataclass
+class Rival:
+    """A misconception, with what it does on the cases looked at so far."""
+
+    misconception: Misconception
+    seen: dict[str, Observation] = field(default_factory=dict)
+
+
+def diagnose(exercise: Exercise, trials: Sequence[Trial], *, seed: int, device: str) -> Misconception | None:
+    """The one misconception that agrees with the attempt on all cases, or else on those of the first failed part.
+
+    None where no misconception agrees, where several do that are not declared the same, or where the one that does is
+    too close to the reference or to another one (`compare.SEPARATION` tolerances) to be named with confidence.
+    """
+    failed = [t for t in trials if t.difference is not None]
+    if not failed:
+        return None
+    aspect = min((t.difference.aspect for t in failed if t.difference), key=ASPECTS.index)
+    up_to = max(aspect, "values", key=ASPECTS.index)
+    rivals = [Rival(m) for m in exercise.misconceptions]
+    order = sorted(trials, key=lambda t: t.difference is None)  # a failed case tells most: fewer rivals are left
+    first_part = next(part for part in exercise.parts if any(t.case.part == part for t in failed))
+    for chosen in (order, [t for t in order if t.case.part == first_part]):
+        agreeing = _agreeing(exercise, rivals, chosen, seed, device, up_to)
+        names = {r.misconception.same_as or r.misconception.id for r in agreeing}
+        if len(names) == 1 and _stands_apart(exercise, agreeing[0], rivals, chosen, seed, device, up_to):
+            return next(
+                (r.misconception for r in agreeing if r.misconception.same_as is None), agreeing[0].misconception
+            )
+        if names:
+            return None
+    return None
+
+
+def _agreeing(
+    exercise: Exercise, rivals: Iterable[Rival], trials: Sequence[Trial], seed: int, device: str, up_to: str
+) -> list[Rival]:
+    left = list(rivals)
+    for trial in trials:
+        if trial.got.failure and trial.got.failure.kind == "time":
+            continue
+        left = [
+            rival
+            for rival in left
+            if first_difference(
+                exercise,
+                trial.case,
+                _seen(exercise, rival, trial.case, seed, device),
+                trial.got,
+                device=device,
+                up_to=up_to,
+            )
+            is None
+        ]
+    return [rival for rival in left if _shows_a_value(trials) or _same_words(rival, trials)]
+
+
+def _shows_a_value(trials: Sequence[Trial]) -> bool:
+    return any(t.got.failure is None and t.difference is not None for t in trials) or any(
+        t.got.failure is None and not t.case.other_device for t in trials
+    )
+
+
+def _same_words(rival: Rival, trials: Sequence[Trial]) -> bool:
+    """Where an attempt only ever raises, the messages have to agree, too: a type of exception says too little."""
+    for trial in trials:
+        mine = rival.seen[trial.case.name].failure if trial.case.name in rival.seen else None
+        if trial.got.failure and (mine is None or mine.text[:60] != trial.got.failure.text[:60]):
+            return False
+    return True
+
+
+def _stands_apart(
+    exercise: Exercise,
+    winner: Rival,
+    rivals: Sequence[Rival],
+    trials: Sequence[Trial],
+    seed: int,
+    device: str,
+    up_to: str,
+) -> bool:
+    def apart(case: Case, one: Observation, other: Observation) -> bool:
+        if one.failure and other.failure and one.failure.text[:60] != other.failure.text[:60]:
+            return True
+        found = first_difference(exercise, case, one, other, device=device, up_to=up_to)
+        return found is not None and found.tolerances >= SEPARATION
+
+    mine = {t.case.name: _seen(exercise, winner, t.case, seed, device) for t in trials}
+    if not any(apart(t.case, t.expected, mine[t.case.name]) for t in trials):
+        return False
+    name = winner.misconception.same_as or winner.misconception.id
+    others = [r for r in rivals if (r.misconception.same_as or r.misconception.id) != name]
+    return all(
+        any(apart(t.case, _seen(exercise, r, t.case, seed, device), mine[t.case.name]) for t in trials) for r in others
+    )
+
+
+def _seen(exercise: Exercise, rival: Rival, case: Case, seed: int, device: str) -> Observation:
+    if case.name not in rival.seen:
+        rival.seen[case.name] = observe(exercise, rival.misconception.implementation, case, seed=seed, device=device)
+    return rival.seen[case.name]
+
+
+def relation(expected: torch.Tensor, got: torch.Tensor) -> str | None:
+    """A plain relation between the wrong result and the right one, for an attempt that no misconception explains.
+
+    >>> relation(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([2.0, 4.0, 6.0]))
+    'every number is 2 times the right one'
+    """
+    if not (expected.is_floating_point() and got.is_floating_point()) or expected.numel() < 2:
+        return None
+    want, have = expected.double().cpu(), got.double().cpu()
+
+    def close(one: torch.Tensor, other: torch.Tensor) -> bool:
+        return one.shape == other.shape and torch.allclose(one, other, rtol=1e-4, atol=1e-5)
+
+    if want.dim() > 1 and want.shape[-1] > 1 and close(want.mT, have):
+        return "the result is the right one with its last two axes exchanged"
+    if want.shape != have.shape or not bool(have.isfinite().all()):
+        return None
+    factor = float((want * have).sum() / (want * want).sum().clamp_min(1e-30))
+    if abs(factor) > 1e-3 and close(want * factor, have):
+        return f"every number is {factor:.4g} times the right one"
+    shift = float((have - want).mean())
+    if close(want + shift, have):
+        return f"every number is the right one plus {shift:.4g}"
+    for axis in range(want.dim()):
+        if want.shape[axis] > 1 and close(want.flip(axis), have):
+            return f"the result is the right one in reverse order along axis {axis}"
+    return None

@@ -1,0 +1,93 @@
+"""What an exercise is: the reference, the cases, the misconceptions, and what may not be called."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+
+from attnlib.checks.draw import Draw
+
+Inputs = tuple[Any, ...]
+Kind = Literal["function", "module", "choice"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Misconception:
+    """A wrong answer that learners give, with a name and an explanation in the learner's terms.
+
+    `implementation` has the exercise's own signature: an attempt that computes the same as it does, on every case, is
+    told `title` and `explanation`. `same_as` names another one that no case can tell from this one, on purpose.
+    """
+
+    id: str
+    title: str
+    explanation: str
+    implementation: Any
+    same_as: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One call of the attempt: the inputs, the property (`part`) that it shows, and how exactly it is compared.
+
+    `inputs` gets a `Draw` and returns the positional arguments; for a module it returns a pair, the arguments of the
+    constructor and those of `forward`. Half of an exercise's power lies here: all axes different primes, batch > 1,
+    biases not zero, scores neither tiny nor saturated.
+    """
+
+    name: str
+    inputs: Callable[[Draw], Inputs]
+    part: str = "values"
+    hidden: bool = False
+    dtype: torch.dtype = torch.float32
+    gradient: bool = False
+    """Compare the gradients of every input and weight, too."""
+    twice: bool = False
+    """Call the attempt on another draw of the same shapes first: an answer kept from that call shows."""
+    strided: bool = False
+    """Give inputs whose memory is not contiguous."""
+    mutation: bool = False
+    """Compare the inputs after the call with those before."""
+    raises: bool = False
+    """The reference refuses these inputs, and the attempt must raise an exception of the same type."""
+    other_device: bool = False
+    """Run without values, on torch's `meta` device: tensors that the attempt makes on the CPU show."""
+    magnitude: float = 0.0
+    """Size of the numbers that enter the sums, where it is far above that of the result (see `compare.tolerance`)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exercise:
+    """All that the course knows of one exercise; the checks, the diagnosis, the grader and the tests follow from it.
+
+    `parts` maps each graded property to its points. The first part is the condition of the others: a function that
+    computes wrong values earns nothing for being differentiable.
+    """
+
+    name: str
+    lesson: str
+    contract: str
+    parts: Mapping[str, int]
+    reference: Any
+    cases: tuple[Case, ...] = ()
+    misconceptions: tuple[Misconception, ...] = ()
+    kind: Kind = "function"
+    outputs: tuple[str, ...] = ("output",)
+    detachable: tuple[str, ...] = ()
+    """Outputs that need not carry a gradient, such as returned attention weights."""
+    forbidden: tuple[str, ...] = ()
+    """What the attempt may not call, by qualified name: `torch.softmax`, `attnlib.softmax`."""
+    example: Callable[[], Inputs] | None = None
+    """Inputs small enough to follow by hand; a wrong answer is shown beside the right one on them."""
+    shown: str | None = None
+    """The output that is shown on the example; the first, if not said."""
+    explanation: str = ""
+    """For a choice: why the right answer is right. Shown with the verdict."""
+    weight_scale: float = field(default=1.0)
+    """For a module: standard deviation of its weights, in units of 1/sqrt(fan_in)."""
+
+    @property
+    def points(self) -> int:
+        """The exercise's points, the sum over its parts."""
+        return sum(self.parts.values())

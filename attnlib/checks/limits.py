@@ -1,0 +1,162 @@
+"""What the attempt may not do to the process that judges it: run for ever, print for ever, change global state."""
+
+import contextlib
+import ctypes
+import io
+import signal
+import threading
+import time
+import warnings
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+import torch
+
+CPU_SECONDS = 10.0  # the main limit: a loaded machine must not turn a right answer into a wrong one
+WALL_SECONDS = 120.0  # the backstop, for code that waits instead of computing
+
+
+class TimeLimitExceeded(BaseException):
+    """Raised inside the attempt; a BaseException, so that `except Exception` in it does not catch this."""
+
+
+class _Clock:
+    def __init__(self, cpu_seconds: float, wall_seconds: float) -> None:
+        self.cpu_end = time.process_time() + cpu_seconds
+        self.wall_end = time.monotonic() + wall_seconds
+
+    def is_over(self) -> bool:
+        return time.process_time() > self.cpu_end or time.monotonic() > self.wall_end
+
+
+def _raise_at_next_line(frame: FrameType, event: str, argument: Any) -> Any:
+    raise TimeLimitExceeded
+
+
+def _has_signals() -> bool:
+    return hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
+
+
+@contextlib.contextmanager
+def time_limit(cpu_seconds: float = CPU_SECONDS, wall_seconds: float = WALL_SECONDS) -> Iterator[None]:
+    """Raise `TimeLimitExceeded` in the body once it has used that much processor time (or, at last, real time).
+
+    >>> with contextlib.suppress(TimeLimitExceeded):
+    ...     with time_limit(cpu_seconds=0.2):
+    ...         while True:
+    ...             pass
+    """
+    clock = _Clock(cpu_seconds, wall_seconds)
+    with _alarm_by_signal(clock) if _has_signals() else _alarm_by_thread(clock):
+        yield
+
+
+@contextlib.contextmanager
+def _alarm_by_signal(clock: _Clock) -> Iterator[None]:
+    import sys
+
+    def on_alarm(signum: int, frame: FrameType | None) -> None:
+        if clock.is_over():
+            # A bare `except:` in the attempt swallows one exception. A trace function raises at every further line,
+            # the lines of its own handler among them, which that handler does not protect.
+            while frame is not None:
+                frame.f_trace = _raise_at_next_line
+                frame = frame.f_back if frame.f_code.co_filename != __file__ else None
+            sys.settrace(_raise_at_next_line)
+            raise TimeLimitExceeded
+
+    tracer = sys.gettrace()
+    previous = signal.signal(signal.SIGALRM, on_alarm)
+    signal.setitimer(signal.ITIMER_REAL, 0.1, 0.1)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+        sys.settrace(tracer)
+
+
+@contextlib.contextmanager
+def _alarm_by_thread(clock: _Clock) -> Iterator[None]:
+    target = ctypes.c_ulong(threading.get_ident())
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.1):
+            if clock.is_over():
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(target, ctypes.py_object(TimeLimitExceeded))
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watcher.join()
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(target, None)
+
+
+class BoundedText(io.TextIOBase):
+    """A stream that keeps the first `limit` characters and counts nothing else."""
+
+    def __init__(self, limit: int = 2000) -> None:
+        self.limit = limit
+        self.kept: list[str] = []
+        self.room = limit
+
+    def write(self, text: str) -> int:
+        if self.room > 0:
+            self.kept.append(text[: self.room])
+            self.room -= len(text)
+        return len(text)
+
+    def text(self) -> str:
+        return "".join(self.kept)
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[BoundedText]:
+    """Catch what the body prints, on stdout and stderr, and silence its warnings."""
+    text = BoundedText()
+    with contextlib.redirect_stdout(text), contextlib.redirect_stderr(text), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield text
+
+
+@contextlib.contextmanager
+def global_state_kept() -> Iterator[None]:
+    """One thread in the body; behind it torch's random state, default dtype, gradient mode and threads as before.
+
+    On tensors of a few numbers each further thread only waits; and a verdict must not depend on how many there are.
+    """
+    dtype, gradient, threads = torch.get_default_dtype(), torch.is_grad_enabled(), torch.get_num_threads()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(dtype)
+            torch.set_grad_enabled(gradient)
+            torch.set_num_threads(threads)
+
+
+@contextlib.contextmanager
+def interrupts_told_apart() -> Iterator[threading.Event]:
+    """An event that is set when the *user* presses Ctrl-C, as against an attempt that raises KeyboardInterrupt."""
+    pressed = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield pressed
+        return
+    previous = signal.getsignal(signal.SIGINT)
+
+    def on_interrupt(signum: int, frame: FrameType | None) -> None:
+        pressed.set()
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, on_interrupt)
+    try:
+        yield pressed
+    finally:
+        signal.signal(signal.SIGINT, previous)

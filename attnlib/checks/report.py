@@ -1,0 +1,244 @@
+"""The verdict on an attempt, and what the student reads."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_leaves
+
+from attnlib.checks.compare import ASPECTS
+from attnlib.checks.exercise import Exercise, Misconception
+from attnlib.checks.observe import Failure, Observation, input_names
+from attnlib.checks.render import as_html, as_text
+
+if TYPE_CHECKING:
+    from attnlib.checks.diagnose import Trial
+
+MIME = "application/vnd.attnlib.report+json"
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading and what stands under it; `fixed` text keeps its columns."""
+
+    heading: str
+    body: str
+    fixed: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """The verdict: whether all is right, the share of the points, the misconception's id, and the message.
+
+    Shown as rich text in a notebook and as plain text in a terminal.
+    """
+
+    exercise: str
+    passed: bool
+    score: float
+    points: float
+    max_points: int
+    diagnosis: str | None
+    parts: dict[str, bool] = field(default_factory=dict)
+    headline: str = ""
+    sections: tuple[Section, ...] = ()
+
+    @property
+    def message(self) -> str:
+        """What the student reads, as plain text."""
+        return as_text(self)
+
+    def __str__(self) -> str:
+        return self.message
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        return {"text/plain": self.message, "text/html": as_html(self), MIME: self.as_record()}
+
+    def as_record(self) -> dict[str, Any]:
+        """The verdict in JSON's types, for the grader's table."""
+        return {
+            "exercise": self.exercise,
+            "passed": self.passed,
+            "score": self.score,
+            "points": self.points,
+            "max_points": self.max_points,
+            "diagnosis": self.diagnosis,
+            "parts": dict(self.parts),
+            "message": self.message,
+        }
+
+
+def write_report(
+    exercise: Exercise,
+    trials: "Sequence[Trial]",
+    *,
+    misconception: Misconception | None = None,
+    failure: Failure | None = None,
+    example: tuple[Observation, Observation] | None = None,
+) -> Report:
+    """Turn the trials into a verdict; a `failure` without trials is an attempt that could not be tried at all."""
+    parts = _passed_parts(exercise, trials, failure)
+    points = sum(exercise.parts[part] for part, passed in parts.items() if passed)
+    passed = all(parts.values())
+    sections: list[Section] = []
+    if passed:
+        headline = "all right"
+        if exercise.explanation:
+            sections.append(Section("Why", exercise.explanation))
+    elif failure is not None:
+        headline = failure.text
+    else:
+        headline, sections = _explain_failure(exercise, trials, misconception, example)
+    if misconception is not None:
+        heading = "" if exercise.kind == "choice" else "A common misunderstanding: "
+        sections.insert(_after_difference(sections), Section(heading + misconception.title, misconception.explanation))
+    printed = next((t.got.printed for t in trials if t.got.printed), "")
+    if printed:
+        sections.append(Section("Your code printed (in the first case)", printed.rstrip()[:600], fixed=True))
+    return Report(
+        exercise=exercise.name,
+        passed=passed,
+        score=points / exercise.points,
+        points=float(points),
+        max_points=exercise.points,
+        diagnosis=misconception.id if misconception is not None and not passed else None,
+        parts=parts,
+        headline=headline,
+        sections=tuple(sections),
+    )
+
+
+def _passed_parts(exercise: Exercise, trials: "Sequence[Trial]", failure: Failure | None) -> dict[str, bool]:
+    failed = {t.case.part for t in trials if t.difference is not None}
+    tried = {t.case.part for t in trials}
+    if failure is not None:
+        return dict.fromkeys(exercise.parts, False)
+    if not exercise.cases:
+        return dict.fromkeys(exercise.parts, True)
+    base = next(iter(exercise.parts))
+    declared = {c.part for c in exercise.cases}
+    return {
+        part: base not in failed and part not in failed and (part in tried or part not in declared or not trials)
+        for part in exercise.parts
+    }
+
+
+def _after_difference(sections: list[Section]) -> int:
+    return min(1, len(sections))
+
+
+def _explain_failure(
+    exercise: Exercise,
+    trials: "Sequence[Trial]",
+    misconception: Misconception | None,
+    example: tuple[Observation, Observation] | None,
+) -> tuple[str, list[Section]]:
+    order = list(exercise.parts)
+    failed = [t for t in trials if t.difference is not None]
+    visible = [t for t in failed if not t.case.hidden]
+    chosen = min(visible or failed, key=lambda t: (order.index(t.case.part), _rank(t)))
+    assert chosen.difference is not None
+    aspect, text, got = chosen.difference.aspect, chosen.difference.text, chosen.got
+    if aspect == "failure":
+        headline = text
+        body = f"At {got.failure.place}\n" if got.failure and got.failure.place else ""
+    else:
+        headline = {
+            "shape": "the shape is not right",
+            "dtype": "the dtype is not right",
+            "device": "the device is not right",
+            "values": "the values are not right",
+            "mutation": "changes its input",
+            "gradient": "the gradient is not right",
+        }[aspect]
+        body = "" if chosen.case.hidden and aspect in ("values", "gradient") else f"{text}\n"
+    where = f"In the case “{chosen.case.name}”"
+    if chosen.case.hidden:
+        where += ", one of the grader's own"
+    else:
+        where += f", called with {_described_inputs(exercise, chosen)}"
+    sections = [Section(where, body.rstrip())]
+    if misconception is None and aspect != "failure":
+        sections.append(_unrecognised(exercise, trials, chosen))
+    if example is not None and (side := _side_by_side(exercise, example)):
+        sections.append(side)
+    return headline, sections
+
+
+def _rank(trial: "Trial") -> int:
+    return ASPECTS.index(trial.difference.aspect) if trial.difference else len(ASPECTS)
+
+
+def _described_inputs(exercise: Exercise, trial: "Trial") -> str:
+    from attnlib.checks.observe import argument_names
+
+    described = []
+    for name, value in zip(input_names(exercise), trial.expected.inputs, strict=False):
+        if isinstance(value, Tensor):
+            dtype = trial.case.dtype if value.is_floating_point() else value.dtype
+            described.append(f"{name} {tuple(value.shape)} {str(dtype).removeprefix('torch.')}")
+        elif tensors := [t for t in tree_leaves(value) if isinstance(t, Tensor)]:
+            described.append(f"{name}, {len(tensors)} tensors {tuple(tensors[0].shape)}")
+        elif value is not None:
+            described.append(f"{name} = {value}")
+    built = ""
+    if exercise.kind == "module":
+        names = argument_names(exercise.reference)
+        built = (
+            f"{exercise.name}({', '.join(f'{n}={v}' for n, v in zip(names, trial.expected.sizes, strict=False))}) and "
+        )
+    return built + ", ".join(described)
+
+
+def _unrecognised(exercise: Exercise, trials: "Sequence[Trial]", chosen: "Trial") -> Section:
+    """What can be said where no misconception fits: a plain relation, and which properties hold."""
+    from attnlib.checks.diagnose import relation
+
+    assert chosen.difference is not None
+    lines = ["None of the usual mistakes."]
+    index = chosen.difference.output
+    if chosen.difference.aspect in ("shape", "values") and chosen.expected.outputs and chosen.got.outputs:
+        found = relation(chosen.expected.outputs[index], chosen.got.outputs[index])
+        if found:
+            lines.append(f"But {found}.")
+    fine = [t.case.name for t in trials if t.difference is None and not t.case.hidden]
+    if fine:
+        lines.append(f"All is right in: {'; '.join(fine)}.")
+    return Section("What this looks like", " ".join(lines))
+
+
+def _side_by_side(exercise: Exercise, example: tuple[Observation, Observation]) -> Section | None:
+    """The shown output on the tiny example, theirs beside the right one, if there is a difference to see."""
+    right, yours = example
+    if right.outputs is None or yours.outputs is None:
+        return None
+    index = exercise.outputs.index(exercise.shown) if exercise.shown else 0
+    want, have = right.outputs[index].squeeze(), yours.outputs[index].squeeze()
+    if want.dim() > 2 or have.dim() > 2 or max(want.numel(), have.numel()) > 30:
+        return None
+    if want.shape == have.shape and torch.allclose(want.double(), have.double(), atol=5e-3, equal_nan=True):
+        return None
+    left, other = _numbers(have), _numbers(want)
+    width = max(len("yours"), *(len(line) for line in left))
+    rows = max(len(left), len(other))
+    left, other = left + [""] * (rows - len(left)), other + [""] * (rows - len(other))
+    given = [
+        f"{name} = {value.tolist()}" if isinstance(value, Tensor) else f"{name} = {value}"
+        for name, value in zip(input_names(exercise), right.inputs, strict=False)
+        if value is not None
+    ]
+    listed = "\n".join(line for line in given if len(line) <= 100)
+    table = "\n".join(
+        f"{a:<{width}}     {b}".rstrip() for a, b in zip(["yours", *left], ["right", *other], strict=True)
+    )
+    name = f" ({exercise.outputs[index]})" if len(exercise.outputs) > 1 else ""
+    return Section(f"On a small example{name}", f"{listed}\n\n{table}".strip(), fixed=True)
+
+
+def _numbers(matrix: Tensor) -> list[str]:
+    rows = matrix.reshape(1, -1) if matrix.dim() < 2 else matrix
+    cells = [[f"{v:.2f}" if isinstance(v, float) else str(v) for v in row] for row in rows.tolist()]
+    widths = max((len(cell) for row in cells for cell in row), default=1)
+    return ["[" + "  ".join(f"{cell:>{widths}}" for cell in row) + "]" for row in cells]

@@ -1,0 +1,170 @@
+"""What nearly every exercise shares: the usual cases, and the mistakes that can be made in any code."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+from attnlib.checks.exercise import Case, Misconception
+
+Make = Callable[..., tuple[Any, ...]]
+Sizes = Mapping[str, Any]
+
+
+def wrong(id: str, title: str, explanation: str, implementation: Any, same_as: str | None = None) -> Misconception:
+    """A misconception, written short."""
+    return Misconception(id=id, title=title, explanation=explanation, implementation=implementation, same_as=same_as)
+
+
+def usual_cases(
+    make: Make, sizes: Sizes, *, one: Sizes, more: Sequence[Sizes] = (), gradient: bool = True
+) -> tuple[Case, ...]:
+    """Cases for `make(draw, **sizes)`: sizes all different, a batch of one, gradients, memory, dtype and device.
+
+    `sizes` are those of the visible cases, `one` those of the smallest batch, `more` those of the grader's own cases.
+    """
+    inputs = partial(make, **sizes)
+    cases = [
+        Case(name="every axis of another length", inputs=inputs),
+        Case(name="a batch of one", inputs=partial(make, **one)),
+        Case(name="called a second time, with other numbers", inputs=inputs, twice=True),
+        Case(name="float64", inputs=inputs, dtype=torch.float64, part="robustness", mutation=True),
+        Case(name="memory that is not contiguous", inputs=inputs, strided=True, part="robustness"),
+        Case(name="on another device", inputs=inputs, other_device=True, part="robustness"),
+    ]
+    if gradient:
+        cases.append(Case(name="gradients", inputs=inputs, dtype=torch.float64, gradient=True, part="gradient"))
+    for number, other in enumerate(more, 1):
+        inputs = partial(make, **other)
+        name = f"other sizes ({number})"
+        cases.append(Case(name=name, inputs=inputs, hidden=True))
+        cases.append(
+            Case(
+                name=f"{name}, float64",
+                inputs=inputs,
+                dtype=torch.float64,
+                part="robustness",
+                mutation=True,
+                hidden=True,
+            )
+        )
+        if gradient:
+            cases.append(
+                Case(
+                    name=f"{name}, gradients",
+                    inputs=inputs,
+                    part="gradient",
+                    gradient=True,
+                    dtype=torch.float64,
+                    hidden=True,
+                )
+            )
+    return tuple(cases)
+
+
+def usual_misconceptions(reference: Any, *, gradient: bool = True) -> tuple[Misconception, ...]:
+    """Mistakes in the handling of tensors, made around the right answer: of a function, or of a module class."""
+    listed = [
+        wrong(
+            "mutates_input",
+            "The input is changed in place",
+            "An operation with a trailing underscore, `+=` or an assignment to a slice wrote into the tensor you were "
+            "given. The caller still needs it, and autograd does, too. Make a new tensor instead (`x = x * 2`, not `x "
+            "*= 2`).",
+            _around(reference, _change_input),
+        ),
+        wrong(
+            "float32_only",
+            "The result is always float32",
+            "A tensor made with torch.zeros, torch.ones, torch.empty or `.float()` is float32 whatever the input is. "
+            "Make new tensors from an input (`x.new_zeros(...)`, `torch.zeros_like(x)`) or pass dtype=x.dtype.",
+            _around(reference, _to_float32),
+        ),
+        wrong(
+            "contiguous_only",
+            "It works only if the memory is contiguous",
+            "`view` re-reads the same memory in a new shape and fails where a transposed tensor comes in. "
+            "`reshape` and einops copy where they must; or call `.contiguous()` first.",
+            _around(reference, _view_inputs),
+        ),
+        wrong(
+            "cpu_only",
+            "A tensor is made on the CPU, whatever the input is on",
+            "torch.zeros, torch.ones, torch.arange and their like make CPU tensors; on a GPU the next operation fails. "
+            "Pass device=x.device, or make them from an input (`x.new_zeros(...)`, `torch.ones_like(x)`).",
+            _around(reference, _add_cpu_tensor),
+        ),
+    ]
+    if not (isinstance(reference, type) and issubclass(reference, nn.Module)):
+        listed.append(
+            wrong(
+                "keeps_first_answer",
+                "The first answer is kept and given again",
+                "Something is stored at the first call (a global, a default argument, a cache) and returned at the "
+                "next call, although the numbers have changed. Compute everything from the arguments.",
+                KeepsFirstAnswer(reference),
+            )
+        )
+    if gradient:
+        listed.append(
+            wrong(
+                "detached",
+                "The gradient is cut off",
+                "`.detach()`, `.data`, `.item()`, `.numpy()`, `torch.no_grad()` or `torch.tensor(...)` around a result "
+                "copies the numbers and forgets how they came about. Nothing before that point could learn.",
+                _around(reference, lambda outputs, inputs: tree_map_only(Tensor, Tensor.detach, outputs)),
+            )
+        )
+    return tuple(listed)
+
+
+class KeepsFirstAnswer:
+    """Answers a second call of the same shapes and dtypes with the result of the first."""
+
+    def __init__(self, reference: Callable[..., Any]) -> None:
+        self.reference = reference
+        self.answers: dict[tuple, Any] = {}
+
+    def __call__(self, *inputs: Any) -> Any:
+        key = tuple((t.shape, t.dtype, t.device.type) for t in tree_leaves(inputs) if isinstance(t, Tensor))
+        if key in self.answers:
+            return self.answers[key]
+        result = self.reference(*inputs)
+        self.answers[key] = tree_map_only(Tensor, lambda t: t.detach().clone(), result)
+        return result
+
+
+def _around(reference: Any, change: Callable[[Any, tuple[Any, ...]], Any]) -> Any:
+    """The reference with its result passed through `change(outputs, inputs)`."""
+    if isinstance(reference, type) and issubclass(reference, nn.Module):
+
+        class Changed(reference):  # type: ignore[misc, valid-type]
+            def forward(self, *inputs: Any) -> Any:
+                return change(super().forward(*inputs), inputs)
+
+        return Changed
+    return lambda *inputs: change(reference(*inputs), inputs)
+
+
+def _change_input(outputs: Any, inputs: tuple[Any, ...]) -> Any:
+    first = next(t for t in tree_leaves(inputs) if isinstance(t, Tensor))
+    first.add_(1)
+    return outputs
+
+
+def _to_float32(outputs: Any, inputs: tuple[Any, ...]) -> Any:
+    return tree_map_only(Tensor, Tensor.float, outputs)
+
+
+def _view_inputs(outputs: Any, inputs: tuple[Any, ...]) -> Any:
+    for tensor in tree_leaves(inputs):
+        if isinstance(tensor, Tensor):
+            tensor.view(-1)
+    return outputs
+
+
+def _add_cpu_tensor(outputs: Any, inputs: tuple[Any, ...]) -> Any:
+    return tree_map_only(Tensor, lambda t: t + torch.zeros(t.shape, dtype=t.dtype), outputs)
