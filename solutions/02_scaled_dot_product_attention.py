@@ -115,8 +115,7 @@ assert_close(output_it, torch.tensor([3.47, 0.23]), atol=5e-3, rtol=0)
 # "winner takes all".
 
 
-# %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the machine's fonts; asserts say what it shows
+# %%
 def scaled_by(scale: float) -> Tensor:
     """The output of “it” when the plain dot products are multiplied by `scale`."""
     undo = 2.0  # attend_one divides by √4
@@ -126,6 +125,8 @@ def scaled_by(scale: float) -> Tensor:
 walk = torch.stack([scaled_by(step / 100) for step in range(101)])
 assert_close(walk[50], output_it, atol=1e-6, rtol=0)  # 1/√d = 0.5
 
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: a picture's bytes depend on the machine's fonts; asserts say what it shows
 _, ax = plt.subplots(figsize=(7.2, 3.6), layout="constrained")
 ax.add_patch(plt.Polygon(three_values.numpy(), facecolor="#deebf7", edgecolor="#6baed6"))
 ax.plot(*walk.T, color="#08306b", linewidth=2)
