@@ -82,7 +82,7 @@ def read_words(word_ids: Tensor, width: int) -> Tensor:
     """(b, n) -> (n, b, width): the state of a recurrent network with random weights after each word."""
     generator = torch.Generator().manual_seed(1)
     table = torch.randn(11, width, generator=generator)
-    weight = torch.linalg.qr(torch.randn(width, width, generator=generator)).Q  # a rotation: it only turns the state
+    weight = torch.linalg.qr(torch.randn(width, width, generator=generator)).Q  # turns the state, keeps its length
     states = [torch.zeros(len(word_ids), width)]
     for ids in word_ids.T:
         states.append(torch.tanh(states[-1] @ weight + table[ids]))
@@ -145,7 +145,7 @@ plt.show()
 # How well a query fits a key is a dot product. Divide the scores by their sum, and they are shares. The answer is the values,
 # mixed in these shares. With numbers made by hand:
 #
-# $$\text{answer} = \sum_k \frac{q \cdot k_k}{\sum_j q \cdot k_j} \, v_k$$
+# $$\text{answer} = \sum_j \frac{q \cdot k_j}{\sum_l q \cdot k_l} v_j$$
 
 # %%
 keys = torch.tensor([[3.0, 1.0], [1.0, 3.0]])  # (k, d_k): animal, street; how well each can be [tired, wide]
@@ -246,7 +246,8 @@ check("embed", embed)
 # No loop and no function call is needed: square brackets are enough.
 #
 # </details>
-#
+
+# %% [markdown]
 # ## See that a look-up is a matrix product
 #
 # Write a token as a *one-hot* vector, a 1 at its id and 0 elsewhere. Multiplied by the table, it selects one row. So an
@@ -362,7 +363,8 @@ check("project_qkv", project_qkv)
 # batch needs nothing special.
 #
 # </details>
-#
+
+# %% [markdown]
 # Now look at what came of your prediction. Which words have another query in the second sentence?
 
 # %%
@@ -386,14 +388,15 @@ assert_close(q[0, 8], q[1, 8], rtol=0, atol=1e-6)  # “it” asks the same in b
 # Column $j$ of a product depends on column $j$ of the right-hand matrix and on no other. So put the three matrices side by side,
 # multiply once, and cut the result. Nothing changes but the number of products: $X$ is read once instead of three times.
 #
-# $$X \, [\, W^Q \mid W^K \mid W^V \,] = [\, X W^Q \mid X W^K \mid X W^V \,]$$
+# $$X [W^Q \mid W^K \mid W^V] = [X W^Q \mid X W^K \mid X W^V]$$
 
 # %% tags=["nbval-ignore-output"]
 # nbval-ignore-output: the bytes of a picture depend on the machine's fonts
 w_qkv = torch.cat([w_q, w_k, w_v], dim=1)  # (d_model, 2 d_k + d_v)
-panels = {"$X$": x[0], r"$\times\ [\, W^Q \mid W^K \mid W^V \,]$": w_qkv, r"$=\ [\, Q \mid K \mid V \,]$": x[0] @ w_qkv}
+side_by_side = torch.cat([q[0], k[0], v[0]], dim=1)  # (n, 2 d_k + d_v)
+titles = "$X$", r"$\times\ [W^Q \mid W^K \mid W^V]$", r"$=\ [Q \mid K \mid V]$"
 figure, axes = plt.subplots(1, 3, figsize=(9, 3.4), layout="constrained", width_ratios=(6, 13, 13))
-for ax, (title, matrix) in zip(axes, panels.items(), strict=True):
+for ax, title, matrix in zip(axes, titles, (x[0], w_qkv, side_by_side), strict=True):
     ax.imshow(matrix, cmap="PuOr", vmin=-2.5, vmax=2.5)
     ax.set(title=title, xticks=[], yticks=[])
     for edge in (3.5, 7.5) if matrix.shape[1] == 13 else ():
@@ -444,7 +447,8 @@ check("project_qkv_fused", project_qkv_fused)
 # is wrong as soon as `d_v` is not `d_k`.
 #
 # </details>
-#
+
+# %% [markdown]
 # The fused form must give what the three products gave. We do not look whether it seems so; we assert it.
 
 # %%
@@ -503,14 +507,15 @@ check("mend_unpack_qkv", mend_unpack_qkv)
 # All of q comes before any of k, so the number inside one vector has to run fastest, and the choice among q, k and v slowest.
 #
 # </details>
-#
+
+# %% [markdown]
 # ## Put the weights into a module
 #
 # A module owns its parameters, so that an optimiser can find them and a file can keep them. PyTorch's layer for $xW + b$ is
 # `nn.Linear(d_in, d_out)`, and it has one habit that you must know: **it stores the weight the other way round.** Each *row* belongs
 # to one output:
 #
-# $$\text{Linear}(x) = x \, W^\top + b, \qquad W \text{ is } (d_{out}, d_{in})$$
+# $$\text{Linear}(x) = x W^\top + b, \qquad W \text{ is } (d_{out}, d_{in})$$
 #
 # What is the shape of the weight of `nn.Linear(6, 4)`? Decide, then run.
 
@@ -585,7 +590,8 @@ check("QKVProjection", QKVProjection)
 # Three lines in `__init__`, one for each layer, all with `bias=bias`. One line in `forward`: call the three layers on the same `x`.
 #
 # </details>
-#
+
+# %% [markdown]
 # The last rung of the ladder: the module, its weights turned back and its biases added by hand, is `project_qkv`.
 
 # %%
@@ -605,7 +611,7 @@ for output, product, layer in zip(projection(x), by_hand, layers, strict=True):
 scores = attnlib.attention_scores(q, k, scale=1.0)[0]  # (q, k): pairwise_dot of queries and keys
 assert not torch.allclose(scores, rearrange(scores, "q k -> k q"), rtol=0, atol=0.1)
 assert_close(scores[0], scores[5], rtol=0, atol=1e-6)  # both “the” ask the same
-assert scores[tired.index("animal"), tired.index("tired")] > 3 > 0 > scores[tired.index("tired"), tired.index("animal")]
+assert scores[1, 10] > 3 > 0 > scores[10, 1]  # “animal” asks “tired”, and “tired” asks “animal”
 
 # %% tags=["nbval-ignore-output"]
 # nbval-ignore-output: the bytes of a picture depend on the machine's fonts
