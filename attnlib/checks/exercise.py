@@ -2,14 +2,32 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import torch
+from torch import Tensor
 
 from attnlib.checks.draw import Draw
 
 Inputs = tuple[Any, ...]
 Kind = Literal["function", "module", "choice"]
+
+
+class Asked(Protocol):
+    """The attempt, ready to be called: a call returns the tuple of its outputs, each known to be a plain tensor."""
+
+    target: Any
+    """The function, or the module with its weights (in evaluation mode)."""
+
+    def __call__(self, *inputs: Any) -> tuple[Tensor, ...]: ...
+
+
+Probe = Callable[[Asked, Inputs], tuple[Tensor, ...]]
+"""Calls the attempt as it likes and returns what is compared, as many tensors as the exercise has outputs.
+
+For results that the contract leaves open in part (padded queries: zero them before they are compared), or that show only
+in another mode (dropout in training: `asked.target.train()`, many calls, a statistic).
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +71,8 @@ class Case:
     """The reference refuses these inputs, and the attempt must raise an exception of the same type."""
     other_device: bool = False
     """Run without values, on torch's `meta` device: tensors that the attempt makes on the CPU show."""
+    probe: "Probe | None" = None
+    """What to ask of the attempt in place of its plain result: see `Probe`."""
     magnitude: float = 0.0
     """Size of the numbers that enter the sums, where it is far above that of the result (see `compare.tolerance`)."""
 

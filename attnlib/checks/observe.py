@@ -108,7 +108,7 @@ def _observe(
         weights = dict(call.named_parameters())
     if case.twice and not exact:
         first = prepare("first")
-        _call(exercise, call, first[1] if exercise.kind == "module" else first)
+        _ask(exercise, case, call, first[1] if exercise.kind == "module" else first)
     seen.inputs = tree_map_only(Tensor, torch.clone, drawn)
     leaves = [t for t in tree_leaves(drawn) if isinstance(t, Tensor) and t.is_floating_point()]
     if case.gradient:
@@ -117,13 +117,13 @@ def _observe(
     if case.other_device:
         with DeviceWatch() as devices:
             try:
-                outputs = _call(exercise, call, drawn)
+                outputs = _ask(exercise, case, call, drawn)
             finally:
                 seen.devices_mixed = devices.mixed
         seen.outputs = outputs
         return
     with Watch(exercise.forbidden if watched else ()) as watch:
-        outputs = _call(exercise, call, drawn)
+        outputs = _ask(exercise, case, call, drawn)
     if watch.called:
         raise ContractBroken("forbidden", f"calls {watch.called[0]}, which this exercise asks you to do without")
     seen.outputs = tuple(t.detach().clone() for t in outputs)
@@ -141,8 +141,23 @@ def _moved(tensor: Tensor, device: str, dtype: torch.dtype | None) -> Tensor:
     return copy.to(dtype) if dtype is not None and tensor.is_floating_point() else copy
 
 
-def _call(exercise: Exercise, call: Callable[..., Any], inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
-    result = call(*inputs)
+def _ask(exercise: Exercise, case: Case, call: Callable[..., Any], inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
+    checked = CheckedCall(exercise, call)
+    return case.probe(checked, inputs) if case.probe is not None else checked(*inputs)
+
+
+class CheckedCall:
+    """The attempt, whose results are known to be of the contract's type (see `exercise.Asked`)."""
+
+    def __init__(self, exercise: Exercise, target: Callable[..., Any]) -> None:
+        self.exercise = exercise
+        self.target = target
+
+    def __call__(self, *inputs: Any) -> tuple[Tensor, ...]:
+        return _checked(self.exercise, self.target(*inputs))
+
+
+def _checked(exercise: Exercise, result: Any) -> tuple[Tensor, ...]:
     wanted = exercise.outputs
     if len(wanted) == 1 and not isinstance(result, (tuple, list)):
         result = (result,)
