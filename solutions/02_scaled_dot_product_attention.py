@@ -18,8 +18,8 @@
 # | **You will understand** | why the softmax needs care, why the scores are divided by $\sqrt{d}$, why word order is lost |
 # | **You need** | queries, keys and values from lesson 01, a pencil, about 90 minutes |
 #
-# The cells between the exercises use `attnlib`, never your answers. An exercise that you leave for later breaks nothing
-# further down.
+# The cells between the exercises use `attnlib`, never your answers. A failed check stops *Run All*, but nothing further down depends on
+# it: go on with the next cell.
 
 # %%
 import math
@@ -822,7 +822,7 @@ check("mend_self_attention", mend_self_attention)
 # %% [markdown]
 # Why could both live so long? Because training forgives. A wrong constant in front of the scores is a different temperature, and
 # $W^Q$ can learn to make up for it. Weights that share out each *key* among the queries still pass information on. Nothing crashes,
-# the loss falls, only not as far as it might. Checks with different sizes on every axis are what finds such things.
+# and the loss falls. Checks with a different size on every axis are what finds such things.
 
 # %% [markdown]
 # ## What you can now do
