@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from autograder.errors import CourseError
 from autograder.layout import ROOT, Layout, shown
@@ -109,7 +109,8 @@ def grade_and_show(layout: Layout, folder: Path, assignments: tuple[str, ...]) -
     from autograder.grading_table import grading_table
 
     errors = Console(stderr=True)
-    with Progress(SpinnerColumn(), TextColumn("{task.description}"), console=errors, transient=True) as progress:
+    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+    with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as progress:
         task = progress.add_task("preparing the course")
         graded = grade(layout, folder, assignments, lambda what: progress.update(task, description=f"grading {what}"))
     console = Console()

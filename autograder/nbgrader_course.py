@@ -1,5 +1,6 @@
 """nbgrader in this process: the same config and the same converters as its command line."""
 
+import re
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -66,11 +67,12 @@ class NbgraderCourse:
 
 
 def last_error(result: dict[str, Any]) -> str:
-    """The exception that a converter logged, as one clause: the last line of the first traceback."""
+    """The exception that a converter logged, as one clause: how its first traceback ends.
+
+    The log indents all lines of a message but the first by four spaces, the lines of a traceback's frames by more.
+    """
     log = result.get("log", "") + "\n" + result.get("error", "")
+    if found := re.search(r"Traceback \(most recent call last\):\n(?: {6,}.*\n)*? {4}(\w[\w.]*(?:: .+)?)", log):
+        return found[1].split(": ", 1)[-1].rstrip(".")
     lines = [line for line in log.splitlines() if line.strip()]
-    for number, line in enumerate(lines):
-        if line.startswith("Traceback"):
-            ends = (text for text in lines[number + 1 :] if not text.startswith((" ", "Traceback", "[")))
-            return next(ends, line).split(": ", 1)[-1].rstrip(".")
     return lines[-1].rstrip(".") if lines else "it gave no reason"

@@ -1,0 +1,205 @@
+"""From text to notebooks: the same bytes each time, all or nothing, and the committed ones are what the text builds."""
+
+import doctest
+import os
+import subprocess
+import sys
+
+import nbformat
+import pytest
+from tiny_course import EXERCISES, RIGHT, TINY, cell
+
+from attnlib.checks import exercises
+from autograder import build_course, colab
+from autograder.build_course import build, drift, prepare
+from autograder.colab import add_colab, github_url, recorded_url, repository_url, with_badges
+from autograder.compose_samples import compose, read_answers
+from autograder.errors import CourseError
+from autograder.layout import Layout
+from autograder.lesson import read_lesson
+from autograder.notebook import read_notebook, to_text
+
+URL = "https://github.com/someone/attention"
+
+
+def silent(_):
+    pass
+
+
+@pytest.mark.slow
+def test_two_builds_are_equal_and_free_of_drift(layout):
+    layout.readme.write_text("<!-- colab -->old<!-- /colab -->", encoding="utf-8")
+    written = build(layout, (), EXERCISES, URL, silent)
+    first = {path: path.read_bytes() for path in written}
+    assert layout.notebooks / f"{TINY}.ipynb" in first
+    assert layout.source(TINY) in first
+    assert drift(layout, (), EXERCISES) == []
+    build(layout, (), EXERCISES, URL, silent)
+    assert {path: path.read_bytes() for path in written} == first
+    assert (
+        f"colab.research.google.com/github/someone/attention/blob/main/notebooks/{TINY}.ipynb"
+        in layout.readme.read_text()
+    )
+
+    instructor = read_notebook(layout.solutions / f"{TINY}.ipynb")
+    test = cell(instructor, "test_pairwise_dot")
+    assert float(test.outputs[-1].data["text/plain"]) == test.metadata.nbgrader.points
+    assert "execution" not in test.metadata
+    assert all(
+        c.id in (c.metadata.get("nbgrader", {}).get("grade_id"), f"cell-{i}") for i, c in enumerate(instructor.cells)
+    )
+
+    text = layout.solutions / f"{TINY}.py"
+    text.write_text(text.read_text().replace("as small as", "as tiny as"), encoding="utf-8")
+    (layout.notebooks / "07_gone.ipynb").write_text("{}", encoding="utf-8")
+    assert len(drift(layout, (), EXERCISES)) == 3
+
+
+@pytest.mark.slow
+def test_nbval_accepts_the_executed_notebook(layout):
+    build(layout, (), EXERCISES, None, silent)
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-o",
+        "addopts=",
+        "--nbval",
+        str(layout.solutions),
+    ]
+    result = subprocess.run(command, cwd=layout.solutions, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout
+    assert "passed" in result.stdout
+
+
+def test_the_committed_notebooks_are_what_the_text_builds():
+    assert drift(Layout(), (), exercises()) == [], "run: make build"
+
+
+def test_one_bad_lesson_publishes_nothing(layout):
+    text = (layout.solutions / f"{TINY}.py").read_text(encoding="utf-8")
+    (layout.solutions / "01_bad.py").write_text(text.replace("### END SOLUTION", "", 1), encoding="utf-8")
+    with pytest.raises(CourseError, match=r"Nothing was published.\n- nbgrader cannot release 01_bad: cell predict"):
+        build(layout, (), EXERCISES, None, silent)
+    assert not layout.notebooks.exists()
+    assert not layout.course.exists()
+    assert list(layout.solutions.glob("*.ipynb")) == []
+
+
+def test_a_leak_publishes_nothing(layout):
+    text = layout.solutions / f"{TINY}.py"
+    text.write_text(text.read_text() + '\n# %%\nlargest_dot = "B"\n', encoding="utf-8")
+    with pytest.raises(CourseError, match=r"00_tiny, cell cell-\d+: a line of the solution is left"):
+        build(layout, (), EXERCISES, None, silent)
+    assert not layout.notebooks.exists()
+
+
+@pytest.mark.slow
+def test_a_solution_that_is_wrong_publishes_nothing(layout):
+    text = layout.solutions / f"{TINY}.py"
+    text.write_text(text.read_text().replace('largest_dot = "B"', 'largest_dot = "C"'), encoding="utf-8")
+    with pytest.raises(CourseError, match="00_tiny, cell test_predict_largest_dot: the solution earns 0 of 1 points"):
+        build(layout, (), EXERCISES, None, silent)
+    text.write_text(text.read_text().replace("torch.get_num_threads()", "raise KeyError('gone')"), encoding="utf-8")
+    with pytest.raises(CourseError, match=r"00_tiny, cell cell-.*: it raises KeyError"):
+        build(layout, (), EXERCISES, None, silent)
+    assert not layout.notebooks.exists()
+
+
+def test_preparing_twice_releases_once(layout):
+    assert prepare(layout, ()) == [TINY]
+    assert prepare(layout, ()) == []
+    text = layout.solutions / f"{TINY}.py"
+    text.write_text(text.read_text().replace("as small as", "as tiny as"), encoding="utf-8")
+    assert prepare(layout, ()) == [TINY]
+
+
+def test_a_lesson_that_does_not_exist_is_named(layout):
+    with pytest.raises(CourseError, match="No lesson is called '99_none'; there are: 00_tiny"):
+        build(layout, ("99_none",), EXERCISES, None, silent)
+    with pytest.raises(CourseError, match=r"99_none\.py does not exist"):
+        read_lesson(layout.solutions / "99_none.py")
+
+
+def test_the_source_is_nothing_but_the_text(source):
+    assert set(source.metadata) == {"kernelspec", "language_info"}
+    assert all(set(c.metadata) <= {"nbgrader", "tags"} for c in source.cells)
+    nbformat.validate(source)
+    assert to_text(source) == to_text(nbformat.reads(to_text(source), as_version=4))
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://github.com/someone/attention",
+        "https://github.com/someone/attention.git",
+        "https://user:token@github.com/someone/attention.git",
+        "git@github.com:someone/attention.git",
+        "ssh://git@github.com/someone/attention",
+    ],
+)
+def test_every_way_to_write_a_github_address(address):
+    assert github_url(address) == URL
+
+
+@pytest.mark.parametrize(
+    "address", ["", "/srv/git/attention", "https://example.org/a/b", "file:///a/b", "git@host:a/b"]
+)
+def test_no_other_address_makes_a_link(address):
+    assert github_url(address) is None
+
+
+def test_the_address_is_the_setting_or_else_the_remote(tmp_path):
+    assert repository_url(tmp_path) is None
+    git = ["git", "-C", str(tmp_path)]
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
+    subprocess.run([*git, "init", "-q"], check=True, env=environment)
+    subprocess.run([*git, "remote", "add", "origin", "git@github.com:other/fork.git"], check=True, env=environment)
+    assert repository_url(tmp_path) == "https://github.com/other/fork"
+    (tmp_path / "pyproject.toml").write_text(f'[project.urls]\nRepository = "{URL}"\n', encoding="utf-8")
+    assert repository_url(tmp_path) == URL
+
+
+def test_without_an_address_there_is_no_badge_and_no_link(released):
+    assert to_text(add_colab(released, TINY, None)) == to_text(released)
+    assert with_badges("a <!-- colab -->x<!-- /colab --> b", [TINY], None) == "a <!-- colab -->\n<!-- /colab --> b"
+    assert with_badges("no marks", [TINY], URL) == "no marks"
+
+
+def test_with_an_address_the_notebook_starts_with_badge_and_install_cell(released):
+    notebook = add_colab(released, TINY, URL)
+    assert [c.id for c in notebook.cells[:2]] == ["colab-badge", "colab-install"]
+    assert f'%pip install -q "attnlib @ git+{URL}"' in notebook.cells[1].source
+    assert "torch" not in notebook.cells[1].source.split("\n", 1)[1]
+    assert recorded_url(notebook) == URL
+    assert notebook.cells[2:] == released.cells
+
+
+def test_the_examples_in_the_docstrings_run():
+    assert doctest.testmod(colab).failed == 0
+    assert doctest.testmod(build_course).failed == 0
+
+
+def test_a_sample_is_the_release_with_answers(released, tmp_path):
+    path = tmp_path / "someone.py"
+    path.write_text(
+        '# %% predict_largest_dot\nlargest_dot = "B"\n\n# %% pairwise_dot active="ipynb"\n# def pairwise_dot(x, y\n',
+        encoding="utf-8",
+    )
+    answers = read_answers(path)
+    assert answers == {"predict_largest_dot": RIGHT["predict_largest_dot"], "pairwise_dot": "def pairwise_dot(x, y"}
+    notebook = compose(released, answers, "someone.py")
+    assert cell(notebook, "pairwise_dot").source == "def pairwise_dot(x, y"
+    with pytest.raises(CourseError, match=r"someone.py answers 'test_pairwise_dot', which the lesson does not ask"):
+        compose(released, {"test_pairwise_dot": ""}, "someone.py")
+
+
+def test_every_sample_answers_what_its_lesson_asks():
+    layout = Layout()
+    samples = sorted(layout.samples.glob("*/*.py"))
+    assert len(samples) >= 6
+    for path in samples:
+        compose(read_lesson(layout.solutions / f"{path.parent.name}.py"), read_answers(path), path.name)

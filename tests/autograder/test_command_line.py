@@ -1,0 +1,140 @@
+"""`python -m autograder`: what it prints, and what it says when it cannot."""
+
+import io
+import shutil
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+from tiny_course import POINTS, RIGHT, TINY, Class
+
+from autograder import __main__ as command_line
+from autograder.errors import CourseError
+from autograder.grade_course import Graded, find_submissions, grade
+from autograder.grading_table import grading_table
+from autograder.layout import ROOT, Layout
+
+
+@pytest.fixture
+def command(monkeypatch, layout):
+    """Run a command on the tiny course."""
+    monkeypatch.setattr(command_line, "LAYOUT", layout)
+    return lambda *arguments: CliRunner().invoke(command_line.main, [str(a) for a in arguments])
+
+
+def refuses(result, sentence):
+    assert result.exit_code == 1
+    assert sentence in result.stderr
+    assert "Traceback" not in result.output
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["build", "--help"], ["prepare", "--help"], ["grade", "--help"]])
+def test_help(command, arguments):
+    result = command(*arguments)
+    assert result.exit_code == 0
+    assert "Usage" in result.output
+
+
+def test_a_missing_folder(command):
+    refuses(command("grade", "no/such/folder"), "no/such/folder does not exist.")
+
+
+def test_a_file_in_place_of_a_folder(command, tmp_path):
+    (tmp_path / "one.ipynb").write_text("{}", encoding="utf-8")
+    refuses(
+        command("grade", tmp_path / "one.ipynb"),
+        "one.ipynb is no folder; grade takes a folder STUDENT/LESSON/LESSON.ipynb.",
+    )
+
+
+def test_a_folder_without_submissions(command, tmp_path):
+    (tmp_path / "empty").mkdir()
+    refuses(
+        command("grade", tmp_path / "empty"),
+        "empty has no submission; it needs the layout STUDENT/LESSON/LESSON.ipynb.",
+    )
+
+
+def test_an_unknown_assignment(command, tmp_path):
+    refuses(command("grade", tmp_path, "--assignment", "99_none"), "No lesson is called '99_none'; there are: 00_tiny.")
+
+
+def test_an_unknown_lesson_to_build(command):
+    refuses(command("build", "99_none"), "No lesson is called '99_none'; there are: 00_tiny.")
+
+
+def test_a_folder_with_other_lessons_only(command, tmp_path):
+    (tmp_path / "in" / "someone" / "other").mkdir(parents=True)
+    refuses(command("grade", tmp_path / "in", "-a", TINY), "has no submission of 00_tiny")
+
+
+def test_from_a_shell_there_is_no_traceback():
+    arguments = [sys.executable, "-m", "autograder", "grade", "no/such/folder"]
+    result = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (1, "no/such/folder does not exist.\n")
+
+
+@pytest.mark.slow
+def test_grade_prints_scores_diagnoses_and_reasons(command, prepared, layout, tmp_path):
+    shutil.copytree(prepared.course, layout.course)
+    klass = Class(layout)
+    klass.submitted = tmp_path / "handed in"
+    klass.submit("solved", RIGHT)
+    klass.submit("open", {"predict_largest_dot": 'largest_dot = "C"'})
+    klass.submit("syntax", {"pairwise_dot": "def pairwise_dot(x, y:"})
+    klass.submit("broken").write_text("not a notebook", encoding="utf-8")
+    (klass.submitted / "lost" / "07_other").mkdir(parents=True)
+    result = command("grade", klass.submitted)
+    assert result.exit_code == 0, result.output
+    text = " ".join(result.stdout.replace("│", " ").split())
+    everything = sum(POINTS.values())
+    assert f"solved 00_tiny {everything}/{everything}" in text
+    assert f"✗ pairwise_dot 0/{POINTS['pairwise_dot']} not answered" in text
+    assert f"✗ pairwise_dot 0/{POINTS['pairwise_dot']} SyntaxError" in text
+    assert "not graded: the notebook is not JSON" in text
+    assert "not graded: there is no such lesson" in text
+    assert "Gradebook: " in text
+
+    shutil.rmtree(klass.submitted / "solved")
+    shutil.rmtree(klass.submitted / "open")
+    shutil.rmtree(klass.submitted / "syntax")
+    nothing = command("grade", klass.submitted)
+    assert nothing.exit_code == 1
+    assert nothing.stderr.strip().endswith("No submission could be graded.")
+
+
+@pytest.mark.slow
+def test_the_samples_are_graded_while_nothing_was_submitted(command, layout):
+    folder = layout.samples / TINY
+    folder.mkdir(parents=True)
+    answers = "\n\n".join(f"# %% {name}\n{answer}" for name, answer in RIGHT.items())
+    (folder / "excellent.py").write_text(answers + "\n", encoding="utf-8")
+    (folder / "untouched.py").write_text("# nothing\n", encoding="utf-8")
+    result = command("grade")
+    assert result.exit_code == 0, result.output
+    assert "Nothing has been submitted yet" in result.stdout
+    everything = sum(POINTS.values())
+    assert f"{everything}/{everything}" in result.stdout
+    assert f"0/{everything}" in result.stdout
+    assert not (layout.course / "gradebook.db").exists()
+
+
+def test_the_layout_of_a_folder(tmp_path):
+    for name in ("b/01_x", "a/02_y", "a/01_x", ".hidden/01_x", "a/.ipynb_checkpoints"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "a" / "note.txt").write_text("", encoding="utf-8")
+    assert find_submissions(tmp_path) == [("a", "01_x"), ("a", "02_y"), ("b", "01_x")]
+
+
+def test_a_name_is_never_read_as_markup():
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(grading_table([Graded("[bold]x[/nope]", TINY, problem="[/] bad")]))
+    assert "[bold]x[/nope]" in console.export_text()
+
+
+def test_grading_needs_a_lesson_that_exists(tmp_path):
+    with pytest.raises(CourseError, match="No lesson is called '99_none'"):
+        grade(Layout(solutions=tmp_path), tmp_path, ("99_none",))

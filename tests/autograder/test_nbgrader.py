@@ -1,0 +1,245 @@
+"""Real nbgrader, from its own command line, with the one config: a class of students, good, bad and unlucky."""
+
+import copy
+import csv
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+from tiny_course import POINTS, RIGHT, TINY, Class, cell
+
+from attnlib.checks import run
+from autograder.layout import CONFIG, ROOT
+
+pytestmark = pytest.mark.slow
+
+DETACHED = "def pairwise_dot(x, y):\n    return (x @ y.transpose(-2, -1)).detach()"
+COSINE = "def pairwise_dot(x, y):\n    return torch.cosine_similarity(x[:, :, None], y[:, None], dim=-1)"
+WARNS = (
+    "import sys, warnings\n\ndef pairwise_dot(x, y):\n    print('to stderr', file=sys.stderr)\n"
+    "    warnings.warn('careful')\n    return x @ y.transpose(-2, -1)"
+)
+ALL, PREDICTION, SECOND = sum(POINTS.values()), POINTS["predict_largest_dot"], POINTS["pairwise_dot"]
+
+
+def skip_tests(notebook):
+    for name in POINTS:
+        cell(notebook, f"test_{name}").metadata["tags"] = ["skip-execution"]
+
+
+def copy_stub_below(stub):
+    """A change to a notebook: right below the answer stands a copy of its cell with the released stub."""
+
+    def change(notebook):
+        answer = cell(notebook, "pairwise_dot")
+        copied = copy.deepcopy(answer)
+        copied.source, copied.id = stub, "copied"
+        notebook.cells.insert(notebook.cells.index(answer) + 1, copied)
+
+    return change
+
+
+def nbgrader(*arguments, course, cwd=ROOT / "autograder", check=True):
+    """nbgrader's command line, in autograder/, with the course elsewhere."""
+    command = [sys.executable, "-m", "nbgrader", *arguments, f"--CourseDirectory.root={course}"]
+    result = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    assert not check or result.returncode == 0, result.stderr
+    return result
+
+
+@pytest.fixture(scope="module")
+def graded(prepared, tmp_path_factory):
+    """The class, graded by `nbgrader autograde`; its output and exit code are in `.log` and `.code`."""
+    folder = tmp_path_factory.mktemp("class")
+    shutil.copytree(prepared.course, folder / "course")
+    klass = Class(type(prepared)(solutions=prepared.solutions, course=folder / "course"))
+    klass.submit("solved", RIGHT)
+    klass.submit("untouched")
+    klass.submit("second", {"pairwise_dot": RIGHT["pairwise_dot"]})
+    klass.submit("partial", {"pairwise_dot": DETACHED})
+    klass.submit("cosine", {"pairwise_dot": COSINE})
+    klass.submit("warns", {**RIGHT, "pairwise_dot": WARNS})
+    klass.submit("copied", RIGHT, copy_stub_below(cell(klass.release(), "pairwise_dot").source))
+    klass.submit("skips", {}, skip_tests)
+    klass.submit("skips_right", RIGHT, skip_tests)
+    klass.submit("dies", {**RIGHT, "pairwise_dot": "import os\nos._exit(1)"})
+    klass.submit("nothing_defined", {"pairwise_dot": "def pairwise_dot(x, y:"})
+    klass.submit("broken").write_text("{ this is not JSON", encoding="utf-8")
+    renamed = klass.submit("renamed", RIGHT)
+    renamed.rename(renamed.with_name("my homework, final.ipynb"))
+    result = nbgrader("autograde", TINY, course=folder / "course", check=False)
+    klass.log, klass.code = result.stderr, result.returncode
+    return klass
+
+
+def total(graded, student):
+    return sum(graded.scores(student).values())
+
+
+def test_the_solved_lesson_gets_all_points(graded):
+    assert total(graded, "solved") == pytest.approx(ALL, abs=0), graded.log
+
+
+def test_the_untouched_lesson_gets_nothing(graded):
+    assert total(graded, "untouched") == pytest.approx(0, abs=0)
+
+
+def test_the_second_exercise_alone_gets_its_points(graded):
+    assert graded.scores("second") == {"test_predict_largest_dot": 0.0, "test_pairwise_dot": SECOND}
+
+
+def test_partial_credit_is_the_check_s_own(graded):
+    report = run("pairwise_dot", lambda x, y: (x @ y.transpose(-2, -1)).detach(), hidden=True)
+    assert 0 < report.score < 1
+    assert graded.scores("partial")["test_pairwise_dot"] == pytest.approx(report.score * SECOND, abs=1e-9)
+
+
+def test_a_right_answer_that_warns_keeps_its_points(graded):
+    assert total(graded, "warns") == pytest.approx(ALL, abs=0)
+
+
+def test_a_copied_cell_costs_nothing_and_stops_nobody(graded):
+    assert total(graded, "copied") == pytest.approx(ALL, abs=0)
+
+
+def test_a_tag_earns_nothing_and_costs_nothing(graded):
+    assert total(graded, "skips") == pytest.approx(0, abs=0)
+    assert total(graded, "skips_right") == pytest.approx(ALL, abs=0)
+
+
+def test_a_test_that_was_not_executed_earns_nothing(graded):
+    assert graded.scores("dies") == {"test_predict_largest_dot": PREDICTION, "test_pairwise_dot": 0.0}
+
+
+def test_a_failure_is_reported_and_stops_nobody(graded):
+    assert graded.code == 1
+    assert "'00_tiny' for student 'broken'" in graded.log
+    assert total(graded, "warns") == pytest.approx(ALL, abs=0)  # whose name comes after `broken`
+
+
+@pytest.fixture(scope="module")
+def exported(graded):
+    target = graded.layout.course / "grades, all.csv"
+    with graded.course.gradebook() as gradebook:
+        gradebook.update_or_create_student("absent", last_name="Long, Very", first_name='"Q"')
+    nbgrader("export", "--to", str(target), course=graded.layout.course)
+    with target.open(newline="", encoding="utf-8") as file:
+        return {row["student_id"]: row for row in csv.DictReader(file)}
+
+
+def test_a_graded_submission_is_exported_with_its_score(exported):
+    row = exported["solved"]
+    assert (row["status"], float(row["score"]), float(row["max_score"])) == ("graded", ALL, ALL)
+    assert (exported["untouched"]["status"], float(exported["untouched"]["score"])) == ("graded", 0.0)
+
+
+def test_a_failed_grading_is_not_exported_as_zero(exported):
+    assert exported["broken"]["status"] == "not graded: the notebook is not JSON"
+    assert "only my homework, final.ipynb" in exported["renamed"]["status"]
+    for student in ("broken", "renamed"):
+        assert (exported[student]["score"], exported[student]["raw_score"]) == ("", "")
+
+
+def test_who_did_not_submit_has_no_score_and_a_quoted_name(exported):
+    row = exported["absent"]
+    assert (row["status"], row["score"], row["last_name"], row["first_name"]) == (
+        "not submitted",
+        "",
+        "Long, Very",
+        '"Q"',
+    )
+
+
+def test_a_submission_that_breaks_later_loses_its_old_score(graded, exported):
+    path = graded.submit("later", RIGHT)
+    assert graded.course.autograde(TINY, "later") is None
+    assert total(graded, "later") == pytest.approx(ALL, abs=0)
+    path.write_text("[]", encoding="utf-8")
+    assert graded.course.autograde(TINY, "later") is not None
+    target = graded.layout.course / "later.csv"
+    nbgrader("export", "--to", str(target), "--student", "['later']", course=graded.layout.course)
+    with target.open(newline="", encoding="utf-8") as file:
+        (row,) = csv.DictReader(file)
+    assert row["score"] == ""
+    assert row["status"].startswith("not graded: ")
+
+
+def test_feedback_has_the_diagnosis_and_not_the_hidden_test(graded):
+    nbgrader("generate_feedback", TINY, "--force", course=graded.layout.course)
+    pages = {
+        path.parts[-3]: path.read_text(encoding="utf-8") for path in graded.layout.course.glob("feedback/*/*/*.html")
+    }
+    assert {"solved", "cosine", "nothing_defined", "dies"} <= set(pages)
+    assert "Cosine similarity" in pages["cosine"]
+    assert "NameError" in pages["nothing_defined"]
+    for student, page in pages.items():
+        text = re.sub(r"<[^>]*>", "", page)
+        assert "HIDDEN TESTS" not in text, student
+        assert "grade as check" not in text, student
+
+
+@pytest.fixture
+def server(graded, tmp_path):
+    """A Jupyter server in a folder with the config, as `jupyter lab` started in autograder/."""
+    shutil.copytree(graded.layout.course, tmp_path / "course")
+    config = (
+        f"c = get_config()\nload_subconfig({str(CONFIG)!r})\nc.CourseDirectory.root = {str(tmp_path / 'course')!r}\n"
+    )
+    (tmp_path / "nbgrader_config.py").write_text(config, encoding="utf-8")
+    environment = {**os.environ, "JUPYTER_RUNTIME_DIR": str(tmp_path / "runtime"), "JUPYTER_CONFIG_DIR": str(tmp_path)}
+    options = ["--no-browser", "--allow-root", "--ServerApp.port=0", "--IdentityProvider.token=secret"]
+    with (tmp_path / "log").open("w") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "jupyter_server", *options], cwd=tmp_path, env=environment, stdout=log, stderr=log
+        )
+    try:
+        yield lambda path, **more: fetch(address(process, tmp_path), path, **more)
+    finally:
+        process.terminate()
+        process.wait(timeout=30)
+
+
+def address(process, folder: Path) -> str:
+    """The server's address, from the file that it writes when it is ready."""
+    for _ in range(600):
+        for path in (folder / "runtime").glob("jpserver-*.json"):
+            return json.loads(path.read_text(encoding="utf-8"))["url"]
+        assert process.poll() is None, (folder / "log").read_text()
+        time.sleep(0.1)
+    raise AssertionError((folder / "log").read_text())
+
+
+def fetch(base: str, path: str, method: str = "GET") -> str:
+    request = urllib.request.Request(base + path, method=method, headers={"Authorization": "token secret"})
+    for _ in range(100):
+        try:
+            with urllib.request.urlopen(request, timeout=120) as answer:
+                return answer.read().decode()
+        except urllib.error.HTTPError as error:
+            raise AssertionError(f"{path}: {error.code} {error.read().decode()[:2000]}") from None
+        except urllib.error.URLError:
+            time.sleep(0.1)
+    raise AssertionError(f"{path}: no answer")
+
+
+def test_the_formgrader_shows_and_grades(server):
+    assert "nbgrader formgrade" in server("formgrader/manage_assignments")
+    (assignment,) = [a for a in json.loads(server("formgrader/api/assignments")) if a["name"] == TINY]
+    assert assignment["max_score"] == pytest.approx(ALL, abs=0)
+    submissions = {s["student"]: s for s in json.loads(server(f"formgrader/api/submissions/{TINY}"))}
+    assert submissions["solved"]["score"] == pytest.approx(ALL, abs=0)
+    assert submissions["broken"]["autograded"] is False
+    notebooks = json.loads(server(f"formgrader/api/notebook_submissions/{TINY}/{TINY}"))
+    (cosine,) = [n for n in notebooks if n["student"] == "cosine"]
+    page = server(f"formgrader/submissions/{cosine['id']}/")
+    assert "Cosine similarity" in page
+    again = json.loads(server(f"formgrader/api/submission/{TINY}/solved/autograde", method="POST"))
+    assert again["success"], again
