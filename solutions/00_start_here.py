@@ -19,7 +19,8 @@
 # | **You need** | Python, a little PyTorch, about 45 minutes |
 #
 # Three kinds of cells wait for you. *Predict* cells ask what will happen before you see it. *Exercises* ask for a few lines
-# of code. *Mend* cells hold code that runs, looks right and is wrong. A check stands right below each of them.
+# of code. *Mend* cells hold code that runs, looks right and is wrong. A check stands right below each of them. Run the cells
+# one at a time (Shift + Enter): *Run All* stops at the first check that fails, on purpose.
 #
 # You cannot get stuck for good: no later cell needs your solution. Where one is needed, the cell uses `attnlib`, the
 # course's own small library.
