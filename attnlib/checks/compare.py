@@ -40,8 +40,10 @@ def first_difference(
 ) -> Difference | None:
     """Compare aspect by aspect, in the order of `ASPECTS`, no further than `up_to`; None if nothing differs."""
     if case.other_device:
-        difference = _device_difference(got)
-        return None if difference and not expected.exact and _device_difference(expected) else difference
+        theirs, ours = _device_difference(got), None if expected.exact else _device_difference(expected)
+        if ours and not theirs:
+            return Difference("device", "follows its inputs to another device")
+        return None if ours else theirs
     if expected.failure or got.failure:
         return _failure_difference(expected, got)
     assert expected.outputs is not None
@@ -58,7 +60,7 @@ def first_difference(
         label = "" if len(exercise.outputs) == 1 else f"{name}: "
         want, have = expected.outputs[index], got.outputs[index]
         wanted = case.dtype if expected.exact and want.is_floating_point() else want.dtype
-        if have.dtype != wanted:
+        if have.dtype != wanted and not case.gradient:
             return Difference(
                 "dtype", f"{label}expected dtype {_short(wanted)}, got {_short(have.dtype)}", output=index
             )
@@ -103,15 +105,21 @@ def _device_difference(got: Observation) -> Difference | None:
     return None
 
 
-def _value_difference(case: Case, want: Tensor, have: Tensor, terms: int, label: str) -> tuple[str, float] | None:
+def coarser(*dtypes: torch.dtype) -> torch.dtype:
+    """The floating dtype with the fewest digits: no result is more exact than what it passed through."""
+    return max((d for d in dtypes if d.is_floating_point), key=lambda d: torch.finfo(d).eps)
+
+
+def _value_difference(
+    case: Case, want: Tensor, have: Tensor, terms: int, label: str, through: tuple[torch.dtype, ...] = ()
+) -> tuple[str, float] | None:
     want, have = want.detach().cpu(), have.detach().cpu()
     if not want.is_floating_point():
         wrong = want != have
         size = float("inf")
         allowed = 0.0
     else:
-        dtype = max((case.dtype, have.dtype), key=lambda d: torch.finfo(d).eps)
-        allowed = tolerance(want, dtype, terms=terms, magnitude=case.magnitude)
+        allowed = tolerance(want, coarser(case.dtype, have.dtype, *through), terms=terms, magnitude=case.magnitude)
         gap = (have.double() - want.double()).abs()
         wrong = ~(gap <= allowed)
         wrong &= ~((have.double() == want.double()) | (have.isnan() & want.isnan()))
@@ -140,8 +148,9 @@ def _gradient_difference(exercise: Exercise, case: Case, want: Observation, have
     assert want.gradients is not None
     assert have.gradients is not None
     names = _leaf_names(exercise, want)
+    through = tuple(t.dtype for t in have.outputs or ())
     for key, expected in want.gradients.items():
-        found = _value_difference(case, expected, have.gradients[key], 4 * have.terms, "")
+        found = _value_difference(case, expected, have.gradients[key], 4 * have.terms, "", through)
         if found:
             name = names.get(key, key)
             still = not bool(have.gradients[key].any())

@@ -25,7 +25,7 @@ class Asked(Protocol):
 Probe = Callable[[Asked, Inputs], tuple[Tensor, ...]]
 """Calls the attempt as it likes and returns what is compared, as many tensors as the exercise has outputs.
 
-For results that the contract leaves open in part (padded queries: zero them before they are compared), or that show only
+For results that the contract leaves open in part (padded queries: zero them first), or that show only
 in another mode (dropout in training: `asked.target.train()`, many calls, a statistic).
 """
 

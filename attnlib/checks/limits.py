@@ -39,7 +39,7 @@ def _has_signals() -> bool:
 
 
 @contextlib.contextmanager
-def time_limit(cpu_seconds: float = CPU_SECONDS, wall_seconds: float = WALL_SECONDS) -> Iterator[None]:
+def time_limit(cpu_seconds: float | None = None, wall_seconds: float | None = None) -> Iterator[None]:
     """Raise `TimeLimitExceeded` in the body once it has used that much processor time (or, at last, real time).
 
     >>> with contextlib.suppress(TimeLimitExceeded):
@@ -47,7 +47,7 @@ def time_limit(cpu_seconds: float = CPU_SECONDS, wall_seconds: float = WALL_SECO
     ...         while True:
     ...             pass
     """
-    clock = _Clock(cpu_seconds, wall_seconds)
+    clock = _Clock(cpu_seconds or CPU_SECONDS, wall_seconds or WALL_SECONDS)
     with _alarm_by_signal(clock) if _has_signals() else _alarm_by_thread(clock):
         yield
 

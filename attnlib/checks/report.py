@@ -203,7 +203,7 @@ def _unrecognised(exercise: Exercise, trials: "Sequence[Trial]", chosen: "Trial"
         found = relation(chosen.expected.outputs[index], chosen.got.outputs[index])
         if found:
             lines.append(f"But {found}.")
-    fine = [t.case.name for t in trials if t.difference is None and not t.case.hidden]
+    fine = [t.case.name for t in trials if t.difference is None and not t.case.hidden and not t.case.other_device]
     if fine:
         lines.append(f"All is right in: {'; '.join(fine)}.")
     return Section("What this looks like", " ".join(lines))

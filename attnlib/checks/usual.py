@@ -97,6 +97,13 @@ def usual_misconceptions(reference: Any, *, gradient: bool = True) -> tuple[Misc
             "Pass device=x.device, or make them from an input (`x.new_zeros(...)`, `torch.ones_like(x)`).",
             _around(reference, _add_cpu_tensor),
         ),
+        wrong(
+            "new_tensor_defaults",
+            "A new tensor is made without the input's dtype and device",
+            "torch.zeros(shape), torch.empty(shape) and their like are float32 and live on the CPU. Filled with "
+            "results, they stay so. Write `x.new_zeros(shape)`, or pass dtype=x.dtype, device=x.device.",
+            _around(reference, _fill_new_tensor),
+        ),
     ]
     if not (isinstance(reference, type) and issubclass(reference, nn.Module)):
         listed.append(
@@ -164,6 +171,15 @@ def _view_inputs(outputs: Any, inputs: tuple[Any, ...]) -> Any:
         if isinstance(tensor, Tensor):
             tensor.view(-1)
     return outputs
+
+
+def _fill_new_tensor(outputs: Any, inputs: tuple[Any, ...]) -> Any:
+    def filled(tensor: Tensor) -> Tensor:
+        new = torch.zeros(tensor.shape)
+        new[...] = tensor
+        return new
+
+    return tree_map_only(Tensor, filled, outputs)
 
 
 def _add_cpu_tensor(outputs: Any, inputs: tuple[Any, ...]) -> Any:

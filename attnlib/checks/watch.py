@@ -115,7 +115,10 @@ class DeviceWatch(TorchFunctionMode):
         self.mixed = False
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if function not in self.ALLOWED:
+        if function is torch.Tensor.__setitem__ and args[0].device.type != "meta":
+            if any(isinstance(t, torch.Tensor) and t.device.type == "meta" for t in tree_leaves(args[2])):
+                return None  # a GPU would copy the numbers over; there are none here
+        elif function not in self.ALLOWED:
             tensors = [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor) and t.dim() > 0]
             self.mixed = self.mixed or len({t.device.type for t in tensors}) > 1
         return function(*args, **(kwargs or {}))
