@@ -45,7 +45,7 @@ def scaled_dot_product_attention(
     - ``scale``: replaces 1 / sqrt(d_k).
     - ``dropout``: the probability that a weight is dropped, where ``training`` is true.
     - ``backend``: "eager" computes as the equation says, "fused" by ``F.scaled_dot_product_attention``, without ever
-      holding the weights; by default fused unless weights are asked for.
+      holding the weights; by default fused unless weights are asked for or torch.func transforms the call.
 
     Raises ValueError or TypeError, with both numbers, for shapes that do not fit, a mask that is not bool, an unknown
     backend, and for weights that are asked of "fused".
@@ -59,7 +59,7 @@ def scaled_dot_product_attention(
     if score_bias is not None:
         _check_score_bias(score_bias, scores_shape)
     dropout = dropout if training else 0.0
-    if backend == "eager" or return_weights:
+    if backend == "eager" or return_weights or (backend is None and _is_transformed()):
         output, weights = _eager(q, k, v, mask, score_bias, is_causal, scale, dropout)
         return (output, weights) if return_weights else output
     return _fused(q, k, v, mask, score_bias, is_causal, scale, dropout)
@@ -156,6 +156,11 @@ def _spread_groups(
         return _fold_groups(q, key_heads), k, v, mask
     groups = q.shape[-3] // k.shape[-3]
     return q, k.repeat_interleave(groups, dim=-3), v.repeat_interleave(groups, dim=-3), mask
+
+
+def _is_transformed() -> bool:
+    """Whether torch.func is at work: the fused kernel of the CPU has no batching rule, and warns that it is slow."""
+    return not torch.compiler.is_compiling() and torch._C._functorch.peek_interpreter_stack() is not None
 
 
 def _check_backend(backend: str | None, return_weights: bool) -> None:
