@@ -81,7 +81,9 @@ def from_keep(keep: Num[Tensor, "*shape"] | Bool[Tensor, "*shape"]) -> Bool[Tens
     return attend
 
 
-def to_keep(mask: Bool[Tensor, "*shape"], *, dtype: torch.dtype = torch.int64) -> Num[Tensor, "*shape"]:
+def to_keep(
+    mask: Bool[Tensor, "*shape"], *, dtype: torch.dtype = torch.int64
+) -> Num[Tensor, "*shape"] | Bool[Tensor, "*shape"]:
     """To numbers: 1 = may attend, 0 = blocked.
 
     >>> to_keep(torch.tensor([[True, False], [True, True]]))

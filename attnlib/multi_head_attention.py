@@ -1,5 +1,6 @@
 """Several heads of attention side by side."""
 
+import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
@@ -124,5 +125,7 @@ def _join_masks(mask: Tensor | None, key_mask: Tensor | None, shape: tuple[int, 
         return mask
     if tuple(key_mask.shape) != shape:
         raise ValueError(f"key_mask must have shape (b, k) = {shape}, got {tuple(key_mask.shape)}")
+    if key_mask.dtype != torch.bool:
+        raise TypeError(f"key_mask must be bool with True = a real key, got {key_mask.dtype}")
     keys = key_mask[:, None, None, :]
     return keys if mask is None else mask & keys

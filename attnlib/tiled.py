@@ -5,7 +5,6 @@ from typing import Any
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from .attention import check_shapes
 from .masks import check_mask
@@ -39,7 +38,8 @@ def tiled_attention(
     torch.Size([3, 5, 2])
 
     Shapes, mask (bool, True = may attend), ``is_causal``, ``scale`` and errors as for
-    ``scaled_dot_product_attention``. The sizes of the blocks change the speed, never the result. Differentiable once.
+    ``scaled_dot_product_attention``. The sizes of the blocks change the speed, never the result. A second derivative is
+    right too, but holds all weights.
     Milakov and Gimelshein 2018, "Online normalizer calculation for softmax", algorithm 3; Dao et al. 2022,
     "FlashAttention", algorithms 1 and 4; Dao 2023, "FlashAttention-2", section 3.1.
     """
@@ -87,11 +87,9 @@ class _TiledAttention(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
         q, k, v, mask, *ctx.settings = inputs
         ctx.save_for_backward(q, k, v, mask, *output)
-        ctx.mark_non_differentiable(output[1])
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, d_output: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, d_output: Tensor, d_log_sum: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, mask, output, log_sum = ctx.saved_tensors
         is_causal, scale, block_q, block_k = ctx.settings
         d_q: list[Tensor] = []
@@ -100,7 +98,7 @@ class _TiledAttention(torch.autograd.Function):
         for rows in _blocks(q.shape[-2], block_q):
             q_block, d_block = _wide(q[..., rows, :]) * scale, _wide(d_output[..., rows, :])
             # what the softmax's backward subtracts, sum_j p_j dp_j, is the product of the output and its gradient
-            along = (d_block * _wide(output[..., rows, :])).sum(dim=-1, keepdim=True)
+            along = (d_block * _wide(output[..., rows, :])).sum(dim=-1, keepdim=True) - d_log_sum[..., rows, :]
             d_q_block = torch.zeros_like(q_block)
             for j, columns in enumerate(_visible_blocks(rows, q, k, block_k, is_causal)):
                 scores = _scores(q_block, k, mask, is_causal, rows, columns, q.shape[-2])

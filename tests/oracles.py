@@ -14,7 +14,7 @@ from torch import Tensor
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-6, torch.bfloat16: 2e-2, torch.float16: 2e-3}
 DTYPES = list(TOLERANCE)
 
-quick = settings(deadline=None, max_examples=40, derandomize=True, database=None)
+quick = settings(deadline=None, max_examples=25, derandomize=True, database=None)
 on_gpu = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="NO CUDA DEVICE: nothing was tested on a GPU"),
