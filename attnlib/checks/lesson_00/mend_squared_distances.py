@@ -1,0 +1,93 @@
+"""The exercise `mend_squared_distances` of lesson 00."""
+
+import torch
+from torch import Tensor
+
+from attnlib.checks.exercise import Exercise
+from attnlib.checks.lesson_00.pairwise_dot import two_sets
+from attnlib.checks.usual import usual_cases, usual_misconceptions, wrong
+
+
+def _squared_distances(x: Tensor, y: Tensor) -> Tensor:
+    return ((x.unsqueeze(2) - y.unsqueeze(1)) ** 2).sum(dim=-1)
+
+
+def _lengths(x: Tensor) -> Tensor:
+    return (x**2).sum(dim=-1, keepdim=True)
+
+
+def _lengths_on_rows(x: Tensor, y: Tensor) -> Tensor:
+    return _lengths(x) + _lengths(y) - 2 * x @ y.mT
+
+
+MEND_SQUARED_DISTANCES = Exercise(
+    name="mend_squared_distances",
+    lesson="00_start_here",
+    contract="(b, q, d), (b, k, d) -> (b, q, k), squared distances",
+    parts={"values": 1, "gradient": 1, "robustness": 1},
+    reference=_squared_distances,
+    cases=usual_cases(
+        two_sets,
+        {"b": 2, "q": 5, "k": 7, "d": 3},
+        one={"b": 1, "q": 7, "k": 7, "d": 2},
+        more=[{"b": 3, "q": 2, "k": 11, "d": 7}, {"b": 5, "q": 13, "k": 3, "d": 2}, {"b": 3, "q": 7, "k": 7, "d": 7}],
+    ),
+    example=lambda: (torch.tensor([[[1.0, 0.0], [0.0, 2.0]]]), torch.tensor([[[1.0, 0.0], [3.0, 1.0]]])),
+    misconceptions=(
+        wrong(
+            "y_on_rows",
+            "The length of y varies along the rows",
+            "`y_squared` has shape (b, k, 1), so row i gets the length of y[i], and all columns the same one. "
+            "Column j is the one that belongs to y[j]: its length has to vary along the last axis, (b, 1, k).",
+            _lengths_on_rows,
+        ),
+        wrong(
+            "both_moved",
+            "The length of x varies along the columns",
+            "Row i belongs to x[i], so `x_squared` was right as (b, q, 1). The lengths of x and y have changed "
+            "places: look at y instead.",
+            lambda x, y: _lengths(x).mT + _lengths(y) - 2 * x @ y.mT,
+        ),
+        wrong(
+            "clamped",
+            "The symptom is hidden, the fault is still there",
+            "Nothing is below zero any more, but the other numbers are as wrong as before. Ask where the negative "
+            "number came from: whose length was added in its column?",
+            lambda x, y: _lengths_on_rows(x, y).clamp(min=0),
+        ),
+        wrong(
+            "absolute",
+            "The symptom is hidden, the fault is still there",
+            "The sign is gone, but a wrong number without its sign is still wrong. Ask where the negative number "
+            "came from: whose length was added in its column?",
+            lambda x, y: _lengths_on_rows(x, y).abs(),
+        ),
+        wrong(
+            "x_twice",
+            "The length of y is not used",
+            "The length of x was added twice. That is right only on the diagonal of a comparison of x with itself.",
+            lambda x, y: 2 * _lengths(x) - 2 * x @ y.mT,
+        ),
+        wrong(
+            "not_doubled",
+            "The factor 2 is missing",
+            "(x − y)² = x² + y² − 2xy. With one dot product instead of two, not even the distance of a vector to "
+            "itself is 0.",
+            lambda x, y: _lengths(x) + _lengths(y).mT - x @ y.mT,
+        ),
+        wrong(
+            "sum_squared",
+            "The sign of the dot product is wrong",
+            "With a plus you get |x + y|². The dot product says how well two vectors agree, and the more they "
+            "agree, the nearer they are.",
+            lambda x, y: _lengths(x) + _lengths(y).mT + 2 * x @ y.mT,
+        ),
+        wrong(
+            "root_taken",
+            "The root was taken",
+            "These are distances. The squared distance is asked for, which has no root.",
+            lambda x, y: torch.cdist(x, y, compute_mode="donot_use_mm_for_euclid_dist"),
+        ),
+        *usual_misconceptions(_squared_distances),
+    ),
+)

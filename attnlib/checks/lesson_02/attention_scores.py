@@ -1,0 +1,131 @@
+"""The exercise `attention_scores` of lesson 02."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+import attnlib
+from attnlib.checks.draw import Draw
+from attnlib.checks.exercise import Exercise
+from attnlib.checks.usual import usual_cases, usual_misconceptions, wrong
+from attnlib.checks.watch import ATTENTION
+
+
+def _queries_keys(draw: Draw, *, lead: tuple[int, ...], q: int, k: int, d: int) -> tuple[Tensor, Tensor]:
+    d = draw.d_head(d)
+    return draw.normal(*lead, q, d), draw.normal(*lead, k, d)
+
+
+def _small_queries_keys() -> tuple[Tensor, Tensor]:
+    return torch.tensor([[2.0, 0, 0, 0], [0, 2.0, 0, 2.0]]), torch.tensor(
+        [[3.0, 0, 0, 0], [1.0, 1.0, 1.0, 1.0], [0, 0, 0, 4.0]]
+    )
+
+
+def scaled(q: Tensor, k: Tensor) -> Tensor:
+    return q @ k.mT / q.shape[-1] ** 0.5
+
+
+ATTENTION_SCORES = Exercise(
+    name="attention_scores",
+    lesson="02_scaled_dot_product_attention",
+    contract="(…, q, d), (…, k, d) -> (…, q, k), scaled by 1/√d",
+    parts={"values": 2, "gradient": 1, "robustness": 1},
+    reference=attnlib.attention_scores,
+    forbidden=("attnlib.attention_scores", *ATTENTION),
+    cases=usual_cases(
+        _queries_keys,
+        {"lead": (2,), "q": 5, "k": 7, "d": 3},
+        one={"lead": (1, 3), "q": 3, "k": 2, "d": 5},
+        more=[
+            {"lead": (2, 3), "q": 5, "k": 11, "d": 7},
+            {"lead": (), "q": 13, "k": 3, "d": 11},
+            {"lead": (3,), "q": 7, "k": 7, "d": 7},
+            {"lead": (2, 1, 3), "q": 1, "k": 5, "d": 2},
+        ],
+    ),
+    example=_small_queries_keys,
+    misconceptions=(
+        wrong(
+            "no_scale",
+            "The scale is missing",
+            "The dot products are right, but not divided by √d. A sum of d products grows with √d, and the softmax "
+            "that follows would give nearly all the weight to one key, with hardly a gradient for the others.",
+            lambda q, k: q @ k.mT,
+        ),
+        wrong(
+            "scaled_by_d",
+            "Divided by d instead of √d",
+            "The *variance* of a dot product grows with d, its standard deviation with √d. Dividing by d makes the "
+            "scores too small: every key would get nearly the same weight.",
+            lambda q, k: q @ k.mT / q.shape[-1],
+        ),
+        wrong(
+            "scaled_twice",
+            "Scaled twice",
+            "The result is divided by √d two times over (or each of q and k by √d): that is d in all. If you scale "
+            "both, each gets the fourth root.",
+            lambda q, k: (q / q.shape[-1] ** 0.5) @ (k / k.shape[-1] ** 0.5).mT,
+            same_as="scaled_by_d",
+        ),
+        wrong(
+            "multiplied_by_root_d",
+            "Multiplied by √d instead of divided",
+            "The scores have become larger where they should become smaller. The scale is 1/√d.",
+            lambda q, k: q @ k.mT * q.shape[-1] ** 0.5,
+        ),
+        wrong(
+            "scaled_by_root_k",
+            "Divided by the root of the number of keys",
+            "The scale depends on the *width* d of the vectors, the length of the sum in one dot product. How many "
+            "keys there are does not matter: q.shape[-1], not k.shape[-2].",
+            lambda q, k: q @ k.mT / k.shape[-2] ** 0.5,
+        ),
+        wrong(
+            "scaled_by_root_q",
+            "Divided by the root of the number of queries",
+            "The scale depends on the *width* d of the vectors, the last axis: q.shape[-1], not q.shape[-2].",
+            lambda q, k: q @ k.mT / q.shape[-2] ** 0.5,
+        ),
+        wrong(
+            "exchanged",
+            "Rows and columns are exchanged",
+            "Row i belongs to query i: (q, k). Yours has the keys as rows. With as many queries as keys, nothing but "
+            "the numbers would tell.",
+            lambda q, k: k @ q.mT / q.shape[-1] ** 0.5,
+        ),
+        wrong(
+            "reshaped",
+            "reshape where a transpose was needed",
+            "`reshape` (or `view`) keeps the numbers in their order in memory, so that the columns are no longer the "
+            "keys. To exchange the last two axes, use `.mT` or `transpose(-2, -1)`.",
+            lambda q, k: q @ k.reshape(*k.shape[:-2], k.shape[-1], k.shape[-2]) / q.shape[-1] ** 0.5,
+        ),
+        wrong(
+            "cosine",
+            "Cosine similarity instead of the dot product",
+            "The vectors are brought to length 1 first. The dot product is wanted as it is: a long key may speak "
+            "louder.",
+            lambda q, k: F.normalize(q, dim=-1) @ F.normalize(k, dim=-1).mT,
+        ),
+        wrong(
+            "softmax_already",
+            "The softmax is taken already",
+            "The rows add up to 1: these are weights, not scores. The softmax is the next exercise.",
+            lambda q, k: (q @ k.mT / q.shape[-1] ** 0.5).softmax(dim=-1),
+        ),
+        wrong(
+            "all_axes_reversed",
+            "`.T` on a tensor with a batch",
+            "`.T` reverses *all* axes, the batch among them. `.mT` or `transpose(-2, -1)` exchanges the last two only.",
+            lambda q, k: q @ k.permute(*range(k.dim() - 1, -1, -1)) / q.shape[-1] ** 0.5,
+        ),
+        wrong(
+            "first_batch_only",
+            "All queries meet the keys of the first batch entry",
+            "With a batch of one nobody notices. Each entry of the batch has its own keys.",
+            lambda q, k: q @ (k[:1] if k.dim() > 2 else k).mT / q.shape[-1] ** 0.5,
+        ),
+        *usual_misconceptions(scaled),
+    ),
+)
