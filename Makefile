@@ -1,0 +1,45 @@
+# Thin wrappers: what they call has its own --help. Any Python from 3.11 to 3.13 will do: make setup PYTHON=python3.12
+PYTHON ?= python3
+SUBMITTED ?=
+BIN := .venv/bin
+ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup lab test build grade bench lint clean
+
+help:  ## list the commands
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
+
+setup: .venv/installed  ## make .venv with the locked versions (done by the others when needed)
+
+.venv/installed: requirements.lock pyproject.toml
+	$(PYTHON) -c 'import sys; v = sys.version_info[:2]; (3, 11) <= v <= (3, 13) or sys.exit(f"Python 3.11 to 3.13 is required, and $(PYTHON) is {v[0]}.{v[1]}: make setup PYTHON=...")'
+	$(PYTHON) -m venv --clear .venv
+	$(BIN)/pip install --disable-pip-version-check --quiet -r requirements.lock
+	$(BIN)/pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation --editable .
+	touch $@
+
+lab: setup  ## open the student notebooks in JupyterLab
+	$(BIN)/jupyter lab $(ROOT_FLAG) notebooks
+
+test: lint  ## run every test: types, style, code, notebooks
+	$(BIN)/pytest -n 2
+	$(BIN)/pytest --nbval --nbval-sanitize-with solutions/nbval.cfg solutions
+
+build: setup  ## build the notebooks from the lessons in solutions/*.py
+	$(BIN)/python -m autograder build
+
+grade: setup  ## grade what was submitted (SUBMITTED=folder, or the samples)
+	$(BIN)/python -m autograder grade $(SUBMITTED)
+
+bench: setup  ## measure every claim of speed and memory
+	$(BIN)/python -m benchmarks
+
+lint: setup  ## ruff on sources and built notebooks, mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+clean:  ## remove what was built, and .venv; submissions and grades stay
+	rm -rf .venv build dist attnlib.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
