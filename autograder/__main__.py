@@ -106,7 +106,7 @@ def grade_samples(layout: Layout, assignments: tuple[str, ...]) -> None:
 def grade_and_show(layout: Layout, folder: Path, assignments: tuple[str, ...]) -> None:
     """Grade, print the table, and say where everything is."""
     from autograder.grade_course import grade
-    from autograder.grading_table import grading_table
+    from autograder.grading_table import grading_tables
 
     errors = Console(stderr=True)
     columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
@@ -114,7 +114,8 @@ def grade_and_show(layout: Layout, folder: Path, assignments: tuple[str, ...]) -
         task = progress.add_task("preparing the course")
         graded = grade(layout, folder, assignments, lambda what: progress.update(task, description=f"grading {what}"))
     console = Console()
-    console.print(grading_table(graded))
+    for table in grading_tables(graded):
+        console.print(table)
     console.print(f"Graded notebooks: {shown(layout.course / 'autograded')}", soft_wrap=True, highlight=False)
     console.print(f"Gradebook: {shown(layout.course / 'gradebook.db')}", soft_wrap=True, highlight=False)
     if all(one.problem is not None for one in graded):

@@ -14,7 +14,7 @@ from typing import Any
 from IPython.core.inputtransformer2 import TransformerManager
 from nbformat import NotebookNode
 
-from autograder.regions import MARKER, Regions, split_regions
+from autograder.regions import MARKER, Regions, solved_source, split_regions
 from autograder.released import longest_answer
 
 # Names, commas and brackets alone (`return output, weights`, `x,`, `)`) are found everywhere and tell nothing; nor does
@@ -107,7 +107,7 @@ class Gate:
             solved = "\n".join(line for line in cell.source.split("\n") if not MARKER.search(line))
             if not any(_code(line) for line in regions.solution):
                 yield self._say(cell, "the text has no solution between its markers")
-            elif _squeeze(text) in (_squeeze(solved), _squeeze(_solved(cell.source))):
+            elif _squeeze(text) in (_squeeze(solved), _squeeze(solved_source(cell.source))):
                 yield self._say(cell, "there is no stub: the student gets the solution")
             elif not regions.stub and "NotImplementedError" not in text:
                 yield self._say(cell, "there is no stub that raises NotImplementedError")
@@ -184,17 +184,6 @@ def _code(line: str) -> str:
 def _squeeze(text: str) -> str:
     """The text without white space and without trailing comments, so that a leak cannot hide behind its layout."""
     return "".join("".join(re.sub(r"\s#\s.*", "", line) for line in text.split("\n")).split())
-
-
-def _solved(source: str) -> str:
-    """The cell as it is with the solution in place and the stub gone."""
-    lines, keep = [], True
-    for line in source.split("\n"):
-        if found := MARKER.search(line):
-            keep = found[0].upper() != "BEGIN STUB"
-        elif keep:
-            lines.append(line)
-    return "\n".join(lines)
 
 
 def _compile(source: str) -> None:

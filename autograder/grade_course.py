@@ -1,8 +1,10 @@
 """`python -m autograder grade`: every submission graded by nbgrader, and what came of it."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from nbformat import NotebookNode
 from nbgrader.utils import compute_checksum
@@ -14,6 +16,7 @@ from autograder.nbgrader_course import NbgraderCourse
 from autograder.notebook import read_notebook
 from autograder.released import longest_answer
 from autograder.status import GRADED, status_of
+from autograder.steps.record_failures import reason_file, record
 from autograder.verdict import error_in, reports
 
 Step = Callable[[str], None]
@@ -81,13 +84,15 @@ def grade(layout: Layout, folder: Path, wanted: tuple[str, ...], step: Step = la
 
 def grade_one(course: NbgraderCourse, student: str, lesson: str) -> Graded:
     """Have nbgrader grade one submission, then read what it earned from the gradebook and why from its reports."""
+    reason = reason_file(course.directory, student, lesson)
+    reason.unlink(missing_ok=True)
     problem = course.autograde(lesson, student)
+    if problem is not None and not reason.exists():
+        record(reason, problem)
     with course.gradebook() as gradebook:
         status = status_of(gradebook, course.directory, lesson, student)
         if status != GRADED:
             return Graded(student, lesson, problem=status)
-        if problem is not None:
-            return Graded(student, lesson, problem=f"not graded: {problem}")
         submission = gradebook.find_submission_notebook(lesson, lesson, student)
         scores = {grade.name: (grade.score, grade.max_score) for grade in submission.grades}
     return Graded(student, lesson, results_of(course, student, lesson, scores))
@@ -105,16 +110,22 @@ def results_of(
     for name, cell in cells.items():
         if name in scores:
             answer = longest_answer(name, answers)
-            diagnosis = said.get(name, {}).get("diagnosis") or what_happened(cell, cells.get(answer))
+            diagnosis = said.get(name, {}).get("diagnosis") or what_happened(cell, cells.get(answer), said.get(name))
             results.append(Result(answer or name, *scores[name], diagnosis))
     return results
 
 
-def what_happened(test: NotebookNode, answer: NotebookNode | None) -> str | None:
-    """Where no misconception fits: that there is no answer, or the error that the answer or its test ended with."""
+def what_happened(test: NotebookNode, answer: NotebookNode | None, report: dict[str, Any] | None) -> str | None:
+    """Where no misconception fits: that there is no answer, or the error that the answer or its test ended with.
+
+    If there is no error either, the first line of the report says what is wrong.
+    """
     if answer is not None:
         if answer.metadata.nbgrader.get("checksum") == compute_checksum(answer):
             return "not answered"
         if error := error_in(answer):
             return error
-    return error_in(test)
+    if error := error_in(test):
+        return error
+    found = re.match(r"[✗✓] \w+: (.*?)(?: \([\d.]+ of \d+ points?\))?\n", f"{(report or {}).get('message', '')}\n")
+    return found[1] if found else None

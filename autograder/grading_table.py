@@ -1,32 +1,42 @@
-"""The table that `grade` prints."""
+"""The tables that `grade` prints, one a lesson."""
 
+from collections.abc import Iterator
+
+from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from autograder.grade_course import Graded, Result
+from autograder.grade_course import Graded
 
 
-def grading_table(graded: list[Graded]) -> Table:
-    """One row a submission: the score, and for each exercise its points and what went wrong."""
-    table = Table(show_lines=True)
-    table.add_column("Student", no_wrap=True)
-    table.add_column("Lesson")
-    table.add_column("Score", justify="right", no_wrap=True)
-    table.add_column("Exercises")
-    for one in graded:
-        if one.problem is not None:
-            table.add_row(Text(one.student), Text(one.lesson), "–", Text(one.problem, style="yellow"))
-        else:
-            lines = Text("\n").join(exercise_line(result) for result in one.results)
-            table.add_row(Text(one.student), Text(one.lesson), f"{one.points:g}/{one.max_points:g}", lines)
-    return table
+def grading_tables(graded: list[Graded]) -> Iterator[Table]:
+    """A line for each exercise of each student: its points, and where some are missing, why."""
+    for lesson in sorted({one.lesson for one in graded}):
+        table = Table(title=lesson, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+        table.add_column("Student", overflow="fold")
+        table.add_column("Score", justify="right", no_wrap=True)
+        table.add_column("Exercise", no_wrap=True)
+        table.add_column("Points", justify="right", no_wrap=True)
+        table.add_column("Diagnosis", overflow="fold")
+        for one in graded:
+            if one.lesson == lesson:
+                _add_rows(table, one)
+        yield table
 
 
-def exercise_line(result: Result) -> Text:
-    """`✗ softmax 1/3 wrong_axis`."""
-    full = result.points >= result.max_points
-    line = Text("✓ " if full else "✗ ", style="green" if full else "red")
-    line.append(f"{result.exercise} {result.points:g}/{result.max_points:g}", style="default")
-    if result.diagnosis and not full:
-        line.append(f" {result.diagnosis}", style="yellow")
-    return line
+def _add_rows(table: Table, one: Graded) -> None:
+    table.add_section()
+    student = Text(one.student)  # as text, so that a name in brackets is no markup
+    if one.problem is not None:
+        table.add_row(student, "–", "", "", Text(one.problem, style="yellow"))
+        return
+    score = f"{one.points:g}/{one.max_points:g}"
+    for result in one.results:
+        full = result.points >= result.max_points
+        exercise = Text("✓ " if full else "✗ ", style="green" if full else "red").append(
+            result.exercise, style="default"
+        )
+        points = f"{result.points:g}/{result.max_points:g}"
+        why = "" if full else result.diagnosis or ""
+        table.add_row(student, score, exercise, points, Text(why, style="yellow"))
+        student, score = Text(), ""

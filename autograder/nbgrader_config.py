@@ -1,11 +1,17 @@
 """The one nbgrader config: for `nbgrader` and the formgrader started in this folder, and for `python -m autograder`."""
 
+import os
 import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-if str(HERE.parent) not in sys.path:
-    sys.path.insert(0, str(HERE.parent))  # so that nbgrader finds the steps below
+ROOT = str(HERE.parent)
+if ROOT not in sys.path:
+    sys.path.insert(0, ROOT)  # so that nbgrader finds the steps below
+PATHS = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+if ROOT not in PATHS:
+    # Kernels must find this checkout's attnlib: with another one, or none, right answers would get 0.
+    os.environ["PYTHONPATH"] = os.pathsep.join([ROOT, *filter(None, PATHS)])
 
 c = get_config()
 

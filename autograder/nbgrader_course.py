@@ -1,5 +1,6 @@
 """nbgrader in this process: the same config and the same converters as its command line."""
 
+import glob
 import re
 import warnings
 from collections.abc import Callable
@@ -48,7 +49,7 @@ class NbgraderCourse:
 
     def autograde(self, assignment: str, student: str) -> str | None:
         """Grade one submission, anew if it was graded before; returns why it could not be graded, or None."""
-        result = self._run(Autograde, assignment, student)
+        result = self._run(Autograde, assignment, glob.escape(student))
         return None if result["success"] else last_error(result)
 
     def generate_feedback(self, assignment: str, student: str = "*") -> None:
@@ -63,7 +64,10 @@ class NbgraderCourse:
         app.force = True
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # nbgrader's and its libraries' own, which nobody here can mend
-            return capture_log(app)
+            result = capture_log(app)
+        if "KeyboardInterrupt" in result.get("error", ""):
+            raise KeyboardInterrupt  # nbgrader would go on with the next submission
+        return result
 
 
 def last_error(result: dict[str, Any]) -> str:

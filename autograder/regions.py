@@ -74,6 +74,17 @@ def split_regions(source: str, exercise: str = "") -> Regions:
     return regions
 
 
+def solved_source(source: str) -> str:
+    """The cell with its solution in place, without stub and markers."""
+    lines, keep = [], True
+    for line in source.split("\n"):
+        if marker := next((m for m in _NEXT if m in line), None):
+            keep = marker != BEGIN_STUB
+        elif keep:
+            lines.append(line)
+    return "\n".join(lines)
+
+
 _NEXT = {
     BEGIN_SOLUTION: (("",), "solution"),
     BEGIN_STUB: (("solution",), "stub"),

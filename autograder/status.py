@@ -14,20 +14,19 @@ def status_of(gradebook: Gradebook, coursedir: Any, assignment: str, student: st
     """`graded`, `not submitted`, or `not graded: ` and the reason. Only a graded submission has a score."""
     submitted = Path(coursedir.format_path(coursedir.submitted_directory, student, assignment))
     autograded = Path(coursedir.format_path(coursedir.autograded_directory, student, assignment))
+    file = reason_file(coursedir, student, assignment)
+    reason = file.read_text(encoding="utf-8").strip() if file.is_file() else None
     try:
         submission = gradebook.find_submission(assignment, student)
     except MissingEntry:
         if not submitted.is_dir():
             return NOT_SUBMITTED
-        return f"not graded: {_missing(submitted, assignment) or 'it was not autograded yet'}"
+        return f"not graded: {_missing(submitted, assignment) or reason or 'it was not autograded yet'}"
     grades = [grade for notebook in submission.notebooks for grade in notebook.grades]
     scored = all(grade.auto_score is not None or grade.manual_score is not None for grade in grades)
     if scored and any(autograded.glob("*.ipynb")):
         return GRADED
-    reason = reason_file(coursedir, student, assignment)
-    if reason.is_file():
-        return f"not graded: {reason.read_text(encoding='utf-8').strip()}"
-    return f"not graded: {_missing(submitted, assignment) or 'autograding did not finish'}"
+    return f"not graded: {_missing(submitted, assignment) or reason or 'autograding did not finish'}"
 
 
 def submitted_students(coursedir: Any, assignment: str) -> set[str]:

@@ -45,11 +45,16 @@ class RecordFailures(NotebookExporter):
             found = super().from_filename(filename, resources, **kwargs)
         except Exception as error:
             forget_scores(place["db_url"], place["assignment"], place["student"])
-            reason.parent.mkdir(parents=True, exist_ok=True)
-            reason.write_text(explain(error) + "\n", encoding="utf-8")
+            record(reason, explain(error))
             raise
         reason.unlink(missing_ok=True)
         return found
+
+
+def record(path: Path, reason: str) -> None:
+    """Keep the reason for whoever asks later: the table, the export."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(reason + "\n", encoding="utf-8")
 
 
 def explain(error: Exception) -> str:

@@ -2,9 +2,11 @@
 
 import doctest
 import os
+import shutil
 import subprocess
 import sys
 
+import jupytext
 import nbformat
 import pytest
 from tiny_course import EXERCISES, RIGHT, TINY, cell
@@ -122,6 +124,21 @@ def test_a_lesson_that_does_not_exist_is_named(layout):
         build(layout, ("99_none",), EXERCISES, None, silent)
     with pytest.raises(CourseError, match=r"99_none\.py does not exist"):
         read_lesson(layout.solutions / "99_none.py")
+
+
+@pytest.mark.parametrize("lesson", Layout().lessons())
+def test_saving_a_lesson_in_jupyterlab_leaves_it_as_it_was(lesson, tmp_path):
+    folder = Layout().solutions
+    for name in (f"{lesson}.py", "jupytext.toml"):
+        shutil.copy(folder / name, tmp_path)
+    manager = jupytext.TextFileContentsManager(root_dir=str(tmp_path))
+    model = manager.get(f"{lesson}.py", type="notebook", content=True)
+    for number, code in enumerate(c for c in model["content"].cells if c.cell_type == "code"):
+        code.execution_count = number
+        code.outputs = [nbformat.v4.new_output("stream", text="run")]
+    manager.save({"type": "notebook", "content": model["content"]}, f"{lesson}.py")
+    assert (tmp_path / f"{lesson}.py").read_bytes() == (folder / f"{lesson}.py").read_bytes()
+    assert list(tmp_path.glob("*.ipynb")) == []
 
 
 def test_the_source_is_nothing_but_the_text(source):

@@ -1,0 +1,1 @@
+# Handed in as it was released.
