@@ -47,6 +47,8 @@ class KVCache:
         """Write n further positions, and return views of all that the cache holds now."""
         self._check("k", k)
         self._check("v", v)
+        if k.shape[-2] != v.shape[-2]:
+            raise ValueError(f"k and v must have the same number of positions, got {k.shape[-2]} and {v.shape[-2]}")
         start, stop = self.length, self.length + k.shape[-2]
         if stop > self.max_len:
             raise ValueError(f"the cache has room for max_len = {self.max_len} positions, got {start} + {k.shape[-2]}")

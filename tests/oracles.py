@@ -15,6 +15,7 @@ TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-6, torch.bfloat16: 2e-2, to
 DTYPES = list(TOLERANCE)
 
 quick = settings(deadline=None, max_examples=25, derandomize=True, database=None)
+few = settings(quick, max_examples=7)
 on_gpu = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="NO CUDA DEVICE: nothing was tested on a GPU"),

@@ -1,0 +1,54 @@
+"""torch.compile takes every entry point as one graph. In a process of its own: there, no annotation is enforced."""
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import torch
+from attnlib import *
+
+torch.manual_seed(0)
+torch.set_num_threads(1)
+x, memory = torch.randn(2, 5, 12), torch.randn(2, 7, 12)
+mask = torch.rand(2, 3, 5, 5) < 0.6
+mask[0, :, 1] = False
+keys = torch.tensor([[True, False, True, True, False], [False] * 5])
+attention, grouped = MultiHeadAttention(12, 3), MultiHeadAttention(12, 3, num_kv_heads=1, rotary=Rotary(4))
+encoder, decoder = Encoder(1, 12, 3), Decoder(1, 12, 3, norm_first=False)
+cases = {
+    "padded": lambda x, y: attention(x, key_mask=keys, is_causal=True),
+    "cross": lambda x, y: attention(x, y),
+    "weights": lambda x, y: grouped(x, mask=mask, return_weights=True)[0],
+    "encoder": lambda x, y: encoder(x, is_causal=True),
+    "decoder": lambda x, y: decoder(x, y),
+    "tiled": lambda x, y: tiled_attention(x, y, y + 1, is_causal=True, block_q=2, block_k=3),
+}
+for name, function in cases.items():
+    inputs = [x.clone().requires_grad_(), memory.clone().requires_grad_()]
+    compiled, expected = torch.compile(function, fullgraph=True, backend=BACKEND)(*inputs), function(*inputs)
+    torch.testing.assert_close(compiled, expected, atol=1e-5, rtol=0)
+    ours, theirs = (torch.autograd.grad(y.pow(2).sum(), inputs, allow_unused=True) for y in (compiled, expected))
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-4, rtol=0)
+    print(name)
+"""
+
+
+def names_done(backend: str) -> list[str]:
+    code = PROGRAM.replace("BACKEND", repr(backend))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout.split()
+
+
+def test_everything_is_one_graph():
+    assert names_done("aot_eager") == ["padded", "cross", "weights", "encoder", "decoder", "tiled"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="NO C++ COMPILER: torch.compile's own backend was not tested")
+def test_inductor_computes_the_same():
+    assert names_done("inductor") == ["padded", "cross", "weights", "encoder", "decoder", "tiled"]
