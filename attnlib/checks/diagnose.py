@@ -45,6 +45,9 @@ def diagnose(exercise: Exercise, trials: Sequence[Trial], *, seed: int, device: 
     for chosen in (order, [t for t in order if t.case.part == first_part]):
         agreeing = _agreeing(exercise, rivals, chosen, seed, device, up_to)
         names = {r.misconception.same_as or r.misconception.id for r in agreeing}
+        if len(names) > 1:  # several fail with an error of the same type: what it says tells them apart
+            agreeing = [r for r in agreeing if _same_words(r, chosen)]
+            names = {r.misconception.same_as or r.misconception.id for r in agreeing}
         if len(names) == 1 and _stands_apart(exercise, agreeing[0], rivals, chosen, seed, device, up_to):
             return next(
                 (r.misconception for r in agreeing if r.misconception.same_as is None), agreeing[0].misconception

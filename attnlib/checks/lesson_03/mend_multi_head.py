@@ -1,0 +1,137 @@
+"""Exercise `mend_multi_head`: heads folded into the batch, and unfolded in another order."""
+
+from functools import partial
+from typing import Any
+
+import torch
+from einops import rearrange
+from torch import Tensor
+
+from attnlib.checks.draw import Draw
+from attnlib.checks.exercise import Case, Exercise
+from attnlib.checks.usual import wrong
+from attnlib.checks.watch import ATTENTION
+
+LESSON = "03_multi_head_attention"
+
+RIGHT = "(h b) n d -> b n (h d)"
+
+
+def _folded(
+    x: Tensor,
+    w_q: Tensor,
+    w_k: Tensor,
+    w_v: Tensor,
+    w_o: Tensor,
+    num_heads: int,
+    *,
+    joined: str | None = RIGHT,
+    shown: str | None = "(h b) q k -> b h q k",
+    fold: str = "b n (h d) -> (h b) n d",
+) -> tuple[Tensor, Tensor]:
+    """Multi-head attention with the heads folded into the batch; where a pattern is None, a bare reshape."""
+    b, n, _ = x.shape
+    q, k, v = (rearrange(x @ w, fold, h=num_heads) for w in (w_q, w_k, w_v))
+    weights = torch.softmax(q @ k.mT * q.shape[-1] ** -0.5, dim=-1)
+    heads = weights @ v
+    output = heads if joined is None else rearrange(heads, joined, h=num_heads)
+    apart = weights.reshape(b, num_heads, n, n) if shown is None else rearrange(weights, shown, h=num_heads)
+    return output.reshape(b, n, -1) @ w_o, apart
+
+
+def _reference(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, num_heads: int) -> tuple[Tensor, Tensor]:
+    return _folded(x, w_q, w_k, w_v, w_o, num_heads)
+
+
+def _averaged(*inputs: Any) -> tuple[Tensor, Tensor]:
+    output, weights = _folded(*inputs)
+    return output, weights.mean(dim=1)
+
+
+def _sentences(b: int, n: int, h: int, d: int, d_model: int):
+    """Words and matrices, with scores of a standard deviation of about 1.5."""
+
+    def inputs(draw: Draw) -> tuple[Tensor | int, ...]:
+        width, grow = h * draw.d_head(d), 1.2 * d_model**-0.5
+        projections = [draw.normal(d_model, width, scale=grow) for _ in range(3)]
+        return (draw.normal(b, n, d_model), *projections, draw.normal(width, d_model, scale=width**-0.5), h)
+
+    return inputs
+
+
+MEND_MULTI_HEAD = Exercise(
+    name="mend_multi_head",
+    lesson=LESSON,
+    contract="(b, n, d_model), three matrices (d_model, h·d), one (h·d, d_model), num_heads -> "
+    "output (b, n, d_model), weights (b, h, n, n)",
+    parts={"values": 3},
+    reference=_reference,
+    outputs=("output", "weights"),
+    detachable=("weights",),
+    forbidden=ATTENTION,
+    cases=(
+        Case(name="two sentences, three heads", inputs=_sentences(2, 7, 3, 5, 11)),
+        Case(name="five sentences, two heads", inputs=_sentences(5, 3, 2, 7, 13)),
+        Case(name="one sentence", inputs=_sentences(1, 5, 3, 2, 7), gradient=True),
+        Case(name="float64", inputs=_sentences(2, 5, 3, 7, 17), dtype=torch.float64, gradient=True),
+        Case(name="one head", inputs=_sentences(3, 5, 1, 7, 11), hidden=True),
+        Case(name="as many sentences as heads", inputs=_sentences(3, 3, 3, 3, 9), hidden=True),
+    ),
+    misconceptions=(
+        wrong(
+            "both_faults_left",
+            "Both faults are still there",
+            "The function computes what it computed before you touched it. Its first axis is (h b): first head 0 of "
+            "all sentences, then head 1 of all sentences. A reshape that names b first reads it as something else.",
+            partial(_folded, joined=None, shown=None),
+        ),
+        wrong(
+            "only_weights_mended",
+            "The weights are right, the output is not yet",
+            "The line that joins the heads still takes the numbers as they lie in memory: the first row of your result "
+            "is made of head 0 at several words. It has to be made of all heads at one word.",
+            partial(_folded, joined=None),
+        ),
+        wrong(
+            "only_output_mended",
+            "The output is right, the weights are not yet",
+            "With a single sentence nobody would notice. With two, the weights that you return for sentence 0 are "
+            "head 0 of sentence 0, then head 0 of sentence 1. The first axis is (h b), not (b h).",
+            partial(_folded, shown=None),
+        ),
+        wrong(
+            "both_read_as_b_h",
+            "Both are unfolded as (b h)",
+            "You moved the heads behind the words, which was needed. But you read the first axis as (b h), and it was "
+            "folded as (h b), so heads of different sentences are mixed. With one sentence it would be right.",
+            partial(_folded, joined="(b h) n d -> b n (h d)", shown="(b h) q k -> b h q k"),
+        ),
+        wrong(
+            "output_read_as_b_h",
+            "The output is unfolded as (b h)",
+            "The weights are right. The output's first axis was folded as (h b), too, and you read it as (b h): a word "
+            "gets heads that belong to another sentence.",
+            partial(_folded, joined="(b h) n d -> b n (h d)"),
+        ),
+        wrong(
+            "heads_taking_turns",
+            "The heads are joined as (d h)",
+            "The sentences are apart now. But the columns were cut as (h d), a run for each head, and w_o expects them "
+            "like that. You let the heads take turns.",
+            partial(_folded, joined="(h b) n d -> b n (d h)"),
+        ),
+        wrong(
+            "sentences_apart_only",
+            "The sentences are apart, heads and words are not",
+            "You made (b, h, n, d) rightly, and then reshaped it to (b, n, h·d). The heads have to be moved behind the "
+            "words before they can be joined.",
+            partial(_folded, joined="(h b) n d -> b (h n d)"),
+        ),
+        wrong(
+            "averaged_weights",
+            "The weights are averaged over the heads",
+            "The contract keeps the heads: (b, h, n, n).",
+            _averaged,
+        ),
+    ),
+)

@@ -1,0 +1,135 @@
+"""Exercise `merge_heads`: put the heads side by side again."""
+
+import torch
+from einops import rearrange
+from torch import Tensor
+
+import attnlib
+from attnlib.checks.draw import Draw
+from attnlib.checks.exercise import Exercise
+from attnlib.checks.usual import usual_cases, usual_misconceptions, wrong
+
+LESSON = "03_multi_head_attention"
+
+
+def _heads(draw: Draw, *, b: int, h: int, n: int, d: int) -> tuple[Tensor]:
+    return (draw.normal(b, h, n, d),)
+
+
+def _small_heads() -> tuple[Tensor]:
+    return (torch.tensor([[[[11.0], [21.0], [31.0]], [[12.0], [22.0], [32.0]]]]),)
+
+
+def _right(x: Tensor) -> Tensor:
+    return rearrange(x, "b h n d -> b n (h d)")
+
+
+def _reshaped(x: Tensor) -> Tensor:
+    b, h, n, d = x.shape
+    return x.reshape(b, n, h * d)
+
+
+def _wrong_axes(x: Tensor) -> Tensor:
+    b, h, n, d = x.shape
+    return x.transpose(-2, -1).reshape(b, n, h * d)
+
+
+MERGE_HEADS = Exercise(
+    name="merge_heads",
+    lesson=LESSON,
+    contract="(b, h, n, d) -> (b, n, h·d), the inverse of split_heads",
+    parts={"values": 2, "gradient": 1, "robustness": 1},
+    reference=attnlib.merge_heads,
+    forbidden=("attnlib.merge_heads",),
+    cases=usual_cases(
+        _heads,
+        {"b": 2, "h": 3, "n": 7, "d": 5},
+        one={"b": 1, "h": 2, "n": 5, "d": 3},
+        more=[
+            {"b": 3, "h": 5, "n": 2, "d": 7},
+            {"b": 2, "h": 1, "n": 11, "d": 3},
+            {"b": 5, "h": 7, "n": 3, "d": 1},
+            {"b": 2, "h": 3, "n": 1, "d": 2},
+            {"b": 2, "h": 6, "n": 6, "d": 6},
+        ],
+    ),
+    example=_small_heads,
+    misconceptions=(
+        wrong(
+            "reshaped",
+            "reshape before the transpose",
+            "`reshape(b, n, h * d)` takes the numbers as they lie in memory: first all words of head 0. So the first "
+            "word of your result is made of head 0 at the first few words, and has nothing of the other heads. "
+            "Exchange heads and words first, then reshape. (It does undo a `split_heads` that was reshaped, too: two "
+            "mistakes that hide each other.)",
+            _reshaped,
+        ),
+        wrong(
+            "wrong_axes_exchanged",
+            "The wrong two axes are exchanged",
+            "What has to change places is heads and words, axes 1 and 2, so that the heads stand right before their "
+            "numbers. You exchanged words and numbers.",
+            _wrong_axes,
+        ),
+        wrong(
+            "heads_fastest",
+            "The heads take turns",
+            "Your row holds number 0 of every head, then number 1 of every head: the pattern (d h). split_heads cut "
+            "runs of d neighbours, (h d), and so has its inverse to join them.",
+            lambda x: rearrange(x, "b h n d -> b n (d h)"),
+        ),
+        wrong(
+            "view_after_transpose",
+            "view cannot join what a transpose has moved",
+            "`transpose` moves no number, it only reads the memory in another order. `view` needs neighbours that "
+            "are neighbours in memory, too. `reshape` copies where it must (or call `.contiguous()` first).",
+            lambda x: x.transpose(1, 2).view(x.shape[0], x.shape[2], -1),
+        ),
+        wrong(
+            "not_joined",
+            "Moved, but not joined",
+            "The heads stand behind the words now, (b, n, h, d). Join the last two axes: (b, n, h·d).",
+            lambda x: x.transpose(1, 2),
+        ),
+        wrong(
+            "joined_with_words",
+            "The heads are joined with the words",
+            "Yours is (b, h·n, d): the sentence has become h times as long. The heads belong beside one another, in "
+            "the width.",
+            lambda x: rearrange(x, "b h n d -> b (h n) d"),
+        ),
+        wrong(
+            "summed",
+            "The heads are added up",
+            "A sum is only d wide, and what the heads found can no longer be told apart. They are put side by side; "
+            "mixing them is the work of W^O.",
+            lambda x: x.sum(dim=1),
+        ),
+        wrong(
+            "averaged",
+            "The heads are averaged",
+            "An average is only d wide, and what the heads found can no longer be told apart. They are put side by "
+            "side; mixing them is the work of W^O.",
+            lambda x: x.mean(dim=1),
+        ),
+        wrong(
+            "first_head_only",
+            "Only the first head is kept",
+            "The other heads are lost. All of them belong into the row of a word, one after the other.",
+            lambda x: x[:, 0],
+        ),
+        wrong(
+            "heads_reversed",
+            "The heads come in reverse order",
+            "Head 0 has to be on the left again, where split_heads took it from.",
+            lambda x: _right(x.flip(1)),
+        ),
+        wrong(
+            "numbers_before_words",
+            "Words and width are exchanged",
+            "Yours is (b, h·d, n). A word is a row: (b, n, h·d).",
+            lambda x: rearrange(x, "b h n d -> b (h d) n"),
+        ),
+        *usual_misconceptions(_right),
+    ),
+)

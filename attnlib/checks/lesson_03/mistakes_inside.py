@@ -1,0 +1,200 @@
+"""What goes wrong inside multi-head attention: the scores, and the heads' place among the axes."""
+
+from einops import rearrange
+from torch import Tensor
+
+from attnlib.checks.exercise import Misconception
+from attnlib.checks.lesson_03.plain_multi_head import Plain, but
+from attnlib.checks.usual import wrong
+
+
+def _split_by_reshape(self: Plain, x: Tensor) -> Tensor:
+    return x.reshape(x.shape[0], self.num_heads, x.shape[1], self.d_head)
+
+
+def _merge_by_reshape(self: Plain, x: Tensor) -> Tensor:
+    return x.reshape(x.shape[0], x.shape[2], -1)
+
+
+def _split_taking_turns(self: Plain, x: Tensor) -> Tensor:
+    return rearrange(x, "b n (d h) -> b h n d", h=self.num_heads)
+
+
+def _merge_taking_turns(self: Plain, x: Tensor) -> Tensor:
+    return rearrange(x, "b h n d -> b n (d h)")
+
+
+def _one_wide_head(self: Plain, x: Tensor) -> tuple[Tensor, Tensor]:
+    q, k, v = self.project(x)
+    weights = (q @ k.mT * self.d_head**-0.5).softmax(dim=-1)
+    return self.w_o(weights @ v), weights[:, None].expand(-1, self.num_heads, -1, -1)
+
+
+def _heads_in_a_loop(self: Plain, x: Tensor) -> tuple[Tensor, Tensor]:
+    q, k, v = (self.split(projected)[:, :1] for projected in self.project(x))
+    weights = (q @ k.mT * self.d_head**-0.5).softmax(dim=-1).repeat(1, self.num_heads, 1, 1)
+    return self.w_o(self.merge(weights @ v)), weights
+
+
+def scores_mistakes() -> tuple[Misconception, ...]:
+    """Scale and softmax."""
+    return (
+        wrong(
+            "no_scale",
+            "The scale is missing",
+            "The scores go into the softmax without being divided by √d. The rows of your weights are too sharp.",
+            but(scale=lambda self, x: 1.0),
+        ),
+        wrong(
+            "scaled_by_root_d_model",
+            "Scaled by √d_model instead of √d",
+            "A head's scores are sums of d products, because its queries are d wide. The width of the whole model "
+            "takes no part: with 8 heads you would divide by √8 too much, and the weights come out too even.",
+            but(scale=lambda self, x: x.shape[-1] ** -0.5),
+        ),
+        wrong(
+            "scaled_by_root_width",
+            "Scaled by the width of all heads together",
+            "A head's scores are sums of d products. You divided by the root of h·d, the width before it is split.",
+            but(scale=lambda self, x: (self.num_heads * self.d_head) ** -0.5),
+        ),
+        wrong(
+            "scaled_by_d",
+            "Divided by d instead of √d",
+            "The standard deviation of a dot product grows with √d. Dividing by d makes the weights too even.",
+            but(scale=lambda self, x: 1 / self.d_head),
+        ),
+        wrong(
+            "scaled_by_root_n",
+            "Scaled by the number of words",
+            "The scale depends on how wide a head's queries are, d, not on how many words there are.",
+            but(scale=lambda self, x: x.shape[-2] ** -0.5),
+        ),
+        wrong(
+            "scale_after_softmax",
+            "Scaled after the softmax",
+            "A row of your weights adds up to 1/√d. The scale belongs to the scores, before the softmax.",
+            but(scale=lambda self, x: 1.0, share=lambda self, scores: scores.softmax(dim=-1) * self.d_head**-0.5),
+        ),
+        wrong(
+            "over_queries",
+            "The softmax runs over the queries",
+            "Your columns add up to 1; the rows have to. Each query shares its attention among the keys: dim=-1.",
+            but(share=lambda self, scores: scores.softmax(dim=-2)),
+        ),
+        wrong(
+            "over_heads",
+            "The softmax runs over the heads",
+            "The heads compete for each pair of words. But each head attends for itself: its rows add up to 1. In "
+            "(b, h, n, n), axis 1 holds the heads now; dim=-1 is the keys.",
+            but(share=lambda self, scores: scores.softmax(dim=1)),
+        ),
+        wrong(
+            "over_batch",
+            "The softmax runs over the batch",
+            "What one sentence looks at depends on which others came along. Each query shares its attention among the "
+            "keys: dim=-1.",
+            but(share=lambda self, scores: scores.softmax(dim=0)),
+        ),
+        wrong(
+            "no_softmax",
+            "The softmax is missing",
+            "The values are added up with the raw scores as weights: some are negative, and no row adds up to 1.",
+            but(share=lambda self, scores: scores),
+        ),
+        wrong(
+            "scores_summed",
+            "The scores of all heads are added up",
+            "Every head looks at the same words, since they all use the sum of all scores. That is one wide head: the "
+            "loudest question wins. Each head needs a softmax of its own.",
+            but(share=lambda self, scores: scores.sum(dim=1, keepdim=True).softmax(dim=-1).expand_as(scores)),
+        ),
+        wrong(
+            "one_wide_head",
+            "The heads are never split",
+            "One attention over the full width, whose weights every head shares. Split q, k and v first: each head "
+            "needs scores and a softmax of its own.",
+            but(forward=_one_wide_head),
+            same_as="scores_summed",
+        ),
+        wrong(
+            "weights_averaged",
+            "The heads' weights are averaged before they meet the values",
+            "Every head uses the mean of all weights. Then it no longer matters which head found what: each head's "
+            "weights go with its own values.",
+            but(share=lambda self, scores: scores.softmax(dim=-1).mean(dim=1, keepdim=True).expand_as(scores)),
+        ),
+    )
+
+
+def axes_mistakes() -> tuple[Misconception, ...]:
+    """Splitting and merging."""
+    return (
+        wrong(
+            "split_and_merged_by_reshape",
+            "reshape where a transpose was needed, both ways",
+            "`reshape(b, h, n, d)` gives each head a few *words*, cut into pieces, in place of its columns of all "
+            "words. Merging by reshape undoes exactly that, so shapes and round trip look right. Cut (b, n, h, d) "
+            "first, and exchange the two middle axes; the other way round when you merge.",
+            but(split=_split_by_reshape, merge=_merge_by_reshape),
+        ),
+        wrong(
+            "split_by_reshape",
+            "The heads are split by reshape alone",
+            "`reshape(b, h, n, d)` fills head 0 with the first few words, cut into pieces. Reshape to (b, n, h, d), "
+            "then exchange the two middle axes.",
+            but(split=_split_by_reshape),
+        ),
+        wrong(
+            "merged_by_reshape",
+            "The heads are merged by reshape alone",
+            "`reshape(b, n, h·d)` of a (b, h, n, d) puts one head at several words where several heads at one word "
+            "belong. Exchange the two middle axes first. The weights are right, only the output is not.",
+            but(merge=_merge_by_reshape),
+        ),
+        wrong(
+            "heads_taking_turns",
+            "The heads take turns",
+            "Your heads are every h-th column, (d h). Trained from scratch this is as good as ours. With given "
+            "weights it is wrong: head i is expected in the i-th run of d neighbouring columns, (h d).",
+            but(split=_split_taking_turns, merge=_merge_taking_turns),
+        ),
+        wrong(
+            "split_taking_turns",
+            "Split as (d h), merged as (h d)",
+            "The heads take turns when you split, and stand side by side when you merge. Both have to be (h d).",
+            but(split=_split_taking_turns),
+        ),
+        wrong(
+            "merged_taking_turns",
+            "Split as (h d), merged as (d h)",
+            "The weights are right, but when you merge, the heads take turns. Both have to be (h d), since the rows of "
+            "w_o are in the order of the heads.",
+            but(merge=_merge_taking_turns),
+        ),
+        wrong(
+            "heads_reversed",
+            "The heads are merged in reverse order",
+            "w_o expects head 0 first. The weights are right, but the output multiplies each head with another's rows.",
+            but(merge=lambda self, x: rearrange(x.flip(1), "b h n d -> b n (h d)")),
+        ),
+        wrong(
+            "first_head_repeated",
+            "All heads are the first one",
+            "Every head uses the first d columns of q, k and v. In a loop: does the slice use the head's index?",
+            but(forward=_heads_in_a_loop),
+        ),
+        wrong(
+            "summed_before_w_o",
+            "The heads are added up instead of joined",
+            "A sum is only d wide and does not fit w_o. The heads go side by side, (b, n, h·d).",
+            but(merge=lambda self, x: x.sum(dim=1)),
+        ),
+        wrong(
+            "view_after_transpose",
+            "view cannot join what a transpose has moved",
+            "`transpose` moves no number in memory, and `view` needs neighbours there. Use `reshape`, or call "
+            "`.contiguous()` first.",
+            but(merge=lambda self, x: x.transpose(1, 2).view(x.shape[0], x.shape[2], -1)),
+        ),
+    )

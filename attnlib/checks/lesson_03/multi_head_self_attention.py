@@ -1,0 +1,124 @@
+"""Exercise `MultiHeadSelfAttention`: the module; its mistakes stand in files of their own."""
+
+from dataclasses import replace
+from functools import partial
+
+import torch
+from torch import Tensor
+
+import attnlib
+from attnlib.checks.draw import Draw
+from attnlib.checks.exercise import Case, Exercise
+from attnlib.checks.lesson_03.mistakes_around import layers_mistakes, results_mistakes
+from attnlib.checks.lesson_03.mistakes_inside import axes_mistakes, scores_mistakes
+from attnlib.checks.lesson_03.plain_multi_head import Plain
+from attnlib.checks.usual import usual_cases, usual_misconceptions
+from attnlib.checks.watch import ATTENTION
+
+LESSON = "03_multi_head_attention"
+
+
+class MultiHeadSelfAttention(attnlib.MultiHeadAttention):
+    """The contract's form: the weights are always returned, and there is no memory."""
+
+    def __init__(self, d_model: int, num_heads: int, d_head: int | None = None, bias: bool = True) -> None:
+        super().__init__(d_model, num_heads, d_head=d_head, bias=bias)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        output, weights = super().forward(x, return_weights=True)
+        return output, weights
+
+
+def _inputs(draw: Draw, *, b: int, n: int, h: int, d: int) -> tuple[tuple, tuple[Tensor]]:
+    """The width of a head is d_model / num_heads."""
+    d_model = h * draw.d_head(d)
+    return (d_model, h), (draw.normal(b, n, d_model),)
+
+
+def _without_bias(draw: Draw, *, b: int, n: int, h: int, d: int) -> tuple[tuple, tuple[Tensor]]:
+    d_model = h * draw.d_head(d)
+    return (d_model, h, None, False), (draw.normal(b, n, d_model),)
+
+
+def _free_width(draw: Draw, *, b: int, n: int, d_model: int, h: int, d: int, bias: bool = True) -> tuple[tuple, tuple]:
+    """The width of a head is given, and h·d is not d_model."""
+    return (d_model, h, draw.d_head(d), bias), (draw.normal(b, n, d_model),)
+
+
+def _indivisible(draw: Draw, *, b: int, n: int, d_model: int, h: int) -> tuple[tuple, tuple[Tensor]]:
+    return (d_model, h), (draw.normal(b, n, d_model),)
+
+
+def _with_room_for_zeros(cases: tuple[Case, ...]) -> tuple[Case, ...]:
+    """The gradient of `w_k.bias` is exactly 0, what moves all keys alike moves no weight, and comes out as rounding."""
+    return tuple(replace(case, magnitude=30.0) if case.gradient else case for case in cases)
+
+
+MULTI_HEAD_SELF_ATTENTION = Exercise(
+    name="MultiHeadSelfAttention",
+    lesson=LESSON,
+    contract="MultiHeadSelfAttention(d_model, num_heads, d_head=None, bias=True), "
+    "forward: (b, n, d_model) -> output (b, n, d_model), weights (b, h, n, n)",
+    parts={"values": 4, "options": 1, "error": 1, "gradient": 1, "robustness": 1},
+    kind="module",
+    reference=MultiHeadSelfAttention,
+    outputs=("output", "weights"),
+    detachable=("weights",),
+    forbidden=ATTENTION,
+    weight_scale=1.2,
+    cases=(
+        *_with_room_for_zeros(
+            usual_cases(
+                _inputs,
+                {"b": 2, "n": 7, "h": 3, "d": 5},
+                one={"b": 1, "n": 3, "h": 2, "d": 7},
+                more=[
+                    {"b": 3, "n": 2, "h": 5, "d": 3},
+                    {"b": 2, "n": 11, "h": 1, "d": 5},
+                    {"b": 5, "n": 3, "h": 2, "d": 2},
+                    {"b": 2, "n": 6, "h": 6, "d": 6},
+                ],
+            )
+        ),
+        Case(name="d_head is given", inputs=partial(_free_width, b=2, n=5, d_model=11, h=3, d=7), part="options"),
+        Case(name="no bias", inputs=partial(_without_bias, b=2, n=7, h=2, d=5), part="options"),
+        Case(
+            name="a small d_head, no bias",
+            inputs=partial(_free_width, b=3, n=5, d_model=13, h=2, d=3, bias=False),
+            part="options",
+            hidden=True,
+        ),
+        Case(
+            name="3 heads and a d_model of 14",
+            inputs=partial(_indivisible, b=2, n=5, d_model=14, h=3),
+            part="error",
+            raises=True,
+        ),
+        Case(
+            name="2 heads and a d_model of 7",
+            inputs=partial(_indivisible, b=2, n=3, d_model=7, h=2),
+            part="error",
+            raises=True,
+            hidden=True,
+        ),
+        *_with_room_for_zeros(
+            (
+                Case(
+                    name="d_head is given, gradients",
+                    inputs=partial(_free_width, b=2, n=3, d_model=7, h=5, d=2),
+                    part="options",
+                    dtype=torch.float64,
+                    gradient=True,
+                    hidden=True,
+                ),
+            )
+        ),
+    ),
+    misconceptions=(
+        *scores_mistakes(),
+        *axes_mistakes(),
+        *results_mistakes(),
+        *layers_mistakes(),
+        *usual_misconceptions(Plain),
+    ),
+)
