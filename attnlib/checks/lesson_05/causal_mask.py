@@ -1,0 +1,170 @@
+"""causal_mask(q_len, k_len): who may look at whom when nobody may look ahead."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+import attnlib
+from attnlib.checks.exercise import Case, Exercise
+from attnlib.checks.usual import wrong
+
+LESSON = "05_causal_attention"
+
+
+def _causal_mask(q_len: int, k_len: int) -> Tensor:
+    """The contract's form, without the device."""
+    return attnlib.causal_mask(q_len, k_len)
+
+
+def _distance(q_len: int, k_len: int) -> Tensor:
+    """How many positions key j lies behind query i, the last query at the last key."""
+    return torch.arange(q_len)[:, None] + (k_len - q_len) - torch.arange(k_len)
+
+
+def _by_distance(rule: Callable[[Tensor], Tensor]) -> Callable[[int, int], Tensor]:
+    return lambda q_len, k_len: rule(_distance(q_len, k_len))
+
+
+def _top_left(q_len: int, k_len: int) -> Tensor:
+    return torch.ones(q_len, k_len, dtype=torch.bool).tril()
+
+
+def _right(q_len: int, k_len: int) -> Tensor:
+    return _distance(q_len, k_len) >= 0
+
+
+def _case(q_len: int, k_len: int, name: str, *, part: str = "values", hidden: bool = False) -> Case:
+    return Case(name=name, inputs=lambda draw: (q_len, k_len), part=part, hidden=hidden)
+
+
+CAUSAL_MASK = Exercise(
+    name="causal_mask",
+    lesson=LESSON,
+    contract="two lengths -> bool (q, k), True = may attend, the last query sees every key",
+    parts={"values": 2, "more keys than queries, or fewer": 1},
+    reference=_causal_mask,
+    forbidden=("attnlib.causal_mask", "attnlib.sliding_window_mask", "attnlib.attention_sink_mask"),
+    cases=(
+        _case(5, 5, "as many queries as keys"),
+        _case(2, 2, "two words"),
+        _case(1, 1, "one word"),
+        _case(3, 7, "more keys than queries", part="more keys than queries, or fewer"),
+        _case(1, 5, "one new query", part="more keys than queries, or fewer"),
+        _case(5, 2, "more queries than keys", part="more keys than queries, or fewer"),
+        _case(11, 11, "a longer text", hidden=True),
+        _case(2, 13, "two new queries", part="more keys than queries, or fewer", hidden=True),
+        _case(7, 5, "two queries before the first key", part="more keys than queries, or fewer", hidden=True),
+    ),
+    example=lambda: (2, 4),
+    misconceptions=(
+        wrong(
+            "upside_down",
+            "True stands where it should be False",
+            "Your mask has True where a key is *blocked*. That is another library's convention; here True = may "
+            "attend. Put a `~` in front, or turn the comparison round.",
+            _by_distance(lambda d: d < 0),
+        ),
+        wrong(
+            "future_only",
+            "The triangle is the upper one",
+            "Each query sees itself and what comes after it, and nothing of what came before. The future has to be "
+            "hidden, so the True lie on and *below* the diagonal: `tril`, or key position <= query position.",
+            _by_distance(lambda d: d <= 0),
+        ),
+        wrong(
+            "strict",
+            "A word may not see itself",
+            "The diagonal is missing: < where <= was needed. A query may look at its own position, which holds no "
+            "secret: what is to be guessed is the *next* token. And the first query would see nothing at all.",
+            _by_distance(lambda d: d > 0),
+        ),
+        wrong(
+            "one_ahead",
+            "Every word sees one word too many",
+            "The triangle reaches one column too far: query i sees key i + 1. That is the very token that position i "
+            "has to guess. This is the costliest of all off-by-one mistakes, because training looks wonderful.",
+            _by_distance(lambda d: d >= -1),
+        ),
+        wrong(
+            "top_left",
+            "The first query is aligned with the first key",
+            "With as many queries as keys this is right. With more keys the *last* query stands at the last key: the "
+            "keys before the first query are older words, and all of them may be seen. Shift the diagonal by "
+            "k_len - q_len.",
+            _top_left,
+        ),
+        wrong(
+            "shifted_the_other_way",
+            "The diagonal is shifted the wrong way",
+            "The shift has the right size and the wrong sign. `tril(diagonal=s)` with s > 0 opens *more* keys. With "
+            "k_len - q_len older keys, every query sees that many more.",
+            lambda q_len, k_len: torch.ones(q_len, k_len, dtype=torch.bool).tril(q_len - k_len),
+        ),
+        wrong(
+            "reversed",
+            "The triangle leans the other way",
+            "The first query sees every key, and the last sees one: the rows (or columns) are in reverse order. Query "
+            "0 has the shortest past.",
+            _by_distance(lambda d: (d >= 0).flip(0)),
+        ),
+        wrong(
+            "nothing_blocked",
+            "Nothing is blocked",
+            "Every entry is True: each query sees the whole text, its future included.",
+            _by_distance(lambda d: d == d),
+        ),
+        wrong(
+            "itself_only",
+            "Only the own position is open",
+            "Each query sees its own key and no other. With == in place of >= the past is lost, too.",
+            _by_distance(lambda d: d == 0),
+        ),
+        wrong(
+            "numbers",
+            "Numbers instead of bool",
+            "The pattern is right, but it is made of 1 and 0. `~mask` and indexing do other things with numbers than "
+            "with bool, and PyTorch's attention *adds* a mask of floats to the scores. Make it bool: dtype=torch.bool.",
+            lambda q_len, k_len: _right(q_len, k_len).float(),
+        ),
+        wrong(
+            "integers",
+            "Integers instead of bool",
+            "The pattern is right, but it is made of the integers 1 and 0. `~1` is -2, so the first `~mask` further "
+            "down goes wrong without an error. Make it bool: dtype=torch.bool, or compare something.",
+            lambda q_len, k_len: _right(q_len, k_len).long(),
+        ),
+        wrong(
+            "additive",
+            "A mask to be added, instead of bool",
+            "You return 0 and -inf, to be added to the scores: another convention. Here a mask is bool, True = may "
+            "attend. Only where it is used does it become -inf.",
+            lambda q_len, k_len: torch.zeros(q_len, k_len).masked_fill(~_right(q_len, k_len), -torch.inf),
+        ),
+        wrong(
+            "square_of_keys",
+            "A row for each key",
+            "The mask is (k, k). It has a row for each *query* and a column for each key: (q_len, k_len).",
+            lambda q_len, k_len: _right(k_len, k_len),
+        ),
+        wrong(
+            "square_of_queries",
+            "A column for each query",
+            "The mask is (q, q). It has a row for each query and a column for each *key*: (q_len, k_len).",
+            lambda q_len, k_len: _right(q_len, q_len),
+        ),
+        wrong(
+            "exchanged",
+            "Rows and columns are exchanged",
+            "The mask is (k, q). Rows belong to queries, as in the scores: (q_len, k_len).",
+            lambda q_len, k_len: _right(q_len, k_len).mT,
+        ),
+        wrong(
+            "leading_axes",
+            "Two axes too many",
+            "The mask has leading axes of size 1. They come where batch and heads are known, and broadcasting adds "
+            "them by itself: (q, k) is what is wanted.",
+            lambda q_len, k_len: _right(q_len, k_len)[None, None],
+        ),
+    ),
+)

@@ -1,0 +1,304 @@
+"""masked_softmax(scores, mask): shares among the open keys, zeros elsewhere, never NaN."""
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import attnlib
+from attnlib.checks.draw import Draw
+from attnlib.checks.exercise import Case, Exercise
+from attnlib.checks.usual import usual_cases, usual_misconceptions, wrong
+
+LESSON = "05_causal_attention"
+
+
+def _inputs(draw: Draw, *, shape: tuple[int, ...], mask: tuple[int, ...], scale: float = 1.3) -> tuple[Tensor, Tensor]:
+    """Scores, and a mask with two open keys or more in every row, and one blocked key or more."""
+    return draw.normal(*shape, scale=scale, shift=0.4), _some_open(draw, mask)
+
+
+def _some_open(draw: Draw, shape: tuple[int, ...]) -> Tensor:
+    order = draw.normal(*shape).argsort(dim=-1)
+    open_keys = draw.integers(2, shape[-1], (*shape[:-1], 1)) if shape[-1] > 2 else 1
+    return order < open_keys
+
+
+def _with_empty_rows(draw: Draw, *, shape: tuple[int, ...], mask: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    """The same, but no key is open for the first query, and for the last one."""
+    scores, open_keys = _inputs(draw, shape=shape, mask=mask)
+    rows = torch.arange(mask[-2])[:, None]
+    return scores, open_keys & (rows > 0) & (rows < mask[-2] - 1)
+
+
+def _nothing_open(draw: Draw, *, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    return draw.normal(*shape), torch.zeros(shape, dtype=torch.bool)
+
+
+def _far(draw: Draw, *, blocked: float, open_keys: float, shape: tuple[int, ...] = (2, 5, 7)) -> tuple[Tensor, Tensor]:
+    """Blocked scores around `blocked`, open ones around `open_keys`."""
+    scores, mask = _inputs(draw, shape=shape, mask=shape[-2:])
+    return scores + torch.where(mask, open_keys, blocked).to(scores.dtype), mask
+
+
+def _right(scores: Tensor, mask: Tensor) -> Tensor:
+    empty = ~mask.any(dim=-1, keepdim=True)
+    return scores.masked_fill(~(mask | empty), -torch.inf).softmax(dim=-1).masked_fill(empty, 0.0)
+
+
+def _filled(fill: float, *, zero_after: bool = False) -> Callable[[Tensor, Tensor], Tensor]:
+    def attempt(scores: Tensor, mask: Tensor) -> Tensor:
+        weights = scores.masked_fill(~mask, fill).softmax(dim=-1)
+        return weights.masked_fill(~mask, 0.0) if zero_after else weights
+
+    return attempt
+
+
+def _exp_times_mask(scores: Tensor, mask: Tensor, shift: Tensor | float, guard: float = 0.0) -> Tensor:
+    kept = (scores - shift).exp() * mask
+    total = kept.sum(dim=-1, keepdim=True)
+    return kept / (total + guard if guard else torch.where(total > 0, total, 1.0))
+
+
+def _kept_and_divided(scores: Tensor, mask: Tensor) -> Tensor:
+    kept = scores.softmax(dim=-1) * mask
+    return kept / kept.sum(dim=-1, keepdim=True)
+
+
+def _open_maximum(scores: Tensor, mask: Tensor) -> Tensor:
+    return scores.masked_fill(~mask, torch.finfo(scores.dtype).min).amax(dim=-1, keepdim=True)
+
+
+LARGE: dict[str, Any] = {"part": "large scores"}
+
+MASKED_SOFTMAX = Exercise(
+    name="masked_softmax",
+    lesson=LESSON,
+    contract="scores (…, k), mask broadcast to them, bool, True = may attend -> weights; a row without True is zero",
+    parts={"values": 2, "rows without True": 1, "large scores": 1, "gradient": 1, "robustness": 1},
+    reference=attnlib.masked_softmax,
+    forbidden=("attnlib.masked_softmax",),
+    cases=(
+        *usual_cases(
+            _inputs,
+            {"shape": (2, 3, 5, 7), "mask": (5, 7)},
+            one={"shape": (1, 5, 3), "mask": (5, 3)},
+            more=[
+                {"shape": (3, 2, 5, 11), "mask": (3, 1, 1, 11)},
+                {"shape": (5, 13), "mask": (13,)},
+                {"shape": (7,), "mask": (7,)},
+                {"shape": (2, 7, 7), "mask": (2, 7, 7)},
+            ],
+        ),
+        Case(name="a mask for each sentence", inputs=partial(_inputs, shape=(2, 3, 5, 7), mask=(2, 1, 1, 7))),
+        Case(
+            name="the first and the last query see nothing",
+            inputs=partial(_with_empty_rows, shape=(2, 5, 7), mask=(5, 7)),
+            part="rows without True",
+        ),
+        Case(name="no query sees anything", inputs=partial(_nothing_open, shape=(2, 3, 5)), part="rows without True"),
+        Case(
+            name="gradients where a query sees nothing",
+            inputs=partial(_with_empty_rows, shape=(2, 5, 7), mask=(2, 5, 7)),
+            dtype=torch.float64,
+            gradient=True,
+            part="rows without True",
+        ),
+        Case(
+            name="rows without True, other sizes",
+            inputs=partial(_with_empty_rows, shape=(3, 2, 7, 5), mask=(3, 1, 7, 5)),
+            gradient=True,
+            part="rows without True",
+            hidden=True,
+        ),
+        Case(
+            name="blocked scores of 10000, open ones near 0",
+            inputs=partial(_far, blocked=1e4, open_keys=0.0),
+            **LARGE,
+        ),
+        Case(
+            name="open scores of -10¹², blocked ones near 0",
+            inputs=partial(_far, blocked=0.0, open_keys=-1e12),
+            dtype=torch.float64,
+            **LARGE,
+            magnitude=1e12,
+        ),
+        Case(
+            name="all scores near 10000",
+            inputs=partial(_far, blocked=1e4, open_keys=1e4),
+            **LARGE,
+            dtype=torch.float64,
+            magnitude=1e4,
+        ),
+        Case(
+            name="all scores near -10000",
+            inputs=partial(_far, blocked=-1e4, open_keys=-1e4),
+            **LARGE,
+            dtype=torch.float64,
+            magnitude=1e4,
+            hidden=True,
+        ),
+        Case(
+            name="gradients where blocked scores are far larger",
+            inputs=partial(_far, blocked=1e4, open_keys=0.0, shape=(3, 7, 5)),
+            gradient=True,
+            dtype=torch.float64,
+            **LARGE,
+            hidden=True,
+        ),
+        Case(name="blocked scores of 10³⁰", inputs=partial(_far, blocked=1e30, open_keys=0.0), **LARGE, hidden=True),
+    ),
+    example=lambda: (
+        torch.tensor([[0.0, math.log(3), 9.0], [1.0, 2.0, 3.0]]),
+        torch.tensor([[True, True, False], [False, False, False]]),
+    ),
+    misconceptions=(
+        wrong(
+            "upside_down",
+            "The mask is taken the other way round",
+            "You block what is True. Here True = may attend, so the fill goes where the mask is False: `~mask`.",
+            lambda scores, mask: _right(scores, ~mask),
+        ),
+        wrong(
+            "mask_ignored",
+            "The mask has no effect",
+            "These are the weights of the plain softmax. `masked_fill` returns a new tensor and leaves the old one as "
+            "it is: use what it returns.",
+            lambda scores, mask: scores.softmax(dim=-1),
+        ),
+        wrong(
+            "mask_after_softmax",
+            "Blocked after the softmax, and not divided again",
+            "The blocked weights are 0, but the rows add up to less than 1, and the others still depend on the blocked "
+            "scores through the denominator. Block the *scores*, before the softmax.",
+            lambda scores, mask: scores.softmax(dim=-1) * mask,
+        ),
+        wrong(
+            "kept_and_divided",
+            "Softmax, mask, divide: 0 / 0 in some rows",
+            "Dividing the rows again is right on paper. But a row without any True adds up to 0, and 0 / 0 is NaN; and "
+            "where a blocked score is far the largest, the softmax has rounded the others to 0 before you keep them.",
+            _kept_and_divided,
+        ),
+        wrong(
+            "scores_times_mask",
+            "The scores are multiplied by the mask",
+            "That makes the blocked scores 0, and e⁰ = 1 is a good share of attention. A blocked score has to be so "
+            "low that exp makes it 0: -inf.",
+            lambda scores, mask: (scores * mask).softmax(dim=-1),
+        ),
+        wrong(
+            "mask_added",
+            "The mask itself is added to the scores",
+            "True counts as 1, so open keys get a bonus of 1 and blocked ones stay in. What is added has to be 0 for "
+            "open and -inf for blocked keys.",
+            lambda scores, mask: (scores + mask).softmax(dim=-1),
+        ),
+        wrong(
+            "multiplied_by_fill",
+            "An additive mask is multiplied",
+            "The scores are multiplied by a large negative number where they are blocked. A negative score times a "
+            "negative number is a huge positive one, so exactly the wrong keys win. A mask of that kind is *added*.",
+            lambda scores, mask: (scores * torch.where(mask, 1.0, -1e9).to(scores.dtype)).softmax(dim=-1),
+        ),
+        wrong(
+            "empty_rows_nan",
+            "A row without any True becomes NaN",
+            "Blocking with -inf is right. But the softmax of a row that is -inf throughout is 0 / 0. Treat these rows "
+            "apart: leave their scores in for the softmax, and set their weights to 0 afterwards.",
+            _filled(-torch.inf),
+        ),
+        wrong(
+            "nan_swept_forward",
+            "The NaN is swept away, but comes back in the gradient",
+            "Forward all is right: nan_to_num (or torch.where) has put 0 in place of NaN. Backward, the softmax of the "
+            "row of -inf multiplies by its own NaN output, and 0 times NaN is NaN. Fill the blocked scores "
+            "(masked_fill passes no gradient back to them) instead of adding -inf, or keep such rows out of the "
+            "softmax.",
+            lambda scores, mask: (
+                (scores + torch.zeros_like(scores).masked_fill(~mask, -torch.inf)).softmax(dim=-1).nan_to_num(0.0)
+            ),
+        ),
+        wrong(
+            "minus_1e9",
+            "-1e9 in place of -inf",
+            "A row without any True is -1e9 throughout, and the softmax of equal numbers is 1/k for all: the query "
+            "attends to what it must not see. And a score of -10¹² is legal; next to it, -1e9 is the best offer. Use "
+            "-inf, and treat empty rows apart.",
+            _filled(-1e9),
+        ),
+        wrong(
+            "lowest_number",
+            "The lowest finite number in place of -inf",
+            "torch.finfo(dtype).min blocks whatever the scores are. But in a row without any True all entries are "
+            "equal, and each gets 1/k: zeros are wanted. Set blocked weights to 0 after the softmax, too.",
+            lambda scores, mask: scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(dim=-1),
+        ),
+        wrong(
+            "minus_1e9_added",
+            "-1e9 is added to blocked scores",
+            "Adding keeps the differences *among* the blocked keys, so a row without any True gets their ordinary "
+            "softmax. And a blocked score far above the others is not low enough even then.",
+            lambda scores, mask: (scores + torch.where(mask, 0.0, -1e9).to(scores.dtype)).softmax(dim=-1),
+        ),
+        wrong(
+            "fill_not_low_enough",
+            "The fill is not low enough for all scores",
+            "Rows without any True are treated well. But open scores may lie below the number that you fill in "
+            "(here: -10¹²), and then the blocked keys win the softmax. -inf is lower than any score.",
+            _filled(-1e9, zero_after=True),
+        ),
+        wrong(
+            "empty_rows_unmasked",
+            "A row without any True gets the plain softmax",
+            "You left the scores of such a row in, so that no NaN comes up: good. Now its weights have to be set to 0: "
+            "a query that may attend to nothing gets nothing.",
+            lambda scores, mask: scores.masked_fill(~mask & mask.any(dim=-1, keepdim=True), -torch.inf).softmax(dim=-1),
+        ),
+        wrong(
+            "over_queries",
+            "The softmax runs down the columns",
+            "Your columns add up to 1. A row belongs to a query, and each query shares its attention among its open "
+            "keys: dim=-1.",
+            lambda scores, mask: (
+                _right(scores.mT, mask.expand(scores.shape).mT).mT if scores.dim() > 1 else _right(scores, mask)
+            ),
+        ),
+        wrong(
+            "no_shift",
+            "exp overflows",
+            "exp(1e4) is larger than any float, and exp(-1e4) smaller than any. Subtract the largest *open* score of "
+            "each row first, or let torch.softmax do it.",
+            lambda scores, mask: _exp_times_mask(scores, mask, 0.0),
+        ),
+        wrong(
+            "largest_of_all_subtracted",
+            "Blocked keys take part until after exp",
+            "Rows without any True are treated well. But the largest score of a row is taken over blocked keys, too "
+            "(torch.softmax does the same). Where a blocked score is far above the open ones, exp has made those 0 "
+            "before you keep them, and the row is lost. Block first, then take the softmax.",
+            lambda scores, mask: _exp_times_mask(scores, mask, scores.amax(dim=-1, keepdim=True)),
+        ),
+        wrong(
+            "small_number_added",
+            "A small number is added to the denominator",
+            "It saves a row without any True from 0 / 0, and bends all other rows a little: they add up to less than "
+            "1. Divide those rows by 1 instead, and leave the others alone.",
+            lambda scores, mask: _exp_times_mask(
+                scores.masked_fill(~mask, torch.finfo(scores.dtype).min), mask, _open_maximum(scores, mask), guard=1e-9
+            ),
+        ),
+        wrong(
+            "not_divided",
+            "Not divided by the sum",
+            "The blocked entries are 0 and the others positive, but the rows do not add up to 1.",
+            lambda scores, mask: (
+                (scores.masked_fill(~mask, torch.finfo(scores.dtype).min) - _open_maximum(scores, mask)).exp() * mask
+            ),
+        ),
+        *usual_misconceptions(_right),
+    ),
+)

@@ -1,0 +1,160 @@
+"""mend_padded_causal_weights: padding on the axis of the queries, and a finite number that hides it."""
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import Tensor
+
+import attnlib
+from attnlib.checks.draw import Draw
+from attnlib.checks.exercise import Case, Exercise
+from attnlib.checks.usual import wrong
+from attnlib.checks.watch import ATTENTION
+
+LESSON = "05_causal_attention"
+
+
+def _padded(draw: Draw, *, b: int, h: int, n: int, side: str) -> tuple[Tensor, Tensor]:
+    """Scores (b, h, n, n), and which keys of each sentence are real."""
+    lengths, places = draw.integers(1, n, (b, 1)), torch.arange(n)
+    real = places < lengths if side == "right" else places >= n - lengths
+    return draw.normal(b, h, n, n, scale=1.3, shift=0.4), real
+
+
+def _weights(
+    scores: Tensor,
+    real: Tensor,
+    *,
+    axis: str = "keys",
+    past: Callable[[Tensor], Tensor] = torch.tril,
+    fill: float = -torch.inf,
+    empty_rows: str = "zero",
+    joined_by: Callable[[Tensor, Tensor], Tensor] = torch.logical_and,
+) -> Tensor:
+    """Causal weights of a padded batch, and every wrong way of making them that the exercise knows."""
+    n = scores.shape[-1]
+    keys, queries = real[:, None, None, :], real[:, None, :, None]
+    padding = {"keys": keys, "queries": queries, "both": keys & queries, "neither": torch.ones_like(keys)}[axis]
+    mask = joined_by(padding, past(torch.ones(n, n, dtype=torch.bool, device=scores.device)))
+    empty = ~mask.any(dim=-1, keepdim=True)
+    blocked = ~mask if empty_rows == "as they come" else ~mask & ~empty
+    weights = scores.masked_fill(blocked, fill).softmax(dim=-1)
+    return weights.masked_fill(empty, 0.0) if empty_rows == "zero" else weights
+
+
+def _reference(scores: Tensor, real: Tensor) -> Tensor:
+    n = scores.shape[-1]
+    return attnlib.masked_softmax(scores, attnlib.causal_mask(n, n, device=scores.device) & real[:, None, None, :])
+
+
+def _swept(scores: Tensor, real: Tensor) -> Tensor:
+    n = scores.shape[-1]
+    past = torch.ones(n, n, dtype=torch.bool, device=scores.device).tril()
+    added = torch.zeros_like(scores).masked_fill(~(past & real[:, None, None, :]), -torch.inf)
+    return (scores + added).softmax(dim=-1).nan_to_num(0.0)
+
+
+MEND_PADDED_CAUSAL_WEIGHTS = Exercise(
+    name="mend_padded_causal_weights",
+    lesson=LESSON,
+    contract="scores (b,h,n,n), real (b,n), True = a real key -> weights (b,h,n,n); a row without open keys is zero",
+    parts={"values": 2},
+    reference=_reference,
+    forbidden=ATTENTION,
+    cases=(
+        Case(name="padding on the right", inputs=partial(_padded, b=3, h=2, n=7, side="right")),
+        Case(name="padding on the left", inputs=partial(_padded, b=5, h=3, n=7, side="left")),
+        Case(
+            name="padding on the left, gradients too",
+            inputs=partial(_padded, b=2, h=3, n=5, side="left"),
+            dtype=torch.float64,
+            gradient=True,
+        ),
+        Case(name="other sizes, right", inputs=partial(_padded, b=7, h=1, n=5, side="right"), hidden=True),
+        Case(name="other sizes, left", inputs=partial(_padded, b=3, h=5, n=11, side="left"), hidden=True),
+    ),
+    misconceptions=(
+        wrong(
+            "both_faults_left",
+            "Both faults are still there",
+            "The function computes what it computed before you touched it. Take a sentence with padding and print "
+            "`mask[0, 0].int()`: which rows and columns should be 0?",
+            partial(_weights, axis="queries", fill=-1e10, empty_rows="as they come"),
+        ),
+        wrong(
+            "uniform_rows",
+            "A query that sees nothing looks at everything",
+            "The padding is on the axis of the keys now. But a row that is -1e10 throughout is a row of equal numbers, "
+            "and the softmax gives each the same share: the padding and the future, too. Such a row has to be zeros: "
+            "use masked_softmax.",
+            partial(_weights, fill=-1e10, empty_rows="as they come"),
+        ),
+        wrong(
+            "padding_on_queries",
+            "The padding is still on the axis of the queries",
+            "Rows without any True are zeros now. But `real[:, None, :, None]` closes whole *rows*, those of the "
+            "padded queries, and every real query still looks at padded keys.",
+            partial(_weights, axis="queries"),
+        ),
+        wrong(
+            "nan_uncovered",
+            "-inf, with the padding still on the queries",
+            "With -inf in place of -1e10 the hidden fault shows itself: the rows of padded queries are blocked whole, "
+            "and 0 / 0 is NaN. Real queries still look at padded keys. Move the padding to the axis of the keys.",
+            partial(_weights, axis="queries", empty_rows="as they come"),
+        ),
+        wrong(
+            "empty_rows_nan",
+            "A query that sees nothing becomes NaN",
+            "The padding is on the axis of the keys now, and -inf blocks. With padding on the left, the first queries "
+            "see nothing at all, and the softmax of a row of -inf is 0 / 0. masked_softmax gives zeros there.",
+            partial(_weights, empty_rows="as they come"),
+        ),
+        wrong(
+            "nan_swept_forward",
+            "The NaN is swept away, but comes back in the gradient",
+            "Forward all is right. Backward, the softmax of the row of -inf multiplies by its own NaN output, and 0 "
+            "times NaN is NaN. Adding -inf lets that gradient through; masked_softmax does not.",
+            _swept,
+        ),
+        wrong(
+            "padding_on_both",
+            "The padding is on both axes",
+            "Padded keys are blocked, as they should be. Padded *queries* are blocked, too, and the contract does not "
+            "ask for it: it speaks of real keys only. Their rows are not used further on, so leave them alone.",
+            partial(_weights, axis="both"),
+        ),
+        wrong(
+            "padding_dropped",
+            "The padding is not blocked at all",
+            "The causal mask alone is left. With padding on the right that is enough for the real queries; with "
+            "padding on the left the padded keys stand in everyone's past.",
+            partial(_weights, axis="neither"),
+        ),
+        wrong(
+            "causal_dropped",
+            "The causal mask is gone",
+            "Padded keys are blocked, but the future is open again. Both have to hold.",
+            partial(_weights, past=torch.ones_like),
+        ),
+        wrong(
+            "or_instead_of_and",
+            "Either mask opens a key",
+            "| opens a key that is in the past *or* real. Both have to hold: &.",
+            partial(_weights, joined_by=torch.logical_or),
+        ),
+        wrong(
+            "empty_rows_unmasked",
+            "A query that sees nothing gets the plain softmax",
+            "No NaN comes up, good. But a row without any True has to be zeros, and yours looks at everything.",
+            partial(_weights, empty_rows="plain"),
+        ),
+        wrong(
+            "upper_triangle",
+            "The triangle is the upper one",
+            "The triangle was right as it stood: tril keeps the past.",
+            partial(_weights, past=torch.triu),
+        ),
+    ),
+)
