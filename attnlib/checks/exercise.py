@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ Inputs = tuple[Any, ...]
 Kind = Literal["function", "module", "choice"]
 
 
+@runtime_checkable
 class Asked(Protocol):
     """The attempt, ready to be called: a call returns the tuple of its outputs, each known to be a plain tensor."""
 
