@@ -1,5 +1,6 @@
 """CausalSelfAttention(d_model, num_heads, bias=True): several heads, none of which looks ahead or at padding."""
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -62,6 +63,9 @@ def _at_real_queries(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
     )
 
 
+ZERO_AMONG_GRADIENTS = 30.0
+"""What moves all keys alike moves no weight: the gradient of `w_k.bias` is 0, and comes out as rounding."""
+
 SIZES: dict[str, Any] = {"b": 2, "n": 7, "heads": 3, "d": 5}
 OTHER_SIZES: dict[str, Any] = {"b": 5, "n": 11, "heads": 2, "d": 3}
 
@@ -78,15 +82,18 @@ CAUSAL_SELF_ATTENTION = Exercise(
     forbidden=ATTENTION,
     weight_scale=1.2,
     cases=(
-        *usual_cases(
-            _sentences,
-            SIZES,
-            one={"b": 1, "n": 5, "heads": 2, "d": 3},
-            more=[
-                {"b": 3, "n": 13, "heads": 1, "d": 7},
-                {"b": 5, "n": 2, "heads": 7, "d": 3},
-                {"b": 3, "n": 3, "heads": 3, "d": 3},
-            ],
+        *(
+            replace(case, magnitude=ZERO_AMONG_GRADIENTS) if case.gradient else case
+            for case in usual_cases(
+                _sentences,
+                SIZES,
+                one={"b": 1, "n": 5, "heads": 2, "d": 3},
+                more=[
+                    {"b": 3, "n": 13, "heads": 1, "d": 7},
+                    {"b": 5, "n": 2, "heads": 7, "d": 3},
+                    {"b": 3, "n": 3, "heads": 3, "d": 3},
+                ],
+            )
         ),
         Case(name="bias=False", inputs=partial(_sentences, b=2, n=5, heads=3, d=7, bias=False)),
         *(
@@ -96,6 +103,7 @@ CAUSAL_SELF_ATTENTION = Exercise(
                 probe=_at_real_queries,
                 part="padding",
                 gradient=padding == "left",
+                magnitude=ZERO_AMONG_GRADIENTS if padding == "left" else 0.0,
                 dtype=torch.float64 if padding == "left" else torch.float32,
                 hidden=hidden,
             )
