@@ -75,10 +75,14 @@ def grade(layout: Layout, folder: Path, wanted: tuple[str, ...], step: Step = la
     graded = []
     for student, lesson in submissions:
         step(f"{student} {lesson}")
-        if lesson in lessons:
-            graded.append(grade_one(course, student, lesson))
-        else:
+        if lesson not in lessons:
             graded.append(Graded(student, lesson, problem="not graded: there is no such lesson"))
+        elif set(student) & set("*?["):
+            graded.append(
+                Graded(student, lesson, problem="not graded: nbgrader takes *, ? and [ in a name for a pattern")
+            )
+        else:
+            graded.append(grade_one(course, student, lesson))
     return graded
 
 

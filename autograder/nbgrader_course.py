@@ -1,6 +1,5 @@
 """nbgrader in this process: the same config and the same converters as its command line."""
 
-import glob
 import re
 import warnings
 from collections.abc import Callable
@@ -49,7 +48,7 @@ class NbgraderCourse:
 
     def autograde(self, assignment: str, student: str) -> str | None:
         """Grade one submission, anew if it was graded before; returns why it could not be graded, or None."""
-        result = self._run(Autograde, assignment, glob.escape(student))
+        result = self._run(Autograde, assignment, student)
         return None if result["success"] else last_error(result)
 
     def generate_feedback(self, assignment: str, student: str = "*") -> None:
@@ -79,4 +78,4 @@ def last_error(result: dict[str, Any]) -> str:
     if found := re.search(r"Traceback \(most recent call last\):\n(?: {6,}.*\n)*? {4}(\w[\w.]*(?:: .+)?)", log):
         return found[1].split(": ", 1)[-1].rstrip(".")
     lines = [line for line in log.splitlines() if line.strip()]
-    return lines[-1].rstrip(".") if lines else "it gave no reason"
+    return re.sub(r"^[\w.]+: ", "", lines[-1]).rstrip(".") if lines else "it gave no reason"

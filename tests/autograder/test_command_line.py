@@ -87,6 +87,7 @@ def test_grade_prints_scores_diagnoses_and_reasons(command, prepared, layout, tm
     klass.submit("syntax", {"pairwise_dot": "def pairwise_dot(x, y:"})
     klass.submit("broken").write_text("not a notebook", encoding="utf-8")
     (klass.submitted / "lost" / "07_other").mkdir(parents=True)
+    klass.submit("some[1]", RIGHT)
     result = command("grade", klass.submitted)
     assert result.exit_code == 0, result.output
     text = " ".join(result.stdout.split())
@@ -96,6 +97,7 @@ def test_grade_prints_scores_diagnoses_and_reasons(command, prepared, layout, tm
     assert f"✗ pairwise_dot 0/{POINTS['pairwise_dot']} SyntaxError" in text
     assert "not graded: the notebook is not JSON" in text
     assert "not graded: there is no such lesson" in text
+    assert "not graded: nbgrader takes *, ? and [ in a name for a pattern" in text
     assert "Gradebook: " in text
 
     shutil.rmtree(klass.submitted / "solved")

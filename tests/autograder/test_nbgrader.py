@@ -237,7 +237,7 @@ def test_the_formgrader_shows_and_grades(server):
     submissions = {s["student"]: s for s in json.loads(server(f"formgrader/api/submissions/{TINY}"))}
     assert submissions["solved"]["score"] == pytest.approx(ALL, abs=0)
     assert submissions["broken"]["autograded"] is False
-    notebooks = json.loads(server(f"formgrader/api/notebook_submissions/{TINY}/{TINY}"))
+    notebooks = json.loads(server(f"formgrader/api/submitted_notebooks/{TINY}/{TINY}"))
     (cosine,) = [n for n in notebooks if n["student"] == "cosine"]
     page = server(f"formgrader/submissions/{cosine['id']}/")
     assert "Cosine similarity" in page

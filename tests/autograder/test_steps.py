@@ -5,6 +5,7 @@ import inspect
 
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
+from nbgrader.converters import Autograde
 from tiny_course import RIGHT, TINY, cell
 
 from autograder.lesson import KERNEL
@@ -224,3 +225,13 @@ def test_a_test_belongs_to_the_longest_name_that_fits():
     assert longest_answer("test_softmax_twice", ["softmax"]) == "softmax"
     assert longest_answer("test_softmax_twice", ["softmax", "softmax_twice"]) == "softmax_twice"
     assert longest_answer("test_softmaxes", ["softmax"]) is None
+
+
+def test_ctrl_c_is_not_one_student_s_failure(prepared, monkeypatch):
+    monkeypatch.setattr(Autograde, "start", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        NbgraderCourse(prepared.course).autograde(TINY, "someone")
+
+
+def interrupt(self):
+    raise KeyboardInterrupt
