@@ -111,15 +111,24 @@ def coarser(*dtypes: torch.dtype) -> torch.dtype:
 
 
 def _value_difference(
-    case: Case, want: Tensor, have: Tensor, terms: int, label: str, through: tuple[torch.dtype, ...] = ()
+    case: Case,
+    want: Tensor,
+    have: Tensor,
+    terms: int,
+    label: str = "",
+    *,
+    through: tuple[torch.dtype, ...] = (),
+    scale: Tensor | None = None,
 ) -> tuple[str, float] | None:
+    """The first place where two tensors differ, and by how many tolerances; `scale` sets the size instead of `want`."""
     want, have = want.detach().cpu(), have.detach().cpu()
     if not want.is_floating_point():
         wrong = want != have
         size = float("inf")
         allowed = 0.0
     else:
-        allowed = tolerance(want, coarser(case.dtype, have.dtype, *through), terms=terms, magnitude=case.magnitude)
+        dtype, size_of = coarser(case.dtype, have.dtype, *through), want if scale is None else scale
+        allowed = tolerance(size_of, dtype, terms=terms, magnitude=case.magnitude)
         gap = (have.double() - want.double()).abs()
         wrong = ~(gap <= allowed)
         wrong &= ~((have.double() == want.double()) | (have.isnan() & want.isnan()))
@@ -149,8 +158,10 @@ def _gradient_difference(exercise: Exercise, case: Case, want: Observation, have
     assert have.gradients is not None
     names = _leaf_names(exercise, want)
     through = tuple(t.dtype for t in have.outputs or ())
+    # One scale for all: the gradient of a key's bias is exactly zero, and what is left of it is others' rounding.
+    scale = torch.stack([g.detach().abs().max().cpu().double() for g in want.gradients.values() if g.numel()])
     for key, expected in want.gradients.items():
-        found = _value_difference(case, expected, have.gradients[key], 4 * have.terms, "", through)
+        found = _value_difference(case, expected, have.gradients[key], 4 * have.terms, through=through, scale=scale)
         if found:
             name = names.get(key, key)
             still = not bool(have.gradients[key].any())
