@@ -1,0 +1,233 @@
+"""Exercise `cross_attention`: queries from one sequence, keys and values from another."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import attnlib
+from attnlib.checks.draw import Draw
+from attnlib.checks.exercise import Case, Exercise, Misconception
+from attnlib.checks.lesson_02.scaled_dot_product_attention import attend, attention_misconceptions, weighted
+from attnlib.checks.usual import usual_cases, usual_misconceptions, wrong
+from attnlib.checks.watch import ATTENTION
+
+LESSON = "04_cross_attention"
+
+ELSEWHERE = ("over_heads", "three_axes_only", "keys_for_values")  # mistakes that mean nothing, or something else, here
+
+
+def _reference(x: Tensor, memory: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Tensor, Tensor]:
+    return attnlib.cross_attention(x, memory, w_q, w_k, w_v)
+
+
+def _inputs(
+    draw: Draw, *, b: int, q: int, k: int, d_model: int, d_memory: int, d_k: int, d_v: int
+) -> tuple[Tensor, ...]:
+    """Scores with a standard deviation of about 1.5."""
+    d_k = draw.d_head(d_k)
+    return (
+        draw.normal(b, q, d_model),
+        draw.normal(b, k, d_memory),
+        draw.normal(d_model, d_k, scale=1.2 * d_model**-0.5),
+        draw.normal(d_memory, d_k, scale=1.2 * d_memory**-0.5),
+        draw.normal(d_memory, d_v, scale=d_memory**-0.5),
+    )
+
+
+def _small_texts() -> tuple[Tensor, ...]:
+    """Two who ask, three who answer, and whole numbers."""
+    x = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]])
+    memory = torch.tensor([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]])
+    w_q = torch.tensor([[2.0, 0.0, 0.0, 0.0], [0.0, 2.0, 0.0, 0.0]])
+    w_k = torch.tensor([[2.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0], [0.0, 2.0, 0.0, 0.0]])
+    return x, memory, w_q, w_k, torch.tensor([[4.0], [0.0], [8.0]])
+
+
+def _around(attention: Callable[..., Any]) -> Callable[..., Any]:
+    """Cross-attention with the right projections around `attention(q, k, v)`."""
+    return lambda x, memory, w_q, w_k, w_v: attention(x @ w_q, memory @ w_k, memory @ w_v)
+
+
+def _right(x: Tensor, memory: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Tensor, Tensor]:
+    return attend(x @ w_q, memory @ w_k, memory @ w_v)
+
+
+def _scaled_by(width: Callable[[Tensor, Tensor], int]) -> Callable[..., Any]:
+    def attention(x: Tensor, memory: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Tensor, Tensor]:
+        scores = x @ w_q @ (memory @ w_k).mT * width(x, memory) ** -0.5
+        return weighted(scores.softmax(dim=-1), memory @ w_v)
+
+    return attention
+
+
+def _both_texts(x: Tensor, memory: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Tensor, Tensor]:
+    everything = torch.cat([memory, x], dim=1)
+    return attend(x @ w_q, everything @ w_k, everything @ w_v)
+
+
+def _whose_is_whose() -> tuple[Misconception, ...]:
+    """What only a second sequence makes possible."""
+    return (
+        wrong(
+            "keys_and_values_from_x",
+            "This is self-attention: the memory is never read",
+            "Queries, keys and values all come from x. Then x only asks itself, and nothing of the memory reaches the "
+            "output. The keys and the values belong to the text that answers: memory @ w_k, memory @ w_v.",
+            lambda x, memory, w_q, w_k, w_v: attend(x @ w_q, x @ w_k, x @ w_v),
+        ),
+        wrong(
+            "all_from_memory",
+            "The memory asks itself",
+            "Your queries come from the memory, as the keys and values do. Then the output has a row for each "
+            "position of the memory, and x has no say. Who asks is x: x @ w_q.",
+            lambda x, memory, w_q, w_k, w_v: attend(memory @ w_q, memory @ w_k, memory @ w_v),
+        ),
+        wrong(
+            "roles_exchanged",
+            "The memory asks, and x answers",
+            "The roles are exchanged: your queries come from the memory, your keys and values from x. The output "
+            "gets as many rows as the one who *asks* has positions, and that is x.",
+            lambda x, memory, w_q, w_k, w_v: attend(memory @ w_q, x @ w_k, x @ w_v),
+        ),
+        wrong(
+            "keys_from_x",
+            "The keys come from x, the values from the memory",
+            "The weights say who fits among the positions of x, and are then used on the positions of the memory. "
+            "A key and its value describe the same position: both come from the memory.",
+            lambda x, memory, w_q, w_k, w_v: attend(x @ w_q, x @ w_k, memory @ w_v),
+        ),
+        wrong(
+            "values_from_x",
+            "The values come from x, the keys from the memory",
+            "Your weights are right: they say where in the memory to look. But what is brought back comes from x. "
+            "A key and its value describe the same position: both come from the memory.",
+            lambda x, memory, w_q, w_k, w_v: attend(x @ w_q, memory @ w_k, x @ w_v),
+        ),
+        wrong(
+            "both_texts_answer",
+            "x answers as well",
+            "Your keys and values come from memory and x, joined. Some models do that, but here x only asks. The "
+            "weights have shape (b, q, k), and k counts the positions of the memory alone.",
+            _both_texts,
+        ),
+        wrong(
+            "one_memory_for_all",
+            "Every text of the batch asks the first memory",
+            "With a batch of one nobody notices. Each x has a memory of its own: keep the batch axis.",
+            lambda x, memory, w_q, w_k, w_v: attend(x @ w_q, memory[:1] @ w_k, memory[:1] @ w_v),
+        ),
+        wrong(
+            "w_k_w_v_exchanged",
+            "w_k and w_v are exchanged",
+            "The keys are made with w_v and the values with w_k. That fits only where d_k equals d_v. The order of "
+            "the arguments is w_q, w_k, w_v.",
+            lambda x, memory, w_q, w_k, w_v: attend(x @ w_q, memory @ w_v, memory @ w_k),
+        ),
+        wrong(
+            "keys_for_values",
+            "The keys are averaged in place of the values",
+            "The output is weights @ k, so that w_v is never used. A key is what is matched, a value is what is "
+            "brought back.",
+            lambda x, memory, w_q, w_k, w_v: attend(x @ w_q, memory @ w_k, memory @ w_k),
+        ),
+        wrong(
+            "memory_for_values",
+            "The memory itself is averaged",
+            "The output is weights @ memory, so that w_v is never used. The values are memory @ w_v, (b, k, d_v).",
+            lambda x, memory, w_q, w_k, w_v: attend(x @ w_q, memory @ w_k, memory),
+        ),
+    )
+
+
+def _scale_and_results() -> tuple[Misconception, ...]:
+    """Mistakes of scale and of what is returned, that lesson 02 did not have."""
+    return (
+        wrong(
+            "scaled_by_root_d_model",
+            "Scaled by √d_model",
+            "The scores are sums of d_k products. d_model, the width of x before it is projected, takes no part.",
+            _scaled_by(lambda x, memory: x.shape[-1]),
+        ),
+        wrong(
+            "scaled_by_root_d_memory",
+            "Scaled by √d_memory",
+            "The scores are sums of d_k products. d_memory, the width of the memory before it is projected, takes no "
+            "part.",
+            _scaled_by(lambda x, memory: memory.shape[-1]),
+        ),
+        wrong(
+            "residual_added",
+            "x is added to the output",
+            "A residual connection belongs to the block around attention (lesson 06), not to attention itself. Where "
+            "d_v is not d_model the shapes do not even fit.",
+            lambda x, memory, w_q, w_k, w_v: (
+                _right(x, memory, w_q, w_k, w_v)[0] + x,
+                _right(x, memory, w_q, w_k, w_v)[1],
+            ),
+        ),
+        wrong(
+            "weights_transposed",
+            "The weights are returned the other way round",
+            "The output is right. But in your weights a row belongs to a position of the memory. Who asks comes "
+            "first: (b, q, k).",
+            lambda x, memory, w_q, w_k, w_v: (
+                _right(x, memory, w_q, w_k, w_v)[0],
+                _right(x, memory, w_q, w_k, w_v)[1].mT,
+            ),
+        ),
+        wrong(
+            "weights_forgotten",
+            "Only the output is returned",
+            "The contract is (output, weights): you will want to see who looked where.",
+            lambda x, memory, w_q, w_k, w_v: _right(x, memory, w_q, w_k, w_v)[0],
+        ),
+    )
+
+
+CROSS_ATTENTION = Exercise(
+    name="cross_attention",
+    lesson=LESSON,
+    contract="(b, q, d_model), (b, k, d_memory), three matrices -> output (b, q, d_v), weights (b, q, k)",
+    parts={"values": 3, "gradient": 1, "robustness": 1},
+    reference=_reference,
+    outputs=("output", "weights"),
+    detachable=("weights",),
+    shown="weights",
+    forbidden=ATTENTION,
+    cases=(
+        *usual_cases(
+            _inputs,
+            {"b": 2, "q": 5, "k": 7, "d_model": 11, "d_memory": 13, "d_k": 3, "d_v": 17},
+            one={"b": 1, "q": 3, "k": 2, "d_model": 7, "d_memory": 5, "d_k": 11, "d_v": 2},
+            more=[
+                {"b": 3, "q": 11, "k": 5, "d_model": 7, "d_memory": 2, "d_k": 5, "d_v": 13},
+                {"b": 5, "q": 1, "k": 3, "d_model": 2, "d_memory": 11, "d_k": 7, "d_v": 3},
+                {"b": 2, "q": 3, "k": 1, "d_model": 5, "d_memory": 7, "d_k": 2, "d_v": 5},
+            ],
+        ),
+        # where lengths and widths agree, more mistakes run, and the numbers tell which one it is
+        Case(
+            name="two texts of one length and width",
+            inputs=partial(_inputs, b=2, q=5, k=5, d_model=11, d_memory=11, d_k=3, d_v=3),
+        ),
+        Case(
+            name="every width the same",
+            inputs=partial(_inputs, b=3, q=7, k=7, d_model=5, d_memory=5, d_k=5, d_v=5),
+            hidden=True,
+        ),
+    ),
+    example=_small_texts,
+    misconceptions=(
+        *_whose_is_whose(),
+        *(
+            wrong(m.id, m.title, m.explanation, _around(m.implementation))
+            for m in attention_misconceptions()
+            if m.id not in ELSEWHERE
+        ),
+        *_scale_and_results(),
+        *usual_misconceptions(_right),
+    ),
+)

@@ -1,0 +1,203 @@
+"""Exercise `mend_decoder_attention`: a decoder that never reads what the encoder wrote."""
+
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from attnlib.checks.draw import Draw
+from attnlib.checks.exercise import Asked, Case, Exercise, Inputs
+from attnlib.checks.usual import wrong
+from attnlib.checks.watch import ATTENTION
+
+LESSON = "04_cross_attention"
+
+
+def _attend(
+    x: Tensor,
+    memory: Tensor,
+    x_is_real: Tensor,
+    memory_is_real: Tensor,
+    w_q: Tensor,
+    w_k: Tensor,
+    w_v: Tensor,
+    *,
+    queries: str = "x",
+    keys: str = "memory",
+    values: str = "memory",
+    mask: str | None = "memory",
+    along: str = "keys",
+    blocked: float = float("-inf"),
+    inverted: bool = False,
+    scaled: bool = True,
+) -> tuple[Tensor, Tensor]:
+    """Attention with padding, and every way of taking one text for the other that the lesson knows."""
+    texts, real = {"x": x, "memory": memory}, {"x": x_is_real, "memory": memory_is_real}
+    q, k, v = texts[queries] @ w_q, texts[keys] @ w_k, texts[values] @ w_v
+    scores = q @ k.transpose(-2, -1) * (k.shape[-1] ** -0.5 if scaled else 1.0)
+    if mask is not None:
+        closed = real[mask] if inverted else ~real[mask]
+        scores = scores.masked_fill(closed[:, None, :] if along == "keys" else closed[:, :, None], blocked)
+    weights = torch.softmax(scores, dim=-1)
+    return weights @ v, weights
+
+
+def _reference(
+    x: Tensor, memory: Tensor, x_is_real: Tensor, memory_is_real: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor
+) -> tuple[Tensor, Tensor]:
+    return _attend(x, memory, x_is_real, memory_is_real, w_q, w_k, w_v)
+
+
+def _masked_too_late(
+    x: Tensor, memory: Tensor, x_is_real: Tensor, memory_is_real: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor
+) -> tuple[Tensor, Tensor]:
+    k = memory @ w_k
+    weights = torch.softmax(x @ w_q @ k.mT * k.shape[-1] ** -0.5, dim=-1) * memory_is_real[:, None, :]
+    return weights @ (memory @ w_v), weights
+
+
+def _real(draw: Draw, b: int, n: int) -> Tensor:
+    """(b, n): the first positions are real, at least two; each text is padded, but for the first."""
+    lengths = draw.integers(2, n, (b, 1))
+    lengths[0] = n
+    return torch.arange(n) < lengths
+
+
+def _texts(b: int, q: int, k: int, d_model: int, d_k: int, d_v: int):
+    """A padded batch and matrices, with scores of a standard deviation of about 1.5."""
+
+    def inputs(draw: Draw) -> tuple[Tensor, ...]:
+        width, grow = draw.d_head(d_k), 1.2 * d_model**-0.5
+        texts = draw.normal(b, q, d_model), draw.normal(b, k, d_model)
+        real = _real(draw, b, q), _real(draw, b, k).flip(0)
+        return (*texts, *real, *(draw.normal(d_model, d, scale=grow) for d in (width, width, d_v)))
+
+    return inputs
+
+
+def _where_x_is_real(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
+    """What is computed at padded queries is left open."""
+    padded = ~inputs[2][..., None]
+    return tuple(t.masked_fill(padded, 0) if t.shape[:2] == padded.shape[:2] else t for t in asked(*inputs))
+
+
+MEND_DECODER_ATTENTION = Exercise(
+    name="mend_decoder_attention",
+    lesson=LESSON,
+    contract="(b, q, d_model), (b, k, d_model), bool (b, q), bool (b, k), three matrices -> "
+    "output (b, q, d_v), weights (b, q, k)",
+    parts={"values": 2},
+    reference=_reference,
+    outputs=("output", "weights"),
+    detachable=("weights",),
+    forbidden=ATTENTION,
+    cases=(
+        Case(name="two texts of one length", inputs=_texts(3, 7, 7, 11, 5, 2), probe=_where_x_is_real),
+        Case(name="a longer memory", inputs=_texts(2, 5, 11, 13, 3, 7), probe=_where_x_is_real),
+        Case(
+            name="float64",
+            inputs=_texts(3, 5, 5, 7, 3, 11),
+            dtype=torch.float64,
+            probe=_where_x_is_real,
+        ),
+        Case(name="a shorter memory", inputs=_texts(5, 11, 3, 7, 5, 13), probe=_where_x_is_real, hidden=True),
+        Case(name="one query", inputs=_texts(3, 3, 7, 5, 2, 3), probe=_where_x_is_real, hidden=True),
+        Case(name="d_v as large as d_k", inputs=_texts(3, 5, 5, 7, 3, 3), probe=_where_x_is_real, hidden=True),
+    ),
+    misconceptions=(
+        wrong(
+            "untouched",
+            "The memory is still never read",
+            "The function computes what it computed before you touched it. Set the memory to zero and call it again: "
+            "nothing changes. Which of the seven arguments are never used?",
+            partial(_attend, keys="x", values="x", mask="x"),
+        ),
+        wrong(
+            "mask_of_x_left",
+            "The mask is still that of x",
+            "Keys and values come from the memory now. But the mask still says which positions of *x* are padding, "
+            "and it is laid over the positions of the memory. Where both have the same length, nothing crashes.",
+            partial(_attend, mask="x"),
+        ),
+        wrong(
+            "values_left",
+            "The values still come from x",
+            "The weights are right. They say where in the memory to look, but what is fetched comes from x, at the "
+            "same place. Key and value describe the same position: both belong to the memory.",
+            partial(_attend, values="x"),
+        ),
+        wrong(
+            "keys_left",
+            "The keys still come from x",
+            "The values come from the memory, but the weights compare x with x. Key and value describe the same "
+            "position: both belong to the memory.",
+            partial(_attend, keys="x"),
+        ),
+        wrong(
+            "only_mask_mended",
+            "Only the mask is mended",
+            "The mask is that of the memory now, but keys and values still come from x, and the memory is not read.",
+            partial(_attend, keys="x", values="x"),
+        ),
+        wrong(
+            "only_values_mended",
+            "Only the values are mended",
+            "The values come from the memory. The keys and the mask still belong to x.",
+            partial(_attend, keys="x", mask="x"),
+        ),
+        wrong(
+            "only_keys_mended",
+            "Only the keys are mended",
+            "The keys come from the memory. The values and the mask still belong to x.",
+            partial(_attend, values="x", mask="x"),
+        ),
+        wrong(
+            "mask_dropped",
+            "Padding answers, too",
+            "Keys and values are right. But each row gives part of its attention to positions that hold nothing: the "
+            "mask is gone, or it closes rows, [:, :, None], where it should close columns, memory_is_real[:, None, :].",
+            partial(_attend, mask=None),
+        ),
+        wrong(
+            "mask_upside_down",
+            "The mask is upside down",
+            "`memory_is_real` is True where there *is* something. You closed those positions and left the padding "
+            "open. The `~` in front of it turns it round.",
+            partial(_attend, inverted=True),
+        ),
+        wrong(
+            "padded_queries_masked",
+            "The mask lies on the queries, not on the keys",
+            "[:, :, None] closes whole rows: those of padded questions. What must not be heard are padded *answers*, "
+            "the columns: memory_is_real[:, None, :].",
+            partial(_attend, mask="x", along="queries"),
+            same_as="mask_dropped",
+        ),
+        wrong(
+            "filled_with_zero",
+            "Closed scores are 0, not -inf",
+            "A score of 0 is a middling score: e⁰ = 1, so padding still gets its share. e to the power of -inf is 0.",
+            partial(_attend, blocked=0.0),
+        ),
+        wrong(
+            "masked_after_softmax",
+            "Masked after the softmax",
+            "The padding gets no weight, but it has already taken its share from the sum: your rows add up to less "
+            "than 1. Close the scores before the softmax.",
+            _masked_too_late,
+        ),
+        wrong(
+            "roles_exchanged",
+            "The memory asks, and x answers",
+            "You exchanged the two texts. The decoder asks: queries from x. The encoder answers: keys and values from "
+            "the memory.",
+            partial(_attend, queries="memory", keys="x", values="x", mask="x"),
+        ),
+        wrong(
+            "scale_dropped",
+            "The scale is gone",
+            "Whose is whose is right now. But the scores are no longer divided by √d_k.",
+            partial(_attend, scaled=False),
+        ),
+    ),
+)
