@@ -1,5 +1,6 @@
 """The command line: `python -m autograder --help`."""
 
+import dataclasses
 import shutil
 import sys
 from pathlib import Path
@@ -82,7 +83,7 @@ def grade(folder: Path | None, assignments: tuple[str, ...], course: Path | None
     Without FOLDER: what lies in autograder/course/submitted; while nothing has been submitted, the sample submissions,
     in a course of their own. The scores go to the course's gradebook, the graded notebooks to its autograded folder.
     """
-    layout = LAYOUT if course is None else Layout(course=course.resolve())
+    layout = LAYOUT if course is None else dataclasses.replace(LAYOUT, course=course.resolve())
     submitted = layout.course / "submitted"
     if folder is None and not any(submitted.glob("*/*/")):
         return grade_samples(layout, assignments)
@@ -94,7 +95,7 @@ def grade_samples(layout: Layout, assignments: tuple[str, ...]) -> None:
     from autograder.build_course import prepare
     from autograder.compose_samples import compose_samples
 
-    scratch = Layout(solutions=layout.solutions, samples=layout.samples, course=layout.course / "samples")
+    scratch = dataclasses.replace(layout, course=layout.course / "samples")
     click.echo("Nothing has been submitted yet, so these are the sample submissions of autograder/samples.")
     shutil.rmtree(scratch.course, ignore_errors=True)
     prepare(scratch, ())

@@ -149,6 +149,21 @@ def test_the_source_is_nothing_but_the_text(source):
 
 
 @pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"grade_id": "pairwise_dot"', '"grade_id": "predict_largest_dot"', "two cells have the grade id 'predict_"),
+        ('"schema_version": 3, ', "", "cell predict_largest_dot: its nbgrader metadata lacks schema_version"),
+        ('"grade_id": "test_pairwise_dot", ', "", r"cell cell-\d+: its nbgrader metadata lacks grade_id"),
+    ],
+)
+def test_metadata_that_nbgrader_would_stumble_over_is_named(layout, old, new, message):
+    text = layout.solutions / f"{TINY}.py"
+    text.write_text(text.read_text().replace(old, new), encoding="utf-8")
+    with pytest.raises(CourseError, match=message):
+        read_lesson(text)
+
+
+@pytest.mark.parametrize(
     "address",
     [
         "https://github.com/someone/attention",
