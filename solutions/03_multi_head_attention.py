@@ -92,9 +92,8 @@ plt.show()
 # %% [markdown]
 # ## Make three heads whose reasons you can read
 #
-# Now the whole sentence, with three heads. Each word gets nine numbers, made by hand. Six are features as in lesson 02, one
-# marks articles. The last two are new. They say *where* the word stands: word $i$ is put on the face of a clock, at $i$
-# o'clock.
+# Now the whole sentence, with three heads. Each word gets nine numbers, made by hand. Seven are the features of lesson 02. The
+# last two are new. They say *where* the word stands: word $i$ is put on the face of a clock, at $i$ o'clock.
 #
 # The heads are three wide, so the nine columns of queries, keys and values belong to three heads:
 #
@@ -782,7 +781,7 @@ def attend_packed(w_packed: Tensor, packing: str) -> Tensor:
     return attnlib.merge_heads(attnlib.scaled_dot_product_attention(q, k, v)) @ w_o
 
 
-w_khd = torch.cat([w_q, w_k, w_v], dim=-1)
+w_khd = w_qkv  # the fused matrix of the ladder
 w_dkh = rearrange(w_khd, "d_model (k h d) -> d_model (d k h)", k=3, h=h)
 assert_close(attend_packed(w_khd, "(k h d)"), loop_output, atol=1e-12, rtol=0)
 assert_close(attend_packed(w_dkh, "(d k h)"), loop_output, atol=1e-12, rtol=0)
@@ -802,11 +801,10 @@ print(f"no error, the right shape, and a correlation of {relation:.2f} with the 
 #
 # ### Mend: heads in the batch (3 points, 10 minutes)
 #
-# Before PyTorch had batched attention for four axes, code folded the heads into the batch: $(h \cdot b, n, d)$, one long batch
-# for `torch.bmm`. This is right, and fast. Then it has to be unfolded. The line for `outputs` below stood in one of the first
-# and most copied transformers in PyTorch; a reader
-# [asked](https://github.com/jadore801120/attention-is-all-you-need-pytorch/issues/7), and a day later it was mended. Others had
-# its siblings ([a tutorial](https://github.com/jsbaan/transformer-from-scratch/pull/6),
+# Early code folded the heads into the batch: $(h \cdot b, n, d)$, one long batch for `torch.bmm`. This is right, and fast. Then
+# it has to be unfolded. The line for `outputs` below stood in one of the first and most copied transformers in PyTorch; a
+# reader [asked](https://github.com/jadore801120/attention-is-all-you-need-pytorch/issues/7), and a day later it was mended.
+# Others had its siblings ([a tutorial](https://github.com/jsbaan/transformer-from-scratch/pull/6),
 # [a library](https://github.com/reczoo/FuxiCTR/issues/30)). The line for `weights` is the same slip a second time.
 #
 # - `x` is `(b, n, d_model)`; `w_q`, `w_k`, `w_v` are `(d_model, h·d)`, packed `(h d)`; `w_o` is `(h·d, d_model)`.
@@ -854,14 +852,15 @@ check("mend_multi_head", mend_multi_head)
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# Both lines become a `rearrange` whose left side begins with `(h b)`. The right sides stand in the bullets of the exercise:
-# `b n (h d)`, and the weights as `b h` and their two axes.
+# Both lines become a `rearrange` whose left side begins with `(h b)`, and which is told `h`. On the right of the first stand
+# the batch, the words, and the heads joined in the packing that the bullets name; on the right of the second stand four axes in
+# the contract's order.
 #
 # </details>
 
 # %% [markdown]
-# With one sentence in the batch, the weights looked right all along. That is why nobody tests with a batch of one. "Why did the
-# training test still pass?" asks the author of the tutorial linked above. Probably, he says, the task was too easy, and the
+# With one sentence in the batch, the weights were right all along. A test with a batch of one would have passed them. "Why did
+# the training test still pass?" asks the author of the tutorial linked above. Probably, he says, the task was too easy, and the
 # scrambling is always the same, so a model with weights to spare learns its way around it. A falling loss is no proof of a
 # right model.
 

@@ -47,16 +47,10 @@ def scores_mistakes() -> tuple[Misconception, ...]:
         ),
         wrong(
             "scaled_by_root_d_model",
-            "Scaled by √d_model instead of √d",
-            "A head's scores are sums of d products, because its queries are d wide. The width of the whole model "
-            "takes no part: with 8 heads you would divide by √8 too much, and the weights come out too even.",
+            "Scaled by the root of the whole width instead of √d",
+            "A head's scores are sums of d products, because its queries are d wide. You divided by √d_model (or by "
+            "√(h·d), the width before the split): with 8 heads that is √8 too much, and the weights come out too even.",
             but(scale=lambda self, x: x.shape[-1] ** -0.5),
-        ),
-        wrong(
-            "scaled_by_root_width",
-            "Scaled by the width of all heads together",
-            "A head's scores are sums of d products. You divided by the root of h·d, the width before it is split.",
-            but(scale=lambda self, x: (self.num_heads * self.d_head) ** -0.5),
         ),
         wrong(
             "scaled_by_d",
