@@ -1,0 +1,1005 @@
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 05 · Causal attention: look back, never ahead
+#
+# A language model guesses the next word. It learns from texts in which the next word is already there. So attention has to be
+# kept from looking at it. A mask does that, and masks are where attention goes wrong most often: silently, with a falling loss.
+#
+# | | |
+# | --- | --- |
+# | **You will build** | `causal_mask`, `renormalised_causal_weights`, `masked_softmax`, `padding_mask`, and `CausalSelfAttention` |
+# | **You will understand** | why blocking comes before the softmax, where NaN comes from, why `-1e20` is no infinity, how to prove that nothing leaks |
+# | **You need** | attention from lesson 02; heads from lesson 03 help, but `attnlib` has them; about 100 minutes |
+#
+# The cells between the exercises use `attnlib`, never your answers. An exercise that you leave for later breaks nothing further
+# down.
+
+# %%
+import re
+from pydoc_data.topics import topics
+
+import matplotlib.pyplot as plt
+import torch
+import torch.nn.functional as F
+from matplotlib.colors import ListedColormap, LogNorm
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+import attnlib
+from attnlib.checks import check
+from attnlib.plot import plot_mask
+
+torch.set_num_threads(1)  # with matrices this small, a second thread would wait more than it computes
+
+# %% [markdown]
+# ## Turn one sentence into ten exercises
+#
+# *The animal did not cross the street because it was tired.* Cut it off after any word, and you have an exercise: what comes
+# next? Eleven words hold ten of them.
+
+# %%
+tokens = "The animal did not cross the street because it was tired".lower().split()
+for i, target in enumerate(tokens[1:]):
+    print(f"{' '.join(tokens[: i + 1]):>50}  →  {target}")
+
+# %% [markdown]
+# Self-attention computes an output for every position anyway. So let the output at position $i$ guess word $i+1$, and one pass
+# over the sentence does all ten exercises at once. That is what made transformers quick to train.
+#
+# There is one condition. As lesson 02 left it, attention lets *animal* look at *did*, and then *did* is not guessed but copied.
+# Position $i$ may look at the positions up to $i$, its own included. Its own word is no secret; the next one is.
+#
+# ## Say who may look at whom
+#
+# A *mask* says it for every pair. It is `bool`, has a row for each query and a column for each key, and **True = may attend**.
+# For five words it is a triangle:
+#
+# $$M_{ij} = \big[\, j \le i \,\big] \qquad\qquad \text{query } i,\ \text{key } j$$
+#
+# There may be more keys than queries. A model that writes keeps the keys of all words so far, and only the newest words ask. So
+# it is the *last* query that stands at the last key, and the first query stands $k - q$ positions into the text:
+#
+# $$M_{ij} = \big[\, j \le i + (k - q) \,\big]$$
+#
+# With two new queries and five keys the first one sees four keys, and the second one sees all five.
+
+# %% [markdown]
+# ### Exercise: draw the triangle (3 points, 6 minutes)
+#
+# Write `causal_mask(q_len, k_len)`.
+#
+# - The result is `(q_len, k_len)`, `torch.bool`, True = may attend.
+# - The last query sees every key, also where there are more keys than queries. Where there are fewer, the first queries see
+#   nothing.
+# - Not allowed: `attnlib`'s masks. Everything of torch is allowed.
+
+
+# %% nbgrader={"grade": false, "grade_id": "causal_mask", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def causal_mask(q_len: int, k_len: int) -> Tensor:
+    """Two lengths -> bool (q, k), True = may attend; the last query sees every key."""
+    ### BEGIN SOLUTION
+    return torch.ones(q_len, k_len, dtype=torch.bool).tril(k_len - q_len)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "test_causal_mask", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+### BEGIN HIDDEN TESTS
+from attnlib.checks import grade as check
+
+### END HIDDEN TESTS
+check("causal_mask", causal_mask)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Do the square case first, on paper, for three words. Which of the nine pairs are open?
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# Either compare two `torch.arange`, one as a column, one as a row. Or start from `torch.ones(..., dtype=torch.bool)` and keep
+# its lower triangle: `Tensor.tril`.
+#
+# </details>
+# <details><summary>Hint 3</summary>
+#
+# Query $i$ stands at position $i + (k - q)$. With `arange`, add that to the column of queries. With `tril`, pass it as
+# `diagonal`: how many columns further right the triangle reaches.
+#
+# </details>
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: a picture's bytes depend on the machine's fonts; asserts say what it shows
+whole, newest = attnlib.causal_mask(11, 11), attnlib.causal_mask(2, 11)
+assert torch.equal(newest, whole[-2:])  # two new queries are the last two rows of the whole
+
+heights = {"height_ratios": [11, 2]}
+_, (top, bottom) = plt.subplots(2, 1, figsize=(6.4, 7.2), layout="constrained", gridspec_kw=heights)
+plot_mask(whole, tokens, ax=top, title="all eleven words ask")
+plot_mask(newest, tokens[-2:], tokens, ax=bottom, title="only the two newest ask")
+bottom.get_legend().remove()
+plt.show()
+
+# %% [markdown]
+# ## Take the future away after the softmax
+#
+# Where does the mask go? Try the obvious: compute the weights as always, then set those of the future to zero. By pencil, with
+# three words and one row, that of *animal*. Its scores are $0$ with *the*, $\ln 3$ with itself, and $\ln 4$ with *did*, which
+# is still to come.
+#
+# | | the | animal | *did* | sum |
+# | --- | --- | --- | --- | --- |
+# | $e^{\text{score}}$ | 1 | 3 | 4 | 8 |
+# | softmax | 1/8 | 3/8 | 4/8 | 1 |
+# | future set to zero | 1/8 | 3/8 | 0 | **1/2** |
+#
+# The row adds up to one half. Is that only ugly, or is it wrong?
+#
+# ### Predict, then run: zero is zero (1 point, 3 minutes)
+#
+# Future weights are set to zero after the softmax, and nothing else is done. Can the output of *animal* still depend on the
+# word that comes after it?
+#
+# - **A**: no: a weight of zero lets nothing through
+# - **B**: only in the first row, which keeps a single weight
+# - **C**: yes: through the weights that are kept
+# - **D**: yes: through the value of *did*
+#
+# Decide before you run on.
+
+# %% nbgrader={"grade": false, "grade_id": "predict_zeroed_future", "locked": false, "schema_version": 3, "solution": true, "task": false}
+### BEGIN SOLUTION
+zeroed_future = "C"
+### BEGIN STUB
+# zeroed_future = None  # your prediction: "A", "B", "C" or "D"
+### END SOLUTION
+
+# %% nbgrader={"grade": true, "grade_id": "test_predict_zeroed_future", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+### BEGIN HIDDEN TESTS
+from attnlib.checks import grade as check
+
+### END HIDDEN TESTS
+check("predict_zeroed_future", zeroed_future)
+
+# %% [markdown]
+# Let the one score of the future word run from $-4$ to $8$, and watch the two weights of the past. If nothing leaked, they
+# would be flat.
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: a picture's bytes depend on the machine's fonts; asserts say what it shows
+future = torch.linspace(-4, 8, 121)  # the score of "did", which "animal" must not know
+rows = torch.stack([torch.zeros(121), torch.tensor(3.0).log().expand(121), future], dim=-1)
+kept = torch.softmax(rows, dim=-1)[:, :2]  # the future is gone
+again = kept / kept.sum(dim=-1, keepdim=True)
+assert_close(again, torch.tensor([0.25, 0.75]).expand(121, 2), atol=1e-5, rtol=0)
+assert kept[0, 1] > 0.7 > 0.01 > kept[-1, 1]
+
+_, ax = plt.subplots(figsize=(7.2, 3), layout="constrained")
+for column, (word, colour) in enumerate((("the", "#6baed6"), ("animal", "#08306b"))):
+    ax.plot(future, kept[:, column], color=colour, linewidth=2.5, label=f"{word}: set to zero, no more")
+    ax.plot(future, again[:, column], "--", color=colour, label=f"{word}: divided by the rest, too")
+ax.axvline(torch.tensor(4.0).log(), color="0.6", linestyle=":")
+ax.text(1.5, 0.88, "ln 4, as in the table", color="0.35")
+ax.set(xlabel="score of “did”, a word of the future", ylabel="weight in the row of “animal”", ylim=(0, 1))
+ax.legend(fontsize=8, loc="center right")
+plt.show()
+
+# %% [markdown]
+# The solid lines are the leak. How much *animal* gets from the past says how loud the future is. A network finds that out: it
+# only has to make the score of the next word carry a message.
+#
+# The dashed lines are the way out. Divide each row by what is left of its sum: $\frac18$ and $\frac38$ by $\frac12$ are
+# $\frac14$ and $\frac34$, whatever the future score is.
+#
+# ### Exercise: softmax, triangle, divide again (4 points, 8 minutes)
+#
+# Write `renormalised_causal_weights(scores)`: the softmax over all keys, then only the lower triangle, then every row divided
+# by what is left of its sum.
+#
+# - `scores` is `(…, q, k)`, any leading axes, $k \ge q$, and of ordinary size. The result has the same shape.
+# - The triangle is that of `causal_mask`: the last query sees every key.
+# - The result has the dtype and device of the scores; they are not changed; gradients flow.
+# - `torch.softmax` is allowed. Not allowed: `attnlib.masked_softmax` and `attnlib.renormalised_causal_weights`.
+
+
+# %% nbgrader={"grade": false, "grade_id": "renormalised_causal_weights", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def renormalised_causal_weights(scores: Tensor) -> Tensor:
+    """(..., q, k) -> (..., q, k): softmax, lower triangle, each row divided by its sum."""
+    ### BEGIN SOLUTION
+    past = causal_mask(*scores.shape[-2:]).to(scores.device)
+    kept = torch.softmax(scores, dim=-1) * past
+    return kept / kept.sum(dim=-1, keepdim=True)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "test_renormalised_causal_weights", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+### BEGIN HIDDEN TESTS
+from attnlib.checks import grade as check
+
+### END HIDDEN TESTS
+check("renormalised_causal_weights", renormalised_causal_weights)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# It is the table above, with one more line. Three steps, one line each.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# A bool mask times weights is weights or zeros. Your `causal_mask` (or `attnlib.causal_mask`, should yours not be ready) makes
+# it; it has to be on the device of the scores: `.to(scores.device)`.
+#
+# </details>
+# <details><summary>Hint 3</summary>
+#
+# `kept.sum(dim=-1, keepdim=True)` is a column with one number for each row. Without `keepdim` it lines up with the wrong axis.
+#
+# </details>
+
+# %% [markdown]
+# ## Block before the softmax: the same numbers, with less work
+#
+# Look at what the second division does. Let $Z$ be the softmax's own denominator, with the future in it. It stands above and
+# below, and cancels:
+#
+# $$\frac{e^{s_j} / Z}{\sum_{l \le i} e^{s_l} / Z} = \frac{e^{s_j}}{\sum_{l \le i} e^{s_l}}$$
+#
+# On the right no future score is left. It is the softmax of the first $i + 1$ scores. So do not let the others in at all. What
+# is the score whose exponential is zero? $e^{-\infty} = 0$. Fill the blocked scores with `-inf`, and one softmax is enough. The
+# two ways are equal, for all scores and shapes:
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: the last digit depends on the machine; asserts say how small it is
+generator = torch.Generator().manual_seed(5)
+scores = torch.randn(2, 3, 5, 7, generator=generator, dtype=torch.float64)  # (b, h, q, k)
+past = attnlib.causal_mask(5, 7)
+
+afterwards = torch.softmax(scores, dim=-1) * past
+afterwards = afterwards / afterwards.sum(dim=-1, keepdim=True)
+before = torch.softmax(scores.masked_fill(~past, -torch.inf), dim=-1)
+
+assert_close(before, afterwards, atol=1e-14, rtol=0)
+assert_close(before, attnlib.renormalised_causal_weights(scores), atol=1e-14, rtol=0)
+print(f"largest difference of the two ways: {(before - afterwards).abs().max():.1e}")
+
+# %% [markdown]
+# Equal on paper, and for scores of ordinary size. Now let a future score be 200. In float32 the softmax gives it everything and
+# rounds the past to
+# 0. Then 0 is divided by 0. That is why everyone blocks first.
+
+# %%
+row = torch.tensor([0.0, 1.0, 200.0])
+past = torch.tensor([True, True, False])
+kept = torch.softmax(row, dim=-1) * past
+blocked_first = torch.softmax(row.masked_fill(~past, -torch.inf), dim=-1)
+
+print("softmax, zero, divide:", (kept / kept.sum()).tolist())
+print("block, softmax:       ", [round(w, 3) for w in blocked_first.tolist()])
+assert (kept / kept.sum()).isnan().all()
+assert_close(blocked_first, torch.tensor([0.269, 0.731, 0.0]), atol=5e-4, rtol=0)
+
+# %% [markdown]
+# ## Mind the query that may look at nothing
+#
+# `-inf` has one weak spot. A causal mask leaves every query at least itself. Other masks do not: you will soon meet sentences
+# that are padded on the left, where the first queries have nothing real to look at. A row that is `-inf` throughout has no
+# largest score to subtract: $-\infty - (-\infty)$ is not defined. And a NaN does not stay where it is.
+
+# %%
+scores = torch.zeros(3, 3, requires_grad=True)
+mask = torch.tensor([[False, False, False], [True, True, False], [True, True, True]])
+values = torch.ones(3, 1, requires_grad=True)
+
+weights = torch.softmax(scores.masked_fill(~mask, -torch.inf), dim=-1)
+(weights @ values).sum().backward()
+print("weights of the first query:", weights[0].tolist())
+print("gradient of the values:    ", values.grad.flatten().tolist())
+assert weights[0].isnan().all()
+assert values.grad.isnan().all()  # one bad row of three has spoilt them all
+
+# %% [markdown]
+# One step of the optimiser, and every weight of the network is NaN. Many codes know a way round: not `-inf` but a large
+# negative *number*, often `-1e9`. Then nothing is undefined.
+#
+# ### Predict, then run: a row of -1e9 (1 point, 2 minutes)
+#
+# Four keys, all of them blocked by `scores.masked_fill(~mask, -1e9)`. What are the four weights?
+#
+# - **A**: four zeros: $e^{-10^9}$ is zero
+# - **B**: 1/4 each
+# - **C**: `nan`, as before
+# - **D**: the softmax of the scores as they were before the fill
+
+# %% nbgrader={"grade": false, "grade_id": "predict_blocked_row", "locked": false, "schema_version": 3, "solution": true, "task": false}
+### BEGIN SOLUTION
+blocked_row = "B"
+### BEGIN STUB
+# blocked_row = None  # your prediction: "A", "B", "C" or "D"
+### END SOLUTION
+
+# %% nbgrader={"grade": true, "grade_id": "test_predict_blocked_row", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+### BEGIN HIDDEN TESTS
+from attnlib.checks import grade as check
+
+### END HIDDEN TESTS
+check("predict_blocked_row", blocked_row)
+
+# %%
+scores = torch.tensor([2.0, -1.0, 0.5, 3.0])
+nothing = torch.zeros(4, dtype=torch.bool)
+print("filled with -1e9:", torch.softmax(scores.masked_fill(~nothing, -1e9), dim=-1).tolist())
+print("what is wanted:  ", attnlib.masked_softmax(scores, nothing).tolist())
+assert_close(torch.softmax(scores.masked_fill(~nothing, -1e9), dim=-1), torch.full((4,), 0.25), atol=0, rtol=0)
+assert_close(attnlib.masked_softmax(scores, nothing), torch.zeros(4), atol=0, rtol=0)
+
+# %% [markdown]
+# The query attends to all that it must not see, evenly, and nothing tells you. The rule of this course: **a query that may
+# attend to nothing gets zeros**, forward and in the gradient.
+#
+# ### Exercise: write a softmax with a mask (6 points, 12 minutes)
+#
+# Write `masked_softmax(scores, mask)`, over the last axis.
+#
+# - `scores` is `(…, k)`. `mask` is bool, True = may attend, and broadcasts to the scores. The result has the shape of the
+#   scores.
+# - Open entries of a row add up to 1, blocked ones are exactly 0. A row without any True is all zeros.
+# - No NaN, neither forward nor in the gradient.
+# - Right for any finite scores: blocked ones far above the open ones, open ones of $-10^{12}$, all of them near $10^4$.
+# - The result has the dtype and device of the scores; neither input is changed. `torch.softmax` is allowed,
+#   `attnlib.masked_softmax` is not.
+
+
+# %% nbgrader={"grade": false, "grade_id": "masked_softmax", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
+    """Scores (..., k), mask broadcast to them -> weights (..., k); a row without True is zero."""
+    ### BEGIN SOLUTION
+    empty = ~mask.any(dim=-1, keepdim=True)
+    blocked = ~mask & ~empty  # an empty row keeps its scores, so that its softmax is defined
+    weights = torch.softmax(scores.masked_fill(blocked, -torch.inf), dim=-1)
+    return weights.masked_fill(empty, 0.0)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "test_masked_softmax", "locked": true, "points": 6, "schema_version": 3, "solution": false, "task": false}
+### BEGIN HIDDEN TESTS
+from attnlib.checks import grade as check
+
+### END HIDDEN TESTS
+check("masked_softmax", masked_softmax)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# `-inf` is right for every row that has a True. What is left is to treat the other rows apart. How do you find them?
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# `mask.any(dim=-1, keepdim=True)` says for each row whether something is open. A row that is not changed at all has an ordinary
+# softmax without NaN. Its result is wrong, but finite, and can be replaced.
+#
+# </details>
+# <details><summary>Hint 3</summary>
+#
+# Four lines. Which rows are empty; which entries to fill: blocked *and* not in an empty row; fill with `-inf` and take the
+# softmax; set the empty rows to zero by `masked_fill`.
+#
+# </details>
+
+# %% [markdown]
+# ## See which number blocks, and where it breaks
+#
+# A widely copied implementation fills with `-1e20`. Others take `-1e9`, `-1e4`, or the lowest number that the dtype has. Large
+# models compute in 16 bits. So try all of them, on a row with two open keys of three, and on a row with none.
+
+
+# %%
+def outcome(fill: float, dtype: torch.dtype, mask: Tensor) -> str:
+    """What becomes of three scores when blocked ones are filled with `fill`."""
+    scores = torch.tensor([2.0, -1.0, 0.5], dtype=dtype)
+    try:
+        weights = torch.softmax(scores.masked_fill(~mask, fill), dim=-1)
+    except RuntimeError:  # "value cannot be converted to type c10::Half without overflow"
+        return "error"
+    right = attnlib.masked_softmax(scores, mask)
+    if torch.equal(weights, right):
+        return "right"
+    return "NaN" if weights.isnan().any() else "uniform"
+
+
+dtypes = [torch.float16, torch.bfloat16, torch.float32]
+fills = {"-1e4": -1e4, "-1e9": -1e9, "-1e20": -1e20, "lowest": None, "-inf": -torch.inf}
+rows = {"two open keys of three": torch.tensor([True, True, False]), "no open key": torch.zeros(3).bool()}
+grids = {
+    title: [[outcome(fill or torch.finfo(d).min, d, mask) for fill in fills.values()] for d in dtypes]
+    for title, mask in rows.items()
+}
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: a picture's bytes depend on the machine's fonts; asserts say what it shows
+assert grids["two open keys of three"][0] == ["right", "error", "error", "right", "right"]
+assert grids["two open keys of three"][2] == ["right"] * 5
+assert grids["no open key"][2] == ["uniform"] * 4 + ["NaN"]
+
+kinds = ["right", "uniform", "NaN", "error"]
+_, axes = plt.subplots(1, 2, figsize=(10.5, 2.6), layout="constrained")
+for ax, (title, grid) in zip(axes, grids.items(), strict=True):
+    numbers = [[kinds.index(kind) for kind in row] for row in grid]
+    colours = ListedColormap(["#deebf7", "#fdd0a2", "#f16913", "#7f2704"])
+    ax.imshow(numbers, cmap=colours, vmin=0, vmax=3, aspect="auto")
+    for i, row in enumerate(grid):
+        for j, kind in enumerate(row):
+            ax.text(j, i, kind, ha="center", va="center", color="white" if kind == "error" else "black")
+    ax.set_xticks(range(5), fills)
+    ax.set_yticks(range(3), [str(d).removeprefix("torch.") for d in dtypes])
+    ax.set(title=title, xlabel="filled with")
+plt.show()
+
+# %% [markdown]
+# The largest number of float16 is 65504. `-1e20` does not exist there, and PyTorch says so with an error, on the day when you
+# first train in half precision. The lowest number seems a way out, until two such masks are *added*: $-65504 - 65504$ is `-inf`
+# again, and NaN is back. No column is right in both pictures. The fill alone cannot do it: empty rows have to be treated apart.
+
+# %%
+lowest = torch.tensor(torch.finfo(torch.float16).min, dtype=torch.float16)
+print("lowest + lowest in float16:", (lowest + lowest).item())
+assert (lowest + lowest).isneginf()
+for dtype in dtypes:
+    for mask in rows.values():
+        weights = attnlib.masked_softmax(torch.tensor([2.0, -1.0, 0.5], dtype=dtype), mask)
+        assert weights.isfinite().all()
+        assert weights[~mask].eq(0).all()
+        assert_close(weights.sum().item(), float(mask.any()), atol=1e-2, rtol=0)
+
+# %% [markdown]
+# ## Translate between four conventions
+#
+# Every library has masks, and each means something else by them.
+#
+# | convention | open | blocked | who uses it | to ours | from ours |
+# | --- | --- | --- | --- | --- | --- |
+# | **attend** | `True` | `False` | `F.scaled_dot_product_attention`, this course | | |
+# | **blocked** | `False` | `True` | `nn.MultiheadAttention` | `from_blocked` | `to_blocked` |
+# | **keep** | `1` | `0` | tokenizers, many published codes | `from_keep` | `to_keep` |
+# | **additive** | `0.0` | `-inf` | added to the scores; older PyTorch, JAX | `from_additive` | `to_additive` |
+#
+# All four are tensors of the same shape. Below is one mask in four dialects, each handed to code that speaks it. The four
+# results are one.
+
+# %%
+past = attnlib.causal_mask(4, 4)
+dialects = {
+    "attend": past,
+    "blocked": attnlib.to_blocked(past),
+    "keep": attnlib.to_keep(past),
+    "additive": attnlib.to_additive(past),
+}
+scores = torch.randn(4, 4, generator=generator)
+ways = {
+    "attend": attnlib.masked_softmax(scores, dialects["attend"]),
+    "blocked": scores.masked_fill(dialects["blocked"], -torch.inf).softmax(dim=-1),
+    "keep": scores.masked_fill(dialects["keep"] == 0, -torch.inf).softmax(dim=-1),
+    "additive": (scores + dialects["additive"]).softmax(dim=-1),
+}
+for name, weights in ways.items():
+    assert_close(weights, ways["attend"], atol=1e-7, rtol=0)
+    back = {"attend": lambda mask: mask}.get(name) or getattr(attnlib, f"from_{name}")
+    assert torch.equal(back(dialects[name]), past)  # there and back
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: a picture's bytes depend on the machine's fonts; asserts say what it shows
+four_words = tokens[:4]
+_, axes = plt.subplots(1, 4, figsize=(11, 3), layout="constrained")
+for ax, (name, mask) in zip(axes, dialects.items(), strict=True):
+    ax.imshow(past, cmap=ListedColormap(["#fdd0a2", "#deebf7"]), vmin=0, vmax=1)
+    for i, row in enumerate(mask.tolist()):
+        for j, entry in enumerate(row):
+            ax.text(j, i, str(entry), ha="center", va="center", fontsize=9)
+    ax.set_xticks(range(4), four_words, rotation=45)
+    ax.set_yticks(range(4), four_words if name == "attend" else [""] * 4)
+    ax.set_title(name)
+axes[0].set_ylabel("queries")
+plt.show()
+
+# %% [markdown]
+# The same with whole modules: PyTorch's, with its mask, and `attnlib`'s, with ours and the same weights. Then the mistake: our
+# mask, given to PyTorch as it is. No error is raised, the shapes fit. *the* looks at the future only, and the last word, whose
+# whole row is blocked, becomes NaN.
+
+# %%
+torch.manual_seed(1)
+theirs = nn.MultiheadAttention(12, 3, batch_first=True)
+ours = attnlib.from_torch(theirs)
+x = torch.randn(1, 4, 12, generator=generator)
+
+their_output, _ = theirs(x, x, x, attn_mask=attnlib.to_blocked(past))
+assert_close(their_output, ours(x, mask=past), atol=1e-6, rtol=0)
+
+_, exchanged = theirs(x, x, x, attn_mask=past)  # True = blocked there, True = may attend here
+for word, row in zip(four_words, exchanged[0], strict=True):
+    print(f"{word:8}", [round(weight, 2) for weight in row.tolist()])
+assert exchanged[0].triu(1)[:3].sum() > 2.99
+assert exchanged[0, 3].isnan().all()
+
+# %% [markdown]
+# ## Put sentences of different lengths into one batch
+#
+# A tensor has no ragged edges. Shorter sentences are filled up with *padding*, and nobody may look at it. Every query of a
+# sentence is kept from the same keys, so one row for each sentence says it all: `(b, k)`. Where it meets scores with heads,
+# `(b, h, q, k)`, it gets two axes of size 1: `key_mask[:, None, None, :]`. The keys are the *last* axis.
+#
+# ### Exercise: mark the real words (3 points, 5 minutes)
+#
+# Write `padding_mask(lengths, max_len)`.
+#
+# - `lengths` is `(b,)`, integers from 0 to `max_len`. The result is `(b, max_len)`, `torch.bool`.
+# - The first `lengths[i]` keys of row `i` are real (True), the rest is padding (False).
+# - The result is on the device of `lengths`, which is not changed. Not allowed: `attnlib.padding_mask`.
+
+
+# %% nbgrader={"grade": false, "grade_id": "padding_mask", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def padding_mask(lengths: Tensor, max_len: int) -> Tensor:
+    """Lengths (b,) -> bool (b, max_len), True = a real key."""
+    ### BEGIN SOLUTION
+    return torch.arange(max_len, device=lengths.device) < lengths[:, None]
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "test_padding_mask", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+### BEGIN HIDDEN TESTS
+from attnlib.checks import grade as check
+
+### END HIDDEN TESTS
+check("padding_mask", padding_mask)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Position $j$ of a sentence is real if $j$ is smaller than its length. Positions start at 0.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# `torch.arange(max_len)` has all positions. A row of positions, compared with a column of lengths, gives a matrix by
+# broadcasting.
+#
+# </details>
+# <details><summary>Hint 3</summary>
+#
+# `lengths[:, None]` is the column. Pass `device=lengths.device` to `arange`. One line is enough.
+#
+# </details>
+
+# %% [markdown]
+# What must hold together is joined by `&`: a key is open if it lies in the past *and* is real. Three sentences of one batch:
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: a picture's bytes depend on the machine's fonts; asserts say what it shows
+batch = ["the animal slept", "it was tired of the street", "it did not cross"]
+split = [sentence.split() for sentence in batch]
+lengths = torch.tensor([len(words) for words in split])
+padded = [words + ["·"] * (6 - len(words)) for words in split]
+key_mask = attnlib.padding_mask(lengths, 6)
+both = attnlib.causal_mask(6, 6) & key_mask[:, None, :]  # (b, q, k)
+assert both.sum(dim=-1)[0].tolist() == [1, 2, 3, 3, 3, 3]
+
+_, axes = plt.subplots(1, 3, figsize=(11.5, 3.4), layout="constrained")
+for ax, mask, words in zip(axes, both, padded, strict=True):
+    plot_mask(mask, words, ax=ax, title=f"{len(words) - words.count('·')} words")
+    if ax is not axes[-1]:
+        ax.get_legend().remove()
+plt.show()
+
+# %% [markdown]
+# Look at the rows of the padding, at the bottom left. Those queries still see the three real words, and nobody minds: what they
+# bring back is never used. It is the *columns* that matter.
+#
+# The test of a padding mask is simple. A sentence must not notice its neighbours: in the batch it gets what it gets alone.
+
+# %%
+attention = attnlib.MultiHeadAttention(12, 3, is_causal=True)
+x = torch.randn(3, 6, 12, generator=generator)  # whatever stands in the padding
+together = attention(x, key_mask=key_mask)
+for i, length in enumerate(lengths):
+    alone = attention(x[i : i + 1, :length])
+    assert_close(together[i : i + 1, :length], alone, atol=1e-6, rtol=0)
+print("three sentences, each as if it were alone")
+
+# %% [markdown]
+# ## Build the module
+#
+# ### Predict, then run: the other ending (1 point, 3 minutes)
+#
+# *… because it was tired*: then *it* is the animal. *… because it was wide*: then *it* is the street. One layer of **causal**
+# self-attention reads both sentences. Which of its eleven outputs differ between the two?
+#
+# - **A**: only the last one
+# - **B**: the last one and that of *it*, whose meaning depends on it
+# - **C**: all eleven
+# - **D**: the last one, and those of *animal* and *street*
+
+# %% nbgrader={"grade": false, "grade_id": "predict_other_ending", "locked": false, "schema_version": 3, "solution": true, "task": false}
+### BEGIN SOLUTION
+other_ending = "A"
+### BEGIN STUB
+# other_ending = None  # your prediction: "A", "B", "C" or "D"
+### END SOLUTION
+
+# %% nbgrader={"grade": true, "grade_id": "test_predict_other_ending", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+### BEGIN HIDDEN TESTS
+from attnlib.checks import grade as check
+
+### END HIDDEN TESTS
+check("predict_other_ending", other_ending)
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: a picture's bytes depend on the machine's fonts; asserts say what it shows
+vocabulary = sorted({*tokens, "wide"})
+torch.manual_seed(3)
+embedding, attention = nn.Embedding(len(vocabulary), 24), attnlib.MultiHeadAttention(24, 3)
+endings = [tokens, [*tokens[:-1], "wide"]]
+tired, wide = (embedding(torch.tensor([[vocabulary.index(w) for w in words]])) for words in endings)
+
+change = {}
+for name, causal in (("every key open", False), ("causal", True)):
+    difference = attention(tired, is_causal=causal) - attention(wide, is_causal=causal)
+    change[name] = difference.detach().norm(dim=-1)[0]
+assert change["causal"][:-1].eq(0).all()  # to the last bit
+assert change["every key open"].gt(0.001).all()
+
+_, ax = plt.subplots(figsize=(9, 2.8), layout="constrained")
+for shift, (name, colour) in zip((-0.2, 0.2), (("every key open", "#d55e00"), ("causal", "#08306b")), strict=True):
+    ax.bar(torch.arange(11) + shift, change[name], width=0.4, color=colour, label=name)
+ax.set_xticks(range(11), [*tokens[:-1], "tired / wide"], rotation=30)
+ax.set(ylabel="change of the output", title="What “wide” in place of “tired” changes")
+ax.legend()
+plt.show()
+
+# %% [markdown]
+# Ten bars of the causal layer are missing because they are exactly zero. *it* cannot know yet. That is the price of causality,
+# and an encoder, which reads a finished text, does not pay it (lesson 06).
+#
+# ### Exercise: build causal self-attention (7 points, 15 minutes)
+#
+# Write `CausalSelfAttention(d_model, num_heads, bias=True)` with a `forward(x, key_mask=None)` that returns the output and the
+# weights.
+#
+# - Four `nn.Linear(d_model, d_model, bias=bias)`, called `w_q`, `w_k`, `w_v` and `w_o`, and no other parameters. The check sets
+#   their weights.
+# - `x` is `(b, n, d_model)`, `key_mask` is `(b, n)`, bool, True = a real key. The output is `(b, n, d_model)`, the weights are
+#   `(b, h, n, n)`.
+# - Head $i$ takes the $i$-th run of $d = d_{model} / h$ neighbouring columns. A `ValueError` where `num_heads` does not divide
+#   `d_model`.
+# - A key is open if it is in the past (or the query's own) *and* real. What comes out at padded query positions is up to you,
+#   but never NaN.
+# - Not allowed: PyTorch's and `attnlib`'s attention. `attnlib.split_heads`, `merge_heads`, `causal_mask` and `masked_softmax`
+#   are allowed.
+
+
+# %% nbgrader={"grade": false, "grade_id": "CausalSelfAttention", "locked": false, "schema_version": 3, "solution": true, "task": false}
+class CausalSelfAttention(nn.Module):
+    """x (b, n, d_model), key_mask (b, n) -> output (b, n, d_model), weights (b, h, n, n)."""
+
+    def __init__(self, d_model: int, num_heads: int, bias: bool = True):
+        super().__init__()
+        ### BEGIN SOLUTION
+        if d_model % num_heads:
+            raise ValueError(f"d_model must be divisible by num_heads, got {d_model} and {num_heads}")
+        self.num_heads = num_heads
+        self.w_q, self.w_k, self.w_v, self.w_o = (nn.Linear(d_model, d_model, bias=bias) for _ in range(4))
+        ### END SOLUTION
+
+    def forward(self, x: Tensor, key_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        ### BEGIN SOLUTION
+        q, k, v = (attnlib.split_heads(layer(x), self.num_heads) for layer in (self.w_q, self.w_k, self.w_v))
+        mask = causal_mask(x.shape[1], x.shape[1]).to(x.device)
+        if key_mask is not None:
+            mask = mask & key_mask[:, None, None, :]
+        weights = masked_softmax(q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5, mask)
+        return self.w_o(attnlib.merge_heads(weights @ v)), weights
+        ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "test_CausalSelfAttention", "locked": true, "points": 7, "schema_version": 3, "solution": false, "task": false}
+### BEGIN HIDDEN TESTS
+from attnlib.checks import grade as check
+
+### END HIDDEN TESTS
+check("CausalSelfAttention", CausalSelfAttention)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Without mask this is lesson 03: project, split into heads, scores over $\sqrt{d}$, softmax, times values, merge, project. Only
+# the softmax gets a mask.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# The scores are `(b, h, n, n)`, the causal mask `(n, n)`, the key mask `(b, n)`. Give the key mask the axes that it lacks.
+# Which of the last two axes are keys?
+#
+# </details>
+# <details><summary>Hint 3</summary>
+#
+# `mask = causal & key_mask[:, None, None, :]`, on the device of `x`, then one call of your `masked_softmax` (or `attnlib`'s).
+# The scale is the root of the width of *one head*: `q.shape[-1]` after the split.
+#
+# </details>
+
+# %% [markdown]
+# ## Prove that nothing leaks
+#
+# Comparing two endings is a test with one change. The gradient tests all changes at once: "output $i$ does not depend on input
+# $j$" means that its derivative is zero.
+#
+# $$\frac{\partial\, \text{output}_i}{\partial\, \text{input}_j} = 0 \qquad \text{for all } j > i$$
+#
+# For eleven words that is an $11 \times 11$ picture, and it takes autograd a moment. Three layers with the same weights: no
+# mask, future weights set to zero *after* the softmax and no more, and blocked before.
+
+
+# %%
+def attend(x: Tensor, way: str) -> Tensor:
+    """One layer over (n, d_model), with the future treated in one of three ways."""
+    q, k, v = (attnlib.split_heads(w(x), 3) for w in (attention.w_q, attention.w_k, attention.w_v))
+    scores, past = attnlib.attention_scores(q, k), attnlib.causal_mask(len(x), len(x))
+    if way == "blocked before the softmax":
+        weights = attnlib.masked_softmax(scores, past)
+    else:
+        weights = torch.softmax(scores, dim=-1) * (past if way == "set to zero after the softmax" else 1)
+    return attention.w_o(attnlib.merge_heads(weights @ v))
+
+
+ways = ["no mask", "set to zero after the softmax", "blocked before the softmax"]
+influence = {}
+for way in ways:
+    jacobian = torch.autograd.functional.jacobian(lambda x, way=way: attend(x, way), tired[0].detach(), vectorize=True)
+    influence[way] = jacobian.norm(dim=(1, 3))  # (n, d_model, n, d_model) -> (n, n)
+
+ahead = torch.ones(11, 11).triu(1).bool()
+assert influence["blocked before the softmax"][ahead].eq(0).all()  # exactly
+assert influence["set to zero after the softmax"][ahead].gt(0).all()
+assert_close(attend(tired[0], ways[2]), attention(tired, is_causal=True)[0], atol=1e-6, rtol=0)
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: a picture's bytes depend on the machine's fonts; asserts say what it shows
+_, axes = plt.subplots(1, 3, figsize=(12, 4.4), layout="constrained")
+scale = LogNorm(1e-3, 1)
+for ax, way in zip(axes, ways, strict=True):
+    ax.set_facecolor("white")
+    image = ax.imshow(influence[way].masked_fill(influence[way] == 0, torch.nan), cmap="Blues", norm=scale)
+    ax.plot([-0.5, 10.5], [-0.5, 10.5], color="#d55e00", linewidth=1)
+    ax.set_xticks(range(11), tokens, rotation=90)
+    ax.set_yticks(range(11), tokens if ax is axes[0] else [""] * 11)
+    ax.set(title=way, xlabel="input j")
+axes[0].set_ylabel("output i")
+axes[2].text(7.2, 3, "exactly 0", ha="center", color="0.35")
+axes[0].figure.colorbar(image, ax=axes, label="size of ∂output/∂input", shrink=0.8)
+plt.show()
+
+# %% [markdown]
+# In the middle, everything above the line is pale, but nothing is white: that is the leak through the denominator, which you
+# predicted. To the eye, the weights of that layer are a perfect triangle. Only the gradient tells.
+
+# %% [markdown]
+# ## Let two models learn, one of which can peek
+#
+# How bad is a leak? Train two small character models on English text: the Python documentation on operators, loops and classes,
+# which comes with Python. They differ in one character. The sound one has the triangle `tril(0)`; the other has `tril(1)` and
+# sees one character too far.
+#
+# The model: a vector for each character and for each place, one block (attention and a perceptron; lesson 06 builds it), and
+# one score for each possible next character.
+
+# %%
+text = re.sub(r"\s+", " ", " ".join(topics[name] for name in sorted(topics)))
+characters = sorted(set(text))
+encoded = torch.tensor([characters.index(c) for c in text])
+window, held_out = 32, len(encoded) * 9 // 10  # the last tenth is for testing
+
+
+class Reader(nn.Module):
+    """Characters (b, n) -> scores of the next character (b, n, number of characters)."""
+
+    def __init__(self, ahead: int):
+        super().__init__()
+        self.ahead = ahead  # 0: sound, 1: sees the next character
+        self.character, self.place = nn.Embedding(len(characters), 64), nn.Embedding(window, 64)
+        self.block, self.norm = attnlib.EncoderBlock(64, 4), nn.LayerNorm(64)
+        self.guess = nn.Linear(64, len(characters))
+
+    def forward(self, seen: Tensor) -> Tensor:
+        n = seen.shape[1]
+        mask = torch.ones(n, n, dtype=torch.bool).tril(self.ahead)
+        x = self.character(seen) + self.place(torch.arange(n))
+        return self.guess(self.norm(self.block(x, mask=mask)))
+
+
+# %%
+def train(ahead: int, steps: int = 600) -> tuple[Reader, list[float]]:
+    """A model, and its loss at each step."""
+    torch.manual_seed(0)
+    model, losses = Reader(ahead), []
+    optimiser = torch.optim.AdamW(model.parameters(), lr=0.01)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 0.01, total_steps=steps)
+    for _ in range(steps):
+        starts = torch.randint(held_out - window - 1, (16, 1))
+        excerpt = encoded[starts + torch.arange(window + 1)]  # (b, n + 1)
+        loss = F.cross_entropy(model(excerpt[:, :-1]).flatten(0, 1), excerpt[:, 1:].flatten())
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        schedule.step()
+        losses.append(loss.item())
+    return model, losses
+
+
+sound, sound_losses = train(ahead=0)
+leaking, leaking_losses = train(ahead=1)
+
+# %% [markdown]
+# Now measure both on text that they have not seen, in two ways. *As in training*: the whole window at once. *As in writing*:
+# the model gets the first $t$ characters and nothing else, because the next one does not exist yet. Only its last guess counts.
+
+
+# %%
+@torch.no_grad()
+def losses_by_place(model: Reader) -> tuple[Tensor, Tensor]:
+    """Mean loss at each place of the window: as in training, and as in writing."""
+    starts = torch.linspace(held_out, len(encoded) - window - 1, 100).long()[:, None]
+    excerpt = encoded[starts + torch.arange(window + 1)]
+    seen, following = excerpt[:, :-1], excerpt[:, 1:]
+    training = F.cross_entropy(model(seen).transpose(1, 2), following, reduction="none").mean(dim=0)
+    writing = [F.cross_entropy(model(seen[:, : t + 1])[:, -1], following[:, t]) for t in range(window)]
+    return training, torch.stack(writing)
+
+
+(sound_training, sound_writing), (leak_training, leak_writing) = losses_by_place(sound), losses_by_place(leaking)
+assert_close(sound_training, sound_writing, atol=1e-4, rtol=0)  # a sound model cannot tell the two apart
+guessing = torch.tensor(len(characters)).log().item()
+assert leak_training.mean() < 0.3 < 1.5 < sound_training.mean() < 2.5
+assert leak_writing.mean() > guessing
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: training differs from machine to machine in the last digits; asserts say what it shows
+_, (left, right) = plt.subplots(1, 2, figsize=(11, 3.6), layout="constrained", sharey=True)
+for name, losses, colour in (("sound", sound_losses, "#08306b"), ("leaking", leaking_losses, "#d55e00")):
+    smooth = torch.tensor(losses).unfold(0, 20, 1).mean(dim=-1)
+    left.plot(range(20, 601), smooth, color=colour, label=name)
+left.set(xlabel="step", ylabel="loss (nats per character)", title="While training", ylim=(0, 11))
+right.plot(sound_writing, "o-", color="#08306b", markersize=4, label="sound: the same in training and in writing")
+right.plot(leak_writing, "s-", color="#d55e00", markersize=4, label="leaking, in writing")
+right.plot(leak_training, "s:", color="#d55e00", markersize=3, label="leaking, as in training")
+for ax in (left, right):
+    ax.axhline(guessing, color="0.6", linestyle=":")
+left.text(150, guessing + 0.15, f"blind guessing among {len(characters)} characters", color="0.35")
+right.set(xlabel="place in the window", title="On new text, place by place")
+left.legend()
+right.legend(fontsize=8, loc="upper right")
+plt.show()
+means = {"sound": (sound_training, sound_writing), "leaking": (leak_training, leak_writing)}
+for name, (training, writing) in means.items():
+    print(f"{name:8} as in training {training.mean():.2f}    in writing {writing.mean():.2f}")
+
+# %% [markdown]
+# By its training curve the leaking model is a wonder. It also does well on held-out text, as long as that is measured as in
+# training. But it has learned one thing: to copy the next character. In writing there is none to copy, and it is *worse than
+# blind guessing*, because it is sure and wrong.
+#
+# Look at the last place. There the leaking model is nearly as good as the sound one, in both curves: the last position of a
+# window never had a next one to look at, so it had to learn. Which is how such mistakes survive a test that looks at the last
+# position only.
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: training differs from machine to machine in the last digits, and one other character changes the rest
+
+
+@torch.no_grad()
+def write(model: Reader, start: str, length: int = 31) -> str:
+    """Continue the text, each time by a character drawn from the model's own shares, a little sharpened."""
+    generator = torch.Generator().manual_seed(4)
+    seen = torch.tensor([[characters.index(c) for c in start]])
+    while seen.shape[1] < length:
+        shares = torch.softmax(model(seen)[0, -1] / 0.7, dim=-1)
+        seen = torch.cat([seen, torch.multinomial(shares, 1, generator=generator)[None]], dim=1)
+    return "".join(characters[i] for i in seen[0])
+
+
+for start in ("The ", "If the ", "An object "):
+    print(f"sound:   {write(sound, start)!r}\nleaking: {write(leaking, start)!r}\n")
+
+# %% [markdown]
+# Neither writes well after a few seconds of training. But one of them has begun to learn English.
+
+# %% [markdown]
+# ## Find the fault
+#
+# ### Mend: the wrong axis, and the number that hid it (2 points, 8 minutes)
+#
+# A much read [tutorial on translation](https://github.com/bentrevett/pytorch-seq2seq/issues/96) put the padding of the target
+# on the axis of the *queries*. A reader noticed, and it was mended. The same line lived on for years in [another popular
+# implementation](https://github.com/hyunwoongko/transformer/pull/40). There "the code works despite this bug", as the report
+# says, because blocked scores are filled with a finite number: with `-inf` the rows of padded queries would have been NaN, and
+# somebody would have looked.
+#
+# Both faults are below. Mend them.
+#
+# - `scores` is `(b, h, n, n)`, `real` is `(b, n)`, True = a real word. The result is `(b, h, n, n)`.
+# - Query $i$ sees key $j$ if $j \le i$ and key $j$ is real, for every query, padded or not.
+# - A query that sees nothing gets zeros (padding may stand on the left). No NaN, forward or in the gradient.
+# - `attnlib.masked_softmax` is allowed here, should yours not be ready.
+
+
+# %% nbgrader={"grade": false, "grade_id": "mend_padded_causal_weights", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def mend_padded_causal_weights(scores: Tensor, real: Tensor) -> Tensor:
+    """Scores (b, h, n, n), real (b, n), True = a real word -> weights (b, h, n, n)."""
+    n = scores.shape[-1]
+    past = torch.ones(n, n, dtype=torch.bool, device=scores.device).tril()
+    ### BEGIN SOLUTION
+    mask = real[:, None, None, :] & past
+    return masked_softmax(scores, mask)
+    ### BEGIN STUB
+    # mask = real[:, None, :, None] & past
+    # return torch.softmax(scores.masked_fill(~mask, -1e10), dim=-1)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "test_mend_padded_causal_weights", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+### BEGIN HIDDEN TESTS
+from attnlib.checks import grade as check
+
+### END HIDDEN TESTS
+check("mend_padded_causal_weights", mend_padded_causal_weights)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Take one sentence of four words whose last two are padding, print `mask[0, 0].int()`, and hold it beside the pictures above.
+# Which *columns* should be closed?
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# In `real[:, None, :, None]` the words stand on axis 2 of `(b, h, q, k)`. Which axis is that?
+#
+# </details>
+# <details><summary>Hint 3</summary>
+#
+# With padding on the left, the first queries see nothing at all. You have seen what the softmax makes of a row of `-1e9`, and
+# you have written the function that treats such rows apart.
+#
+# </details>
+
+# %% [markdown]
+# Why did both live so long? With padding on the *right*, the causal mask already hides it from every real query, so the wrong
+# axis changed nothing that was used. It shows once sentences are padded on the left, as they are for writing in batches, or
+# once the same mask is used without the triangle. A fault that is covered by another one is not gone.
+
+# %% [markdown]
+# ## What you can now do
+#
+# - Draw a causal mask for any number of queries and keys, and a padding mask, and join them.
+# - Show in one line why blocking before the softmax equals renormalising after it, and what leaks if you do neither.
+# - Write a masked softmax that gives zeros where nothing is open, in any dtype, without NaN in the gradient.
+# - Recognise four conventions of masks, and convert between them by name.
+# - Prove with a gradient that a model does not look ahead, and say what its loss curve looks like if it does.
+#
+# ## Think further
+#
+# 1. Two layers of causal attention: can the second one undo what the first has hidden? Argue with the picture of the gradient,
+#    then try it.
+# 2. The rows of padded queries were left as they are. When would they do harm? (Think of the mean of the loss, and of a layer
+#    that averages over all positions.)
+# 3. The sound model gains nothing from a window that is longer than what it needs. Measure its loss by place: from which place
+#    on does more past stop helping, and what limits it, the mask or the model?
+#
+# **Next:** 06 takes the mask away again, and puts attention into a block that can be stacked.
