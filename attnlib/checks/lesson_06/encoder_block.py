@@ -1,0 +1,143 @@
+"""`EncoderBlock`: attention, then the perceptron, each after a norm and around a residual."""
+
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import attnlib
+from attnlib.checks.draw import Draw
+from attnlib.checks.exercise import Asked, Case, Exercise
+from attnlib.checks.lesson_06.feed_forward import MANY, PROBABILITY, SHARES, plain_perceptron
+from attnlib.checks.lesson_06.mistakes_between import MISTAKES_BETWEEN
+from attnlib.checks.lesson_06.mistakes_inside import MISTAKES_INSIDE
+from attnlib.checks.lesson_06.plain_block import PlainBlock
+from attnlib.checks.usual import usual_cases, usual_misconceptions
+
+WHOLE_BLOCKS = (
+    "attnlib.EncoderBlock.forward",
+    "attnlib.Encoder.forward",
+    "attnlib.DecoderBlock.forward",
+    "torch.nn.TransformerEncoderLayer.forward",
+    "torch._transformer_encoder_layer_fwd",
+)
+
+
+class EncoderBlock(attnlib.EncoderBlock):
+    """The contract's form: the arguments may be given by position."""
+
+    def __init__(self, d_model: int, num_heads: int, mlp_ratio: float = 4.0, dropout: float = 0.0) -> None:
+        super().__init__(d_model, num_heads, mlp_ratio=mlp_ratio, dropout=dropout)
+
+    def forward(self, x: Tensor, key_mask: Tensor | None = None) -> Tensor:  # type: ignore[override]
+        return super().forward(x, key_mask)
+
+
+def block_inputs(draw: Draw, *, b: int, n: int, sizes: tuple[Any, ...]) -> tuple[tuple, tuple[Tensor]]:
+    """Constructor arguments, and vectors around a mean that is not 0."""
+    return sizes, (draw.normal(b, n, sizes[0], scale=1.3, shift=0.5),)
+
+
+def _padded(
+    draw: Draw, *, lengths: tuple[int, ...], sizes: tuple[Any, ...], first: bool = False
+) -> tuple[tuple, tuple[Tensor, Tensor]]:
+    """Sentences of these lengths; the padding is `first`, or at the end."""
+    longest = max(lengths)
+    mask = torch.arange(longest) < torch.tensor(lengths)[:, None]
+    x = draw.normal(len(lengths), longest, sizes[0], scale=1.3, shift=0.5)
+    return sizes, (x, mask.flip(-1) if first else mask)
+
+
+def _at_real_positions(asked: Asked, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
+    """The output with zeros at padded positions: what a block makes of those is left open."""
+    (output,) = asked(*inputs)
+    return (output.masked_fill(~inputs[1][..., None], 0.0),)
+
+
+def _single_words(draw: Draw) -> tuple[tuple, tuple[Tensor]]:
+    return (12, 3, 2.65, PROBABILITY), (torch.zeros(MANY, 1, 12, dtype=draw.dtype),)
+
+
+def _dropped(asked: Asked, inputs: tuple[Any, ...], *, training: bool) -> tuple[Tensor, ...]:
+    """What dropout makes of many single words, sorted: see `feed_forward._dropped`.
+
+    A word that is alone in its sentence has the weight 1 for itself. With the weights set here attention is then
+    1 + 1, value and bias, and any dropout in it shows; the perceptron sees ones.
+    """
+    block = asked.target
+    plain_perceptron(block.mlp)
+    with torch.no_grad():
+        for tensor, number in (
+            (block.attn.w_v.weight, 0.0),
+            (block.attn.w_v.bias, 1.0),
+            (block.attn.w_o.bias, 1.0),
+            (block.norm2.weight, 0.0),
+            (block.norm2.bias, 1.0),
+        ):
+            tensor.fill_(number)
+        block.attn.w_o.weight.copy_(torch.eye(12))
+    block.train(training)
+    (output,) = asked(*inputs)
+    return (output.reshape(MANY, -1).sort(dim=0).values[list(SHARES)],)
+
+
+def _padding_case(name: str, *, hidden: bool = False, **inputs: Any) -> Case:
+    return Case(
+        name=name,
+        inputs=partial(_padded, **inputs),
+        part="mask",
+        probe=_at_real_positions,
+        hidden=hidden,
+        gradient=True,
+        dtype=torch.float64,
+    )
+
+
+ENCODER_BLOCK = Exercise(
+    name="EncoderBlock",
+    lesson="06_encoder_block",
+    contract="EncoderBlock(d_model, num_heads, mlp_ratio=4.0, dropout=0.0), forward(x, key_mask=None): "
+    "(b, n, d_model) -> (b, n, d_model)",
+    parts={"values": 3, "mask": 1, "dropout": 1, "gradient": 1, "robustness": 1},
+    kind="module",
+    reference=EncoderBlock,
+    forbidden=WHOLE_BLOCKS,
+    weight_scale=1.2,
+    cases=(
+        *usual_cases(
+            block_inputs,
+            {"b": 2, "n": 5, "sizes": (12, 3, 2.65)},
+            one={"b": 1, "n": 3, "sizes": (20, 5)},
+            more=[
+                {"b": 3, "n": 7, "sizes": (8, 2, 1.9)},
+                {"b": 2, "n": 11, "sizes": (5, 5, 3.0)},
+                {"b": 5, "n": 2, "sizes": (4, 1, 0.8)},
+                {"b": 2, "n": 1, "sizes": (32, 2, 0.55)},
+            ],
+        ),
+        _padding_case("sentences of 5, 3 and 2 words", lengths=(5, 3, 2), sizes=(12, 3, 2.65)),
+        _padding_case("a sentence that is nothing but padding", lengths=(5, 0, 3), sizes=(12, 3, 1.3)),
+        _padding_case("padding before the words", lengths=(7, 2), sizes=(8, 2, 1.9), first=True, hidden=True),
+        _padding_case("a single real word", lengths=(1, 11, 6), sizes=(20, 5), hidden=True),
+        Case(
+            name="in training, with dropout 0.3",
+            inputs=_single_words,
+            part="dropout",
+            probe=partial(_dropped, training=True),
+        ),
+        Case(
+            name="at evaluation, with dropout 0.3",
+            inputs=_single_words,
+            part="dropout",
+            probe=partial(_dropped, training=False),
+        ),
+        Case(
+            name="d_model = 13 for 3 heads",
+            inputs=partial(block_inputs, b=2, n=5, sizes=(13, 3)),
+            part="robustness",
+            raises=True,
+        ),
+    ),
+    misconceptions=(*MISTAKES_BETWEEN, *MISTAKES_INSIDE, *usual_misconceptions(PlainBlock)),
+)

@@ -1,0 +1,286 @@
+"""`FeedForward`: the perceptron of a block."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import attnlib
+from attnlib.checks.draw import Draw
+from attnlib.checks.exercise import Asked, Case, Exercise
+from attnlib.checks.usual import usual_cases, usual_misconceptions, wrong
+
+MANY = 1000  # equal vectors, so that the shares of what dropout makes of them can be read off
+SHARES = (150, 405, 755)  # places in the sorted results, far from every step: see `_dropped`
+PROBABILITY = 0.3
+
+
+class FeedForward(attnlib.FeedForward):
+    """The contract's form: dropout may be given by position."""
+
+    def __init__(self, d_model: int, d_hidden: int, dropout: float = 0.0) -> None:
+        super().__init__(d_model, d_hidden, dropout=dropout)
+
+
+def _inputs(draw: Draw, *, b: int, n: int, sizes: tuple[int, int]) -> tuple[tuple, tuple[Tensor]]:
+    return sizes, (draw.normal(b, n, sizes[0], scale=1.3),)
+
+
+def _equal_vectors(draw: Draw) -> tuple[tuple, tuple[Tensor]]:
+    return (3, 5, PROBABILITY), (torch.ones(1, MANY, 3, dtype=draw.dtype),)
+
+
+def plain_perceptron(mlp: nn.Module) -> None:
+    """Weights with which each entry x becomes dropout(dropout(gelu(x)) + 1)."""
+    with torch.no_grad():
+        mlp.up.weight.copy_(torch.eye(*mlp.up.weight.shape))
+        mlp.down.weight.copy_(torch.eye(*mlp.down.weight.shape))
+        mlp.up.bias.fill_(0.0)
+        mlp.down.bias.fill_(1.0)
+
+
+def _dropped(asked: Asked, inputs: tuple[Any, ...], *, training: bool) -> tuple[Tensor, ...]:
+    """What dropout makes of many equal vectors, sorted: not a matter of chance, but for once in 10^9.
+
+    Where p = 0.3 is dropped, 30 % of the results are 0, 21 % are what the bias of `down` becomes alone, and 49 % come
+    through whole. `SHARES` are the middles of these three stretches, six standard deviations from their ends.
+    """
+    plain_perceptron(asked.target)
+    asked.target.train(training)
+    (output,) = asked(*inputs)
+    return (output.reshape(MANY, -1).sort(dim=0).values[list(SHARES)],)
+
+
+class _Plain(nn.Module):
+    def __init__(self, d_model: int, d_hidden: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.up, self.down, self.p = nn.Linear(d_model, d_hidden), nn.Linear(d_hidden, d_model), dropout
+
+    def drop(self, x: Tensor) -> Tensor:
+        return F.dropout(x, self.p, self.training)
+
+
+def _perceptron(forward: Callable[[Any, Tensor], Tensor]) -> type[nn.Module]:
+    class Wrong(_Plain):
+        def forward(self, x: Tensor) -> Tensor:
+            return forward(self, x)
+
+    return Wrong
+
+
+def _bent(activation: Callable[[Tensor], Tensor]) -> type[nn.Module]:
+    return _perceptron(lambda s, x: s.drop(s.down(s.drop(activation(s.up(x))))))
+
+
+def _unscaled(s: Any, x: Tensor) -> Tensor:
+    return x * (torch.rand_like(x) >= s.p) if s.training else x
+
+
+class _WithoutBias(_Plain):
+    def __init__(self, d_model: int, d_hidden: int, dropout: float = 0.0) -> None:
+        super().__init__(d_model, d_hidden, dropout)
+        self.up = nn.Linear(d_model, d_hidden, bias=False)
+        self.down = nn.Linear(d_hidden, d_model, bias=False)
+
+
+class _Exchanged(_Plain):
+    def __init__(self, d_model: int, d_hidden: int, dropout: float = 0.0) -> None:
+        super().__init__(d_model, d_hidden, dropout)
+        self.up, self.down = self.down, self.up
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.up(F.gelu(self.down(x)))
+
+
+FEED_FORWARD = Exercise(
+    name="FeedForward",
+    lesson="06_encoder_block",
+    contract="FeedForward(d_model, d_hidden, dropout=0.0), forward: (b, n, d_model) -> (b, n, d_model)",
+    parts={"values": 2, "dropout": 1, "gradient": 1, "robustness": 1},
+    kind="module",
+    reference=FeedForward,
+    forbidden=("attnlib.FeedForward.forward",),
+    weight_scale=1.2,
+    cases=(
+        *usual_cases(
+            _inputs,
+            {"b": 2, "n": 5, "sizes": (7, 13)},
+            one={"b": 1, "n": 3, "sizes": (5, 11)},
+            more=[
+                {"b": 3, "n": 11, "sizes": (13, 5)},
+                {"b": 5, "n": 2, "sizes": (3, 7)},
+                {"b": 2, "n": 7, "sizes": (7, 7)},
+            ],
+        ),
+        Case(
+            name="in training, with dropout 0.3",
+            inputs=_equal_vectors,
+            part="dropout",
+            probe=partial(_dropped, training=True),
+        ),
+        Case(
+            name="at evaluation, with dropout 0.3",
+            inputs=_equal_vectors,
+            part="dropout",
+            probe=partial(_dropped, training=False),
+        ),
+    ),
+    misconceptions=(
+        wrong(
+            "gelu_by_tanh",
+            "GELU by tanh instead of the exact one",
+            "`approximate='tanh'` (the formula with tanh and 0.044715) is a stand-in from the time when erf was slow. "
+            "It is off by up to 0.0005. Use F.gelu(x) as it is, or x/2 · (1 + erf(x/√2)).",
+            _bent(partial(F.gelu, approximate="tanh")),
+        ),
+        wrong(
+            "gelu_by_sigmoid",
+            "GELU by sigmoid instead of the exact one",
+            "x · sigmoid(1.702 x) is a quick approximation of GELU, off by up to 0.02. Use F.gelu(x).",
+            _bent(lambda x: x * torch.sigmoid(1.702 * x)),
+        ),
+        wrong(
+            "relu",
+            "ReLU instead of GELU",
+            "The first transformer used ReLU, max(0, x). The contract asks for GELU, x · Φ(x), which lets small "
+            "negative numbers through.",
+            _bent(torch.relu),
+        ),
+        wrong(
+            "silu",
+            "SiLU instead of GELU",
+            "SiLU is x · sigmoid(x); GELU is x · Φ(x), with the normal distribution's Φ. They look alike and are not.",
+            _bent(F.silu),
+        ),
+        wrong(
+            "tanh_activation",
+            "tanh instead of GELU",
+            "tanh squeezes everything into (-1, 1). GELU is x · Φ(x): large numbers pass as they are.",
+            _bent(torch.tanh),
+        ),
+        wrong(
+            "phi_alone",
+            "Φ(x) instead of x · Φ(x)",
+            "Φ(x) is the gate, between 0 and 1; GELU is what comes through it. The factor x is missing.",
+            _bent(lambda x: 0.5 * (1 + torch.erf(x / 2**0.5))),
+        ),
+        wrong(
+            "erf_without_root",
+            "erf(x) instead of erf(x/√2)",
+            "Φ(x) = (1 + erf(x/√2)) / 2: the √2 turns the error function into the normal distribution. Without it the "
+            "step is too steep.",
+            _bent(lambda x: 0.5 * x * (1 + torch.erf(x))),
+        ),
+        wrong(
+            "no_activation",
+            "There is no activation between the layers",
+            "Two linear layers in a row are one linear layer. GELU goes between `up` and `down`.",
+            _bent(lambda x: x),
+        ),
+        wrong(
+            "activation_after_down",
+            "GELU comes after the second layer",
+            "The order is up, GELU, down. With nothing in between, the two layers are one, and a GELU at the end "
+            "lets hardly any negative number into the residual stream.",
+            _perceptron(lambda s, x: s.drop(F.gelu(s.down(s.drop(s.up(x)))))),
+        ),
+        wrong(
+            "activated_twice",
+            "GELU after both layers",
+            "The second layer's result goes back to the residual stream as it is, negative numbers and all. GELU only "
+            "after `up`.",
+            _perceptron(lambda s, x: s.drop(F.gelu(s.down(s.drop(F.gelu(s.up(x))))))),
+        ),
+        wrong(
+            "activation_first",
+            "GELU comes before the first layer",
+            "GELU acts on the hidden layer, after `up`, where there is room for many features.",
+            _perceptron(lambda s, x: s.drop(s.down(s.drop(s.up(F.gelu(x)))))),
+        ),
+        wrong(
+            "residual_inside",
+            "The input is added already here",
+            "x + … is the block's task. If the perceptron does it, too, x is counted twice there.",
+            _perceptron(lambda s, x: x + s.drop(s.down(s.drop(F.gelu(s.up(x)))))),
+        ),
+        wrong(
+            "norm_inside",
+            "The input is normalised already here",
+            "The norm is the block's task, and has weights of its own. The perceptron takes x as it comes.",
+            _perceptron(lambda s, x: s.drop(s.down(s.drop(F.gelu(s.up(F.layer_norm(x, x.shape[-1:]))))))),
+        ),
+        wrong(
+            "layers_exchanged",
+            "up and down are exchanged",
+            "`up` widens, from d_model to d_hidden; `down` brings it back. nn.Linear takes (in, out).",
+            _Exchanged,
+        ),
+        wrong(
+            "without_bias",
+            "The layers have no bias",
+            "The contract asks for two nn.Linear layers as they are, with a bias.",
+            _WithoutBias,
+        ),
+        wrong(
+            "dropout_always",
+            "Dropout is active at evaluation, too",
+            "F.dropout(x, p) drops always unless you pass training=self.training, and so does an nn.Dropout that is "
+            "made inside forward: it never hears of eval(). Make nn.Dropout in __init__, or pass self.training.",
+            _perceptron(lambda s, x: F.dropout(s.down(F.dropout(F.gelu(s.up(x)), s.p)), s.p)),
+        ),
+        wrong(
+            "no_dropout",
+            "dropout is ignored",
+            "The argument is accepted and never used. In training, dropout acts after GELU and after `down`.",
+            _perceptron(lambda s, x: s.down(F.gelu(s.up(x)))),
+        ),
+        wrong(
+            "dropout_only_inside",
+            "Dropout after `down` is missing",
+            "The contract asks for dropout in two places: after GELU, and after `down`.",
+            _perceptron(lambda s, x: s.down(s.drop(F.gelu(s.up(x))))),
+        ),
+        wrong(
+            "dropout_only_at_the_end",
+            "Dropout after GELU is missing",
+            "The contract asks for dropout in two places: after GELU, and after `down`.",
+            _perceptron(lambda s, x: s.drop(s.down(F.gelu(s.up(x))))),
+        ),
+        wrong(
+            "dropout_before_gelu",
+            "Dropout comes before GELU",
+            "Dropout scales up what it keeps, by 1/(1 - p). GELU bends, so scaling before it is not scaling after it, "
+            "and the average is no longer what evaluation computes. First GELU, then dropout.",
+            _perceptron(lambda s, x: s.drop(s.down(F.gelu(s.drop(s.up(x)))))),
+        ),
+        wrong(
+            "dropout_of_the_input",
+            "The input is dropped, too",
+            "The contract asks for dropout in two places: after GELU, and after `down`. The input comes in whole.",
+            _perceptron(lambda s, x: s.drop(s.down(s.drop(F.gelu(s.up(s.drop(x))))))),
+        ),
+        wrong(
+            "dropout_not_scaled",
+            "What is kept is not scaled up",
+            "With a share p set to 0, everything after it is smaller by 1 - p on average in training than at "
+            "evaluation. Divide what is kept by 1 - p, as F.dropout does.",
+            _perceptron(lambda s, x: _unscaled(s, s.down(_unscaled(s, F.gelu(s.up(x)))))),
+        ),
+        wrong(
+            "keep_probability",
+            "dropout is taken for the share that is kept",
+            "dropout is the probability that an entry is set to 0, as in nn.Dropout(p). Yours keeps that share.",
+            _perceptron(
+                lambda s, x: F.dropout(
+                    s.down(F.dropout(F.gelu(s.up(x)), 1 - s.p, s.training and s.p > 0)),
+                    1 - s.p,
+                    s.training and s.p > 0,
+                )
+            ),
+        ),
+        *usual_misconceptions(_bent(F.gelu)),
+    ),
+)

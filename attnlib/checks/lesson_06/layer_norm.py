@@ -1,0 +1,237 @@
+"""`layer_norm`: every vector brought to mean 0 and variance 1."""
+
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import attnlib
+from attnlib.checks.draw import Draw
+from attnlib.checks.exercise import Case, Exercise
+from attnlib.checks.usual import usual_cases, usual_misconceptions, wrong
+
+LAYER_NORMS = (
+    "torch.nn.functional.layer_norm",
+    "torch.layer_norm",
+    "torch.native_layer_norm",
+    "torch.nn.LayerNorm.forward",
+    "attnlib.layer_norm",
+)
+
+
+def layer_norm(x: Tensor, gain: Tensor, bias: Tensor, eps: float = 1e-5) -> Tensor:
+    """The contract's form: eps may be given by position."""
+    return attnlib.layer_norm(x, gain, bias, eps=eps)
+
+
+def _vectors(draw: Draw, *, shape: tuple[int, ...], spread: float = 1.7, eps: float | None = None) -> tuple[Any, ...]:
+    d_model = shape[-1]
+    x = draw.normal(*shape, scale=spread, shift=0.6 if spread > 1 else 0.0)
+    arguments = (x, draw.normal(d_model, scale=0.3, shift=1.2), draw.normal(d_model, scale=0.5, shift=0.4))
+    return arguments if eps is None else (*arguments, eps)
+
+
+def _one_constant(draw: Draw) -> tuple[Tensor, ...]:
+    x, gain, bias = _vectors(draw, shape=(2, 3, 7))
+    x[1, 2] = 3.0
+    return x, gain, bias
+
+
+def _normalise(
+    x: Tensor,
+    gain: Tensor,
+    bias: Tensor,
+    eps: float = 1e-5,
+    *,
+    axis: int | tuple[int, ...] = -1,
+    correction: int = 0,
+    centre: bool = True,
+    outside: bool = False,
+    root: bool = True,
+) -> Tensor:
+    """The right answer, and with other settings the wrong ones."""
+    axes = tuple(a for a in ((axis,) if isinstance(axis, int) else axis) if -x.dim() <= a < x.dim()) or (-1,)
+    mean = x.mean(dim=axes, keepdim=True)
+    variance = x.var(dim=axes, correction=correction, keepdim=True)
+    if not centre:
+        variance, mean = (x * x).mean(dim=axes, keepdim=True), torch.zeros_like(mean)
+    spread = variance**0.5 + eps if outside else (variance + eps) ** (0.5 if root else 1.0)
+    return (x - mean) / spread * gain + bias
+
+
+def _everywhere(x: Tensor, gain: Tensor, bias: Tensor, eps: float = 1e-5) -> Tensor:
+    return _normalise(x, gain, bias, eps, axis=tuple(range(-x.dim(), 0)))
+
+
+LAYER_NORM = Exercise(
+    name="layer_norm",
+    lesson="06_encoder_block",
+    contract="(…, d_model), gain and bias (d_model), eps -> (…, d_model), normalised along the last axis",
+    parts={"values": 2, "small spread": 1, "gradient": 1, "robustness": 1},
+    reference=layer_norm,
+    forbidden=LAYER_NORMS,
+    cases=(
+        *usual_cases(
+            _vectors,
+            {"shape": (2, 5, 7)},
+            one={"shape": (1, 3, 11)},
+            more=[{"shape": (3, 2, 5, 13)}, {"shape": (17,)}, {"shape": (7, 5)}, {"shape": (5, 2, 19)}],
+        ),
+        Case(name="eps given", inputs=partial(_vectors, shape=(2, 3, 7), eps=0.5)),
+        Case(
+            name="vectors with hardly any spread",
+            inputs=partial(_vectors, shape=(2, 5, 7), spread=0.005),
+            part="small spread",
+        ),
+        Case(name="one vector whose entries are all equal", inputs=_one_constant, part="small spread"),
+        Case(
+            name="vectors with hardly any spread, gradients",
+            inputs=partial(_vectors, shape=(3, 5, 11), spread=0.003),
+            part="small spread",
+            gradient=True,
+            dtype=torch.float64,
+            hidden=True,
+        ),
+    ),
+    example=lambda: (torch.tensor([[1.0, 3.0, 4.0, 5.0, 7.0]]), torch.ones(5), torch.zeros(5)),
+    misconceptions=(
+        wrong(
+            "unbiased_variance",
+            "The variance is divided by d - 1",
+            "`Tensor.var` and `Tensor.std` divide by d - 1 unless you say `correction=0`. That is the estimate for a "
+            "sample. Here nothing is estimated: these d numbers are all there are, so divide by d.",
+            partial(_normalise, correction=1),
+        ),
+        wrong(
+            "eps_outside_root",
+            "eps is added to the standard deviation",
+            "eps belongs to the variance, inside the root: sqrt(variance + eps). Outside, the same eps does far less: "
+            "where the spread is 0, sqrt(1e-5) is 0.003, and 1e-5 is three hundred times smaller.",
+            partial(_normalise, outside=True),
+        ),
+        wrong(
+            "unbiased_and_outside",
+            "d - 1 in the variance, and eps outside the root",
+            "This is the layer norm of the Annotated Transformer, (x - mean) / (x.std() + eps), and two things in it "
+            "differ from the paper's: `std` divides by d - 1, and eps is added after the root.",
+            partial(_normalise, correction=1, outside=True),
+        ),
+        wrong(
+            "no_eps",
+            "eps is missing",
+            "Where all entries of a vector are equal the variance is 0, and 0 / 0 is NaN. Add eps to the variance.",
+            lambda x, gain, bias, eps=1e-5: _normalise(x, gain, bias, 0.0),
+        ),
+        wrong(
+            "eps_fixed",
+            "eps is not the one that was given",
+            "1e-5 is only the default. Use the argument eps.",
+            lambda x, gain, bias, eps=1e-5: _normalise(x, gain, bias, 1e-5),
+        ),
+        wrong(
+            "eps_of_other_norms",
+            "eps is 1e-6 instead of 1e-5",
+            "Other libraries have other defaults; here it is 1e-5. It shows in vectors with a small spread.",
+            lambda x, gain, bias, eps=1e-6: _normalise(x, gain, bias, eps),
+        ),
+        wrong(
+            "over_positions",
+            "The mean runs over the positions",
+            "Each feature is normalised over the sequence. Layer norm takes one position's vector at a time, so that "
+            "the words do not mix: dim=-1, not -2.",
+            partial(_normalise, axis=-2),
+        ),
+        wrong(
+            "over_batch",
+            "The mean runs over the batch",
+            "That is batch norm without its running averages: what a sentence becomes depends on the sentences that "
+            "happen to be with it. Layer norm looks at one vector at a time: dim=-1.",
+            lambda x, gain, bias, eps=1e-5: _normalise(x, gain, bias, eps, axis=-x.dim()),
+        ),
+        wrong(
+            "over_batch_and_positions",
+            "The mean runs over batch and positions",
+            "Each feature is normalised over all the words of the batch: that is batch norm. Layer norm takes the d "
+            "features of one word: dim=-1.",
+            lambda x, gain, bias, eps=1e-5: _normalise(x, gain, bias, eps, axis=tuple(range(-x.dim(), -1))),
+        ),
+        wrong(
+            "over_sequence",
+            "One mean for a whole sequence",
+            "Mean and variance are taken over positions *and* features. Each position has its own: only the last axis.",
+            partial(_normalise, axis=(-2, -1)),
+        ),
+        wrong(
+            "over_everything",
+            "One mean for the whole tensor",
+            "`x.mean()` without dim is one number for all words of all sentences. Each vector has its own mean and "
+            "variance: dim=-1, keepdim=True.",
+            _everywhere,
+        ),
+        wrong(
+            "not_centred",
+            "The mean is not subtracted",
+            "x is divided by the root of its mean square: that is RMSNorm, which many newer models use. Layer norm "
+            "subtracts the mean first.",
+            partial(_normalise, centre=False),
+        ),
+        wrong(
+            "mean_kept",
+            "The mean is not subtracted from the numerator",
+            "The standard deviation is right, but x / std still has its mean. Subtract it: (x - mean) / std.",
+            lambda x, gain, bias, eps=1e-5: x / (x.var(dim=-1, correction=0, keepdim=True) + eps).sqrt() * gain + bias,
+        ),
+        wrong(
+            "divided_by_variance",
+            "Divided by the variance, not by its root",
+            "The standard deviation is the root of the variance. Dividing by the variance leaves the spread at "
+            "1/standard deviation instead of 1.",
+            partial(_normalise, root=False),
+        ),
+        wrong(
+            "only_centred",
+            "Not divided by the standard deviation",
+            "The mean is subtracted, but the vectors are still as long as before. Divide by sqrt(variance + eps).",
+            lambda x, gain, bias, eps=1e-5: (x - x.mean(dim=-1, keepdim=True)) * gain + bias,
+        ),
+        wrong(
+            "no_gain_and_bias",
+            "gain and bias are not used",
+            "After normalising, each feature is multiplied by its gain, and its bias is added.",
+            lambda x, gain, bias, eps=1e-5: _normalise(x, torch.ones_like(gain), torch.zeros_like(bias), eps),
+        ),
+        wrong(
+            "no_bias",
+            "The bias is missing",
+            "After the gain, each feature gets its bias added.",
+            lambda x, gain, bias, eps=1e-5: _normalise(x, gain, torch.zeros_like(bias), eps),
+        ),
+        wrong(
+            "no_gain",
+            "The gain is missing",
+            "Each feature is multiplied by its gain before the bias is added.",
+            lambda x, gain, bias, eps=1e-5: _normalise(x, torch.ones_like(gain), bias, eps),
+        ),
+        wrong(
+            "exchanged_gain_and_bias",
+            "Gain and bias are exchanged",
+            "The arguments come as (x, gain, bias): multiply by the gain, then add the bias.",
+            lambda x, gain, bias, eps=1e-5: _normalise(x, bias, gain, eps),
+        ),
+        wrong(
+            "bias_before_gain",
+            "The bias is added before the gain",
+            "The order is normalised * gain + bias. With brackets around the sum, the bias is multiplied by the gain, "
+            "too.",
+            lambda x, gain, bias, eps=1e-5: _normalise(x, gain, gain * bias, eps),
+        ),
+        wrong(
+            "gain_plus_one",
+            "The gain is taken for a change from 1",
+            "Some models store the gain minus 1. Here it is the factor itself: normalised * gain + bias.",
+            lambda x, gain, bias, eps=1e-5: _normalise(x, 1 + gain, bias, eps),
+        ),
+        *usual_misconceptions(_normalise),
+    ),
+)

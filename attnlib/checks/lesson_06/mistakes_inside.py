@@ -1,0 +1,200 @@
+"""Wrong blocks, second kind: a norm, attention, the perceptron or dropout is not what it should be."""
+
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from attnlib.checks.exercise import Misconception
+from attnlib.checks.lesson_06.plain_block import PlainBlock, attending, block, built, by_hand, two_steps
+from attnlib.checks.usual import wrong
+
+
+def only_known_keys(s: PlainBlock, x: Tensor, key_mask: Tensor | None) -> Tensor:
+    """-inf in every score of a sentence that is all padding: NaN, and NaN in the gradients of all."""
+    b, n, width = x.shape
+    q, k, v = (
+        layer(x).reshape(b, n, s.num_heads, -1).transpose(1, 2) for layer in (s.attn.w_q, s.attn.w_k, s.attn.w_v)
+    )
+    scores = q @ k.mT * q.shape[-1] ** -0.5
+    if key_mask is not None:
+        scores = scores.masked_fill(~key_mask[:, None, None, :], -torch.inf)
+    return s.attn.w_o((scores.softmax(dim=-1) @ v).transpose(1, 2).reshape(b, n, width))
+
+
+def _norm(x: Tensor, layer: nn.LayerNorm, *, correction: int, outside: float, inside: float) -> Tensor:
+    mean, variance = x.mean(dim=-1, keepdim=True), x.var(dim=-1, correction=correction, keepdim=True)
+    return (x - mean) / ((variance + inside).sqrt() + outside) * layer.weight + layer.bias
+
+
+def _own_norm(correction: int = 0, outside: float = 0.0, inside: float = 1e-5) -> type[nn.Module]:
+    norm = partial(_norm, correction=correction, outside=outside, inside=inside)
+    return two_steps(
+        lambda s, x, m: x + s.attend(norm(x, s.norm1), m),
+        lambda s, x: x + s.mlp(norm(x, s.norm2)),
+    )
+
+
+class _DropsAlways(PlainBlock):
+    def forward(self, x: Tensor, key_mask: Tensor | None = None) -> Tensor:
+        x = x + self.attend(self.norm1(x), key_mask)
+        hidden = F.dropout(F.gelu(self.mlp.up(self.norm2(x))), self.p)
+        return x + F.dropout(self.mlp.down(hidden), self.p)
+
+
+MISTAKES_INSIDE: tuple[Misconception, ...] = (
+    wrong(
+        "unbiased_norm",
+        "The norms divide by d - 1",
+        "`var` and `std` divide by d - 1 unless you say correction=0. Layer norm divides by d.",
+        _own_norm(correction=1),
+    ),
+    wrong(
+        "norm_eps_outside",
+        "The norms add eps outside the root",
+        "It is sqrt(variance + eps), with eps inside.",
+        _own_norm(outside=1e-5, inside=0.0),
+    ),
+    wrong(
+        "annotated_norm",
+        "The norms divide by std + eps",
+        "`std` divides by d - 1, and eps is added after the root. Layer norm is "
+        "(x - mean) / sqrt(variance + eps), with the variance divided by d.",
+        _own_norm(correction=1, outside=1e-5, inside=0.0),
+    ),
+    wrong(
+        "other_eps",
+        "The norms have another eps",
+        "nn.LayerNorm's own default, 1e-5, is what the contract asks for.",
+        built(eps=1e-6),
+    ),
+    wrong("relu", "ReLU in the perceptron", "The contract asks for GELU, the exact one.", built(activation=torch.relu)),
+    wrong(
+        "gelu_by_tanh",
+        "GELU by tanh in the perceptron",
+        "approximate='tanh' is off by up to 0.0005. The contract asks for the exact GELU, F.gelu(x).",
+        built(activation=partial(F.gelu, approximate="tanh")),
+    ),
+    wrong(
+        "rounded_width",
+        "The perceptron's width is rounded",
+        "d_hidden = int(d_model * mlp_ratio): int cuts off, round does not. 12 · 2.65 = 31.8 gives 31.",
+        built(hidden=round),
+    ),
+    wrong(
+        "no_projection_bias",
+        "The projections have no bias",
+        "w_q, w_k, w_v and w_o are nn.Linear layers as they are, with a bias.",
+        built(bias=False),
+    ),
+    wrong(
+        "one_head",
+        "One wide head instead of several",
+        "num_heads is not used: queries and keys are compared over their whole width.",
+        attending(partial(by_hand, heads=1)),
+    ),
+    wrong(
+        "no_scale",
+        "The scores are not scaled",
+        "Divide the dot products by the root of a head's width, √(d_model / num_heads).",
+        attending(partial(by_hand, scale=1.0)),
+    ),
+    wrong(
+        "scaled_by_root_d_model",
+        "Scaled by √d_model",
+        "A head's dot product has d_model / num_heads terms. Its width counts, not that of all heads together.",
+        attending(lambda s, x, m: by_hand(s, x, m, scale=x.shape[-1] ** -0.5)),
+    ),
+    wrong(
+        "no_output_projection",
+        "The output projection is not used",
+        "The heads are joined and handed on as they are. w_o mixes them first.",
+        attending(partial(by_hand, out=False)),
+    ),
+    wrong(
+        "causal",
+        "Words see only what stands before them",
+        "A causal mask belongs to a decoder. In an encoder every word sees every real word.",
+        attending(partial(by_hand, causal=True)),
+    ),
+    wrong(
+        "key_mask_ignored",
+        "key_mask is not handed on",
+        "The real words look at the padding as if it were words. Pass the mask on, attn(norm1(x), key_mask=key_mask), "
+        "and make it block *keys*, the columns: a mask on the rows changes only what the padding itself asks for.",
+        block(lambda s, x, m: PlainBlock.forward(s, x, None)),
+    ),
+    wrong(
+        "key_mask_upside_down",
+        "key_mask is upside down",
+        "True means a real word, which may be looked at. nn.MultiheadAttention's key_padding_mask has it the other way "
+        "round.",
+        block(lambda s, x, m: PlainBlock.forward(s, x, None if m is None else ~m)),
+    ),
+    wrong(
+        "key_mask_on_queries",
+        "key_mask is applied to the queries",
+        "The mask blocks rows (the padded words' own questions) instead of columns. Nobody may look *at* padding: "
+        "key_mask[:, None, None, :].",
+        attending(
+            lambda s, x, m: s.attn(x, mask=None if m is None else m[:, None, :, None].expand(-1, -1, -1, x.shape[1]))
+        ),
+        same_as="key_mask_ignored",
+    ),
+    wrong(
+        "masked_after_softmax",
+        "The mask comes after the softmax",
+        "Setting weights to 0 afterwards leaves rows that no longer add up to 1. Mask the scores, before the softmax.",
+        attending(partial(by_hand, late=True)),
+    ),
+    wrong(
+        "nan_where_all_is_padding",
+        "NaN where a sentence is all padding",
+        "Softmax over nothing but -inf is 0/0. The outputs there do not matter, but the NaN spoils the gradient of "
+        "every weight. Fill with a large finite number, or set such rows to 0.",
+        attending(only_known_keys),
+    ),
+    wrong(
+        "no_dropout",
+        "dropout is not handed on",
+        "The argument is accepted and never reaches the perceptron.",
+        built(mlp_dropout=0.0),
+    ),
+    wrong(
+        "dropout_after_attention",
+        "Dropout on attention's output, too",
+        "Many models do that. In this contract dropout is the perceptron's alone.",
+        attending(lambda s, x, m: s.drop(s.attn(x, key_mask=m))),
+    ),
+    wrong(
+        "dropout_on_weights",
+        "Dropout on the attention weights, too",
+        "Many models do that. In this contract dropout is the perceptron's alone: give it to `mlp`, not to `attn`.",
+        attending(partial(by_hand, drop=True)),
+    ),
+    wrong(
+        "dropout_after_both",
+        "Dropout after both sub-layers, and inside attention",
+        "Many models do that. In this contract dropout is the perceptron's alone.",
+        attending(lambda s, x, m: s.drop(by_hand(s, x, m, drop=True))),
+    ),
+    wrong(
+        "dropout_twice",
+        "The perceptron's result is dropped twice",
+        "The perceptron drops its own output already. A second dropout around it keeps only (1 - p)² of it.",
+        two_steps(perceptron=lambda s, x: x + s.drop(s.mlp(s.norm2(x)))),
+    ),
+    wrong(
+        "dropout_of_the_sum",
+        "Dropout hits the residual stream",
+        "x itself is dropped, not only what a sub-layer adds. Dropout stays inside the branch.",
+        block(lambda s, x, m: s.drop(PlainBlock.forward(s, x, m))),
+    ),
+    wrong(
+        "dropout_always",
+        "Dropout is active at evaluation, too",
+        "F.dropout needs training=self.training, and an nn.Dropout made inside forward never hears of eval().",
+        _DropsAlways,
+    ),
+)

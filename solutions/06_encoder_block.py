@@ -1,0 +1,909 @@
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 06 · The encoder block: add, normalise, think
+#
+# Attention lets words exchange what they know. That is not yet a network that you can stack. Two things are missing: something
+# that keeps a stack of attention from falling apart, and something that thinks about what was fetched. At the end of this lesson
+# you stack two blocks of your own, and they read handwritten digits.
+#
+# | | |
+# | --- | --- |
+# | **You will build** | `layer_norm`, the perceptron `FeedForward`, and `EncoderBlock`, the brick of BERT and of vision transformers |
+# | **You will understand** | why there are residuals, why the norm comes first, where a block spends its time |
+# | **You need** | multi-head attention from lesson 03, a pencil, about two hours |
+#
+# The cells between the exercises use `attnlib`, never your answers, with one exception: the digits are read by *your* block once it
+# passes its check, and by `attnlib`'s until then. Whoever skipped lesson 03, 04 or 05 can go on here: `attnlib.MultiHeadAttention`
+# stands in.
+
+# %%
+import math
+import time
+
+import matplotlib.pyplot as plt
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.testing import assert_close
+from tqdm.auto import tqdm
+
+import attnlib
+from attnlib.checks import check, run
+
+# %% [markdown]
+# ## See the whole thing first
+#
+# ```text
+#  x ──┬───────────────────── + ──┬──────────────────── + ──▶ x
+#      └─▶ norm1 ─▶ attn ─────┘   └─▶ norm2 ─▶ mlp ─────┘
+# ```
+#
+# In words: each word normalises what it has, looks around, and *adds* what it found. Then it normalises again, thinks on its own,
+# and *adds* what came to its mind. As two lines:
+#
+# $$x \leftarrow x + \mathrm{attn}(\mathrm{norm}_1(x)), \qquad x \leftarrow x + \mathrm{mlp}(\mathrm{norm}_2(x))$$
+#
+# That is all. `attn` you know. This lesson is about the plus signs, the norms and the `mlp`, in that order.
+
+# %% [markdown]
+# ## Add, do not replace
+#
+# Think back to *it* in lesson 02. It came in as a pronoun, without legs or lanes. Attention gave it 0.77 times *animal*'s
+# four legs, and 0.10 times *street*'s two lanes. Write the vector as (legs, lanes, pronoun):
+#
+# | | legs | lanes | pronoun |
+# |---|---|---|---|
+# | *it* comes in | 0 | 0 | 1 |
+# | attention brings | 3.08 | 0.21 | 0 |
+# | **replaced** | 3.08 | 0.21 | 0 |
+# | **added** | 3.08 | 0.21 | 1 |
+#
+# Replaced, *it* has four legs and no longer knows that it is a word of its own. Added, it knows both. The sum that runs through all
+# blocks is called the *residual stream*, and each sub-layer writes its contribution into it.
+#
+# ### Predict, then run: 24 layers of nothing but attention (1 point, 3 minutes)
+#
+# Eleven random words of width 32 go through 24 layers of multi-head attention with random matrices: $x \leftarrow
+# \mathrm{attn}(\mathrm{norm}(x))$, no residual. We measure how alike the words are: the mean cosine between two of them, 0 for
+# unrelated, 1 for the same direction. It starts near 0. Where does it end?
+#
+# - **A**: near 0: random words through random matrices stay random
+# - **B**: near 1: all eleven have become the same vector
+# - **C**: below 0: four heads pick different words, which drives them apart
+# - **D**: nowhere: after 24 layers the numbers have exploded
+
+# %% nbgrader={"grade": false, "grade_id": "predict_no_residuals", "locked": false, "schema_version": 3, "solution": true, "task": false}
+### BEGIN SOLUTION
+no_residuals = "B"
+### BEGIN STUB
+# no_residuals = None  # your prediction: "A", "B", "C" or "D"
+### END SOLUTION
+
+# %% nbgrader={"grade": true, "grade_id": "test_predict_no_residuals", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+### BEGIN HIDDEN TESTS
+from attnlib.checks import grade as check
+
+### END HIDDEN TESTS
+check("predict_no_residuals", no_residuals)
+
+
+# %%
+def likeness(words: Tensor) -> float:
+    """(n, d_model): the mean cosine between two different words."""
+    unit = F.normalize(words, dim=-1)
+    n = len(words)
+    return ((unit @ unit.T).sum().item() - n) / (n * (n - 1))
+
+
+def initialised(layers: nn.ModuleList) -> nn.ModuleList:
+    """Every matrix drawn as in the paper's own code (Xavier: what comes out is as large as what goes in)."""
+    for parameter in layers.parameters():
+        if parameter.dim() > 1:
+            nn.init.xavier_uniform_(parameter)
+    return layers
+
+
+torch.manual_seed(1)
+words = torch.randn(11, 32)
+layers = initialised(nn.ModuleList(attnlib.MultiHeadAttention(32, 4) for _ in range(24)))
+replaced, added = [words], [words]
+with torch.no_grad():
+    for attention in layers:
+        replaced.append(attention(F.layer_norm(replaced[-1], (32,))[None])[0])
+        added.append(added[-1] + attention(F.layer_norm(added[-1], (32,))[None])[0])
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: a picture's bytes depend on the machine's fonts; asserts say what it shows
+_, ax = plt.subplots(figsize=(7.2, 3), layout="constrained")
+ax.plot([likeness(x) for x in replaced], "s-", color="#d55e00", label="replaced: x ← attn(x)")
+ax.plot([likeness(x) for x in added], "o-", color="#08306b", label="added: x ← x + attn(x)")
+ax.set(xlabel="layers of attention", ylabel="mean cosine of two words", ylim=(-0.1, 1.08))
+ax.set_title("Without residuals eleven words become one")
+ax.legend(loc="lower right")
+plt.show()
+assert abs(likeness(words)) < 0.1
+assert likeness(replaced[4]) > 0.99
+assert likeness(added[4]) < 0.6
+
+# %% [markdown]
+# Three layers, and you could not tell the eleven words apart. Attention averages, and an average of averages of the same things
+# forgets what the things were. The residual slows it down a lot, and does not stop it: the blue curve creeps up, too. What works
+# against it in a real block is the perceptron, which comes soon.
+#
+# The plus sign has a second gift, for the way back. The derivative of $x + f(x)$ is $1 + f'(x)$: whatever $f$ does to the gradient,
+# the 1 carries a copy of it past.
+
+# %% [markdown]
+# ## Normalise with a pencil
+#
+# Every layer adds to the stream, so its numbers grow. Attention cannot be indifferent to that: scores are products, and twice as
+# large words make four times as large scores. Lesson 02 showed what the softmax does then. So before a sub-layer looks at a word, the
+# word is brought to a fixed size. Take one word's vector, $(1, 3, 4, 5, 7)$.
+#
+# - **Mean**: $(1+3+4+5+7)/5 = 4$. Subtract it: $(-3, -1, 0, 1, 3)$.
+# - **Variance**: the mean of the squares, $(9+1+0+1+9)/5 = 4$. Its root, the standard deviation, is 2.
+# - **Divide** by it: $(-1.5, -0.5, 0, 0.5, 1.5)$. Mean 0, variance 1.
+#
+# $$\mathrm{norm}(x) = \frac{x - \mu}{\sqrt{\sigma^2 + \epsilon}} \odot g + b, \qquad \mu = \frac1d\sum_c x_c, \quad \sigma^2 = \frac1d\sum_c (x_c - \mu)^2$$
+#
+# The *gain* $g$ and the *bias* $b$ are learned, one number of each for each feature, the same for all words. They let the network choose
+# the size that it wants. The small $\epsilon$ is there for a word whose entries are all equal: without it, that is $0/0$.
+
+# %%
+word = torch.tensor([1.0, 3.0, 4.0, 5.0, 7.0])
+by_hand = torch.tensor([-1.5, -0.5, 0.0, 0.5, 1.5])
+ones, zeros = torch.ones(5), torch.zeros(5)
+
+for same in (word, 10 * word, word + 100, 10 * word - 7):
+    assert_close(attnlib.layer_norm(same, ones, zeros), by_hand, atol=1e-5, rtol=0)
+assert_close(F.layer_norm(word, (5,)), by_hand, atol=1e-5, rtol=0)
+print("divided by d:", word.var(correction=0).item(), " divided by d - 1:", word.var().item())
+
+# %% [markdown]
+# Ten times as large, or 100 added everywhere: the norm does not see it. And mind the last line. `Tensor.var` divides by $d - 1$ unless
+# you say otherwise, which is for guessing at a population from a sample. Here nothing is guessed: the five numbers are all there are.
+#
+# What does it do to a whole cloud of words? With $d = 3$ you can see it. Subtracting the mean drops every word into one plane (the
+# entries add up to 0), and dividing puts it on a circle of radius $\sqrt{3}$. Only the *direction* is left.
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: a picture's bytes depend on the machine's fonts; asserts say what it shows
+generator = torch.Generator().manual_seed(3)
+cloud = torch.randn(200, 3, generator=generator) * torch.tensor([1.0, 2.0, 0.7]) + torch.tensor([1.0, 4.0, 0.0])
+plane = F.normalize(torch.tensor([[1.0, -1.0, 0.0], [1.0, 1.0, -2.0]]), dim=-1)  # (2, 3): the axes below
+normed = attnlib.layer_norm(cloud, torch.ones(3), torch.zeros(3))
+
+_, axes = plt.subplots(1, 2, figsize=(8, 3.9), layout="constrained", sharex=True, sharey=True)
+for ax, points, title in zip(axes, (cloud, normed), ("200 words, d = 3", "after the norm"), strict=True):
+    ax.scatter(*(points @ plane.T).T, s=12, c=cloud.norm(dim=-1), cmap="viridis")
+    ax.set(title=title, xlabel="along (1, −1, 0)", aspect="equal")
+axes[0].set_ylabel("along (1, 1, −2)")
+plt.show()
+assert_close(normed.sum(dim=-1), torch.zeros(200), atol=1e-4, rtol=0)
+assert_close(normed.norm(dim=-1), torch.full((200,), math.sqrt(3)), atol=1e-3, rtol=0)
+
+# %% [markdown]
+# Light and dark, long and short words alike sit on the circle. Nothing about the other words was needed to put them there: that is the
+# difference from *batch* norm, where the neighbours in the batch have a say.
+#
+# ### Exercise: write the norm (5 points, 10 minutes)
+#
+# Write `layer_norm(x, gain, bias, eps=1e-5)`, along the last axis.
+#
+# - `x` is `(…, d_model)` with any leading axes, `gain` and `bias` are `(d_model,)`. The result has `x`'s shape and dtype.
+# - The variance is divided by `d_model`, and `eps` stands inside the root.
+# - A word whose entries are all equal becomes `bias`, not `nan`. The inputs are not changed.
+# - Not allowed: `F.layer_norm`, `nn.LayerNorm`, `attnlib.layer_norm`.
+
+
+# %% nbgrader={"grade": false, "grade_id": "layer_norm", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def layer_norm(x: Tensor, gain: Tensor, bias: Tensor, eps: float = 1e-5) -> Tensor:
+    """(..., d_model) -> (..., d_model): mean 0 and variance 1, then times gain, plus bias."""
+    ### BEGIN SOLUTION
+    centred = x - x.mean(dim=-1, keepdim=True)
+    variance = centred.square().mean(dim=-1, keepdim=True)
+    return centred / (variance + eps).sqrt() * gain + bias
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "test_layer_norm", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
+### BEGIN HIDDEN TESTS
+from attnlib.checks import grade as check
+
+### END HIDDEN TESTS
+check("layer_norm", layer_norm)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Do what the pencil did, in its order. Each step is one line, and each mean runs along the last axis only.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# `keepdim=True` leaves the last axis in place with size 1, so that a mean of shape `(…, 1)` can be subtracted from `(…, d_model)`.
+#
+# </details>
+# <details><summary>Hint 3</summary>
+#
+# Subtract the mean; the variance is the mean of the squares of what is left; divide by the root of (variance plus eps); times
+# gain, plus bias. If you use `Tensor.var`, tell it `correction=0`.
+#
+# </details>
+
+# %% [markdown]
+# Two details are often got wrong, both of them in the [Annotated Transformer](https://github.com/harvardnlp/annotated-transformer/issues/122)
+# and in [whoever copied from it](https://github.com/codertimo/BERT-pytorch/issues/30): `(x - mean) / (x.std() + eps)`. How much do
+# they matter? Watch one word, $(-1, 1, -1, 1, -1, 1, -1, 1)$ times a size that shrinks. The output should have the size 1, until
+# $\epsilon$ is as large as the variance.
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: a picture's bytes depend on the machine's fonts; asserts say what it shows
+sizes = torch.logspace(-7, 1, 81)
+small = sizes[:, None] * torch.tensor([-1.0, 1.0]).repeat(4)  # (81, 8)
+inside = attnlib.layer_norm(small, torch.ones(8), torch.zeros(8))[:, 1]
+outside = (small / (small.std(dim=-1, keepdim=True) + 1e-5))[:, 1]
+
+_, ax = plt.subplots(figsize=(7.2, 2.9), layout="constrained")
+ax.semilogx(sizes, inside, color="#08306b", linewidth=2, label="x / √(variance + ε)")
+ax.semilogx(sizes, outside, "--", color="#d55e00", linewidth=2, label="x / (std with d − 1, plus ε)")
+ax.axvline(math.sqrt(1e-5), color="0.6", linestyle=":")
+ax.text(math.sqrt(1e-5) * 1.15, 0.1, "√ε = 0.003", color="0.35")
+ax.set(xlabel="size of the word", ylabel="size of the output")
+ax.legend(loc="center left")
+plt.show()
+assert_close(inside[-1].item(), 1.0, atol=1e-3, rtol=0)
+assert_close(outside[-1].item(), math.sqrt(7 / 8), atol=1e-3, rtol=0)
+
+# %% [markdown]
+# To the right, $d - 1$ makes everything 6 % too small; the gain could learn that away. To the left, a word of size 0.001 is nearly gone
+# in one norm and as large as life in the other. Train with one and run with the other, and no error is raised anywhere.
+
+# %% [markdown]
+# ## Let every word think for itself
+#
+# Attention *moves* things between words. Given the weights, it is linear in the values: it cannot decide that "has legs" and "is tired"
+# together mean "animal". That takes a layer with a bend in it. The block's second half is a small perceptron, the same for every
+# word, with no word looking at another: widen, bend, narrow.
+#
+# $$\mathrm{mlp}(x) = \mathrm{GELU}(x W^{\uparrow} + b^{\uparrow})\, W^{\downarrow} + b^{\downarrow}, \qquad \mathrm{GELU}(x) = x \cdot \Phi(x)$$
+#
+# $\Phi(x)$ is the share of a normal distribution that lies below $x$: a gate that opens slowly. By hand: $\Phi(0) = 0.5$, $\Phi(1) =
+# 0.841$, $\Phi(-1) = 0.159$. So GELU takes 1 to 0.841, and $-1$ to $-0.159$: unlike ReLU, it lets a little of the negative through.
+# Exactly, $\Phi(x) = \frac12\left(1 + \mathrm{erf}(x/\sqrt2)\right)$. An approximation by tanh is still around from times when erf was slow.
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: a picture's bytes depend on the machine's fonts; asserts say what it shows
+t = torch.linspace(-4, 4, 401)
+gelu = t * 0.5 * (1 + torch.erf(t / math.sqrt(2)))
+assert_close(gelu, F.gelu(t), atol=1e-6, rtol=0)
+by_tanh = F.gelu(t, approximate="tanh")
+
+_, (left, right) = plt.subplots(1, 2, figsize=(9, 2.9), layout="constrained")
+left.plot(t, torch.relu(t), "--", color="0.5", label="ReLU")
+left.plot(t, gelu, color="#08306b", linewidth=2, label="GELU")
+left.plot([-1, 1], [-0.159, 0.841], "o", color="#d55e00")
+left.set(xlabel="x", title="A gate that opens slowly", ylim=(-0.5, 2.5), xlim=(-3.5, 2.5))
+left.legend()
+right.plot(t, 1000 * (by_tanh - gelu), color="#d55e00")
+right.set(xlabel="x", ylabel="thousandths", title="GELU by tanh, minus GELU")
+plt.show()
+assert 4e-4 < (by_tanh - gelu).abs().max() < 6e-4
+
+# %% [markdown]
+# The difference is half a thousandth: harmless if you train and run with the same one, a slow drift through twelve layers if you do not.
+#
+# ### Exercise: build the perceptron (5 points, 8 minutes)
+#
+# Write `FeedForward(d_model, d_hidden, dropout=0.0)`.
+#
+# - Two `nn.Linear` layers with bias: `up` (d_model → d_hidden) and `down` (d_hidden → d_model). The check sets their weights.
+# - `forward(x)`: up, exact GELU, dropout, down, dropout. `x` is `(b, n, d_model)`, and so is the result.
+# - *Dropout* sets each entry to 0 with probability `dropout` and divides the others by $1 -$ `dropout`, so that the average stays. It acts
+#   in training only, and not after `module.eval()`.
+# - Not allowed: `attnlib.FeedForward`.
+
+
+# %% nbgrader={"grade": false, "grade_id": "FeedForward", "locked": false, "schema_version": 3, "solution": true, "task": false}
+class FeedForward(nn.Module):
+    """x (b, n, d_model) -> (b, n, d_model): up, GELU, dropout, down, dropout."""
+
+    def __init__(self, d_model: int, d_hidden: int, dropout: float = 0.0):
+        super().__init__()
+        ### BEGIN SOLUTION
+        self.up = nn.Linear(d_model, d_hidden)
+        self.down = nn.Linear(d_hidden, d_model)
+        self.drop = nn.Dropout(dropout)
+        ### END SOLUTION
+
+    def forward(self, x: Tensor) -> Tensor:
+        ### BEGIN SOLUTION
+        return self.drop(self.down(self.drop(F.gelu(self.up(x)))))
+        ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "test_FeedForward", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
+### BEGIN HIDDEN TESTS
+from attnlib.checks import grade as check
+
+### END HIDDEN TESTS
+check("FeedForward", FeedForward)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Make the layers in `__init__`, and call them in `forward` in the order in which the contract lists them.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# `nn.Dropout(p)` made in `__init__` knows whether the module is in training. The function `F.dropout` does not: it drops always, unless
+# you pass it `training=self.training`.
+#
+# </details>
+# <details><summary>Hint 3</summary>
+#
+# One expression, from the inside out: `up` of `x`, `F.gelu` of that, dropout, `down`, dropout. One `nn.Dropout` can serve twice:
+# it has no weights.
+#
+# </details>
+
+# %% [markdown]
+# Nobody looks at a neighbour here, so word by word and all at once must be the same. And most of a block's weights are in here, not in
+# attention: with $d_{hidden} = 4 d$ it is $8 d^2$ against the $4 d^2$ of the four projections.
+
+# %%
+torch.manual_seed(4)
+mlp, attention = attnlib.FeedForward(48, 192), attnlib.MultiHeadAttention(48, 4)
+x = torch.randn(2, 11, 48)
+alone = torch.stack([mlp(x[:, i]) for i in range(11)], dim=1)
+assert_close(mlp(x), alone, atol=1e-6, rtol=0)
+
+
+def count(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+print("perceptron", count(mlp), " attention", count(attention))
+assert count(mlp) == 2 * 4 * 48**2 + 5 * 48
+assert count(attention) == 4 * 48**2 + 4 * 48
+
+# %% [markdown]
+# ## Put the block together
+#
+# You have all the parts, and the two lines from the beginning. One thing is easy to get wrong: *what* is added to *what*. The norm
+# stands inside the branch. Only the sub-layer sees the normalised word, and the stream itself goes on untouched.
+#
+# ### Exercise: build the block (7 points, 15 minutes)
+#
+# Write `EncoderBlock(d_model, num_heads, mlp_ratio=4.0, dropout=0.0)` with `forward(x, key_mask=None)`.
+#
+# - Layers: `norm1` and `norm2` with `weight` and `bias` (`nn.LayerNorm(d_model)` has them, and $\epsilon = 10^{-5}$), `attn` with `w_q`,
+#   `w_k`, `w_v`, `w_o` (with bias), `mlp` with `up` and `down`. The hidden width is `int(d_model * mlp_ratio)`.
+# - For `attn`, `attnlib.MultiHeadAttention(d_model, num_heads)` is allowed, or your own. Called as `attn(x, key_mask=key_mask)` it returns
+#   the output alone. For `mlp` take your `FeedForward`, or `attnlib.FeedForward(d_model, d_hidden, dropout=…)`.
+# - `key_mask` is `(b, n)`, bool, True = a real word, or None. Nobody looks at padding. What comes out *at* padded positions is left
+#   open, but a sentence that is all padding must not bring NaN into any gradient.
+# - Dropout is the perceptron's alone. A `d_model` that `num_heads` does not divide is a `ValueError`.
+# - Not allowed: `attnlib.EncoderBlock`, `nn.TransformerEncoderLayer`.
+
+
+# %% nbgrader={"grade": false, "grade_id": "EncoderBlock", "locked": false, "schema_version": 3, "solution": true, "task": false}
+class EncoderBlock(nn.Module):
+    """x (b, n, d_model), key_mask (b, n) with True = a real word -> (b, n, d_model). Pre-LN."""
+
+    def __init__(self, d_model: int, num_heads: int, mlp_ratio: float = 4.0, dropout: float = 0.0):
+        super().__init__()
+        ### BEGIN SOLUTION
+        self.norm1 = nn.LayerNorm(d_model)
+        self.attn = attnlib.MultiHeadAttention(d_model, num_heads)
+        self.norm2 = nn.LayerNorm(d_model)
+        self.mlp = FeedForward(d_model, int(d_model * mlp_ratio), dropout)
+        ### END SOLUTION
+
+    def forward(self, x: Tensor, key_mask: Tensor | None = None) -> Tensor:
+        ### BEGIN SOLUTION
+        x = x + self.attn(self.norm1(x), key_mask=key_mask)
+        return x + self.mlp(self.norm2(x))
+        ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "test_EncoderBlock", "locked": true, "points": 7, "schema_version": 3, "solution": false, "task": false}
+### BEGIN HIDDEN TESTS
+from attnlib.checks import grade as check
+
+### END HIDDEN TESTS
+check("EncoderBlock", EncoderBlock)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# `__init__` makes four layers with the names of the contract. `forward` is the two formulas at the top of the lesson, a line each.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# In `x + attn(norm1(x))` the two x are the same tensor, the one before the norm. Do not write `x = norm1(x)`: after that the
+# stream is gone. Nor `x += …`, which changes the caller's tensor.
+#
+# </details>
+# <details><summary>Hint 3</summary>
+#
+# First line: x becomes x plus `self.attn` of (`self.norm1` of x), with the key mask handed on by name. Second line: the same with `mlp`
+# and `norm2`, from the new x, without a mask: the perceptron does not look at other words.
+#
+# </details>
+
+# %% [markdown]
+# From here on `Block` is yours if it passed, and `attnlib`'s if not yet.
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: it says whose block is used, which is another one in a student's notebook
+yours = run("EncoderBlock", globals().get("EncoderBlock")).passed
+Block = EncoderBlock if yours else attnlib.EncoderBlock
+print("Your block goes on from here." if yours else "attnlib's block stands in for yours.")
+
+# %% [markdown]
+# ## Find PyTorch's block in yours
+#
+# `nn.TransformerEncoderLayer` computes the same, once you have told it four things: the norm first, GELU, no dropout, batch first. Its
+# weights lie differently (queries, keys and values below one another in one matrix, the layers under other names), and
+# `attnlib.from_torch` moves each to its place. Its padding mask has True where the padding is: the opposite of ours.
+
+# %%
+torch.manual_seed(5)
+theirs = nn.TransformerEncoderLayer(
+    48, 4, dim_feedforward=96, dropout=0.0, activation="gelu", batch_first=True, norm_first=True
+).double()
+for parameter in theirs.parameters():
+    nn.init.normal_(parameter, std=0.3)  # its biases start at 0, where a mistake would not show
+mine = Block(48, 4, mlp_ratio=2.0).double()
+mine.load_state_dict(attnlib.from_torch(theirs).state_dict())
+
+x = torch.randn(3, 7, 48, dtype=torch.float64, requires_grad=True)
+key_mask = attnlib.padding_mask(torch.tensor([7, 4, 2]), 7)
+output = mine(x, key_mask)[key_mask]
+same = theirs(x, src_key_padding_mask=attnlib.to_padding(key_mask))[key_mask]
+assert_close(output, same, atol=1e-12, rtol=1e-12)
+
+weight = torch.randn_like(output)
+gradients = [torch.autograd.grad((y * weight).sum(), x)[0] for y in (output, same)]
+assert_close(*gradients, atol=1e-11, rtol=1e-11)
+print("equal at", len(output), "real words, forward and backward")
+
+# %% [markdown]
+# ## Ask where the norm should stand
+#
+# The paper of 2017 put the norm *after* the sum, $x \leftarrow \mathrm{norm}(x + \mathrm{attn}(x))$: *post-LN*. Nearly everyone now puts it
+# before the sub-layer: *pre-LN*. Look at the stream to see the difference. In post-LN it passes through a norm in every block. In pre-LN
+# nothing stands in its way: it is a plain sum from the first block to the last.
+#
+# What does that do to training? Stack blocks of both kinds with the same starting weights, let them classify random words, and look
+# at the gradient that arrives at each block's perceptron, before the first step.
+
+
+# %%
+def gradient_by_depth(depth: int, *, norm_first: bool) -> list[float]:
+    """The gradient norms of the blocks' `mlp.down`, from the first block to the last."""
+    torch.manual_seed(0)
+    encoder = initialised(attnlib.Encoder(depth, 32, 4, norm_first=norm_first))
+    head = nn.Linear(32, 10)
+    words, labels = torch.randn(16, 16, 32), torch.randint(0, 10, (16,))
+    F.cross_entropy(head(encoder(words).mean(dim=1)), labels).backward()
+    return [block.mlp.down.weight.grad.norm().item() for block in encoder.layers]
+
+
+depths = [3, 6, 12, 24, 48]
+pre = {depth: gradient_by_depth(depth, norm_first=True) for depth in depths}
+post = {depth: gradient_by_depth(depth, norm_first=False) for depth in depths}
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: a picture's bytes depend on the machine's fonts; asserts say what it shows
+_, (left, right) = plt.subplots(1, 2, figsize=(10, 3.3), layout="constrained")
+for gradients, colour, mark, name in ((post, "#d55e00", "s", "post-LN"), (pre, "#08306b", "o", "pre-LN")):
+    left.semilogy(range(1, 25), gradients[24], f"{mark}-", color=colour, label=name)
+    right.loglog(depths, [gradients[depth][-1] for depth in depths], f"{mark}-", color=colour, label=name)
+reference = [pre[3][-1] * math.sqrt(3 / depth) for depth in depths]
+right.loglog(depths, reference, ":", color="0.4", label="∝ 1/√depth")
+left.set(xlabel="block (of 24)", ylabel="gradient norm", title="Each block's perceptron")
+right.set(xlabel="number of blocks", title="The last block's perceptron")
+right.set_xticks(depths, labels=depths)
+right.minorticks_off()
+for ax in (left, right):
+    ax.legend()
+plt.show()
+assert all(post[depth][-1] > 2 * pre[depth][-1] for depth in (12, 24, 48))
+assert pre[48][-1] < 0.5 * pre[3][-1]
+
+# %% [markdown]
+# On the right is the finding of [Xiong et al., 2020](https://arxiv.org/abs/2002.04745). In pre-LN the last block's gradient shrinks as
+# the stack gets deeper, about as $1/\sqrt{\text{depth}}$: the last block is one voice among many in a sum that the final norm scales back. In post-LN
+# it stays large however deep the stack is. A deep post-LN stack therefore wants a *warm-up*: hundreds of tiny steps before the
+# learning rate may rise. Here is what happens without, on twelve blocks. The digits are introduced properly in the next section.
+
+# %%
+from sklearn.datasets import load_digits
+
+digits = load_digits()
+images = torch.tensor(digits.images, dtype=torch.float32) / 16  # (1797, 8, 8), from 0 to 1
+labels = torch.tensor(digits.target)
+
+
+def cut(images: Tensor) -> Tensor:
+    """(b, 8, 8) -> (b, 16, 4): sixteen patches of 2×2 pixels, row by row."""
+    rows = images.unflatten(1, (4, 2)).unflatten(3, (4, 2))  # (b, 4, 2, 4, 2)
+    return rows.transpose(2, 3).flatten(3).flatten(1, 2)
+
+
+assert_close(cut(images)[0, 5], images[0, 2:4, 2:4].flatten(), atol=0, rtol=0)
+
+
+# %%
+class Reader(nn.Module):
+    """Images (b, 8, 8) -> scores (b, 10): patches, positions, blocks, average."""
+
+    def __init__(self, blocks: list[nn.Module], d_model: int, norm: nn.Module):
+        super().__init__()
+        self.embed = nn.Linear(4, d_model)
+        self.positions = nn.Parameter(0.5 * torch.randn(16, d_model))
+        self.blocks = nn.ModuleList(blocks)
+        self.norm = norm
+        self.head = nn.Linear(d_model, 10)
+
+    def forward(self, images: Tensor) -> Tensor:
+        x = self.embed(cut(images)) + self.positions
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.norm(x).mean(dim=1))
+
+
+# %%
+def sixty_steps(*, norm_first: bool) -> list[float]:
+    """The losses of twelve blocks, from the same weights, at once with the full learning rate."""
+    torch.manual_seed(0)
+    encoder = initialised(attnlib.Encoder(12, 32, 4, mlp_ratio=2.0, norm_first=norm_first))
+    reader = Reader(list(encoder.layers), 32, encoder.norm)
+    optimiser = torch.optim.Adam(reader.parameters(), lr=1e-3)
+    losses = []
+    for step in range(60):
+        batch = torch.arange(32) + 21 * step
+        loss = F.cross_entropy(reader(images[batch]), labels[batch])
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        losses.append(loss.item())
+    return losses
+
+
+deep_pre, deep_post = sixty_steps(norm_first=True), sixty_steps(norm_first=False)
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: a picture's bytes depend on the machine's fonts; asserts say what it shows
+_, ax = plt.subplots(figsize=(7.2, 2.9), layout="constrained")
+ax.plot(deep_post, color="#d55e00", label="post-LN")
+ax.plot(deep_pre, color="#08306b", label="pre-LN")
+ax.axhline(math.log(10), color="0.6", linestyle=":")
+ax.text(0, math.log(10) + 0.04, "ln 10: guessing", color="0.35", fontsize=9)
+ax.set(xlabel="step", ylabel="loss", title="Twelve blocks, no warm-up")
+ax.legend(loc="lower left")
+plt.show()
+print(f"last ten steps: pre-LN {sum(deep_pre[-10:]) / 10:.2f}, post-LN {sum(deep_post[-10:]) / 10:.2f}")
+assert sum(deep_pre[-10:]) / 10 < 1.9 < 2.1 < sum(deep_post[-10:]) / 10
+
+# %% [markdown]
+# Same weights, same data, same steps. Post-LN has not left guessing. It can be trained, and BERT was, but you have to be careful with it.
+# Pre-LN asks for nothing, and has one duty: since its stream is never normalised on the way, one last norm stands behind the last block.
+
+# %% [markdown]
+# ## Read digits with your block
+#
+# Scikit-learn brings 1797 digits that people wrote, 8 by 8 pixels each. What is a word here? A *patch*: cut the image into sixteen squares
+# of 2×2 pixels, and each is a "word" of four numbers. That is the whole trick of the vision transformer.
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: a picture's bytes depend on the machine's fonts
+figure = plt.figure(figsize=(9, 3), layout="constrained")
+whole, pieces = figure.subfigures(1, 2, width_ratios=[1, 1])
+ax = whole.subplots()
+ax.imshow(images[5], cmap="gray_r")
+ax.set(title=f"an image of a {labels[5]}", xticks=[], yticks=[])
+for row, ax in zip(cut(images[5:6])[0], pieces.subplots(4, 4).flat, strict=True):
+    ax.imshow(row.reshape(2, 2), cmap="gray_r", vmin=0, vmax=1)
+    ax.set(xticks=[], yticks=[])
+pieces.suptitle("as a sentence of sixteen words")
+plt.show()
+
+# %% [markdown]
+# Attention does not see where a patch stands (lesson 02), so each place gets a learned vector of its own, added to its patch. Two blocks
+# follow, a last norm, the average over the sixteen patches, and a linear layer with ten scores. A fifth of the images is kept back
+# for the test; the network never trains on them.
+
+# %%
+torch.manual_seed(0)
+order = torch.randperm(len(images))
+train, test = order[:1437], order[1437:]
+blocks = [Block(48, 4, mlp_ratio=2.0, dropout=0.1) for _ in range(2)]
+reader = Reader(blocks, 48, nn.LayerNorm(48))
+
+epochs, batch_size = 20, 64
+steps = epochs * math.ceil(len(train) / batch_size)
+optimiser = torch.optim.AdamW(reader.parameters(), lr=5e-3, weight_decay=0.05)
+schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 5e-3, total_steps=steps, pct_start=0.2)
+print(count(reader), "parameters,", steps, "steps")
+
+
+@torch.no_grad()
+def accuracy(reader: nn.Module, which: Tensor) -> float:
+    reader.eval()
+    right = reader(images[which]).argmax(dim=-1) == labels[which]
+    reader.train()
+    return right.float().mean().item()
+
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: the progress bar shows the time it took, and the last digits of a loss depend on the machine
+losses, scores, started = [], [], time.perf_counter()
+progress = tqdm(range(epochs), desc="reading digits")
+for _ in progress:
+    for batch in train[torch.randperm(len(train))].split(batch_size):
+        loss = F.cross_entropy(reader(images[batch]), labels[batch])
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        schedule.step()
+        losses.append(loss.item())
+    scores.append(accuracy(reader, test))
+    progress.set_postfix(loss=f"{losses[-1]:.3f}", test=f"{scores[-1]:.1%}")
+print(f"{scores[-1]:.1%} of the test digits right, after {time.perf_counter() - started:.0f} s")
+assert scores[-1] >= 0.96, scores[-1]
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: a picture's bytes depend on the machine's fonts and on the last digits of the training
+reader.eval()
+with torch.no_grad():
+    guesses = reader(images[test]).softmax(dim=-1)
+missed = (guesses.argmax(dim=-1) != labels[test]).nonzero().flatten()[:6]
+
+figure = plt.figure(figsize=(10, 2.9), layout="constrained")
+left, right = figure.subfigures(1, 2, width_ratios=[1, 1.4])
+ax = left.subplots()
+ax.semilogy(losses, color="#9ecae1", linewidth=1)
+smooth = torch.tensor(losses).unfold(0, 23, 23).mean(dim=-1)  # an epoch has 23 steps
+ax.semilogy(torch.arange(len(smooth)) * 23 + 11, smooth, color="#08306b", label="mean of an epoch")
+ax.set(xlabel="step", ylabel="loss", title="Training")
+ax.legend()
+for ax, miss in zip(right.subplots(1, 6), missed.tolist(), strict=False):
+    guess = guesses[miss].argmax().item()
+    ax.imshow(images[test[miss]], cmap="gray_r")
+    ax.set(title=f"a {labels[test[miss]]},\nread as {guess}\n({guesses[miss, guess]:.0%})", xticks=[], yticks=[])
+right.suptitle("Some that went wrong")
+plt.show()
+
+# %% [markdown]
+# Some of these you would not have bet on either. It took seconds, two blocks and fewer than 40 000 weights.
+#
+# And where does it look? The weights of attention are not returned by the block, but its layers are all there: normalise, project, cut
+# into heads, and lesson 02's formula gives them.
+
+
+# %%
+@torch.no_grad()
+def attention_maps(reader: Reader, image: Tensor) -> list[Tensor]:
+    """One image (8, 8) -> for each block the weights (h, n, n)."""
+    x = reader.embed(cut(image[None])) + reader.positions
+    maps = []
+    for block in reader.blocks:
+        seen = block.norm1(x)
+        q, k = (attnlib.split_heads(layer(seen), 4) for layer in (block.attn.w_q, block.attn.w_k))
+        maps.append(attnlib.softmax(attnlib.attention_scores(q, k))[0])
+        x = block(x)
+    return maps
+
+
+shown = images[test[labels[test] == 4][0]]
+maps = attention_maps(reader, shown)
+asking = int(cut(shown[None])[0].sum(dim=-1).argmax())  # the patch with the most ink
+assert all(weights.shape == (4, 16, 16) for weights in maps)
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: a picture's bytes depend on the machine's fonts and on the last digits of the training
+_, axes = plt.subplots(2, 5, figsize=(10, 4.4), layout="constrained")
+for number, (row, weights) in enumerate(zip(axes, maps, strict=True), 1):
+    row[0].imshow(shown, cmap="gray_r", extent=(0, 4, 4, 0))
+    row[0].set_ylabel(f"block {number}")
+    for head, ax in enumerate(row[1:]):
+        drawn = ax.imshow(weights[head, asking].reshape(4, 4), cmap="Blues", vmin=0, vmax=0.5, extent=(0, 4, 4, 0))
+        ax.contour(shown, levels=[0.5], colors="#d55e00", linewidths=1, extent=(0, 4, 0, 4))
+        if number == 1:
+            ax.set_title(f"head {head}")
+    for ax in row:
+        frame = plt.Rectangle((asking % 4, asking // 4), 1, 1, fill=False, edgecolor="black", linewidth=2)
+        ax.add_patch(frame)
+        ax.set(xticks=[], yticks=[])
+axes[0, 0].set_title("the patch that asks")
+plt.colorbar(drawn, ax=axes, label="attention weight", shrink=0.7)
+plt.show()
+
+# %% [markdown]
+# The framed patch asks, and each map shows which of the sixteen patches it listens to (the orange line is the outline of the digit).
+# Every head has its own habit, and nobody told it to. Do not read too much into one map, though: what a patch *does* with what it
+# fetched is decided by the values, the output projection and the perceptron. Lesson 11 comes back to that.
+
+# %% [markdown]
+# ## Count what a block costs
+#
+# A block has two kinds of work. Word by word: four projections of $D \times D$ and the perceptron's two matrices of $D \times 4D$, which is
+# $12\, N D^2$ multiplications for $N$ words. Between words: $N^2$ scores of $D$ multiplications over all heads, and as many for the
+# mixture, which is $2\, N^2 D$.
+#
+# ### Predict, then run: when do the pairs win? (1 point, 4 minutes)
+#
+# A block has the width $D = 64$ and `mlp_ratio` 4. From which length $N$ on does the work *between* words outweigh the work *word by word*?
+#
+# - **A**: from $N = 8$: a square is soon larger than everything else
+# - **B**: from $N = 64$, where $N = D$
+# - **C**: from $N = 384$
+# - **D**: from $N = 4096 = D^2$
+
+# %% nbgrader={"grade": false, "grade_id": "predict_crossover", "locked": false, "schema_version": 3, "solution": true, "task": false}
+### BEGIN SOLUTION
+crossover = "C"
+### BEGIN STUB
+# crossover = None  # your prediction: "A", "B", "C" or "D"
+### END SOLUTION
+
+# %% nbgrader={"grade": true, "grade_id": "test_predict_crossover", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+### BEGIN HIDDEN TESTS
+from attnlib.checks import grade as check
+
+### END HIDDEN TESTS
+check("predict_crossover", crossover)
+
+
+# %%
+@torch.no_grad()
+def seconds(work, *inputs: Tensor) -> float:
+    """The fastest of seven runs: whatever else the machine does can only add to it."""
+    times = []
+    for _ in range(7):
+        started = time.perf_counter()
+        work(*inputs)
+        times.append(time.perf_counter() - started)
+    return min(times)
+
+
+block = attnlib.EncoderBlock(64, 4)
+
+
+def between_words(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return attnlib.scaled_dot_product_attention(q, k, v, backend="eager")
+
+
+def word_by_word(x: Tensor) -> Tensor:
+    heads = [layer(x) for layer in (block.attn.w_q, block.attn.w_k, block.attn.w_v)]
+    return block.mlp(block.attn.w_o(heads[0]))
+
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: times depend on the machine, and so do a picture's bytes
+lengths = torch.tensor([32, 64, 128, 256, 512, 1024, 2048])
+pairs = torch.tensor([seconds(between_words, *torch.randn(3, 1, 4, n, 16)) for n in lengths])
+singles = torch.tensor([seconds(word_by_word, torch.randn(1, n, 64)) for n in lengths])
+ahead = lengths[pairs > singles]
+
+_, (left, right) = plt.subplots(1, 2, figsize=(10, 3.4), layout="constrained", sharex=True)
+left.loglog(lengths, 2 * lengths**2 * 64 / 1e6, "s-", color="#d55e00", label="between words, 2N²D")
+left.loglog(lengths, 12 * lengths * 64**2 / 1e6, "o-", color="#08306b", label="word by word, 12ND²")
+left.axvline(6 * 64, color="0.6", linestyle=":")
+left.text(6 * 64 * 1.1, 1, "N = 6D = 384", color="0.35")
+left.set(xlabel="words N", ylabel="million multiplications", title="Counted, D = 64")
+right.loglog(lengths, 1e3 * pairs, "s-", color="#d55e00", label="between words")
+right.loglog(lengths, 1e3 * singles, "o-", color="#08306b", label="word by word")
+right.set(xlabel="words N", ylabel="milliseconds", title="Measured on this machine")
+for ax in (left, right):
+    ax.legend(loc="upper left")
+plt.show()
+print(f"here the pairs cost more from N = {int(ahead.min()) if len(ahead) else 'beyond 2048'} on")
+assert pairs[-1] > singles[-1]
+assert pairs[-1] > 5 * pairs[-3]  # four times as many words: sixteen times the pairs
+
+# %% [markdown]
+# The counted crossover is at $N = 6D$. The measured one comes earlier, because a multiplication is not the only thing that costs time: the
+# softmax takes an exponential for each of the $N^2$ weights, and a table of $h N^2$ numbers has to be written to memory and read again.
+# (Lesson 10 is about not writing it.) For our sixteen patches none of it matters. For $D = 768$ and 512 words, as in BERT, you are far on
+# the left of the picture: nearly all the time goes into plain matrix products.
+
+# %% [markdown]
+# ## Find the fault
+#
+# ### Mend: two published mistakes (2 points, 8 minutes)
+#
+# The block below runs, returns the right shape, and trains. It has two mistakes. The first was in
+# [PyTorch itself](https://github.com/pytorch/pytorch/issues/61165), in the code that brought `norm_first`, and was found before it was
+# released. The second was in [OLMo](https://github.com/allenai/OLMo/issues/222), a large open language model ("good thing is we haven't seen too much
+# difference", its finder wrote). Both have long been mended. Mend both here.
+#
+# - The class must compute what `EncoderBlock` computes: pre-LN, each sub-layer with a norm of its own.
+# - `__init__` is right as it is. The fault is in `forward`.
+
+
+# %% nbgrader={"grade": false, "grade_id": "mend_encoder_block", "locked": false, "schema_version": 3, "solution": true, "task": false}
+class MendedBlock(nn.Module):
+    """x (b, n, d_model), key_mask (b, n) -> (b, n, d_model)."""
+
+    def __init__(self, d_model: int, num_heads: int, mlp_ratio: float = 4.0, dropout: float = 0.0):
+        super().__init__()
+        self.norm1 = nn.LayerNorm(d_model)
+        self.attn = attnlib.MultiHeadAttention(d_model, num_heads)
+        self.norm2 = nn.LayerNorm(d_model)
+        self.mlp = attnlib.FeedForward(d_model, int(d_model * mlp_ratio), dropout=dropout)
+
+    def forward(self, x: Tensor, key_mask: Tensor | None = None) -> Tensor:
+        ### BEGIN SOLUTION
+        x = x + self.attn(self.norm1(x), key_mask=key_mask)
+        x = x + self.mlp(self.norm2(x))
+        ### BEGIN STUB
+        # x = self.norm1(x)
+        # x = x + self.attn(x, key_mask=key_mask)
+        # x = x + self.mlp(self.norm1(x))
+        ### END SOLUTION
+        return x
+
+
+# %% nbgrader={"grade": true, "grade_id": "test_mend_encoder_block", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+### BEGIN HIDDEN TESTS
+from attnlib.checks import grade as check
+
+### END HIDDEN TESTS
+check("mend_encoder_block", MendedBlock)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Multiply the input by 10. A pre-LN block passes its input on, so the output has to grow. Does it here?
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# Let it train for a step and look at `norm2.weight.grad`. What does it tell you?
+#
+# </details>
+# <details><summary>Hint 3</summary>
+#
+# Draw the picture from the top of the lesson with the code beside it. Where does the arrow to the plus sign leave the stream: before the
+# norm or after it? And which norm stands in the second branch?
+#
+# </details>
+
+# %% [markdown]
+# Neither mistake can be seen in a shape, in a loss that falls, or in an output that looks like numbers. A parameter without a gradient,
+# and an input whose size has no effect, can be seen. When you build something, ask what must *change* if you change the input, and what
+# must not. Then try.
+
+# %% [markdown]
+# ## What you can now do
+#
+# - Compute a layer norm with a pencil, and say what $\epsilon$ and $d - 1$ do to it.
+# - Say what a residual is for, and show what becomes of eleven words without it.
+# - Write a whole encoder block, and get PyTorch's numbers, gradients included.
+# - Tell pre-LN from post-LN in a picture, in a formula and in a loss curve.
+# - Cut images into words, train a transformer on them in seconds, and look at its attention.
+# - Say from which length on attention is the expensive part, and why so late.
+#
+# ## Think further
+#
+# 1. Leave out the positions (`+ self.positions`) and train again. How many digits are still read, as a bag of sixteen patches? Explain that it
+#    is not one in ten.
+# 2. At the start of training, set `w_o` and `down` of every block to zero. What does a stack of such blocks compute, and what is the gradient
+#    of its first layer? Some large models are started nearly like this.
+# 3. A pre-LN stream is never normalised, so its size grows with depth, and each block adds about as much as the first did. How much does
+#    the hundredth block still change? Is that what the right-hand picture of the gradients showed?
+#
+# **Next:** 07 gives the words their places, in better ways than a learned list.
