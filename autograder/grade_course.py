@@ -114,22 +114,23 @@ def results_of(
     for name, cell in cells.items():
         if name in scores:
             answer = longest_answer(name, answers)
-            diagnosis = said.get(name, {}).get("diagnosis") or what_happened(cell, cells.get(answer), said.get(name))
+            diagnosis = what_happened(cell, cells.get(answer), said.get(name, {}))
             results.append(Result(answer or name, *scores[name], diagnosis))
     return results
 
 
-def what_happened(test: NotebookNode, answer: NotebookNode | None, report: dict[str, Any] | None) -> str | None:
-    """Where no misconception fits: that there is no answer, or the error that the answer or its test ended with.
+def what_happened(test: NotebookNode, answer: NotebookNode | None, report: dict[str, Any]) -> str | None:
+    """That there is no answer; or the misconception; or the error that the answer or its test ended with.
 
     If there is no error either, the first line of the report says what is wrong.
     """
-    if answer is not None:
-        if answer.metadata.nbgrader.get("checksum") == compute_checksum(answer):
-            return "not answered"
-        if error := error_in(answer):
-            return error
+    if answer is not None and answer.metadata.nbgrader.get("checksum") == compute_checksum(answer):
+        return "not answered"
+    if report.get("diagnosis"):
+        return report["diagnosis"]
+    if answer is not None and (error := error_in(answer)):
+        return error
     if error := error_in(test):
         return error
-    found = re.match(r"[✗✓] \w+: (.*?)(?: \([\d.]+ of \d+ points?\))?\n", f"{(report or {}).get('message', '')}\n")
+    found = re.match(r"[✗✓] \w+: (.*?)(?: \([\d.]+ of \d+ points?\))?\n", f"{report.get('message', '')}\n")
     return found[1] if found else None

@@ -1,6 +1,7 @@
 """The tables that `grade` prints, one a lesson."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from rich import box
 from rich.table import Table
@@ -8,11 +9,13 @@ from rich.text import Text
 
 from autograder.grade_course import Graded
 
+TIGHT: Any = {"padding": (0, 1, 0, 0), "pad_edge": False}  # a terminal of 80 columns is to hold a diagnosis
+
 
 def grading_tables(graded: list[Graded]) -> Iterator[Table]:
     """A line for each exercise of each student: its points, and where some are missing, why."""
     for lesson in sorted({one.lesson for one in graded}):
-        table = Table(title=lesson, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+        table = Table(title=lesson, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, **TIGHT)
         table.add_column("Student", overflow="fold")
         table.add_column("Score", justify="right", no_wrap=True)
         table.add_column("Exercise", no_wrap=True)
