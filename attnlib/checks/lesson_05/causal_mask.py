@@ -123,14 +123,14 @@ CAUSAL_MASK = Exercise(
         wrong(
             "numbers",
             "Numbers instead of bool",
-            "The pattern is right, but it is made of 1 and 0. `~mask` and indexing do other things with numbers than "
+            "Your mask is made of the numbers 1 and 0. `~mask` and indexing do other things with numbers than "
             "with bool, and PyTorch's attention *adds* a mask of floats to the scores. Make it bool: dtype=torch.bool.",
             lambda q_len, k_len: _right(q_len, k_len).float(),
         ),
         wrong(
             "integers",
             "Integers instead of bool",
-            "The pattern is right, but it is made of the integers 1 and 0. `~1` is -2, so the first `~mask` further "
+            "Your mask is made of the integers 1 and 0. `~1` is -2, so the first `~mask` further "
             "down goes wrong without an error. Make it bool: dtype=torch.bool, or compare something.",
             lambda q_len, k_len: _right(q_len, k_len).long(),
         ),

@@ -38,10 +38,14 @@ def _nothing_open(draw: Draw, *, shape: tuple[int, ...]) -> tuple[Tensor, Tensor
     return draw.normal(*shape), torch.zeros(shape, dtype=torch.bool)
 
 
-def _far(draw: Draw, *, blocked: float, open_keys: float, shape: tuple[int, ...] = (2, 5, 7)) -> tuple[Tensor, Tensor]:
+def _far(draw: Draw, *, blocked: float, open_keys: float) -> tuple[Tensor, Tensor]:
     """Blocked scores around `blocked`, open ones around `open_keys`."""
-    scores, mask = _inputs(draw, shape=shape, mask=shape[-2:])
+    scores, mask = _inputs(draw, shape=(2, 5, 7), mask=(5, 7))
     return scores + torch.where(mask, open_keys, blocked).to(scores.dtype), mask
+
+
+def _large(name: str, blocked: float, open_keys: float, **how: Any) -> Case:
+    return Case(name=name, inputs=partial(_far, blocked=blocked, open_keys=open_keys), part="large scores", **how)
 
 
 def _right(scores: Tensor, mask: Tensor) -> Tensor:
@@ -71,8 +75,6 @@ def _kept_and_divided(scores: Tensor, mask: Tensor) -> Tensor:
 def _open_maximum(scores: Tensor, mask: Tensor) -> Tensor:
     return scores.masked_fill(~mask, torch.finfo(scores.dtype).min).amax(dim=-1, keepdim=True)
 
-
-LARGE: dict[str, Any] = {"part": "large scores"}
 
 MASKED_SOFTMAX = Exercise(
     name="masked_softmax",
@@ -114,42 +116,12 @@ MASKED_SOFTMAX = Exercise(
             part="rows without True",
             hidden=True,
         ),
-        Case(
-            name="blocked scores of 10000, open ones near 0",
-            inputs=partial(_far, blocked=1e4, open_keys=0.0),
-            **LARGE,
-        ),
-        Case(
-            name="open scores of -10¹², blocked ones near 0",
-            inputs=partial(_far, blocked=0.0, open_keys=-1e12),
-            dtype=torch.float64,
-            **LARGE,
-            magnitude=1e12,
-        ),
-        Case(
-            name="all scores near 10000",
-            inputs=partial(_far, blocked=1e4, open_keys=1e4),
-            **LARGE,
-            dtype=torch.float64,
-            magnitude=1e4,
-        ),
-        Case(
-            name="all scores near -10000",
-            inputs=partial(_far, blocked=-1e4, open_keys=-1e4),
-            **LARGE,
-            dtype=torch.float64,
-            magnitude=1e4,
-            hidden=True,
-        ),
-        Case(
-            name="gradients where blocked scores are far larger",
-            inputs=partial(_far, blocked=1e4, open_keys=0.0, shape=(3, 7, 5)),
-            gradient=True,
-            dtype=torch.float64,
-            **LARGE,
-            hidden=True,
-        ),
-        Case(name="blocked scores of 10³⁰", inputs=partial(_far, blocked=1e30, open_keys=0.0), **LARGE, hidden=True),
+        _large("blocked scores of 10000, open ones near 0", 1e4, 0.0),
+        _large("open scores of -10¹², blocked ones near 0", 0.0, -1e12, dtype=torch.float64, magnitude=1e12),
+        _large("all scores near 10000", 1e4, 1e4, dtype=torch.float64, magnitude=1e4),
+        _large("all scores near -10000", -1e4, -1e4, dtype=torch.float64, magnitude=1e4, hidden=True),
+        _large("gradients, blocked scores far larger", 1e4, 0.0, dtype=torch.float64, gradient=True, hidden=True),
+        _large("blocked scores of 10³⁰", 1e30, 0.0, hidden=True),
     ),
     example=lambda: (
         torch.tensor([[0.0, math.log(3), 9.0], [1.0, 2.0, 3.0]]),

@@ -127,14 +127,14 @@ PADDING_MASK = Exercise(
         wrong(
             "integers",
             "Integers instead of bool",
-            "The pattern is right, but it is made of 1 and 0, as tokenizers return it. Here a mask is bool: compare "
+            "Your mask is made of 1 and 0, as tokenizers return it. Here a mask is bool: compare "
             "something, or call `.bool()`.",
             lambda lengths, max_len: _right(lengths, max_len).long(),
         ),
         wrong(
             "numbers",
             "Numbers instead of bool",
-            "The pattern is right, but it is made of 1.0 and 0.0. Make it bool: PyTorch's attention would *add* these "
+            "Your mask is made of 1.0 and 0.0. Make it bool: PyTorch's attention would *add* these "
             "numbers to the scores.",
             lambda lengths, max_len: _right(lengths, max_len).float(),
         ),

@@ -96,6 +96,15 @@ RENORMALISED_CAUSAL_WEIGHTS = Exercise(
             lambda scores: _shares(scores.softmax(dim=-1) * _triangle(scores), (-2, -1)),
         ),
         wrong(
+            "without_keepdim",
+            "The sums have lost their axis",
+            "Without keepdim=True the sums of a (q, k) matrix are (q), which broadcasting lines up with the *keys*: an "
+            "error, or, with as many queries as keys, each column divided by another row's sum.",
+            lambda scores: (
+                scores.softmax(dim=-1) * _triangle(scores) / (scores.softmax(dim=-1) * _triangle(scores)).sum(dim=-1)
+            ),
+        ),
+        wrong(
             "divided_by_count",
             "Divided by the number of open keys",
             "A row is to be divided by the *sum* of what is left in it, not by how many entries are left.",
