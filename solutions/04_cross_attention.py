@@ -167,8 +167,8 @@ def cross_attention(x: Tensor, memory: Tensor, w_q: Tensor, w_k: Tensor, w_v: Te
     """(b, q, d_model), (b, k, d_memory), three matrices -> output (b, q, d_v), weights (b, q, k)."""
     ### BEGIN SOLUTION
     q, k, v = x @ w_q, memory @ w_k, memory @ w_v
-    weights = torch.softmax(q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1]), dim=-1)
-    return weights @ v, weights
+    shares = torch.softmax(q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1]), dim=-1)
+    return shares @ v, shares
     ### END SOLUTION
 
 
