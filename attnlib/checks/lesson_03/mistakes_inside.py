@@ -65,6 +65,13 @@ def scores_mistakes() -> tuple[Misconception, ...]:
             but(scale=lambda self, x: x.shape[-2] ** -0.5),
         ),
         wrong(
+            "scaled_by_root_heads",
+            "Scaled by the number of heads",
+            "The scale depends on how *wide* a head is, because that is the length of the sum in one dot product. How "
+            "many heads there are does not matter to any of them.",
+            but(scale=lambda self, x: self.num_heads**-0.5),
+        ),
+        wrong(
             "scale_after_softmax",
             "Scaled after the softmax",
             "A row of your weights adds up to 1/√d. The scale belongs to the scores, before the softmax.",
@@ -183,6 +190,13 @@ def axes_mistakes() -> tuple[Misconception, ...]:
             "The heads are added up instead of joined",
             "A sum is only d wide and does not fit w_o. The heads go side by side, (b, n, h·d).",
             but(merge=lambda self, x: x.sum(dim=1)),
+        ),
+        wrong(
+            "merged_to_d_model",
+            "Merged to d_model instead of h·d",
+            "The heads side by side are num_heads * d_head wide. That is d_model only as long as nobody gives a d_head; "
+            "it is w_o that brings them back to d_model.",
+            but(merge=lambda self, x: x.transpose(1, 2).reshape(x.shape[0], x.shape[2], self.w_o.out_features)),
         ),
         wrong(
             "view_after_transpose",
