@@ -14,7 +14,7 @@ from typing import Any
 from IPython.core.inputtransformer2 import TransformerManager
 from nbformat import NotebookNode
 
-from autograder.regions import MARKER, Regions, solved_source, split_regions
+from autograder.regions import MARKER, Regions, solved_source, split_regions, uncomment
 from autograder.released import longest_answer
 
 # Names, commas and brackets alone (`return output, weights`, `x,`, `)`) are found everywhere and tell nothing; nor does
@@ -56,21 +56,26 @@ class Gate:
         return f"{self.lesson}, {place}: {what}"
 
     def _leaks(self) -> Iterator[str]:
-        """Solution lines and hidden tests, in any cell. What a stub shows on purpose is no secret."""
-        public = {_squeeze(line) for regions in self.regions.values() for line in regions.stub}
-        public = {line.lstrip("#") for line in public}
-        texts = [
-            (cell, _squeeze(cell.source), {_squeeze(x) for x in cell.source.split("\n")}) for cell in self.release.cells
-        ]
-        for regions in self.regions.values():
+        """Solution lines and hidden tests, in any cell.
+
+        What a stub shows on purpose is no secret. Nor is the code that another exercise's cell gives, around its own
+        solution, in that cell: to mend a block, one has to see its layers.
+        """
+        public = {_squeeze(uncomment(line)) for regions in self.regions.values() for line in regions.stub}
+        given = {
+            _grade_id(cell): {_squeeze(line) for line in self.regions[number].released}
+            for number, cell in enumerate(self.source.cells)
+            if _nbgrader(cell).get("solution")
+        }
+        for number, regions in self.regions.items():
+            home = _grade_id(self.source.cells[number])
             secrets = [("a line of the solution", x) for x in regions.solution if not TELLS_NOTHING.fullmatch(_code(x))]
             secrets += [("a line of a hidden test", x) for x in regions.hidden if _code(x)]
             for kind, line in secrets:
-                squeezed = _squeeze(line)
-                if squeezed in public:
-                    continue
-                for cell, text, lines in texts:
-                    if squeezed in lines or (len(squeezed) >= 12 and squeezed in text):
+                for cell in self.release.cells:
+                    name, squeezed = _grade_id(cell), _squeeze(line)
+                    shown = public | (given.get(name, set()) if name != home else set())
+                    if squeezed not in shown and _contains(cell.source, squeezed):
                         yield self._say(cell, f"{kind} is left: {_code(line)}")
 
     def _leftovers(self) -> Iterator[str]:
@@ -184,6 +189,12 @@ def _code(line: str) -> str:
 def _squeeze(text: str) -> str:
     """The text without white space and without trailing comments, so that a leak cannot hide behind its layout."""
     return "".join("".join(re.sub(r"\s#\s.*", "", line) for line in text.split("\n")).split())
+
+
+def _contains(text: str, squeezed: str) -> bool:
+    """Whether the squeezed line is one of the text's lines or, if it is long enough to tell, a part of one."""
+    lines = {_squeeze(line) for line in text.split("\n")}
+    return squeezed in lines or (len(squeezed) >= 12 and squeezed in _squeeze(text))
 
 
 def _compile(source: str) -> None:

@@ -185,3 +185,13 @@ def test_a_line_that_a_stub_shows_is_no_secret(released, source):
     choice.source = choice.source.replace("### BEGIN STUB", '### BEGIN STUB\n# largest_dot = "B"')
     cell(released, "predict_largest_dot").source += '\nlargest_dot = "B"\nlargest_dot = 2'
     assert complaints(released, source) == []
+
+
+def test_code_that_another_exercise_gives_is_no_secret_there(released, source):
+    given = 'return torch.einsum("bqd,bkd->bqk", x, y)'
+    choice = cell(source, "predict_largest_dot")
+    choice.source = f"def shown(x, y):\n    {given}\n\n{choice.source}"
+    cell(released, "predict_largest_dot").source = f"def shown(x, y):\n    {given}\n\nlargest_dot = None"
+    assert complaints(released, source) == []
+    released.cells.append(new_code_cell(f"def again(x, y):\n    {given}", id="extra"))
+    assert len(complaints(released, source)) == 1
