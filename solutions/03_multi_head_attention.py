@@ -194,7 +194,8 @@ ax.set_xticks(range(9), features)
 ax.set_yticks([0, 1], ["“it” before", "“it” after"])
 for edge in (2.5, 5.5):
     ax.axvline(edge, color="black", linewidth=2)
-ax.set_title("head 0                                        head 1                                        head 2")
+for head in range(3):
+    ax.text(3 * head + 1, -0.6, f"head {head}", ha="center", va="bottom")
 plt.show()
 
 # %% [markdown]
@@ -365,7 +366,7 @@ check("split_heads", split_heads)
 # </details>
 
 # %% [markdown]
-# With the heads in front, the loop is gone: one product and one call for each of $q$, $k$, $v$. The numbers are the loop's.
+# With the heads in front, the loop is gone: one product for each of $q$, $k$ and $v$, and one call. The numbers are the loop's.
 
 # %%
 q, k, v = (attnlib.split_heads((x @ w)[None], 3) for w in (w_q, w_k, w_v))  # each (b, h, n, d), b = 1
@@ -435,8 +436,7 @@ plt.show()
 
 # %% [markdown]
 # The colour is the word. In the middle, every row is one word. On the right, head 0 has four words, each torn into three
-# "words" of three columns, and it has never heard of the other eight. Its softmax shares attention among pieces of the same
-# word.
+# "words" of three columns, and it has never heard of the other eight. Its softmax shares attention among the pieces of words.
 #
 # What comes of it? Let us ask who can hear whom: does the output of word $i$ change when word $j$ changes? The derivative
 # knows. Below, random weights and the full path, split and merged: on the left with transposes, on the right with `reshape`

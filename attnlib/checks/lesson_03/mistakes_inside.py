@@ -194,8 +194,8 @@ def axes_mistakes() -> tuple[Misconception, ...]:
         wrong(
             "merged_to_d_model",
             "Merged to d_model instead of h·d",
-            "The heads side by side are num_heads * d_head wide. That is d_model only as long as nobody gives a d_head; "
-            "it is w_o that brings them back to d_model.",
+            "The heads side by side are num_heads * d_head wide. That is d_model only as long as nobody gives a "
+            "d_head; it is w_o that brings them back to d_model.",
             but(merge=lambda self, x: x.transpose(1, 2).reshape(x.shape[0], x.shape[2], self.w_o.out_features)),
         ),
         wrong(
