@@ -5,9 +5,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from .biased_softmax import biased_softmax_, is_transformed
 from .masks import causal_mask, check_mask, may_have_empty_rows
-from .scores import attention_scores
-from .softmax import masked_softmax
 
 
 def scaled_dot_product_attention(
@@ -59,7 +58,7 @@ def scaled_dot_product_attention(
     if score_bias is not None:
         _check_score_bias(score_bias, scores_shape)
     dropout = dropout if training else 0.0
-    if backend == "eager" or return_weights or (backend is None and _is_transformed()):
+    if backend == "eager" or return_weights or (backend is None and is_transformed()):
         output, weights = _eager(q, k, v, mask, score_bias, is_causal, scale, dropout)
         return (output, weights) if return_weights else output
     return _fused(q, k, v, mask, score_bias, is_causal, scale, dropout)
@@ -75,19 +74,45 @@ def _eager(
     scale: float | None,
     dropout: float,
 ) -> tuple[Tensor, Tensor]:
-    """The equation, line by line."""
-    key_heads, dtype = k.shape[:-2], q.dtype
+    """The equation, as three batched products: every head's matrix (q, k) is one item of a batch."""
+    shape, dtype, heads = (*q.shape[:-1], k.shape[-2]), q.dtype, k.shape[:-2].numel()
     if dtype in (torch.float16, torch.bfloat16):  # scores need the range and the digits, as in the fused kernels
         q, k = q.float(), k.float()
-    scores = attention_scores(_fold_groups(q, key_heads), k, scale=scale).reshape(*q.shape[:-1], k.shape[-2])
-    if score_bias is not None:
-        scores = scores + score_bias
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    scores = torch.baddbmm(
+        q.new_zeros(1, 1, 1), _matrices(q, heads), _matrices(k, heads).transpose(-2, -1), beta=0, alpha=scale
+    )
+    bias, empty = _as_bias(mask, score_bias, is_causal, q, k)
+    weights = biased_softmax_(scores, bias, shape).view(shape)
+    if empty is not None:
+        weights = weights.masked_fill(empty, 0.0)
+    weights = weights.to(dtype)
+    dropped = F.dropout(weights, dropout) if dropout else weights
+    output = torch.bmm(_matrices(dropped, heads), _matrices(v, heads))
+    return output.view(*q.shape[:-1], v.shape[-1]), weights
+
+
+def _matrices(x: Tensor, heads: int) -> Tensor:
+    """Three axes, one matrix for each key head: queries whose heads share a key head stand below one another."""
+    return x.reshape(heads, x.shape[:-1].numel() // max(heads, 1), x.shape[-1])
+
+
+def _as_bias(
+    mask: Tensor | None, score_bias: Tensor | None, is_causal: bool, q: Tensor, k: Tensor
+) -> tuple[Tensor | None, Tensor | None]:
+    """What is added to the scores, -inf where a key is blocked; and the rows that are blocked whole, which get none."""
+    never_empty = mask is None and q.shape[-2] <= k.shape[-2]
     if is_causal:
         mask = _and_causal(mask, q, k)
-    weights = masked_softmax(scores, mask).to(dtype)
-    dropped = F.dropout(weights, dropout) if dropout else weights
-    output = (_fold_groups(dropped, key_heads) @ v).reshape(*q.shape[:-1], v.shape[-1])
-    return output, weights
+    if mask is None:
+        return score_bias, None
+    blocked, empty = ~mask, None
+    if not never_empty and may_have_empty_rows(mask):
+        # the softmax of a row of -inf is 0 / 0, so an empty row keeps its scores, and is set to zero afterwards
+        empty = blocked.all(dim=-1, keepdim=True)
+        blocked = blocked & ~empty
+    opened = q.new_zeros(()) if score_bias is None else score_bias.to(q.dtype)
+    return torch.where(blocked, q.new_full((), -torch.inf), opened), empty
 
 
 def _fused(
@@ -156,11 +181,6 @@ def _spread_groups(
         return _fold_groups(q, key_heads), k, v, mask
     groups = q.shape[-3] // k.shape[-3]
     return q, k.repeat_interleave(groups, dim=-3), v.repeat_interleave(groups, dim=-3), mask
-
-
-def _is_transformed() -> bool:
-    """Whether torch.func is at work: the fused kernel of the CPU has no batching rule, and warns that it is slow."""
-    return not torch.compiler.is_compiling() and torch._C._functorch.peek_interpreter_stack() is not None
 
 
 def _check_backend(backend: str | None, return_weights: bool) -> None:
