@@ -23,6 +23,7 @@
 
 # %%
 import re
+from functools import partial
 from pydoc_data.topics import topics
 
 import matplotlib.pyplot as plt
@@ -335,9 +336,10 @@ check("predict_blocked_row", blocked_row)
 # %%
 scores = torch.tensor([2.0, -1.0, 0.5, 3.0])
 nothing = torch.zeros(4, dtype=torch.bool)
-print("filled with -1e9:", torch.softmax(scores.masked_fill(~nothing, -1e9), dim=-1).tolist())
+filled = torch.softmax(scores.masked_fill(~nothing, -1e9), dim=-1)
+print("filled with -1e9:", filled.tolist())
 print("what is wanted:  ", attnlib.masked_softmax(scores, nothing).tolist())
-assert_close(torch.softmax(scores.masked_fill(~nothing, -1e9), dim=-1), torch.full((4,), 0.25), atol=0, rtol=0)
+assert_close(filled, torch.full((4,), 0.25), atol=0, rtol=0)
 assert_close(attnlib.masked_softmax(scores, nothing), torch.zeros(4), atol=0, rtol=0)
 
 # %% [markdown]
@@ -469,7 +471,7 @@ for dtype in dtypes:
 # | **attend** | `True` | `False` | `F.scaled_dot_product_attention`, this course | | |
 # | **blocked** | `False` | `True` | `nn.MultiheadAttention` | `from_blocked` | `to_blocked` |
 # | **keep** | `1` | `0` | tokenizers, many published codes | `from_keep` | `to_keep` |
-# | **additive** | `0.0` | `-inf` | added to the scores; older PyTorch, JAX | `from_additive` | `to_additive` |
+# | **additive** | `0.0` | `-inf` | `nn.Transformer`'s own causal mask; added to the scores | `from_additive` | `to_additive` |
 #
 # All four are tensors of the same shape. Below is one mask in four dialects, each handed to code that speaks it. The four
 # results are one.
@@ -489,10 +491,11 @@ ways = {
     "keep": scores.masked_fill(dialects["keep"] == 0, -torch.inf).softmax(dim=-1),
     "additive": (scores + dialects["additive"]).softmax(dim=-1),
 }
-for name, weights in ways.items():
+for weights in ways.values():
     assert_close(weights, ways["attend"], atol=1e-7, rtol=0)
-    back = {"attend": lambda mask: mask}.get(name) or getattr(attnlib, f"from_{name}")
-    assert torch.equal(back(dialects[name]), past)  # there and back
+for name in ("blocked", "keep", "additive"):
+    back = getattr(attnlib, f"from_{name}")(dialects[name])
+    assert torch.equal(back, past)
 
 # %% tags=["nbval-ignore-output"]
 # nbval-ignore-output: a picture's bytes depend on the machine's fonts; asserts say what it shows
@@ -656,7 +659,7 @@ assert change["causal"][:-1].eq(0).all()  # to the last bit
 assert change["every key open"].gt(0.001).all()
 
 _, ax = plt.subplots(figsize=(9, 2.8), layout="constrained")
-for shift, (name, colour) in zip((-0.2, 0.2), (("every key open", "#d55e00"), ("causal", "#08306b")), strict=True):
+for shift, name, colour in ((-0.2, "every key open", "#d55e00"), (0.2, "causal", "#08306b")):
     ax.bar(torch.arange(11) + shift, change[name], width=0.4, color=colour, label=name)
 ax.set_xticks(range(11), [*tokens[:-1], "tired / wide"], rotation=30)
 ax.set(ylabel="change of the output", title="What “wide” in place of “tired” changes")
@@ -762,7 +765,8 @@ def attend(x: Tensor, way: str) -> Tensor:
 ways = ["no mask", "set to zero after the softmax", "blocked before the softmax"]
 influence = {}
 for way in ways:
-    jacobian = torch.autograd.functional.jacobian(lambda x, way=way: attend(x, way), tired[0].detach(), vectorize=True)
+    layer = partial(attend, way=way)
+    jacobian = torch.autograd.functional.jacobian(layer, tired[0].detach(), vectorize=True)
     influence[way] = jacobian.norm(dim=(1, 3))  # (n, d_model, n, d_model) -> (n, n)
 
 ahead = torch.ones(11, 11).triu(1).bool()
@@ -776,7 +780,8 @@ _, axes = plt.subplots(1, 3, figsize=(12, 4.4), layout="constrained")
 scale = LogNorm(1e-3, 1)
 for ax, way in zip(axes, ways, strict=True):
     ax.set_facecolor("white")
-    image = ax.imshow(influence[way].masked_fill(influence[way] == 0, torch.nan), cmap="Blues", norm=scale)
+    size = influence[way].masked_fill(influence[way] == 0, torch.nan)  # exactly zero stays white
+    image = ax.imshow(size, cmap="Blues", norm=scale)
     ax.plot([-0.5, 10.5], [-0.5, 10.5], color="#d55e00", linewidth=1)
     ax.set_xticks(range(11), tokens, rotation=90)
     ax.set_yticks(range(11), tokens if ax is axes[0] else [""] * 11)
@@ -863,7 +868,8 @@ def losses_by_place(model: Reader) -> tuple[Tensor, Tensor]:
     return training, torch.stack(writing)
 
 
-(sound_training, sound_writing), (leak_training, leak_writing) = losses_by_place(sound), losses_by_place(leaking)
+sound_training, sound_writing = losses_by_place(sound)
+leak_training, leak_writing = losses_by_place(leaking)
 assert_close(sound_training, sound_writing, atol=1e-4, rtol=0)  # a sound model cannot tell the two apart
 guessing = torch.tensor(len(characters)).log().item()
 assert leak_training.mean() < 0.3 < 1.5 < sound_training.mean() < 2.5
@@ -876,7 +882,7 @@ for name, losses, colour in (("sound", sound_losses, "#08306b"), ("leaking", lea
     smooth = torch.tensor(losses).unfold(0, 20, 1).mean(dim=-1)
     left.plot(range(20, 601), smooth, color=colour, label=name)
 left.set(xlabel="step", ylabel="loss (nats per character)", title="While training", ylim=(0, 11))
-right.plot(sound_writing, "o-", color="#08306b", markersize=4, label="sound: the same in training and in writing")
+right.plot(sound_writing, "o-", color="#08306b", markersize=4, label="sound, both ways the same")
 right.plot(leak_writing, "s-", color="#d55e00", markersize=4, label="leaking, in writing")
 right.plot(leak_training, "s:", color="#d55e00", markersize=3, label="leaking, as in training")
 for ax in (left, right):
@@ -895,12 +901,11 @@ for name, (training, writing) in means.items():
 # training. But it has learned one thing: to copy the next character. In writing there is none to copy, and it is *worse than
 # blind guessing*, because it is sure and wrong.
 #
-# Look at the last place. There the leaking model is nearly as good as the sound one, in both curves: the last position of a
-# window never had a next one to look at, so it had to learn. Which is how such mistakes survive a test that looks at the last
-# position only.
+# Look at the last place. There the leaking model comes near the sound one, in both curves: the last position of a window never had a
+# next one to look at, so it had to learn. That is how such a mistake survives a test that looks at the last position only.
 
 # %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: training differs from machine to machine in the last digits, and one other character changes the rest
+# nbval-ignore-output: training differs from machine to machine in the last digits, and so do samples
 
 
 @torch.no_grad()
@@ -925,10 +930,10 @@ for start in ("The ", "If the ", "An object "):
 #
 # ### Mend: the wrong axis, and the number that hid it (2 points, 8 minutes)
 #
-# A much read [tutorial on translation](https://github.com/bentrevett/pytorch-seq2seq/issues/96) put the padding of the target
-# on the axis of the *queries*. A reader noticed, and it was mended. The same line lived on for years in [another popular
-# implementation](https://github.com/hyunwoongko/transformer/pull/40). There "the code works despite this bug", as the report
-# says, because blocked scores are filled with a finite number: with `-inf` the rows of padded queries would have been NaN, and
+# A much read tutorial on translation put the padding of the target on the axis of the *queries*. A reader
+# [noticed](https://github.com/bentrevett/pytorch-seq2seq/issues/96), and it was mended. Copies of the line live on, for years in
+# [another popular implementation](https://github.com/hyunwoongko/transformer/pull/40). There "the code works despite this bug", as the
+# report says, because blocked scores are filled with a finite number. With `-inf` the rows of padded queries would have been NaN, and
 # somebody would have looked.
 #
 # Both faults are below. Mend them.
