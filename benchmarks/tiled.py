@@ -1,0 +1,73 @@
+"""Tiled attention: peak memory at n = 8192, its growth with n, and time at n = 4096, against the eager path.
+
+Memory is the peak resident set of a process of its own, less what it held before; on a GPU, what its allocator says.
+"""
+
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+
+from attnlib import scaled_dot_product_attention, tiled_attention
+
+from .measure import DEVICES, THREADS, header, medians, row, verdict
+
+D = 64
+WAYS = {
+    "tiled": tiled_attention,
+    "eager": lambda q, k, v: scaled_dot_product_attention(q, k, v, backend="eager"),
+    "fused": lambda q, k, v: scaled_dot_product_attention(q, k, v, backend="fused"),
+}
+
+
+def resident() -> int:
+    """Bytes in memory now."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+def step(way: str, n: int, device: str) -> None:
+    q, k, v = (torch.randn(1, 1, n, D, device=device, requires_grad=True) for _ in range(3))
+    WAYS[way](q, k, v).sum().backward()
+
+
+def peak(way: str, n: int, device: str) -> int:
+    """Run in a fresh process: the peak of one forward and backward pass, in bytes."""
+    torch.set_num_threads(THREADS)
+    step(way, 64, device)
+    if device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        step(way, n, device)
+        return torch.cuda.max_memory_allocated() - before
+    before = resident()
+    step(way, n, device)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
+
+
+def measured_peak(way: str, n: int, device: str) -> int:
+    code = f"from benchmarks.tiled import peak; print(peak({way!r}, {n}, {device!r}))"
+    return int(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
+
+
+def main() -> None:
+    for device in DEVICES:
+        header(f"{device}, one head, d = {D}, forward and backward", "peak memory", *[f"{way} MB" for way in WAYS])
+        peaks = {n: {way: measured_peak(way, n, device) for way in WAYS} for n in (4096, 8192)}
+        peaks[16384] = {"tiled": measured_peak("tiled", 16384, device)}
+        for n, values in peaks.items():
+            row(f"n = {n}", *[values[way] / 1e6 if way in values else "" for way in WAYS])
+        verdict("tiled / eager at 8192", peaks[8192]["tiled"] / peaks[8192]["eager"], 0.1)
+        verdict("growth of tiled from 8192 to 16384", peaks[16384]["tiled"] / peaks[8192]["tiled"], 2.2)
+
+        q, k, v = (torch.randn(1, 1, 4096, D, device=device) for _ in range(3))
+        times = medians({way: lambda f=f: f(q, k, v) for way, f in WAYS.items()}, device, budget=10.0)
+        header(f"{device}, one head, n = 4096, forward", "", *[f"{way} ms" for way in WAYS])
+        row("time", *[times[way] * 1e3 for way in WAYS])
+        row("against eager", *[times[way] / times["eager"] for way in WAYS])
+        verdict("tiled / eager", times["tiled"] / times["eager"], 0.5)
+
+
+if __name__ == "__main__":
+    main()

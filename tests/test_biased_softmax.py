@@ -1,0 +1,29 @@
+import torch
+from oracles import assert_agrees, randoms
+
+from attnlib.biased_softmax import biased_softmax_
+
+
+def test_is_the_softmax_of_the_sum_and_overwrites_what_it_was_given():
+    scores, bias = randoms((6, 5, 7), (3, 1, 7))
+    given = scores.detach().clone()
+    weights = biased_softmax_(given, bias.detach(), (2, 3, 5, 7))
+    assert_agrees(weights, torch.softmax(scores.view(2, 3, 5, 7) + bias, dim=-1).view(6, 5, 7))
+    assert weights.data_ptr() == given.data_ptr()
+    assert_agrees(biased_softmax_(scores.detach().clone(), None, (6, 5, 7)), torch.softmax(scores, dim=-1))
+
+
+def test_first_and_second_derivative():
+    scores, bias = randoms((2, 3, 5), (1, 5))
+
+    def weights(scores, bias):
+        return biased_softmax_(scores * 1, bias, (1, 2, 3, 5))
+
+    assert torch.autograd.gradcheck(weights, (scores, bias))
+    assert torch.autograd.gradgradcheck(weights, (scores, bias))
+
+
+def test_vmap_over_the_bias_alone():
+    scores, bias = randoms((2, 3, 5), (4, 3, 5))
+    batched = torch.func.vmap(lambda b: biased_softmax_(scores * 1, b, (2, 3, 5)))(bias)
+    assert_agrees(batched, torch.softmax(scores + bias[:, None], dim=-1))
