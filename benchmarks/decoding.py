@@ -1,5 +1,7 @@
 """One more token: with a cache of keys and values, against computing the whole context again."""
 
+from collections.abc import Callable
+
 import torch
 
 from attnlib import KVCache, MultiHeadAttention
@@ -10,37 +12,39 @@ D_MODEL, H, CONTEXT = 512, 8, 2048
 
 
 @torch.inference_mode()
+def measure(device: str) -> None:
+    torch.manual_seed(0)
+    module = MultiHeadAttention(D_MODEL, H, is_causal=True).to(device).eval()
+    x = torch.randn(1, CONTEXT, D_MODEL, device=device)
+    d = D_MODEL // H
+
+    def cached(length: int) -> Callable[[], object]:
+        cache = KVCache(1, H, CONTEXT, d, device=device)
+        module(x[:, : length - 1], cache=cache)
+
+        def call() -> object:
+            cache.truncate(length - 1)
+            return module(x[:, length - 1 : length], cache=cache)
+
+        return call
+
+    calls = {f"cached, context {length}": cached(length) for length in (256, 512, 1024, CONTEXT)}
+    calls[f"recomputed, context {CONTEXT}"] = lambda: module(x)
+    times = medians(calls, device, budget=8.0, turns=60)
+    header(f"{device}, one token, d_model = {D_MODEL}, {H} heads", "", "ms")
+    for name, value in times.items():
+        row(name, value * 1e3)
+    last = times[f"cached, context {CONTEXT}"]
+    verdict("recomputed / cached", times[f"recomputed, context {CONTEXT}"] / last, 50.0, at_least=True)
+    seconds_more, bytes_more = last - times["cached, context 256"], KVCache(1, H, CONTEXT - 256, d).nbytes
+    row("GB/s at which more context is read", bytes_more / seconds_more / 1e9 if seconds_more > 0 else "unmeasurable")
+    sizes = {heads: KVCache(1, heads, CONTEXT, d, device=device).nbytes for heads in (8, 2)}
+    verdict("cache bytes, 2 of 8 key heads / 8 of 8", sizes[2] / sizes[8], 0.25)
+
+
 def main() -> None:
     for device in DEVICES:
-        torch.manual_seed(0)
-        module = MultiHeadAttention(D_MODEL, H, is_causal=True).to(device).eval()
-        x = torch.randn(1, CONTEXT, D_MODEL, device=device)
-        d = D_MODEL // H
-
-        def cached(length: int, module: MultiHeadAttention = module, x: torch.Tensor = x, device: str = device):
-            cache = KVCache(1, H, CONTEXT, d, device=device)
-            module(x[:, : length - 1], cache=cache)
-
-            def call() -> object:
-                cache.truncate(length - 1)
-                return module(x[:, length - 1 : length], cache=cache)
-
-            return call
-
-        lengths = (256, 512, 1024, 2048)
-        calls = {f"cached, context {length}": cached(length) for length in lengths}
-        calls["recomputed, context 2048"] = lambda: module(x)
-        times = medians(calls, device, budget=8.0, turns=60)
-        header(f"{device}, one token, d_model = {D_MODEL}, {H} heads", "", "ms")
-        for name, value in times.items():
-            row(name, value * 1e3)
-        last = times[f"cached, context {CONTEXT}"]
-        verdict("recomputed / cached at 2048", times["recomputed, context 2048"] / last, 50.0, at_least=True)
-        grown = (last - times["cached, context 256"]) / (KVCache(1, H, CONTEXT - 256, d).nbytes)
-        row("per GB more of cache, ms (memory bandwidth)", max(grown, 0.0) * 1e12)
-
-        sizes = {heads: KVCache(1, heads, CONTEXT, d, device=device).nbytes for heads in (8, 2)}
-        verdict("cache bytes, 2 of 8 key heads / 8 of 8", sizes[2] / sizes[8], 0.25)
+        measure(device)
 
 
 if __name__ == "__main__":

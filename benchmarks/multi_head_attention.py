@@ -40,13 +40,8 @@ def pair(
     padding = None if key_mask is None else ~key_mask
 
     def our_forward() -> Tensor:
-        result = ours(
-            x,
-            memory if kind == "cross" else None,
-            key_mask=key_mask,
-            is_causal=kind == "causal",
-            return_weights=weights,
-        )
+        source = memory if kind == "cross" else None
+        result = ours(x, source, key_mask=key_mask, is_causal=kind == "causal", return_weights=weights)
         return result[0] if weights else result
 
     def their_forward() -> Tensor:
