@@ -1,6 +1,6 @@
 """Tiled attention: peak memory at n = 8192, its growth with n, and time at n = 4096.
 
-"plain" is the equation in one line of PyTorch; "eager" is attnlib's own, which writes the softmax over the scores and so
+"plain" is the equation in one line of PyTorch; "eager" is attnlib's own, which writes the softmax over the scores and
 takes little more than half of plain's time. Not even the fused kernel needs less than half of that, so the target is
 plain's, and the ratios to eager stand beside it.
 

@@ -1,7 +1,8 @@
 """MultiHeadAttention with its weights, against PyTorch's module that returns them too, and against each dialect.
 
 A dialect that returns no weights still forms them, so it is measured as it is. Those without heads are measured against
-``SelfAttention`` and ``CrossAttention``, and the two functions (rows 10 and 11) against attnlib's.
+``SelfAttention`` and ``CrossAttention``; row 8, which has no ``w_o``, against our heads without it. Row 6 is printed and
+not judged: its heads share one small projection, so it computes less. Rows 3 and 10 are no attention of their own.
 """
 
 import importlib
@@ -13,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnlib import CrossAttention, MultiHeadAttention, SelfAttention, renormalised_causal_weights
+from attnlib import CrossAttention, MultiHeadAttention, SelfAttention, merge_heads, split_heads
 from attnlib import scaled_dot_product_attention as attend
 
 from .measure import DEVICES, geometric_mean, header, medians, row, verdict
@@ -39,6 +40,18 @@ def step(module: nn.Module, *inputs: Tensor, **options: Any) -> Callable[[], obj
     return call
 
 
+class HeadsAlone(nn.Module):
+    """attnlib's functions around three layers, as row 8 has them: no ``w_o``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(D, D, bias=False) for _ in range(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = (split_heads(layer(x), H) for layer in self.layers)
+        return merge_heads(attend(q, k, v, return_weights=True)[0])
+
+
 def pairs(device: str) -> dict[str, tuple[Callable[[], object], Callable[[], object]]]:
     """For each dialect, our step and theirs."""
     torch.manual_seed(0)
@@ -48,15 +61,14 @@ def pairs(device: str) -> dict[str, tuple[Callable[[], object], Callable[[], obj
         torch.randn(N, D, device=device),
     )
     q, k, v = (torch.randn(B, H, N, D // H, device=device) for _ in range(3))
-    scores = torch.randn(N, N, device=device)
     heads = MultiHeadAttention(D, H).to(device)
     bare = MultiHeadAttention(D, H, bias=False).to(device)
-    listed = MultiHeadAttention(D, H, bias=False).to(device)
+    listed = HeadsAlone().to(device)
     alone = {bias: SelfAttention(D, D, D, bias=bias).to(device) for bias in (True, False)}
     cross = CrossAttention(D, D, D, D).to(device)
     weights = {"return_weights": True}
     wrapper = dialect("08_list_of_heads").MultiHeadAttentionWrapper(D, D // H, D // H, H).to(device)
-    row_10, row_11 = dialect("10_causal_two_ways"), dialect("11_additive_masks")
+    row_11 = dialect("11_additive_masks")
     return {
         "1": (step(alone[True], x, **weights), step(dialect("01_annotated_single_head").Attention(D).to(device), x)),
         "2": (
@@ -76,14 +88,10 @@ def pairs(device: str) -> dict[str, tuple[Callable[[], object], Callable[[], obj
             step(alone[False], one, **weights),
             step(dialect("07_matrix_parameters").SelfAttention(D, D, D).to(device), one),
         ),
-        "8 (has no w_o)": (step(listed, one[None], **weights), step(wrapper, one)),
+        "8 (has no w_o)": (step(listed, one), step(wrapper, one)),
         "9": (
             step(cross, one, other, **weights),
             step(dialect("09_cross_attention").CrossAttention(D, D, D).to(device), one, other),
-        ),
-        "10": (
-            lambda: renormalised_causal_weights(scores),
-            lambda: row_10.softmax_then_renormalise(scores, 1),
         ),
         "11": (
             lambda: attend(q, k, v, is_causal=True, return_weights=True),
@@ -102,8 +110,10 @@ def dialects() -> None:
         ratios = []
         for name, (ours, theirs) in pairs(device).items():
             times = medians({"ours": ours, "theirs": theirs}, device)
-            ratios.append(times["ours"] / times["theirs"])
-            row(name, times["ours"] * 1e3, times["theirs"] * 1e3, ratios[-1])
+            ratio = times["ours"] / times["theirs"]
+            row(name, times["ours"] * 1e3, times["theirs"] * 1e3, ratio)
+            if name != "6":
+                ratios.append(ratio)
         verdict("geometric mean", geometric_mean(ratios), 0.95)
         verdict("worst case", max(ratios), 1.05)
 
