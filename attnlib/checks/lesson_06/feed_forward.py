@@ -33,7 +33,7 @@ def _equal_vectors(draw: Draw) -> tuple[tuple, tuple[Tensor]]:
     return (3, 5, PROBABILITY), (torch.ones(1, MANY, 3, dtype=draw.dtype),)
 
 
-def plain_perceptron(mlp: nn.Module) -> None:
+def plain_perceptron(mlp: Any) -> None:
     """Weights with which each entry x becomes dropout(dropout(gelu(x)) + 1)."""
     with torch.no_grad():
         mlp.up.weight.copy_(torch.eye(*mlp.up.weight.shape))
