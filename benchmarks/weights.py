@@ -1,8 +1,8 @@
 """MultiHeadAttention with its weights, against PyTorch's module that returns them too, and against each dialect.
 
 A dialect that returns no weights still forms them, so it is measured as it is. Those without heads are measured against
-``SelfAttention`` and ``CrossAttention``; row 8, which has no ``w_o``, against our heads without it. Row 6 is printed but
-not judged: its heads share one small projection, so it computes less. Rows 3 and 10 are no attention of their own.
+``SelfAttention`` and ``CrossAttention``; row 8, which has no ``w_o``, against our heads without it. Row 6 is printed
+and not judged: its heads share one small projection, so it computes less. Rows 3 and 10 are no attention of their own.
 """
 
 import importlib
