@@ -18,7 +18,7 @@ def tiled_attention(
     mask: Bool[Tensor, "..."] | None = None,
     is_causal: bool = False,
     scale: float | None = None,
-    block_q: int = 512,
+    block_q: int = 1024,
     block_k: int = 512,
 ) -> Float[Tensor, "*batch q d_v"]:
     """``scaled_dot_product_attention`` without ever holding more than one block of the weights.
