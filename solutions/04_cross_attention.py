@@ -10,12 +10,12 @@
 # # 04 · Cross-attention: ask another text
 #
 # So far a sentence asked itself. Now one text asks and another one answers: a translation asks the original, a caption
-# asks a picture, a date in standard form asks the date that somebody wrote by hand. You will train that last one, and see in a picture
+# asks a picture, a date in standard form asks the date as somebody wrote it. You will train that last one, and see in a picture
 # where each of its characters came from.
 #
 # | | |
 # | --- | --- |
-# | **You will build** | `cross_attention`, `MultiHeadCrossAttention`, and a small network that reads handwritten dates |
+# | **You will build** | `cross_attention`, `MultiHeadCrossAttention`, and a small network that reads dates as people write them |
 # | **You will understand** | who asks and who answers, which of them sets which size, and how far to trust a map of attention |
 # | **You need** | lesson 02; for the second exercise `split_heads` from lesson 03 helps; about 80 minutes |
 #
