@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import io
 import signal
+import sys
 import threading
 import time
 import warnings
@@ -30,8 +31,22 @@ class _Clock:
         return time.process_time() > self.cpu_end or time.monotonic() > self.wall_end
 
 
-def _raise_at_next_line(frame: FrameType, event: str, argument: Any) -> Any:
-    raise TimeLimitExceeded
+def _raise_at_line(frame: FrameType, event: str, argument: Any) -> Any:
+    if event == "line":  # raised at an "exception" event, it would be caught where the first one was
+        raise TimeLimitExceeded
+    return _raise_at_line
+
+
+def _trace_no_other_frame(frame: FrameType, event: str, argument: Any) -> None:
+    return None
+
+
+def _entering_frame() -> FrameType | None:
+    """The frame whose `with` statement is being entered."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and frame.f_code.co_filename in (__file__, contextlib.__file__):
+        frame = frame.f_back
+    return frame
 
 
 def _has_signals() -> bool:
@@ -54,16 +69,16 @@ def time_limit(cpu_seconds: float | None = None, wall_seconds: float | None = No
 
 @contextlib.contextmanager
 def _alarm_by_signal(clock: _Clock) -> Iterator[None]:
-    import sys
+    boundary = _entering_frame()
 
     def on_alarm(signum: int, frame: FrameType | None) -> None:
         if clock.is_over():
-            # A bare `except:` in the attempt swallows one exception. A trace function raises at every further line,
-            # the lines of its own handler among them, which that handler does not protect.
-            while frame is not None:
-                frame.f_trace = _raise_at_next_line
-                frame = frame.f_back if frame.f_code.co_filename != __file__ else None
-            sys.settrace(_raise_at_next_line)
+            # A bare `except:` in the attempt swallows one exception. A trace function on the attempt's frames raises at
+            # each further line, those of the handler among them, which the handler does not protect.
+            while frame is not None and frame is not boundary:
+                frame.f_trace = _raise_at_line
+                frame = frame.f_back
+            sys.settrace(_trace_no_other_frame)
             raise TimeLimitExceeded
 
     tracer = sys.gettrace()

@@ -1,0 +1,105 @@
+"""What the student reads: what was expected and what came, the misconception, a small example, the parts."""
+
+import json
+
+import pytest
+import torch
+
+from attnlib.checks import exercises, run
+from attnlib.checks.report import MIME
+
+
+def no_scale(q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
+    return q @ k.mT
+
+
+def words(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_a_misconception_is_named_explained_and_shown_on_a_small_example() -> None:
+    message = run("attention_scores", no_scale).message
+    told = words(message)
+    assert message.startswith("✗ attention_scores: the values are not right (0 of 4 points)")
+    assert "called with q (2, 5, 3) float32, k (2, 7, 3) float32" in told
+    assert "first difference at [0, 0, 0]: expected" in told
+    assert "A common misunderstanding: The scale is missing" in told
+    assert "A sum of d products grows with √d" in told
+    assert "yours" in message
+    assert "[ 6.00   2.00   0.00]     [ 3.00   1.00   0.00]" in message
+    assert "gradient, robustness: counted once the values are right" in told
+
+
+def test_the_shape_is_told_before_the_values() -> None:
+    report = run("attention_scores", lambda q, k: (k @ q.mT) / q.shape[-1] ** 0.5)
+    assert report.diagnosis == "exchanged"
+    assert "expected shape (2, 5, 7), got (2, 7, 5)" in report.message
+
+
+def test_an_error_names_the_line_of_the_attempt() -> None:
+    def broken(q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
+        return q @ k
+
+    message = words(run("attention_scores", broken).message)
+    assert "raised RuntimeError" in message
+    assert "`return q @ k`" in message
+
+
+def test_an_unknown_mistake_is_told_apart_from_the_known_ones() -> None:
+    report = run("attention_scores", lambda q, k: (q @ k.mT / q.shape[-1] ** 0.5).cos())
+    assert report.diagnosis is None
+    assert "None of the usual mistakes." in report.message
+
+
+def test_hidden_cases_do_not_show_their_numbers() -> None:
+    def right_on_the_visible_sizes(q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
+        scores = q @ k.mT / q.shape[-1] ** 0.5
+        return scores if q.shape[-2] in (5, 3) and q.dim() < 5 and k.shape[-2] != 11 else scores + 1
+
+    assert run("attention_scores", right_on_the_visible_sizes).passed
+    report = run("attention_scores", right_on_the_visible_sizes, hidden=True)
+    assert not report.passed
+    assert "one of the grader's own" in words(report.message)
+    assert "expected" not in report.message
+
+
+def test_the_report_is_rich_text_in_a_notebook_and_json_for_the_grader() -> None:
+    report = run("attention_scores", no_scale)
+    bundle = report._repr_mimebundle_()
+    assert bundle["text/plain"] == report.message == str(report)
+    assert "<script" not in bundle["text/html"]
+    assert "The scale is missing" in bundle["text/html"]
+    record = json.loads(json.dumps(bundle[MIME]))
+    assert record["diagnosis"] == "no_scale"
+    assert record["points"] == 0.0
+    assert record["parts"] == {"values": False, "gradient": False, "robustness": False}
+
+
+def test_what_an_attempt_prints_cannot_break_the_html() -> None:
+    def noisy(q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
+        print("<script>alert(1)</script>")
+        return no_scale(q, k)
+
+    html = run("attention_scores", noisy)._repr_mimebundle_()["text/html"]
+    assert "<script>" not in html
+    assert "&lt;script&gt;" in html
+
+
+@pytest.mark.parametrize("name", [name for name, e in exercises().items() if e.kind == "choice"])
+def test_a_prediction_explains_every_wrong_choice_and_the_right_one(name: str) -> None:
+    exercise = exercises()[name]
+    assert run(name, f" {exercise.reference.lower()} ").passed
+    assert exercise.explanation in words(run(name, exercise.reference).message)
+    for misconception in exercise.misconceptions:
+        report = run(name, misconception.implementation)
+        assert report.score == 0.0
+        assert words(misconception.explanation) in words(report.message)
+    assert "is not answered yet" in run(name, ...).message
+    assert "must be 'A', 'B'" in run(name, "Z").message
+    assert "you passed a value of type int" in run(name, 3).message
+
+
+@pytest.mark.parametrize("name", [name for name, e in exercises().items() if e.kind != "choice"])
+def test_points_and_parts_are_told(name: str) -> None:
+    report = run(name, None)
+    assert f"(0 of {exercises()[name].points} points)" in words(report.message)
