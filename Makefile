@@ -23,8 +23,8 @@ lab: setup  ## open the student notebooks in JupyterLab
 	$(BIN)/jupyter lab $(ROOT_FLAG) notebooks
 
 test: lint  ## run every test: types, style, code, notebooks
-	$(BIN)/pytest -n 2
-	$(BIN)/pytest --nbval --nbval-sanitize-with solutions/nbval.cfg solutions
+	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/pytest --nbval solutions
 
 build: setup  ## build the notebooks from the lessons in solutions/*.py
 	$(BIN)/python -m autograder build

@@ -29,7 +29,7 @@ class Rival:
 
 
 def diagnose(exercise: Exercise, trials: Sequence[Trial], *, seed: int, device: str) -> Misconception | None:
-    """The one misconception that agrees with the attempt on all cases, or else on those of the first failed part.
+    """The one misconception that agrees with the attempt on all cases, on the first failed part, or where nothing raises.
 
     None where no misconception agrees, where several do that are not declared the same, or where the one that does is
     too close to the reference or to another one (`compare.SEPARATION` tolerances) to be named with confidence.
@@ -42,7 +42,11 @@ def diagnose(exercise: Exercise, trials: Sequence[Trial], *, seed: int, device: 
     rivals = [Rival(m) for m in exercise.misconceptions]
     order = sorted(trials, key=lambda t: t.difference is None)  # a failed case tells most: fewer rivals are left
     first_part = next(part for part in exercise.parts if any(t.case.part == part for t in failed))
-    for chosen in (order, [t for t in order if t.case.part == first_part]):
+    in_part = [t for t in order if t.case.part == first_part]
+    without_errors = [t for t in order if t.got.failure is None]  # two ways of being wrong the same way may fail apart
+    for chosen in (order, in_part, without_errors):
+        if all(t.difference is None for t in chosen):
+            continue
         agreeing = _agreeing(exercise, rivals, chosen, seed, device, up_to)
         names = {r.misconception.same_as or r.misconception.id for r in agreeing}
         if len(names) > 1:  # several fail with an error of the same type: what it says tells them apart

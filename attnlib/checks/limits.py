@@ -109,7 +109,6 @@ def _alarm_by_thread(clock: _Clock) -> Iterator[None]:
     finally:
         done.set()
         watcher.join()
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(target, None)
 
 
 class BoundedText(io.TextIOBase):
