@@ -29,7 +29,7 @@ class Rival:
 
 
 def diagnose(exercise: Exercise, trials: Sequence[Trial], *, seed: int, device: str) -> Misconception | None:
-    """The one misconception that agrees with the attempt on all cases, on the first failed part, or where nothing raises.
+    """The one misconception that agrees with the attempt on all cases, on the first failed part, or where none raises.
 
     None where no misconception agrees, where several do that are not declared the same, or where the one that does is
     too close to the reference or to another one (`compare.SEPARATION` tolerances) to be named with confidence.
