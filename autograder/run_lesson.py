@@ -23,6 +23,7 @@ def run_lesson(source: NotebookNode, lesson: str, folder: Path) -> NotebookNode:
         timeout=TIMEOUT,
         kernel_name="python3",
         record_timing=False,
+        coalesce_streams=True,
         extra_arguments=["--log-level=40"],
         resources={"metadata": {"path": str(folder)}},
     )
@@ -37,8 +38,21 @@ def run_lesson(source: NotebookNode, lesson: str, folder: Path) -> NotebookNode:
         nbgrader = cell.metadata.get("nbgrader", {})
         if nbgrader.get("grade") and (got := earned(cell, nbgrader["points"])) < nbgrader["points"]:
             raise CourseError(f"{lesson}, cell {cell.id}: the solution earns {got:g} of {nbgrader['points']:g} points.")
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            if output.output_type == "stream":
+                output.text = without_overwritten(output.text)
     notebook.metadata["language_info"] = NotebookNode(LANGUAGE)
     return notebook
+
+
+def without_overwritten(text: str) -> str:
+    r"""What a terminal shows in the end: a progress bar writes each state over the one before.
+
+    >>> without_overwritten("\r 50%\r100%\ndone\n")
+    '100%\ndone\n'
+    """
+    return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
 
 
 def without_outputs(notebook: NotebookNode) -> NotebookNode:
