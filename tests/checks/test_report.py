@@ -26,7 +26,7 @@ def test_a_misconception_is_named_explained_and_shown_on_a_small_example() -> No
     assert "A common misunderstanding: The scale is missing" in told
     assert "A sum of d products grows with √d" in told
     assert "yours" in message
-    assert "[ 6.00   2.00   0.00]     [ 3.00   1.00   0.00]" in message
+    assert "[6.00  2.00  0.00]     [3.00  1.00  0.00]" in message
     assert "gradient, robustness: counted once the values are right" in told
 
 

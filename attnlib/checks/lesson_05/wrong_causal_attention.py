@@ -265,7 +265,7 @@ LISTED = (
     wrong(
         "weights_forgotten",
         "Only the output is returned",
-        "The contract is (output, weights).",
+        "The contract is (output, weights): the weights show that nothing leaks.",
         _module(answer=lambda module, joined, weights: module.w_o(joined)),
     ),
     wrong(
