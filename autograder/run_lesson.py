@@ -42,6 +42,7 @@ def run_lesson(source: NotebookNode, lesson: str, folder: Path) -> NotebookNode:
         for output in cell.get("outputs", []):
             if output.output_type == "stream":
                 output.text = without_overwritten(output.text)
+    notebook.metadata.pop("widgets", None)  # a widget's state, which only a running kernel could draw
     notebook.metadata["language_info"] = NotebookNode(LANGUAGE)
     return notebook
 

@@ -24,7 +24,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.testing import assert_close
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 import attnlib
 from attnlib.checks import check, run

@@ -25,7 +25,7 @@ def exercises() -> dict[str, Exercise]:
     """Every exercise by its name, in course order.
 
     >>> list(exercises())[0]
-    'predict_einsum'
+    'predict_largest_dot'
     """
     return dict(_all())
 

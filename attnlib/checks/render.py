@@ -1,5 +1,6 @@
 """A report as plain text and as HTML; the HTML needs no style sheet and reads well in light and dark notebooks."""
 
+import re
 from html import escape
 from textwrap import fill, indent
 from typing import TYPE_CHECKING
@@ -13,7 +14,8 @@ WIDTH = 96
 def headline(report: "Report") -> str:
     """The first line: mark, exercise, what is the matter, points."""
     mark = "✓" if report.passed else "✗"
-    return f"{mark} {report.exercise}: {report.headline} ({report.points:g} of {report.max_points} points)"
+    points = "point" if report.max_points == 1 else "points"
+    return f"{mark} {report.exercise}: {report.headline} ({report.points:g} of {report.max_points} {points})"
 
 
 def parts_line(report: "Report") -> str:
@@ -39,6 +41,12 @@ def as_text(report: "Report") -> str:
     return "\n\n".join(blocks)
 
 
+def _marked_up(line: str) -> str:
+    """Escaped, with `code` and *stress* as HTML has them."""
+    line = re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(line, quote=False))
+    return re.sub(r"(?<!\w)\*(\w[^*<>]*)\*(?!\w)", r"<em>\1</em>", line)
+
+
 def as_html(report: "Report") -> str:
     """The report for a notebook."""
     colour = "#1a7f37" if report.passed else "#b35900"
@@ -49,7 +57,7 @@ def as_html(report: "Report") -> str:
         if section.fixed:
             lines.append(f'<pre style="margin: 0.2em 0; line-height: 1.3">{escape(section.body)}</pre>')
         elif section.body:
-            lines.append("".join(f"<div>{escape(line)}</div>" for line in section.body.split("\n")))
+            lines.append("".join(f"<div>{_marked_up(line)}</div>" for line in section.body.split("\n")))
     if line := parts_line(report):
         lines.append(f'<div style="margin-top: 0.6em; opacity: 0.75">{escape(line)}</div>')
     return "\n".join([*lines, "</div>"])

@@ -103,3 +103,8 @@ def test_a_prediction_explains_every_wrong_choice_and_the_right_one(name: str) -
 def test_points_and_parts_are_told(name: str) -> None:
     report = run(name, None)
     assert f"(0 of {exercises()[name].points} points)" in words(report.message)
+
+
+def test_code_and_stress_in_an_explanation_are_drawn_in_html() -> None:
+    html = run("attention_scores", lambda q, k: q @ k.mT / q.shape[-1])._repr_mimebundle_()["text/html"]
+    assert "The <em>variance</em> of a dot product" in html
