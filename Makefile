@@ -4,6 +4,9 @@ SUBMITTED ?=
 BIN := .venv/bin
 ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
 
+# nbgrader calls commands of its environment by their bare names.
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+
 .DEFAULT_GOAL := help
 .PHONY: help setup lab test build grade bench lint clean
 
