@@ -4,9 +4,11 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
+from attnlib.checks.attempt import Failure
 from attnlib.checks.exercise import Case, Exercise
-from attnlib.checks.observe import Failure, Observation, input_names
+from attnlib.checks.observe import Observation, input_names
 
 ASPECTS = ("failure", "shape", "dtype", "device", "values", "mutation", "gradient")
 SEPARATION = 100.0  # a misconception must differ from the reference by so many tolerances on some case
@@ -81,13 +83,24 @@ def first_difference(
     return None
 
 
+def agreeing_outputs(exercise: Exercise, case: Case, expected: Observation, got: Observation) -> set[str]:
+    """The names of the outputs that are right, whatever the others are."""
+    pairs = zip(exercise.outputs, expected.outputs or (), got.outputs or (), strict=False)
+    return {
+        name
+        for name, want, have in pairs
+        if want.shape == have.shape and _value_difference(case, want, have, got.terms) is None
+    }
+
+
 def _failure_difference(expected: Observation, got: Observation) -> Difference | None:
     if expected.failure and got.failure and _alike(expected.failure, got.failure):
         return None
     if got.failure:
         return Difference("failure", got.failure.text)
     assert expected.failure is not None
-    return Difference("failure", f"must refuse these inputs with an error: {expected.failure.text}")
+    error = expected.failure.text.removeprefix("raised ")
+    return Difference("failure", f"takes these inputs, and must refuse them with an error such as {error}")
 
 
 def _alike(one: Failure, other: Failure) -> bool:
@@ -131,6 +144,8 @@ def _value_difference(
         allowed = tolerance(size_of, dtype, terms=terms, magnitude=case.magnitude)
         gap = (have.double() - want.double()).abs()
         wrong = ~(gap <= allowed)
+        if not bool(wrong.any()):
+            return None
         wrong &= ~((have.double() == want.double()) | (have.isnan() & want.isnan()))
         size = float(gap[wrong].max()) if bool(wrong.any()) and bool(gap[wrong].isfinite().all()) else float("inf")
     if not bool(wrong.any()):
@@ -143,7 +158,8 @@ def _value_difference(
     elif size < float("inf"):
         what += f", by up to {size:.3g} (allowed for rounding: {allowed:.1e})"
     index = f"[{', '.join(map(str, place))}]" if place else "the only number"
-    text = f"{label}first difference at {index}: expected {_number(want[place])}, got {_number(have[place])}; {what}"
+    expected, found = _numbers(want[place], have[place])
+    text = f"{label}first difference at {index}: expected {expected}, got {found}; {what}"
     return text, size / allowed if allowed else float("inf")
 
 
@@ -173,8 +189,6 @@ def _gradient_difference(exercise: Exercise, case: Case, want: Observation, have
 
 
 def _leaf_names(exercise: Exercise, seen: Observation) -> dict[str, str]:
-    from torch.utils._pytree import tree_leaves
-
     names: list[str] = []
     for name, value in zip(input_names(exercise), seen.inputs, strict=False):
         leaves = [t for t in tree_leaves(value) if isinstance(t, Tensor) and t.is_floating_point()]
@@ -182,8 +196,12 @@ def _leaf_names(exercise: Exercise, seen: Observation) -> dict[str, str]:
     return {f"input {i}": name for i, name in enumerate(names)}
 
 
-def _number(value: Tensor) -> str:
-    return f"{value.item():.4g}" if value.is_floating_point() else str(value.item())
+def _numbers(want: Tensor, have: Tensor) -> tuple[str, str]:
+    """Both with four digits, or with as many as it takes to see a difference."""
+    if not want.is_floating_point():
+        return str(want.item()), str(have.item())
+    shown = [(f"{want.item():.{digits}g}", f"{have.item():.{digits}g}") for digits in (4, 8, 12, 17)]
+    return next((pair for pair in shown if pair[0] != pair[1]), shown[-1])
 
 
 def _short(dtype: torch.dtype) -> str:

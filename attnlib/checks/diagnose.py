@@ -7,7 +7,7 @@ import torch
 
 from attnlib.checks.compare import ASPECTS, SEPARATION, Difference, first_difference
 from attnlib.checks.exercise import Case, Exercise, Misconception
-from attnlib.checks.observe import Observation, observe
+from attnlib.checks.observe import Memory, Observation, observe
 
 
 @dataclass
@@ -25,10 +25,13 @@ class Rival:
     """A misconception, with what it does on the cases looked at so far."""
 
     misconception: Misconception
+    memory: Memory | None = None
     seen: dict[str, Observation] = field(default_factory=dict)
 
 
-def diagnose(exercise: Exercise, trials: Sequence[Trial], *, seed: int, device: str) -> Misconception | None:
+def diagnose(
+    exercise: Exercise, trials: Sequence[Trial], *, seed: int, device: str, memory: Memory | None = None
+) -> Misconception | None:
     """The one misconception that agrees with the attempt on all cases, on the first failed part, or where none raises.
 
     None where no misconception agrees, where several do that are not declared the same, or where the one that does is
@@ -39,7 +42,7 @@ def diagnose(exercise: Exercise, trials: Sequence[Trial], *, seed: int, device: 
         return None
     aspect = min((t.difference.aspect for t in failed if t.difference), key=ASPECTS.index)
     up_to = max(aspect, "values", key=ASPECTS.index)
-    rivals = [Rival(m) for m in exercise.misconceptions]
+    rivals = [Rival(m, memory) for m in exercise.misconceptions]
     order = sorted(trials, key=lambda t: t.difference is None)  # a failed case tells most: fewer rivals are left
     first_part = next(part for part in exercise.parts if any(t.case.part == part for t in failed))
     in_part = [t for t in order if t.case.part == first_part]
@@ -126,7 +129,8 @@ def _stands_apart(
 
 def _seen(exercise: Exercise, rival: Rival, case: Case, seed: int, device: str) -> Observation:
     if case.name not in rival.seen:
-        rival.seen[case.name] = observe(exercise, rival.misconception.implementation, case, seed=seed, device=device)
+        implementation = rival.misconception.implementation
+        rival.seen[case.name] = observe(exercise, implementation, case, seed=seed, device=device, memory=rival.memory)
     return rival.seen[case.name]
 
 
@@ -147,6 +151,8 @@ def relation(expected: torch.Tensor, got: torch.Tensor) -> str | None:
         return "the result is the right one with its last two axes exchanged"
     if want.shape != have.shape or not bool(have.isfinite().all()):
         return None
+    if close(want, have):
+        return "the numbers agree to four digits or so: something on the way is less exact, or is left out"
     factor = float((want * have).sum() / (want * want).sum().clamp_min(1e-30))
     if abs(factor) > 1e-3 and close(want * factor, have):
         return f"every number is {factor:.4g} times the right one"

@@ -23,7 +23,7 @@ class Draw:
 
     def normal(self, *shape: int, scale: float = 1.0, shift: float = 0.0) -> Tensor:
         """Normally distributed numbers with standard deviation `scale` around `shift`."""
-        numbers = torch.randn(*shape, generator=self.generator, dtype=torch.float64)
+        numbers = torch.randn(shape, generator=self.generator, dtype=torch.float64)
         return self._laid_out((scale * numbers + shift).to(self.dtype))
 
     def integers(self, low: int, high: int, shape: Sequence[int]) -> Tensor:

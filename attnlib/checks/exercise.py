@@ -15,19 +15,28 @@ Kind = Literal["function", "module", "choice"]
 
 @runtime_checkable
 class Asked(Protocol):
-    """The attempt, ready to be called: a call returns the tuple of its outputs, each known to be a plain tensor."""
+    """The attempt, ready to be called: a call returns the tuple of its outputs, each known to be a plain tensor.
 
-    target: Any
-    """The function, or the module with its weights (in evaluation mode)."""
+    It may live in another process, and a module is reached only by what stands here.
+    """
+
+    shapes: dict[str, tuple[int, ...]] | None
+    """A module's parameters."""
 
     def __call__(self, *inputs: Any) -> tuple[Tensor, ...]: ...
+
+    def load(self, weights: dict[str, Tensor]) -> None:
+        """Set parameters of a module."""
+
+    def train(self, mode: bool) -> None:
+        """Put a module in training mode; it comes in evaluation mode."""
 
 
 Probe = Callable[[Asked, Inputs], tuple[Tensor, ...]]
 """Calls the attempt as it likes and returns what is compared, as many tensors as the exercise has outputs.
 
 For results that the contract leaves open in part (padded queries: zero them first), or that show only
-in another mode (dropout in training: `asked.target.train()`, many calls, a statistic).
+in another mode (dropout in training: `asked.train(True)`, many calls, a statistic).
 """
 
 

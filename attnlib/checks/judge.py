@@ -1,18 +1,20 @@
 """Judging an attempt: every case, part by part, then the diagnosis, then the report."""
 
+from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import nn
 
 from attnlib.checks import course
+from attnlib.checks.attempt import Attempt, Failure, described
 from attnlib.checks.compare import first_difference
 from attnlib.checks.diagnose import Trial, diagnose
 from attnlib.checks.exercise import Case, Exercise
-from attnlib.checks.observe import Failure, Observation, observe
+from attnlib.checks.observe import Memory, Observation, as_attempt, observe
 from attnlib.checks.report import Report, write_report
+from attnlib.checks.sources import shortcuts_of
 
-NO_USE_TO_GO_ON = ("time", "unwritten", "forbidden")
+NO_USE_TO_GO_ON = ("time", "unwritten", "forbidden", "died")
 
 
 def run(
@@ -43,71 +45,62 @@ def run_exercise(
     seed: int = 0,
     device: str = "cpu",
     dtype: torch.dtype | None = None,
+    memory: Memory | None = None,
 ) -> Report:
-    """`run`, for an exercise that is not (yet) part of the course."""
+    """`run`, for an exercise that is not (yet) part of the course, or an attempt in another process.
+
+    A `memory` that is handed to many runs keeps what the reference and the misconceptions do.
+    """
     _require_device(device)
     if dtype is not None and not dtype.is_floating_point:
         raise ValueError(f"dtype must be a floating dtype such as torch.float64, got {dtype}")
     if exercise.kind == "choice":
         return _judge_choice(exercise, attempt)
-    if (unfit := unfit_reason(exercise, attempt)) is not None:
+    if (unfit := as_attempt(attempt).unfit_reason(exercise.kind)) is not None:
         return write_report(exercise, [], failure=Failure("type", unfit))
-    trials = []
+    if not isinstance(attempt, Attempt) and (uses := shortcuts_of(attempt, exercise.forbidden)):
+        told = f"calls {uses[0].name}, which this exercise asks you to do without"
+        where = f" (line {uses[0].line}: {uses[0].text})"
+        return write_report(exercise, [], failure=Failure("forbidden", told + where))
+    trials: list[Trial] = []
+    example = None
     for case in cases_of(exercise, hidden=hidden, dtype=dtype):
-        trials.append(try_case(exercise, attempt, case, seed=seed, device=device))
+        if case.hidden and example is None:
+            example = _on_example(exercise, attempt)  # now: what is shown must not hold what came of hidden inputs
+        trials.append(try_case(exercise, attempt, case, seed=seed, device=device, memory=memory))
         failure = trials[-1].got.failure
         if failure is not None and failure.kind in NO_USE_TO_GO_ON:
             break
     last = trials[-1].got.failure
     if last is not None and last.kind in NO_USE_TO_GO_ON:
         return write_report(exercise, trials)
-    misconception = diagnose(exercise, trials, seed=seed, device=device)
-    example = _on_example(exercise, attempt) if any(t.difference for t in trials) else None
+    misconception = diagnose(exercise, trials, seed=seed, device=device, memory=memory)
+    if example is None and any(t.difference for t in trials):
+        example = _on_example(exercise, attempt)
     return write_report(exercise, trials, misconception=misconception, example=example)
 
 
 def cases_of(exercise: Exercise, *, hidden: bool, dtype: torch.dtype | None = None) -> list[Case]:
-    """The exercise's cases in the order in which they are judged: part by part, visible ones first."""
-    from dataclasses import replace
+    """The exercise's cases in the order in which they are judged: visible ones first, part by part.
 
+    What an answer does on visible cases is shown, and must not be made of hidden inputs that it has kept.
+    """
     chosen = [c for c in exercise.cases if hidden or not c.hidden]
-    chosen.sort(key=lambda c: (list(exercise.parts).index(c.part), c.hidden))
+    chosen.sort(key=lambda c: (c.hidden, list(exercise.parts).index(c.part)))
     return chosen if dtype is None else [replace(c, dtype=dtype) for c in chosen]
 
 
-def try_case(exercise: Exercise, attempt: Any, case: Case, *, seed: int, device: str) -> Trial:
+def try_case(
+    exercise: Exercise, attempt: Any, case: Case, *, seed: int, device: str, memory: Memory | None = None
+) -> Trial:
     """Compare the attempt with the reference on one case."""
-    expected = observe(exercise, exercise.reference, case, seed=seed, device=device, exact=True)
+    expected = observe(exercise, exercise.reference, case, seed=seed, device=device, exact=True, memory=memory)
     if (expected.failure is not None) != case.raises:
         raise AssertionError(
             f"the reference of {exercise.name} does not do what {case.name!r} says: {expected.failure}"
         )
     got = observe(exercise, attempt, case, seed=seed, device=device, watched=True)
     return Trial(case, expected, got, first_difference(exercise, case, expected, got, device=device))
-
-
-def unfit_reason(exercise: Exercise, attempt: Any) -> str | None:
-    """Why the attempt cannot be called at all, as a sentence without its subject; None if it can."""
-    is_class = isinstance(attempt, type)
-    if exercise.kind == "function" and is_class:
-        return f"must be a function, but you passed the class {attempt.__name__}"
-    if exercise.kind == "module" and isinstance(attempt, nn.Module):
-        name = type(attempt).__name__
-        return f"must be the class, but you passed an object made from it: pass {name}, not {name}(…)"
-    if exercise.kind == "module" and is_class and not issubclass(attempt, nn.Module):
-        name = attempt.__name__
-        return f"must be a subclass of nn.Module, but the class {name} is not: write class {name}(nn.Module)"
-    if not callable(attempt):
-        wanted = "a class" if exercise.kind == "module" else "a function"
-        hint = ": pass the function itself, without calling it" if isinstance(attempt, (torch.Tensor, tuple)) else ""
-        return f"must be {wanted}, but you passed {_described(attempt)}{hint}"
-    return None
-
-
-def _described(attempt: Any) -> str:
-    if attempt is None or attempt is Ellipsis:
-        return str(attempt)
-    return f"a value of type {type(attempt).__name__}"
 
 
 def _require_device(device: str) -> None:
@@ -137,7 +130,7 @@ def _judge_choice(exercise: Exercise, attempt: Any) -> Report:
         return write_report(exercise, [], failure=Failure("unwritten", f"is not answered yet: choose {listed}"))
     if type(attempt) is not str:
         return write_report(
-            exercise, [], failure=Failure("type", f"must be {listed}, but you passed {_described(attempt)}")
+            exercise, [], failure=Failure("type", f"must be {listed}, but you passed {described(attempt)}")
         )
     letter = attempt.strip().upper()
     if letter == exercise.reference:

@@ -22,10 +22,20 @@ class TimeLimitExceeded(BaseException):
     """Raised inside the attempt; a BaseException, so that `except Exception` in it does not catch this."""
 
 
-class _Clock:
-    def __init__(self, cpu_seconds: float, wall_seconds: float) -> None:
-        self.cpu_end = time.process_time() + cpu_seconds
-        self.wall_end = time.monotonic() + wall_seconds
+class Clock:
+    """A budget of processor time, and a larger one of real time, used up while it runs."""
+
+    def __init__(self, cpu_seconds: float | None = None, wall_seconds: float | None = None) -> None:
+        self.cpu_left = cpu_seconds or CPU_SECONDS
+        self.wall_left = wall_seconds or WALL_SECONDS
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        self.cpu_end, self.wall_end = time.process_time() + self.cpu_left, time.monotonic() + self.wall_left
+        try:
+            yield
+        finally:
+            self.cpu_left, self.wall_left = self.cpu_end - time.process_time(), self.wall_end - time.monotonic()
 
     def is_over(self) -> bool:
         return time.process_time() > self.cpu_end or time.monotonic() > self.wall_end
@@ -42,11 +52,23 @@ def _trace_no_other_frame(frame: FrameType, event: str, argument: Any) -> None:
 
 
 def _entering_frame() -> FrameType | None:
-    """The frame whose `with` statement is being entered."""
+    """The frame whose `with` statement is being entered, behind all context managers that are written as generators."""
+    ours = (__file__, contextlib.__file__)
     frame: FrameType | None = sys._getframe()
-    while frame is not None and frame.f_code.co_filename in (__file__, contextlib.__file__):
+    while frame is not None and frame.f_back is not None:
+        if frame.f_code.co_filename not in ours and frame.f_back.f_code.co_filename != contextlib.__file__:
+            return frame
         frame = frame.f_back
     return frame
+
+
+def _is_finalising(frame: FrameType | None) -> bool:
+    """Whether an object's `__del__` is running: Python ignores what is raised there, and says so on stderr."""
+    while frame is not None:
+        if frame.f_code.co_name == "__del__":
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _has_signals() -> bool:
@@ -54,25 +76,25 @@ def _has_signals() -> bool:
 
 
 @contextlib.contextmanager
-def time_limit(cpu_seconds: float | None = None, wall_seconds: float | None = None) -> Iterator[None]:
-    """Raise `TimeLimitExceeded` in the body once it has used that much processor time (or, at last, real time).
+def time_limit(clock: Clock | None = None) -> Iterator[None]:
+    """Raise `TimeLimitExceeded` in the body once the clock's processor time (or, at last, real time) is over.
 
     >>> with contextlib.suppress(TimeLimitExceeded):
-    ...     with time_limit(cpu_seconds=0.2):
+    ...     with time_limit(Clock(cpu_seconds=0.2)):
     ...         while True:
     ...             pass
     """
-    clock = _Clock(cpu_seconds or CPU_SECONDS, wall_seconds or WALL_SECONDS)
-    with _alarm_by_signal(clock) if _has_signals() else _alarm_by_thread(clock):
+    clock = clock or Clock()
+    with clock.running(), _alarm_by_signal(clock) if _has_signals() else _alarm_by_thread(clock):
         yield
 
 
 @contextlib.contextmanager
-def _alarm_by_signal(clock: _Clock) -> Iterator[None]:
+def _alarm_by_signal(clock: Clock) -> Iterator[None]:
     boundary = _entering_frame()
 
     def on_alarm(signum: int, frame: FrameType | None) -> None:
-        if clock.is_over():
+        if clock.is_over() and not _is_finalising(frame):
             # A bare `except:` in the attempt swallows one exception. A trace function on the attempt's frames raises at
             # each further line, those of the handler among them, which the handler does not protect.
             while frame is not None and frame is not boundary:
@@ -93,7 +115,7 @@ def _alarm_by_signal(clock: _Clock) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _alarm_by_thread(clock: _Clock) -> Iterator[None]:
+def _alarm_by_thread(clock: Clock) -> Iterator[None]:
     target = ctypes.c_ulong(threading.get_ident())
     done = threading.Event()
 
@@ -146,7 +168,11 @@ def global_state_kept() -> Iterator[None]:
     """
     dtype, gradient, threads = torch.get_default_dtype(), torch.is_grad_enabled(), torch.get_num_threads()
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+        # torch.manual_seed would also keep a traceback for each kind of device that is not in use, which takes longer
+        # than most attempts do
+        torch.default_generator.manual_seed(0)
+        if torch.cuda.is_initialized():
+            torch.cuda.manual_seed_all(0)
         torch.set_num_threads(1)
         try:
             yield

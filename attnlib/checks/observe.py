@@ -1,29 +1,17 @@
 """What an attempt does on one case: what it returns, its gradients, and what it does to its inputs."""
 
-import traceback
-from collections.abc import Callable
+import inspect
 from dataclasses import dataclass
-from types import TracebackType
+from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from attnlib.checks import limits
+from attnlib.checks.attempt import Attempt, Failed, Failure, Local, Session, Terms
 from attnlib.checks.draw import Draw
-from attnlib.checks.exercise import Case, Exercise
-from attnlib.checks.modules import ContractBroken, build_module
-from attnlib.checks.watch import DeviceWatch, Watch
-
-
-@dataclass(frozen=True)
-class Failure:
-    """Why there is no result: `kind` is one of those below, `text` a sentence, `place` the attempt's line."""
-
-    kind: str  # "unwritten", "raised", "time", "type", "parameters", "forbidden"
-    text: str
-    place: str = ""
+from attnlib.checks.exercise import Case, Exercise, Probe
 
 
 @dataclass
@@ -43,156 +31,9 @@ class Observation:
     sizes: tuple[Any, ...] = ()
 
 
-def is_tensor(value: Any) -> bool:
-    """A plain tensor or parameter: a subclass could answer the comparison itself."""
-    return type(value) in (Tensor, nn.Parameter)
-
-
 def argument_names(function: Any) -> tuple[str, ...]:
     """The names of the contract's arguments, those of the reference."""
-    import inspect
-
     return tuple(inspect.signature(function).parameters)
-
-
-def observe(
-    exercise: Exercise, attempt: Any, case: Case, *, seed: int, device: str, exact: bool = False, watched: bool = False
-) -> Observation:
-    """Call the attempt on the case and note all that it does.
-
-    With `exact`, on the same numbers in float64 and on the CPU: that is how the reference is asked. With `watched`,
-    calls of what the exercise forbids are noticed.
-    """
-    key = (exercise.name, case.name, seed)
-    seen = Observation(exact=exact)
-    with limits.interrupts_told_apart() as interrupted, limits.quiet() as text, limits.global_state_kept():
-        try:
-            with limits.time_limit():
-                _observe(exercise, attempt, case, key, device, exact, watched, seen)
-        except limits.TimeLimitExceeded:
-            seen.failure = Failure("time", f"did not end within {limits.CPU_SECONDS:.0f} seconds of computing")
-        except ContractBroken as error:
-            seen.failure = Failure(error.kind, str(error))
-        except BaseException as error:
-            if interrupted.is_set():
-                raise
-            seen.failure = _failure_of(error, attempt)
-    seen.printed = text.text()
-    return seen
-
-
-def _observe(
-    exercise: Exercise,
-    attempt: Any,
-    case: Case,
-    key: tuple,
-    device: str,
-    exact: bool,
-    watched: bool,
-    seen: Observation,
-) -> None:
-    target = "cpu" if exact else ("meta" if case.other_device else device)
-    convert = torch.float64 if exact else None
-
-    def prepare(*extra: object) -> tuple[Any, ...]:
-        drawn = case.inputs(Draw(*key, *extra, dtype=case.dtype, strided=case.strided))
-        return tree_map_only(Tensor, lambda t: _moved(t, target, convert), drawn)
-
-    drawn = prepare()
-    seen.terms = max([2, *(size for t in tree_leaves(drawn) if isinstance(t, Tensor) for size in t.shape)])
-    weights: dict[str, Tensor] = {}
-    call: Callable[..., Any] = attempt
-    if exercise.kind == "module":
-        seen.sizes, drawn = drawn
-        call = build_module(exercise, attempt, seen.sizes, Draw(*key, "weights", dtype=case.dtype), target, convert)
-        weights = dict(call.named_parameters())
-    if case.twice and not exact:
-        first = prepare("first")
-        _ask(exercise, case, call, first[1] if exercise.kind == "module" else first)
-    seen.inputs = tree_map_only(Tensor, torch.clone, drawn)
-    leaves = [t for t in tree_leaves(drawn) if isinstance(t, Tensor) and t.is_floating_point()]
-    if case.gradient:
-        for leaf in leaves:
-            leaf.requires_grad_()
-    if case.other_device:
-        with DeviceWatch() as devices:
-            try:
-                outputs = _ask(exercise, case, call, drawn)
-            finally:
-                seen.devices_mixed = devices.mixed
-        seen.outputs = outputs
-        return
-    with Watch(exercise.forbidden if watched else ()) as watch:
-        outputs = _ask(exercise, case, call, drawn)
-    if watch.called:
-        raise ContractBroken("forbidden", f"calls {watch.called[0]}, which this exercise asks you to do without")
-    seen.outputs = tuple(t.detach().clone() for t in outputs)
-    if case.mutation:
-        _note_mutations(exercise, drawn, seen)
-    if case.gradient:
-        _note_gradients(exercise, outputs, leaves, weights, key, seen)
-
-
-def _moved(tensor: Tensor, device: str, dtype: torch.dtype | None) -> Tensor:
-    """A copy with the strides of the original, so that an input meant not to be contiguous stays so."""
-    copy = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=device)
-    if device != "meta":
-        copy.copy_(tensor)
-    return copy.to(dtype) if dtype is not None and tensor.is_floating_point() else copy
-
-
-def _ask(exercise: Exercise, case: Case, call: Callable[..., Any], inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
-    checked = CheckedCall(exercise, call)
-    return case.probe(checked, inputs) if case.probe is not None else checked(*inputs)
-
-
-class CheckedCall:
-    """The attempt, whose results are known to be of the contract's type (see `exercise.Asked`)."""
-
-    def __init__(self, exercise: Exercise, target: Callable[..., Any]) -> None:
-        self.exercise = exercise
-        self.target = target
-
-    def __call__(self, *inputs: Any) -> tuple[Tensor, ...]:
-        return _checked(self.exercise, self.target(*inputs))
-
-
-def _checked(exercise: Exercise, result: Any) -> tuple[Tensor, ...]:
-    wanted = exercise.outputs
-    if len(wanted) == 1 and not isinstance(result, (tuple, list)):
-        result = (result,)
-    asked = "a tensor" if len(wanted) == 1 else f"a tuple ({', '.join(wanted)}) of {len(wanted)} tensors"
-    if not isinstance(result, (tuple, list)):
-        hint = " (is the `return` missing?)" if result is None else ""
-        raise ContractBroken("type", f"must return {asked}, but returned {_kind_of(result)}{hint}")
-    if len(result) != len(wanted):
-        raise ContractBroken("type", f"must return {asked}, but returned a tuple of {len(result)}")
-    for name, value in zip(wanted, result, strict=True):
-        if not is_tensor(value):
-            hint = " (is the `return` missing?)" if value is None else ""
-            what = asked if len(wanted) == 1 else f"a tensor as {name}"
-            raise ContractBroken("type", f"must return {what}, but returned {_kind_of(value)}{hint}")
-    return tuple(result)
-
-
-def _kind_of(value: Any) -> str:
-    if value is None or value is NotImplemented or value is Ellipsis:
-        return str(value)
-    name = type(value).__name__
-    return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
-
-
-def _note_mutations(exercise: Exercise, drawn: tuple[Any, ...], seen: Observation) -> None:
-    changed = []
-    for index, (before, after) in enumerate(zip(seen.inputs, drawn, strict=True)):
-        pairs = zip(tree_leaves(before), tree_leaves(after), strict=False)
-        if any(isinstance(b, Tensor) and not _same(b, a) for b, a in pairs):
-            changed.append(input_names(exercise)[index])
-    seen.mutated = tuple(changed)
-
-
-def _same(before: Tensor, after: Tensor) -> bool:
-    return before.shape == after.shape and before.dtype == after.dtype and torch.equal(before, after.detach())
 
 
 def input_names(exercise: Exercise) -> tuple[str, ...]:
@@ -202,15 +43,160 @@ def input_names(exercise: Exercise) -> tuple[str, ...]:
     return argument_names(exercise.reference)
 
 
-def _note_gradients(
+Memory = dict[tuple[object, ...], Observation]
+"""What answers of the course's own did, the reference and the misconceptions: the same each time they are asked."""
+
+
+def as_attempt(attempt: Any) -> Attempt:
+    """The attempt itself, or the one that is an object of this process."""
+    return attempt if isinstance(attempt, Attempt) else Local(attempt)
+
+
+def observe(
     exercise: Exercise,
-    outputs: tuple[Tensor, ...],
-    leaves: list[Tensor],
-    weights: dict[str, Tensor],
-    key: tuple,
-    seen: Observation,
+    attempt: Any,
+    case: Case,
+    *,
+    seed: int,
+    device: str,
+    exact: bool = False,
+    watched: bool = False,
+    memory: Memory | None = None,
+) -> Observation:
+    """Call the attempt, an `Attempt` or any object of this process, on the case and note all that it does.
+
+    With `exact`, on the same numbers in float64 and on the CPU: that is how the reference is asked. With `watched`,
+    calls of what the exercise forbids are noticed. What is in `memory` is not asked again; never hand one over with a
+    student's attempt.
+    """
+    if memory is not None:
+        key = (exercise.name, case.name, case.dtype, seed, device, exact, id(attempt))
+        if key not in memory:
+            memory[key] = observe(exercise, attempt, case, seed=seed, device=device, exact=exact, watched=watched)
+        return memory[key]
+    attempt = as_attempt(attempt)
+    place = "cpu" if exact else ("meta" if case.other_device else device)
+    forbidden = exercise.forbidden if watched else ()
+    session = attempt.open(Terms(outputs=exercise.outputs, forbidden=forbidden, device=place))
+    seen = Observation(exact=exact)
+    try:
+        _observe(exercise, session, case, (exercise.name, case.name, seed), seen)
+    except Failed as error:
+        seen.failure = error.failure
+    finally:
+        session.close()
+    seen.printed, seen.devices_mixed = session.printed, session.devices_mixed
+    return seen
+
+
+def _observe(exercise: Exercise, session: Session, case: Case, key: tuple, seen: Observation) -> None:
+    dtype = torch.float64 if seen.exact else case.dtype
+
+    def drawn(*extra: object) -> tuple[Any, ...]:
+        inputs = case.inputs(Draw(*key, *extra, dtype=case.dtype, strided=case.strided))
+        return tree_map_only(Tensor, _to_float64, inputs) if seen.exact else inputs
+
+    inputs = drawn()
+    sizes = (size for t in tree_leaves(inputs) if isinstance(t, Tensor) for size in t.shape)
+    seen.terms = max([2, *sizes])
+    asked = AskedSession(session, gradient=case.gradient)
+    if exercise.kind == "module":
+        seen.sizes, inputs = inputs
+        asked.shapes = parameter_shapes(exercise, seen.sizes)
+        session.build(seen.sizes, asked.shapes, dtype)
+        if asked.shapes is not None:
+            asked.load(drawn_weights(exercise, asked.shapes, Draw(*key, "weights", dtype=case.dtype)))
+    ask = partial(_ask, case.probe)
+    if case.twice and not seen.exact:
+        first = drawn("first")
+        ask(asked, first[1] if exercise.kind == "module" else first)
+    seen.inputs = inputs
+    outputs = ask(asked, inputs)
+    seen.outputs = tuple(t.detach() for t in outputs)
+    if case.mutation:
+        seen.mutated = _mutated(exercise, inputs, session.inputs())
+    if case.gradient:
+        _note_gradients(exercise, outputs, asked, key, seen)
+
+
+def _ask(probe: Probe | None, asked: "AskedSession", inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
+    """What the probe makes of the outputs; the outputs themselves where their shapes do not even let it."""
+    if probe is None:
+        return asked(*inputs)
+    try:
+        return probe(asked, inputs)
+    except (RuntimeError, IndexError, ValueError):
+        if not asked.outputs:
+            raise
+        return asked.outputs
+
+
+def _to_float64(tensor: Tensor) -> Tensor:
+    return tensor.double() if tensor.is_floating_point() else tensor
+
+
+class AskedSession:
+    """The attempt as a probe sees it (see `exercise.Asked`)."""
+
+    def __init__(self, session: Session, *, gradient: bool) -> None:
+        self.session, self.gradient = session, gradient
+        self.shapes: dict[str, tuple[int, ...]] | None = None
+        self.inputs: tuple[Any, ...] = ()
+        self.outputs: tuple[Tensor, ...] = ()
+
+    def __call__(self, *inputs: Any) -> tuple[Tensor, ...]:
+        self.inputs, self.outputs = inputs, self.session.call(inputs, self.gradient)
+        return self.outputs
+
+    def load(self, weights: dict[str, Tensor]) -> None:
+        self.session.load(weights)
+
+    def train(self, mode: bool) -> None:
+        self.session.train(mode)
+
+
+def parameter_shapes(exercise: Exercise, sizes: tuple[Any, ...]) -> dict[str, tuple[int, ...]] | None:
+    """The contract's parameters; None if the reference refuses these sizes: then the attempt is judged as it is."""
+    try:
+        wanted = exercise.reference(*sizes)
+    except ValueError:
+        return None
+    return {name: tuple(p.shape) for name, p in wanted.named_parameters()}
+
+
+def drawn_weights(exercise: Exercise, shapes: dict[str, tuple[int, ...]], draw: Draw) -> dict[str, Tensor]:
+    """Weights that depend on the parameters' names alone, never on the order in which an attempt makes its layers."""
+    return {name: _drawn_weight(exercise, name, shape, draw) for name, shape in sorted(shapes.items())}
+
+
+def _drawn_weight(exercise: Exercise, name: str, shape: tuple[int, ...], draw: Draw) -> Tensor:
+    if len(shape) > 1:
+        return draw.normal(*shape, scale=exercise.weight_scale * shape[-1] ** -0.5)
+    gain = "norm" in name and name.endswith("weight")
+    return draw.normal(*shape, scale=0.3, shift=1.0 if gain else 0.4)
+
+
+def _mutated(exercise: Exercise, inputs: tuple[Any, ...], after: list[Tensor]) -> tuple[str, ...]:
+    """The names of the inputs that are no longer what they were."""
+    changed, left = [], iter(after)
+    for name, value in zip(input_names(exercise), inputs, strict=False):
+        pairs = [(t, next(left)) for t in tree_leaves(value) if isinstance(t, Tensor)]
+        if not all(_same(before, now) for before, now in pairs):
+            changed.append(name)
+    return tuple(changed)
+
+
+def _same(before: Tensor, after: Tensor) -> bool:
+    return before.shape == after.shape and before.dtype == after.dtype and torch.equal(before, after.to(before.device))
+
+
+def _note_gradients(
+    exercise: Exercise, outputs: tuple[Tensor, ...], asked: AskedSession, key: tuple, seen: Observation
 ) -> None:
-    """Gradients of a fixed random combination of the outputs, with respect to every input and weight."""
+    """Gradients of a fixed random combination of the outputs, with respect to every input and weight.
+
+    What a probe makes of the outputs is differentiated here, the attempt where it lives.
+    """
     kept = [(n, t) for n, t in zip(exercise.outputs, outputs, strict=True) if n not in exercise.detachable]
     seen.connected = all(t.requires_grad for _, t in kept)
     if not seen.connected:
@@ -219,30 +205,9 @@ def _note_gradients(
     loss = torch.zeros((), dtype=torch.float64, device=outputs[0].device)
     for _, tensor in kept:
         loss = loss + (tensor.double() * draw.normal(*tensor.shape).to(tensor.device)).sum()
-    names = [*(f"input {i}" for i in range(len(leaves))), *weights]
-    targets = [*leaves, *weights.values()]
-    found = torch.autograd.grad(loss, targets, allow_unused=True)
-    filled = [torch.zeros_like(t) if g is None else g for t, g in zip(targets, found, strict=True)]
-    seen.gradients = {n: g.detach().clone() for n, g in zip(names, filled, strict=True)}
-
-
-def _failure_of(error: BaseException, attempt: Any) -> Failure:
-    place = _place_in_attempt(error.__traceback__)
-    if isinstance(error, NotImplementedError) and (place or not error.args):
-        return Failure("unwritten", "is not written yet: put your code in place of `raise NotImplementedError`", place)
-    try:
-        said = str(error)
-    except BaseException:
-        said = "(a message that cannot be printed)"
-    first_lines = " ".join(said.strip().split("\n")[:3])
-    return Failure("raised", f"raised {type(error).__name__}: {first_lines[:400]}".rstrip(": "), place)
-
-
-def _place_in_attempt(trace: TracebackType | None) -> str:
-    """The last line of the learner's own code in a traceback: of a notebook cell, or of a file outside libraries."""
-    place = ""
-    for frame in traceback.extract_tb(trace):
-        library = any(part in frame.filename for part in ("site-packages", "dist-packages", "/attnlib/", "<frozen"))
-        if not library and frame.line:
-            place = f"line {frame.lineno}: `{frame.line.strip()}`"
-    return place
+    carrying = [t for t in asked.outputs if t.requires_grad]
+    found = iter(torch.autograd.grad(loss, carrying, allow_unused=True))
+    cotangents = [next(found) if t.requires_grad else None for t in asked.outputs]
+    leaves = [t for t in tree_leaves(asked.inputs) if isinstance(t, Tensor) and t.is_floating_point()]
+    names = [*(f"input {i}" for i in range(len(leaves))), *sorted(asked.shapes or {})]
+    seen.gradients = dict(zip(names, asked.session.backward(cotangents), strict=True))

@@ -1,20 +1,21 @@
 """The verdict on an attempt, and what the student reads."""
 
+import builtins
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
+from attnlib.checks.attempt import Failure
 from attnlib.checks.compare import ASPECTS
-from attnlib.checks.exercise import Exercise, Misconception
-from attnlib.checks.observe import Failure, Observation, input_names
+from attnlib.checks.diagnose import Trial, relation
+from attnlib.checks.exercise import Case, Exercise, Misconception
+from attnlib.checks.isolate import isolate
+from attnlib.checks.observe import Observation, argument_names, input_names
 from attnlib.checks.render import as_html, as_text
-
-if TYPE_CHECKING:
-    from attnlib.checks.diagnose import Trial
 
 MIME = "application/vnd.attnlib.report+json"
 
@@ -66,13 +67,14 @@ class Report:
             "max_points": self.max_points,
             "diagnosis": self.diagnosis,
             "parts": dict(self.parts),
+            "headline": self.headline,
             "message": self.message,
         }
 
 
 def write_report(
     exercise: Exercise,
-    trials: "Sequence[Trial]",
+    trials: Sequence[Trial],
     *,
     misconception: Misconception | None = None,
     failure: Failure | None = None,
@@ -94,7 +96,7 @@ def write_report(
     if misconception is not None:
         heading = "" if exercise.kind == "choice" else "A common misunderstanding: "
         sections.insert(_after_difference(sections), Section(heading + misconception.title, misconception.explanation))
-    printed = next((t.got.printed for t in trials if t.got.printed), "")
+    printed = next((t.got.printed for t in trials if t.got.printed and not t.case.hidden), "")
     if printed:
         sections.append(Section("Your code printed (in the first case)", printed.rstrip()[:600], fixed=True))
     return Report(
@@ -110,7 +112,7 @@ def write_report(
     )
 
 
-def _passed_parts(exercise: Exercise, trials: "Sequence[Trial]", failure: Failure | None) -> dict[str, bool]:
+def _passed_parts(exercise: Exercise, trials: Sequence[Trial], failure: Failure | None) -> dict[str, bool]:
     failed = {t.case.part for t in trials if t.difference is not None}
     tried = {t.case.part for t in trials}
     if failure is not None:
@@ -131,7 +133,7 @@ def _after_difference(sections: list[Section]) -> int:
 
 def _explain_failure(
     exercise: Exercise,
-    trials: "Sequence[Trial]",
+    trials: Sequence[Trial],
     misconception: Misconception | None,
     example: tuple[Observation, Observation] | None,
 ) -> tuple[str, list[Section]]:
@@ -142,8 +144,9 @@ def _explain_failure(
     assert chosen.difference is not None
     aspect, text, got = chosen.difference.aspect, chosen.difference.text, chosen.got
     if aspect == "failure":
-        headline = text
-        body = f"At {got.failure.place}\n" if got.failure and got.failure.place else ""
+        headline = _in_general(got.failure, text) if chosen.case.hidden else text
+        place = got.failure.place if got.failure else ""
+        body = f"At {place.split(':')[0][:9] if chosen.case.hidden else place}\n" if place else ""
     else:
         headline = {
             "shape": "the shape is not right",
@@ -160,20 +163,33 @@ def _explain_failure(
     else:
         where += f", called with {_described_inputs(exercise, chosen)}"
     sections = [Section(where, body.rstrip())]
-    if misconception is None and aspect != "failure":
-        sections.append(_unrecognised(exercise, trials, chosen))
+    if misconception is None and (looks_like := _unrecognised(exercise, trials, chosen)):
+        sections.append(looks_like)
     if example is not None and (side := _side_by_side(exercise, example)):
         sections.append(side)
     return headline, sections
 
 
-def _rank(trial: "Trial") -> int:
+def _in_general(failure: Failure | None, text: str) -> str:
+    """A failure on the grader's own inputs, in words of this file alone: the attempt's may have been made of them."""
+    if failure is None or failure.kind == "died":
+        return text
+    if failure.kind == "raised":
+        name = text.removeprefix("raised ").split(":")[0]
+        return f"raised {name}" if name in vars(builtins) else "raised an exception of its own"
+    return {
+        "type": "does not return what is asked for",
+        "parameters": "does not have the parameters that are asked for",
+        "forbidden": "calls what this exercise asks you to do without",
+        "time": "did not end in time",
+    }.get(failure.kind, "is not written yet")
+
+
+def _rank(trial: Trial) -> int:
     return ASPECTS.index(trial.difference.aspect) if trial.difference else len(ASPECTS)
 
 
-def _described_inputs(exercise: Exercise, trial: "Trial") -> str:
-    from attnlib.checks.observe import argument_names
-
+def _described_inputs(exercise: Exercise, trial: Trial) -> str:
     described = []
     for name, value in zip(input_names(exercise), trial.expected.inputs, strict=False):
         if isinstance(value, Tensor):
@@ -183,30 +199,33 @@ def _described_inputs(exercise: Exercise, trial: "Trial") -> str:
             described.append(f"{name}, {len(tensors)} tensors {tuple(tensors[0].shape)}")
         elif value is not None:
             described.append(f"{name} = {value}")
-    built = ""
     if exercise.kind == "module":
-        names = argument_names(exercise.reference)
-        built = (
-            f"{exercise.name}({', '.join(f'{n}={v}' for n, v in zip(names, trial.expected.sizes, strict=False))}) and "
-        )
-    return built + ", ".join(described)
+        named = zip(argument_names(exercise.reference), trial.expected.sizes, strict=False)
+        built = f"{exercise.name}({', '.join(f'{name}={value}' for name, value in named)})"
+        return f"{built} and {', '.join(described)}" if described else built
+    return ", ".join(described)
 
 
-def _unrecognised(exercise: Exercise, trials: "Sequence[Trial]", chosen: "Trial") -> Section:
+def _unrecognised(exercise: Exercise, trials: Sequence[Trial], chosen: Trial) -> Section | None:
     """What can be said where no misconception fits: a plain relation, and which properties hold."""
-    from attnlib.checks.diagnose import relation
-
     assert chosen.difference is not None
+    off = isolate(exercise, trials)
+    if chosen.difference.aspect == "failure":  # the exception speaks for itself
+        return Section("What this looks like", " ".join(off)) if off else None
     lines = ["None of the usual mistakes."]
     index = chosen.difference.output
     if chosen.difference.aspect in ("shape", "values") and chosen.expected.outputs and chosen.got.outputs:
         found = relation(chosen.expected.outputs[index], chosen.got.outputs[index])
         if found:
             lines.append(f"But {found}.")
-    fine = [t.case.name for t in trials if t.difference is None and not t.case.hidden and not t.case.other_device]
-    if fine:
-        lines.append(f"All is right in: {'; '.join(fine)}.")
-    return Section("What this looks like", " ".join(lines))
+    fine = [t.case.name for t in trials if t.difference is None and not t.case.hidden and _compares_values(t.case)]
+    if fine and not off:
+        off = [f"All is right in: {'; '.join(fine)}."]
+    return Section("What this looks like", " ".join([*lines, *off]))
+
+
+def _compares_values(case: Case) -> bool:
+    return not (case.other_device or case.raises)
 
 
 def _side_by_side(exercise: Exercise, example: tuple[Observation, Observation]) -> Section | None:
@@ -225,7 +244,7 @@ def _side_by_side(exercise: Exercise, example: tuple[Observation, Observation]) 
     rows = max(len(left), len(other))
     left, other = left + [""] * (rows - len(left)), other + [""] * (rows - len(other))
     given = [
-        f"{name} = {value.tolist()}" if isinstance(value, Tensor) else f"{name} = {value}"
+        f"{name} = {_rounded(value.tolist())}" if isinstance(value, Tensor) else f"{name} = {value}"
         for name, value in zip(input_names(exercise), right.inputs, strict=False)
         if value is not None
     ]
@@ -235,6 +254,13 @@ def _side_by_side(exercise: Exercise, example: tuple[Observation, Observation]) 
     )
     name = f" ({exercise.outputs[index]})" if len(exercise.outputs) > 1 else ""
     return Section(f"On a small example{name}", f"{listed}\n\n{table}".strip(), fixed=True)
+
+
+def _rounded(numbers: Any) -> Any:
+    """Nested lists with four digits behind the point at most, as a person would write them."""
+    if isinstance(numbers, list):
+        return [_rounded(number) for number in numbers]
+    return round(numbers, 4) if isinstance(numbers, float) else numbers
 
 
 def _numbers(matrix: Tensor) -> list[str]:

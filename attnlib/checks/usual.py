@@ -20,11 +20,18 @@ def wrong(id: str, title: str, explanation: str, implementation: Any, same_as: s
 
 
 def usual_cases(
-    make: Make, sizes: Sizes, *, one: Sizes, more: Sequence[Sizes] = (), gradient: bool = True
+    make: Make,
+    sizes: Sizes,
+    *,
+    one: Sizes,
+    more: Sequence[Sizes] = (),
+    gradient: bool = True,
+    magnitude: float = 0.0,
 ) -> tuple[Case, ...]:
     """Cases for `make(draw, **sizes)`: sizes all different, a batch of one, gradients, memory, dtype and device.
 
     `sizes` are those of the visible cases, `one` those of the smallest batch, `more` those of the grader's own cases.
+    `magnitude` is the size of what is subtracted on the way to a gradient, where few numbers are left of it.
     """
     inputs = partial(make, **sizes)
     cases = [
@@ -36,7 +43,16 @@ def usual_cases(
         Case(name="on another device", inputs=inputs, other_device=True, part="robustness"),
     ]
     if gradient:
-        cases.append(Case(name="gradients", inputs=inputs, dtype=torch.float64, gradient=True, part="gradient"))
+        cases.append(
+            Case(
+                name="gradients",
+                inputs=inputs,
+                dtype=torch.float64,
+                gradient=True,
+                part="gradient",
+                magnitude=magnitude,
+            )
+        )
     for number, other in enumerate(more, 1):
         inputs = partial(make, **other)
         name = f"other sizes ({number})"
@@ -58,6 +74,7 @@ def usual_cases(
                     inputs=inputs,
                     part="gradient",
                     gradient=True,
+                    magnitude=magnitude,
                     dtype=torch.float64,
                     hidden=True,
                 )
@@ -65,8 +82,13 @@ def usual_cases(
     return tuple(cases)
 
 
-def usual_misconceptions(reference: Any, *, gradient: bool = True) -> tuple[Misconception, ...]:
-    """Mistakes in the handling of tensors, made around the right answer: of a function, or of a module class."""
+def usual_misconceptions(
+    reference: Any, *, gradient: bool = True, batch: bool = True, example: Callable[[], tuple[Any, ...]] | None = None
+) -> tuple[Misconception, ...]:
+    """Mistakes in the handling of tensors, made around the right answer: of a function, or of a module class.
+
+    `batch` says that the first axis of the result is a batch; `example` gives a function's small inputs.
+    """
     listed = [
         wrong(
             "mutates_input",
@@ -115,6 +137,26 @@ def usual_misconceptions(reference: Any, *, gradient: bool = True) -> tuple[Misc
                 KeepsFirstAnswer(reference),
             )
         )
+    if batch:
+        listed.append(
+            wrong(
+                "batch_of_one_only",
+                "It works for a batch of one only",
+                "Every entry of the batch gets the result of the first. `x[0]`, `squeeze(0)` or a loop that returns in "
+                "its first round does that, and with a single entry nobody notices. Keep the batch axis.",
+                _around(reference, lambda outputs, inputs: tree_map_only(Tensor, _first_for_all, outputs)),
+            )
+        )
+    if example is not None:
+        listed.append(
+            wrong(
+                "example_hard_coded",
+                "The numbers of the example, whatever the input is",
+                "The result is that of the small example, always. Compute it from the arguments; the check draws other "
+                "numbers, of other sizes.",
+                lambda *inputs: reference(*example()),
+            )
+        )
     if gradient:
         listed.append(
             wrong(
@@ -160,6 +202,10 @@ def _change_input(outputs: Any, inputs: tuple[Any, ...]) -> Any:
     first = next(t for t in tree_leaves(inputs) if isinstance(t, Tensor))
     first.add_(1)
     return outputs
+
+
+def _first_for_all(tensor: Tensor) -> Tensor:
+    return tensor[:1].expand_as(tensor)
 
 
 def _to_float32(outputs: Any, inputs: tuple[Any, ...]) -> Any:

@@ -1,9 +1,11 @@
 """The exercise `mend_squared_distances` of lesson 00."""
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
-from attnlib.checks.exercise import Exercise
+from attnlib.checks.exercise import Case, Exercise
 from attnlib.checks.lesson_00.pairwise_dot import two_sets
 from attnlib.checks.usual import usual_cases, usual_misconceptions, wrong
 
@@ -20,19 +22,31 @@ def _lengths_on_rows(x: Tensor, y: Tensor) -> Tensor:
     return _lengths(x) + _lengths(y) - 2 * x @ y.mT
 
 
+def _example() -> tuple[Tensor, ...]:
+    return torch.tensor([[[1.0, 0.0], [0.0, 2.0]]]), torch.tensor([[[1.0, 0.0], [3.0, 1.0]]])
+
+
 MEND_SQUARED_DISTANCES = Exercise(
     name="mend_squared_distances",
     lesson="00_start_here",
     contract="(b, q, d), (b, k, d) -> (b, q, k), squared distances",
     parts={"values": 1, "gradient": 1, "robustness": 1},
     reference=_squared_distances,
-    cases=usual_cases(
-        two_sets,
-        {"b": 2, "q": 5, "k": 7, "d": 3},
-        one={"b": 1, "q": 7, "k": 7, "d": 2},
-        more=[{"b": 3, "q": 2, "k": 11, "d": 7}, {"b": 5, "q": 13, "k": 3, "d": 2}, {"b": 3, "q": 7, "k": 7, "d": 7}],
+    cases=(
+        *usual_cases(
+            two_sets,
+            {"b": 2, "q": 5, "k": 7, "d": 3},
+            one={"b": 1, "q": 7, "k": 7, "d": 2},
+            more=[
+                {"b": 3, "q": 2, "k": 11, "d": 7},
+                {"b": 5, "q": 13, "k": 3, "d": 2},
+                {"b": 3, "q": 7, "k": 7, "d": 7},
+            ],
+        ),
+        # the fault raises an error for other sizes; among so many wrong distances some are below zero for sure
+        Case(name="as many x as y", inputs=partial(two_sets, b=3, q=11, k=11, d=2)),
     ),
-    example=lambda: (torch.tensor([[[1.0, 0.0], [0.0, 2.0]]]), torch.tensor([[[1.0, 0.0], [3.0, 1.0]]])),
+    example=_example,
     misconceptions=(
         wrong(
             "y_on_rows",
@@ -88,6 +102,13 @@ MEND_SQUARED_DISTANCES = Exercise(
             "These are distances. The squared distance is asked for, which has no root.",
             lambda x, y: torch.cdist(x, y, compute_mode="donot_use_mm_for_euclid_dist"),
         ),
-        *usual_misconceptions(_squared_distances),
+        wrong(
+            "y_without_axis",
+            "The length of y has lost an axis",
+            "Without keepdim the lengths of y have shape (b, k), and broadcasting takes their first axis, the batch, "
+            "for the rows. With keepdim=True they are (b, k, 1); transposed, (b, 1, k), they vary along the columns.",
+            lambda x, y: _lengths(x) + _lengths(y).squeeze(-1) - 2 * x @ y.mT,
+        ),
+        *usual_misconceptions(_squared_distances, example=_example),
     ),
 )

@@ -105,6 +105,13 @@ PAIRWISE_DOT = Exercise(
             "letter that is missing after the arrow is summed over.",
             lambda x, y: x.unsqueeze(2) * y.unsqueeze(1),
         ),
-        *usual_misconceptions(_pairwise_dot),
+        wrong(
+            "all_axes_reversed",
+            "All axes were reversed, not only two",
+            "`y.T` turns the order of all axes round: (b, k, d) becomes (d, k, b). Only the last two are to change "
+            "places: y.mT, or y.transpose(-2, -1).",
+            lambda x, y: x @ y.permute(2, 1, 0),
+        ),
+        *usual_misconceptions(_pairwise_dot, example=_small_sets),
     ),
 )

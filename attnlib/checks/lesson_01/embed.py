@@ -18,6 +18,10 @@ def _embed(token_ids: Tensor, table: Tensor) -> Tensor:
     return table[token_ids]
 
 
+def _example() -> tuple[Tensor, ...]:
+    return torch.tensor([[2, 0, 2]]), torch.tensor([[0.0, 1.0], [5.0, 5.0], [20.0, 21.0]])
+
+
 EMBED = Exercise(
     name="embed",
     lesson="01_qkv_projections",
@@ -31,7 +35,7 @@ EMBED = Exercise(
         one={"b": 1, "n": 7, "vocabulary": 5, "d_model": 2},
         more=[{"b": 3, "n": 2, "vocabulary": 13, "d_model": 7}, {"b": 5, "n": 17, "vocabulary": 3, "d_model": 11}],
     ),
-    example=lambda: (torch.tensor([[2, 0, 2]]), torch.tensor([[0.0, 1.0], [5.0, 5.0], [20.0, 21.0]])),
+    example=_example,
     misconceptions=(
         wrong(
             "counted_from_one",
@@ -86,6 +90,13 @@ EMBED = Exercise(
             "The result has shape (b, d_model, n). Attention wants one row per token: (b, n, d_model).",
             lambda ids, table: table[ids].mT,
         ),
-        *usual_misconceptions(_embed),
+        wrong(
+            "one_hot_integers",
+            "Integers times floats",
+            "`one_hot` gives integers, and a matrix product wants one dtype: F.one_hot(...).to(table.dtype) @ table. "
+            "Or take the rows by their number, which needs no product: table[token_ids].",
+            lambda token_ids, table: torch.nn.functional.one_hot(token_ids, len(table)) @ table,
+        ),
+        *usual_misconceptions(_embed, batch=False, example=_example),
     ),
 )

@@ -22,6 +22,10 @@ def _take_turns(x: Tensor, w_qkv: Tensor) -> tuple[Tensor, ...]:
     return (x @ w_qkv).unflatten(-1, (-1, 3)).unbind(dim=-1)
 
 
+def _example() -> tuple[Tensor, ...]:
+    return torch.ones(1, 1, 1), torch.arange(6.0).unsqueeze(0)
+
+
 MEND_UNPACK_QKV = Exercise(
     name="mend_unpack_qkv",
     lesson="01_qkv_projections",
@@ -35,7 +39,7 @@ MEND_UNPACK_QKV = Exercise(
         one={"b": 1, "n": 3, "d_model": 5, "d": 2},
         more=[{"b": 3, "n": 11, "d_model": 13, "d": 5}, {"b": 5, "n": 2, "d_model": 3, "d": 7}],
     ),
-    example=lambda: (torch.ones(1, 1, 1), torch.arange(6.0).unsqueeze(0)),
+    example=_example,
     misconceptions=(
         wrong(
             "take_turns",
@@ -72,11 +76,23 @@ MEND_UNPACK_QKV = Exercise(
             lambda x, w: _unpack_qkv(x, w)[::-1],
         ),
         wrong(
+            "order_q_v_k",
+            "Keys and values are exchanged",
+            "The last third of the columns came back as k. The order is q, k, v.",
+            lambda x, w: tuple(_unpack_qkv(x, w)[i] for i in (0, 2, 1)),
+        ),
+        wrong(
+            "first_third_for_all",
+            "Three times the same third",
+            "q, k and v all hold the first third of the columns: each needs its own.",
+            lambda x, w: (_unpack_qkv(x, w)[0],) * 3,
+        ),
+        wrong(
             "axes_exchanged",
             "Token and feature axes are exchanged",
             "q, k and v came back as (b, d, n). Leave the tokens where they are: (b, n, d).",
             lambda x, w: tuple(part.mT for part in _unpack_qkv(x, w)),
         ),
-        *usual_misconceptions(_unpack_qkv),
+        *usual_misconceptions(_unpack_qkv, example=_example),
     ),
 )

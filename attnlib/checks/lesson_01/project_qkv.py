@@ -112,6 +112,6 @@ PROJECT_QKV = Exercise(
             "@ w.",
             lambda x, w_q, w_k, w_v: (x @ w_q.T, x @ w_k.T, x @ w_v.T),
         ),
-        *usual_misconceptions(_project),
+        *usual_misconceptions(_project, example=_small_projection),
     ),
 )

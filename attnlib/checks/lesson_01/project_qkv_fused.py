@@ -23,9 +23,23 @@ def _cut_qkv(x: Tensor, w_qkv: Tensor, d_k: int, d_v: int) -> tuple[Tensor, ...]
     return _cut(x, w_qkv, d_k, d_k, d_v)
 
 
+def _words_cut(x: Tensor, w_qkv: Tensor, d_k: int, d_v: int) -> tuple[Tensor, ...]:
+    fused = x @ w_qkv
+    return fused[:, :d_k], fused[:, d_k : 2 * d_k], fused[:, 2 * d_k :]
+
+
 def _interleaved(x: Tensor, w_qkv: Tensor, d_k: int, d_v: int) -> tuple[Tensor, Tensor, Tensor]:
     packed = x @ w_qkv
     return packed[..., 0 : 2 * d_k : 2], packed[..., 1 : 2 * d_k : 2], packed[..., 2 * d_k :]
+
+
+def _example() -> tuple[Tensor, Tensor, int, int]:
+    return (
+        torch.eye(2).unsqueeze(0),
+        torch.tensor([[1.0, 2.0, 3.0, 4.0, 5.0], [6.0, 7.0, 8.0, 9.0, 10.0]]),
+        2,
+        1,
+    )
 
 
 PROJECT_QKV_FUSED = Exercise(
@@ -46,12 +60,7 @@ PROJECT_QKV_FUSED = Exercise(
             {"b": 2, "n": 3, "d_model": 7, "d_k": 2, "d_v": 3},
         ],
     ),
-    example=lambda: (
-        torch.eye(2).unsqueeze(0),
-        torch.tensor([[1.0, 2.0, 3.0, 4.0, 5.0], [6.0, 7.0, 8.0, 9.0, 10.0]]),
-        2,
-        1,
-    ),
+    example=_example,
     misconceptions=(
         wrong(
             "columns_k_q_v",
@@ -111,6 +120,13 @@ PROJECT_QKV_FUSED = Exercise(
             "d).",
             lambda x, w, d_k, d_v: tuple(part.mT for part in _cut(x, w, d_k, d_k, d_v)),
         ),
-        *usual_misconceptions(_cut_qkv),
+        wrong(
+            "words_cut",
+            "The words were cut, not the columns",
+            "`fused[:, :d_k]` cuts the second axis, which counts the words. The columns are the last axis: "
+            "fused[..., :d_k], or torch.split(fused, [d_k, d_k, d_v], dim=-1).",
+            _words_cut,
+        ),
+        *usual_misconceptions(_cut_qkv, example=_example),
     ),
 )

@@ -80,6 +80,16 @@ class _ValueWidth(_Right):
         self.w_v = nn.Linear(d_model, d_k, bias=bias)
 
 
+class _WeightNotTransposed(_Right):
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return x @ self.w_q.weight, x @ self.w_k.weight, x @ self.w_v.weight
+
+
+class _InitForgotten(_Right):
+    def __init__(self, d_model: int, d_k: int, d_v: int, bias: bool = True) -> None:
+        self.w_q = nn.Linear(d_model, d_k, bias=bias)
+
+
 QKV_PROJECTION = Exercise(
     name="QKVProjection",
     lesson="01_qkv_projections",
@@ -160,6 +170,20 @@ QKV_PROJECTION = Exercise(
             "w_v has the width of the keys",
             "w_v maps to d_k. Values may have a width of their own, d_v: they never meet the keys in a dot product.",
             _ValueWidth,
+        ),
+        wrong(
+            "weight_not_transposed",
+            "A layer's weight has the widths the other way round",
+            "The weight of nn.Linear is (d_out, d_in), so the product is x @ weight.T, and then comes the bias. "
+            "Calling the layer does both: self.w_q(x).",
+            _WeightNotTransposed,
+        ),
+        wrong(
+            "init_forgotten",
+            "super().__init__() is missing",
+            "nn.Module keeps a list of its layers, and makes that list in its own __init__. Call super().__init__() "
+            "before the first layer.",
+            _InitForgotten,
         ),
         *usual_misconceptions(_Right),
     ),

@@ -126,6 +126,13 @@ ATTENTION_SCORES = Exercise(
             "With a batch of one nobody notices. Each entry of the batch has its own keys.",
             lambda q, k: q @ (k[:1] if k.dim() > 2 else k).mT / q.shape[-1] ** 0.5,
         ),
-        *usual_misconceptions(scaled),
+        wrong(
+            "three_axes_only",
+            "Right for three axes only",
+            "Axis 1 and axis 2 are the last two of (b, k, d), but not of (b, h, k, d). Count from the end: "
+            "k.transpose(-2, -1), or k.mT.",
+            lambda q, k: scaled(q, k.transpose(1, 2).mT),
+        ),
+        *usual_misconceptions(scaled, example=_small_queries_keys),
     ),
 )

@@ -1,13 +1,14 @@
 """The exercise `scaled_dot_product_attention` of lesson 02."""
 
 import math
+from functools import partial
 
 import torch
 from torch import Tensor
 
 import attnlib
 from attnlib.checks.draw import Draw
-from attnlib.checks.exercise import Exercise
+from attnlib.checks.exercise import Case, Exercise, Misconception
 from attnlib.checks.lesson_02.attention_scores import scaled
 from attnlib.checks.usual import usual_cases, usual_misconceptions, wrong
 from attnlib.checks.watch import ATTENTION
@@ -40,6 +41,55 @@ def _small_attention() -> tuple[Tensor, Tensor, Tensor]:
     root = 2**0.5
     q = torch.tensor([[math.log(2) * root, 0.0], [0.0, math.log(3) * root], [0.0, 0.0]])
     return q, torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]), torch.tensor([[4.0], [8.0], [0.0]])
+
+
+def _one_length_only(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    n = q.shape[-2]
+    return weighted(scaled(q, k).reshape(*q.shape[:-1], n).softmax(dim=-1), v)
+
+
+def _one_width_only(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    output, weights = attend(q, k, v)
+    return output.reshape(q.shape), weights
+
+
+def _mistakes_of_the_function() -> tuple[Misconception, ...]:
+    """Mistakes that a module cannot make: lengths, widths or the number of axes differ, or a result is left out."""
+    return (
+        wrong(
+            "one_length_only",
+            "It works only for as many keys as queries",
+            "Somewhere the number of queries stands in for the number of keys: (…, q, q) instead of (…, q, k). In "
+            "self-attention they are equal; in cross-attention, and with a cache, they are not. Take it from k.shape.",
+            _one_length_only,
+        ),
+        wrong(
+            "one_width_only",
+            "It works only for values as wide as the keys",
+            "The output is given the shape of q. Its width is that of the values, d_v, and that need not be d_k.",
+            _one_width_only,
+        ),
+        wrong(
+            "keys_values_exchanged",
+            "Keys and values are exchanged",
+            "The queries are compared with the values, and the keys are averaged. A key is what is matched, a value "
+            "what is brought back: softmax(q kᵀ / √d_k) v.",
+            lambda q, k, v: attend(q, v, k),
+        ),
+        wrong(
+            "output_alone",
+            "The weights are not returned",
+            "Two results are asked for, the output and the weights: return output, weights.",
+            lambda q, k, v: attention(q, k, v)[0],
+        ),
+        wrong(
+            "over_axis_one",
+            "The softmax runs over axis 1",
+            "Axis 1 counts the queries of (b, q, k), and the heads of (b, h, q, k). Each query shares its attention "
+            "among the keys, which stand last however many axes come before: dim=-1.",
+            lambda q, k, v: weighted(scaled(q, k).softmax(dim=1 if q.dim() > 2 else -1), v),
+        ),
+    )
 
 
 def attention_misconceptions():
@@ -167,17 +217,26 @@ SCALED_DOT_PRODUCT_ATTENTION = Exercise(
     detachable=("weights",),
     shown="weights",
     forbidden=ATTENTION,
-    cases=usual_cases(
-        _qkv,
-        {"lead": (2, 3), "q": 5, "k": 7, "d_k": 11, "d_v": 13},
-        one={"lead": (1,), "q": 3, "k": 2, "d_k": 5, "d_v": 7},
-        more=[
-            {"lead": (3,), "q": 5, "k": 11, "d_k": 7, "d_v": 2},
-            {"lead": (), "q": 13, "k": 3, "d_k": 11, "d_v": 5},
-            {"lead": (3,), "q": 7, "k": 7, "d_k": 7, "d_v": 7},
-            {"lead": (2, 1, 3), "q": 1, "k": 5, "d_k": 2, "d_v": 3},
-        ],
+    cases=(
+        *usual_cases(
+            _qkv,
+            {"lead": (2, 3), "q": 5, "k": 7, "d_k": 11, "d_v": 13},
+            one={"lead": (1,), "q": 3, "k": 2, "d_k": 5, "d_v": 7},
+            more=[
+                {"lead": (3,), "q": 5, "k": 11, "d_k": 7, "d_v": 2},
+                {"lead": (), "q": 13, "k": 3, "d_k": 11, "d_v": 5},
+                {"lead": (3,), "q": 7, "k": 7, "d_k": 7, "d_v": 7},
+                {"lead": (2, 1, 3), "q": 1, "k": 5, "d_k": 2, "d_v": 3},
+            ],
+        ),
+        # where lengths or widths agree, more mistakes run, and the numbers tell which one it is
+        Case(name="as many keys as queries", inputs=partial(_qkv, lead=(2,), q=5, k=5, d_k=7, d_v=3)),
+        Case(name="values as wide as keys", inputs=partial(_qkv, lead=(2,), q=5, k=3, d_k=7, d_v=7)),
     ),
     example=_small_attention,
-    misconceptions=(*attention_misconceptions(), *usual_misconceptions(attend)),
+    misconceptions=(
+        *attention_misconceptions(),
+        *_mistakes_of_the_function(),
+        *usual_misconceptions(attend, example=_small_attention),
+    ),
 )

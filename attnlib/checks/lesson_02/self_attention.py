@@ -114,6 +114,13 @@ SELF_ATTENTION = Exercise(
             "The contract is (output, weights): you will want to look at the weights.",
             _self_attention(lambda s, x, q, k, v: attend(q, k, v)[0]),
         ),
+        wrong(
+            "scores_of_x",
+            "Queries and keys are x itself",
+            "The scores come from x with x, so w_q and w_k do nothing. A word asks with its query and is found by its "
+            "key: project first.",
+            _self_attention(lambda module, x, q, k, v: attend(x, x * (x.shape[-1] / q.shape[-1]) ** 0.5, v)),
+        ),
         *usual_misconceptions(_self_attention(lambda s, x, q, k, v: attend(q, k, v))),
     ),
 )

@@ -25,14 +25,34 @@ def _uneven_rows(draw: Draw) -> tuple[Tensor]:
     return (draw.normal(2, 3, 5) + torch.tensor([-1e4, 0.0, 1e4], dtype=draw.dtype).reshape(3, 1),)
 
 
+def wide_rows(draw: Draw, *, span: float) -> Tensor:
+    """Rows whose scores go from -span to span, in any order."""
+    order = draw.normal(2, 5, 7).argsort(dim=-1)
+    return draw.normal(2, 5, 7) + torch.linspace(-span, span, 7, dtype=draw.dtype)[order]
+
+
 def _exponentials(scores: Tensor) -> Tensor:
     return torch.exp(scores - scores.amax(dim=-1, keepdim=True))
+
+
+def _shifted(scores: Tensor, shift: Tensor) -> Tensor:
+    exponentials = torch.exp(scores - shift)
+    return exponentials / exponentials.sum(dim=-1, keepdim=True)
 
 
 def _softmax(scores: Tensor, axis: int = -1) -> Tensor:
     """Right, and without torch's softmax, which the exercise forbids."""
     exponentials = torch.exp(scores - scores.amax(dim=axis, keepdim=True))
     return exponentials / exponentials.sum(dim=axis, keepdim=True)
+
+
+def _example() -> tuple[Tensor, ...]:
+    return (torch.tensor([[0.0, math.log(2), math.log(5)], [1.0, 1.0, 1.0]]),)
+
+
+def _without_keepdim(scores: Tensor) -> Tensor:
+    exponentials = torch.exp(scores - scores.amax(dim=-1))
+    return exponentials / exponentials.sum(dim=-1, keepdim=True)
 
 
 SOFTMAX_EXERCISE = Exercise(
@@ -58,6 +78,18 @@ SOFTMAX_EXERCISE = Exercise(
         ),
         Case(name="rows far apart from one another", inputs=_uneven_rows, part="large scores", magnitude=1e4),
         Case(
+            name="a row with scores from -60 to 60",
+            inputs=lambda draw: (wide_rows(draw, span=60.0),),
+            part="large scores",
+            magnitude=60.0,
+        ),
+        Case(
+            name="a row with scores from -10000 to 10000",
+            inputs=lambda draw: (wide_rows(draw, span=1e4),),
+            part="large scores",
+            magnitude=1e4,
+        ),
+        Case(
             name="scores near 10000 and -10000, float32",
             inputs=_large_scores,
             part="large scores",
@@ -74,7 +106,7 @@ SOFTMAX_EXERCISE = Exercise(
             hidden=True,
         ),
     ),
-    example=lambda: (torch.tensor([[0.0, math.log(2), math.log(5)], [1.0, 1.0, 1.0]]),),
+    example=_example,
     misconceptions=(
         wrong(
             "over_queries",
@@ -111,6 +143,21 @@ SOFTMAX_EXERCISE = Exercise(
             lambda scores: (
                 torch.exp(scores - scores.max()) / torch.exp(scores - scores.max()).sum(dim=-1, keepdim=True)
             ),
+        ),
+        wrong(
+            "mean_subtracted",
+            "The mean is subtracted, not the maximum",
+            "Any number may be subtracted from a row, but only the largest score keeps exp from overflowing. In a row "
+            "that goes from -1e4 to 1e4 the mean is near 0, and exp(1e4) is still infinite. Subtract amax(dim=-1, "
+            "keepdim=True).",
+            lambda scores: _shifted(scores, scores.mean(dim=-1, keepdim=True)),
+        ),
+        wrong(
+            "minimum_subtracted",
+            "The smallest score is subtracted, not the largest",
+            "Every exponent is positive then, and the largest one overflows where the scores of a row lie far apart. "
+            "Subtract the largest, and exp never sees a positive number.",
+            lambda scores: _shifted(scores, scores.amin(dim=-1, keepdim=True)),
         ),
         wrong(
             "clamped",
@@ -163,6 +210,13 @@ SOFTMAX_EXERCISE = Exercise(
             "The sign of the exponent is turned: exp(max - s) instead of exp(s - max).",
             lambda scores: _softmax(-scores),
         ),
-        *usual_misconceptions(_softmax),
+        wrong(
+            "maximum_without_axis",
+            "The largest scores have lost an axis",
+            "Without keepdim=True the maxima have one axis fewer than the scores, and broadcasting lines them up with "
+            "the columns instead of the rows: an error, or a wrong number in every row.",
+            _without_keepdim,
+        ),
+        *usual_misconceptions(_softmax, example=_example),
     ),
 )

@@ -130,6 +130,6 @@ MERGE_HEADS = Exercise(
             "Yours is (b, h·d, n). A word is a row: (b, n, h·d).",
             lambda x: rearrange(x, "b h n d -> b (h d) n"),
         ),
-        *usual_misconceptions(_right),
+        *usual_misconceptions(_right, example=_small_heads),
     ),
 )

@@ -16,6 +16,10 @@ def _merge_by_reshape(self: Plain, x: Tensor) -> Tensor:
     return x.reshape(x.shape[0], x.shape[2], -1)
 
 
+def _split_and_left(self: Plain, x: Tensor) -> Tensor:
+    return x.unflatten(-1, (self.num_heads, self.d_head))
+
+
 def _split_taking_turns(self: Plain, x: Tensor) -> Tensor:
     return rearrange(x, "b n (d h) -> b h n d", h=self.num_heads)
 
@@ -152,6 +156,20 @@ def axes_mistakes() -> tuple[Misconception, ...]:
             "`reshape(b, n, h·d)` of a (b, h, n, d) puts one head at several words where several heads at one word "
             "belong. Exchange the two middle axes first. The weights are right, only the output is not.",
             but(merge=_merge_by_reshape),
+        ),
+        wrong(
+            "heads_left_behind_words",
+            "Heads look at heads, not words at words",
+            "With (b, n, h, d) the last two axes are heads and numbers, so each word's heads are compared with one "
+            "another, and no word sees another word. Exchange the two middle axes before the scores: (b, h, n, d).",
+            but(split=_split_and_left, merge=lambda self, x: x.flatten(-2)),
+        ),
+        wrong(
+            "never_split",
+            "The heads are never split",
+            "The projections are as wide as all heads together, and went into one attention. Split them first: each "
+            "head attends with its own d columns, and has its own weights, (b, h, n, n).",
+            but(split=lambda self, x: x, merge=lambda self, x: x),
         ),
         wrong(
             "heads_taking_turns",

@@ -208,6 +208,6 @@ SPLIT_HEADS = Exercise(
             "a ValueError: `raise ValueError(...)`.",
             _asserted,
         ),
-        *usual_misconceptions(_right),
+        *usual_misconceptions(_right, example=_small_words),
     ),
 )

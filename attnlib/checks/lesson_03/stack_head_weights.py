@@ -123,6 +123,6 @@ STACK_HEAD_WEIGHTS = Exercise(
             "Every block of columns is the matrix of head 0, so all heads would ask the same.",
             lambda per_head: per_head[0].repeat(1, len(per_head)),
         ),
-        *usual_misconceptions(_right),
+        *usual_misconceptions(_right, example=_small_matrices, batch=False),
     ),
 )

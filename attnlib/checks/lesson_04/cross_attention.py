@@ -228,6 +228,6 @@ CROSS_ATTENTION = Exercise(
             if m.id not in ELSEWHERE
         ),
         *_scale_and_results(),
-        *usual_misconceptions(_right),
+        *usual_misconceptions(_right, example=_small_texts),
     ),
 )

@@ -166,5 +166,18 @@ CAUSAL_MASK = Exercise(
             "them by itself: (q, k) is what is wanted.",
             lambda q_len, k_len: _right(q_len, k_len)[None, None],
         ),
+        wrong(
+            "one_dimensional",
+            "A row of answers, not a table",
+            "Two vectors are compared entry by entry. For every query with every key one of them has to stand up: "
+            "(q, 1) against (k), positions[:, None].",
+            lambda q_len, k_len: torch.arange(q_len) >= torch.arange(k_len),
+        ),
+        wrong(
+            "all_blocked",
+            "Nothing is allowed",
+            "Every entry is False, so no query sees any key. In this course True means: may attend.",
+            lambda q_len, k_len: torch.zeros(q_len, k_len, dtype=torch.bool),
+        ),
     ),
 )

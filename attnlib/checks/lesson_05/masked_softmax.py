@@ -11,6 +11,7 @@ from torch import Tensor
 import attnlib
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Case, Exercise
+from attnlib.checks.lesson_02.softmax import wide_rows
 from attnlib.checks.usual import usual_cases, usual_misconceptions, wrong
 
 LESSON = "05_causal_attention"
@@ -42,6 +43,16 @@ def _far(draw: Draw, *, blocked: float, open_keys: float) -> tuple[Tensor, Tenso
     """Blocked scores around `blocked`, open ones around `open_keys`."""
     scores, mask = _inputs(draw, shape=(2, 5, 7), mask=(5, 7))
     return scores + torch.where(mask, open_keys, blocked).to(scores.dtype), mask
+
+
+def _wide(draw: Draw, *, span: float) -> tuple[Tensor, Tensor]:
+    scores = wide_rows(draw, span=span)
+    return scores, _some_open(draw, tuple(scores.shape))
+
+
+def _uneven(draw: Draw) -> tuple[Tensor, Tensor]:
+    scores, mask = _inputs(draw, shape=(2, 3, 7), mask=(3, 7))
+    return scores + torch.tensor([[-1e4], [0.0], [1e4]], dtype=scores.dtype), mask
 
 
 def _large(name: str, blocked: float, open_keys: float, **how: Any) -> Case:
@@ -76,6 +87,13 @@ def _open_maximum(scores: Tensor, mask: Tensor) -> Tensor:
     return scores.masked_fill(~mask, torch.finfo(scores.dtype).min).amax(dim=-1, keepdim=True)
 
 
+def _example() -> tuple[Tensor, ...]:
+    return (
+        torch.tensor([[0.0, math.log(3), 9.0], [1.0, 2.0, 3.0]]),
+        torch.tensor([[True, True, False], [False, False, False]]),
+    )
+
+
 MASKED_SOFTMAX = Exercise(
     name="masked_softmax",
     lesson=LESSON,
@@ -94,6 +112,7 @@ MASKED_SOFTMAX = Exercise(
                 {"shape": (7,), "mask": (7,)},
                 {"shape": (2, 7, 7), "mask": (2, 7, 7)},
             ],
+            magnitude=1.0,
         ),
         Case(name="a mask for each sentence", inputs=partial(_inputs, shape=(2, 3, 5, 7), mask=(2, 1, 1, 7))),
         Case(
@@ -120,13 +139,17 @@ MASKED_SOFTMAX = Exercise(
         _large("open scores of -10¹², blocked ones near 0", 0.0, -1e12, dtype=torch.float64, magnitude=1e12),
         _large("all scores near 10000", 1e4, 1e4, dtype=torch.float64, magnitude=1e4),
         _large("all scores near -10000", -1e4, -1e4, dtype=torch.float64, magnitude=1e4, hidden=True),
+        Case(name="rows far apart from one another", inputs=_uneven, part="large scores", magnitude=1e4),
+        Case(
+            name="rows with scores from -10000 to 10000",
+            inputs=partial(_wide, span=1e4),
+            part="large scores",
+            magnitude=1e4,
+        ),
         _large("gradients, blocked scores far larger", 1e4, 0.0, dtype=torch.float64, gradient=True, hidden=True),
         _large("blocked scores of 10³⁰", 1e30, 0.0, hidden=True),
     ),
-    example=lambda: (
-        torch.tensor([[0.0, math.log(3), 9.0], [1.0, 2.0, 3.0]]),
-        torch.tensor([[True, True, False], [False, False, False]]),
-    ),
+    example=_example,
     misconceptions=(
         wrong(
             "upside_down",
@@ -255,6 +278,15 @@ MASKED_SOFTMAX = Exercise(
             lambda scores, mask: _exp_times_mask(scores, mask, scores.amax(dim=-1, keepdim=True)),
         ),
         wrong(
+            "one_maximum_for_all",
+            "One maximum for the whole tensor",
+            "Rows without any True are treated well. But the largest open score of *all* rows is subtracted. In a row "
+            "far below it every exp is 0, and the row is lost. Each row needs its own: amax(dim=-1, keepdim=True).",
+            lambda scores, mask: _exp_times_mask(
+                scores.masked_fill(~mask, torch.finfo(scores.dtype).min), mask, _open_maximum(scores, mask).amax()
+            ),
+        ),
+        wrong(
             "small_number_added",
             "A small number is added to the denominator",
             "It saves a row without any True from 0 / 0, and bends all other rows a little: they add up to less than "
@@ -271,6 +303,6 @@ MASKED_SOFTMAX = Exercise(
                 (scores.masked_fill(~mask, torch.finfo(scores.dtype).min) - _open_maximum(scores, mask)).exp() * mask
             ),
         ),
-        *usual_misconceptions(_right),
+        *usual_misconceptions(_right, example=_example),
     ),
 )

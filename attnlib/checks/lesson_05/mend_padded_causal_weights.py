@@ -9,7 +9,7 @@ from torch import Tensor
 import attnlib
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Case, Exercise
-from attnlib.checks.usual import wrong
+from attnlib.checks.usual import usual_misconceptions, wrong
 from attnlib.checks.watch import ATTENTION
 
 LESSON = "05_causal_attention"
@@ -71,6 +71,7 @@ MEND_PADDED_CAUSAL_WEIGHTS = Exercise(
             dtype=torch.float64,
             gradient=True,
         ),
+        Case(name="on another device", inputs=partial(_padded, b=3, h=2, n=7, side="right"), other_device=True),
         Case(name="other sizes, right", inputs=partial(_padded, b=7, h=1, n=5, side="right"), hidden=True),
         Case(name="other sizes, left", inputs=partial(_padded, b=3, h=5, n=11, side="left"), hidden=True),
     ),
@@ -156,5 +157,6 @@ MEND_PADDED_CAUSAL_WEIGHTS = Exercise(
             "The triangle was right as it stood: tril keeps the past.",
             partial(_weights, past=torch.triu),
         ),
+        *(m for m in usual_misconceptions(_weights) if m.id == "cpu_only"),
     ),
 )

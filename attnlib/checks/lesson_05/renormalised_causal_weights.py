@@ -36,6 +36,10 @@ def _kept(triangle: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
 _right = _kept(_triangle)
 
 
+def _example() -> tuple[Tensor, ...]:
+    return (torch.tensor([[0.0, math.log(3), math.log(4)], [0.0, math.log(3), 0.0], [0.0, 0.0, math.log(2)]]),)
+
+
 RENORMALISED_CAUSAL_WEIGHTS = Exercise(
     name="renormalised_causal_weights",
     lesson=LESSON,
@@ -49,9 +53,7 @@ RENORMALISED_CAUSAL_WEIGHTS = Exercise(
         one={"shape": (1, 3, 3)},
         more=[{"shape": (3, 5, 11)}, {"shape": (7, 7)}, {"shape": (2, 3, 1, 5)}, {"shape": (5, 2, 13)}],
     ),
-    example=lambda: (
-        torch.tensor([[0.0, math.log(3), math.log(4)], [0.0, math.log(3), 0.0], [0.0, 0.0, math.log(2)]]),
-    ),
+    example=_example,
     misconceptions=(
         wrong(
             "not_renormalised",
@@ -169,6 +171,6 @@ RENORMALISED_CAUSAL_WEIGHTS = Exercise(
                 / ((scores.softmax(dim=-1) * _triangle(scores)).sum(dim=-1, keepdim=True) + 1e-9)
             ),
         ),
-        *usual_misconceptions(_right),
+        *usual_misconceptions(_right, example=_example),
     ),
 )

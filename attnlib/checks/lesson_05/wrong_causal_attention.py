@@ -152,6 +152,13 @@ LISTED = (
         _module(allowed=_with_padding(_past, lambda key_mask: key_mask[:, None, :, None])),
     ),
     wrong(
+        "padding_not_lined_up",
+        "The key mask is not lined up with the keys of its sentence",
+        "(n, n) & (b, n) lines the sentences of the batch up with the queries. Give the key mask the axes of heads and "
+        "queries first: key_mask[:, None, None, :].",
+        _module(allowed=_with_padding(_past, lambda key_mask: key_mask)),
+    ),
+    wrong(
         "padding_instead_of_causal",
         "With a key mask, the causal mask is gone",
         "Where a key_mask is given it *replaces* the causal mask. Both have to hold: join them with &.",

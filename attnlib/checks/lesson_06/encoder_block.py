@@ -9,7 +9,7 @@ from torch import Tensor
 import attnlib
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Asked, Case, Exercise
-from attnlib.checks.lesson_06.feed_forward import MANY, PROBABILITY, SHARES, plain_perceptron
+from attnlib.checks.lesson_06.feed_forward import MANY, PROBABILITY, SHARES, in_training, plain_perceptron
 from attnlib.checks.lesson_06.mistakes_between import MISTAKES_BETWEEN
 from attnlib.checks.lesson_06.mistakes_inside import MISTAKES_INSIDE
 from attnlib.checks.lesson_06.plain_block import PlainBlock
@@ -55,38 +55,38 @@ def _at_real_positions(asked: Asked, inputs: tuple[Any, ...]) -> tuple[Tensor, .
     return (output.masked_fill(~inputs[1][..., None], 0.0),)
 
 
-def _single_words(draw: Draw) -> tuple[tuple, tuple[Tensor]]:
+def single_words(draw: Draw) -> tuple[tuple, tuple[Tensor]]:
     return (12, 3, 2.65, PROBABILITY), (torch.zeros(MANY, 1, 12, dtype=draw.dtype),)
 
 
-def _dropped(asked: Asked, inputs: tuple[Any, ...], *, training: bool) -> tuple[Tensor, ...]:
+def dropped(asked: Asked, inputs: tuple[Any, ...], *, training: bool) -> tuple[Tensor, ...]:
     """What dropout makes of many single words, sorted: see `feed_forward._dropped`.
 
     A word that is alone in its sentence has the weight 1 for itself. With the weights set here attention is then
     1 + 1, value and bias, and any dropout in it shows; the perceptron sees ones.
     """
-    block = asked.target
-    plain_perceptron(block.mlp)
-    with torch.no_grad():
-        for tensor, number in (
-            (block.attn.w_v.weight, 0.0),
-            (block.attn.w_v.bias, 1.0),
-            (block.attn.w_o.bias, 1.0),
-            (block.norm2.weight, 0.0),
-            (block.norm2.bias, 1.0),
-        ):
-            tensor.fill_(number)
-        block.attn.w_o.weight.copy_(torch.eye(12))
-    block.train(training)
+    assert asked.shapes is not None
+    numbers = {
+        "attn.w_v.weight": 0.0,
+        "attn.w_v.bias": 1.0,
+        "attn.w_o.bias": 1.0,
+        "norm2.weight": 0.0,
+        "norm2.bias": 1.0,
+    }
+    asked.load(plain_perceptron(asked.shapes, "mlp."))
+    asked.load({name: torch.full(asked.shapes[name], number) for name, number in numbers.items()})
+    asked.load({"attn.w_o.weight": torch.eye(12)})
+    asked.train(training)
     (output,) = asked(*inputs)
     return (output.reshape(MANY, -1).sort(dim=0).values[list(SHARES)],)
 
 
-def _padding_case(name: str, *, hidden: bool = False, **inputs: Any) -> Case:
+def padding_case(name: str, *, part: str = "mask", hidden: bool = False, **inputs: Any) -> Case:
+    """Sentences with padding, compared where the words are real, gradients too."""
     return Case(
         name=name,
         inputs=partial(_padded, **inputs),
-        part="mask",
+        part=part,
         probe=_at_real_positions,
         hidden=hidden,
         gradient=True,
@@ -116,21 +116,28 @@ ENCODER_BLOCK = Exercise(
                 {"b": 2, "n": 1, "sizes": (32, 2, 0.55)},
             ],
         ),
-        _padding_case("sentences of 5, 3 and 2 words", lengths=(5, 3, 2), sizes=(12, 3, 2.65)),
-        _padding_case("a sentence that is nothing but padding", lengths=(5, 0, 3), sizes=(12, 3, 1.3)),
-        _padding_case("padding before the words", lengths=(7, 2), sizes=(8, 2, 1.9), first=True, hidden=True),
-        _padding_case("a single real word", lengths=(1, 11, 6), sizes=(20, 5), hidden=True),
+        padding_case("sentences of 5, 3 and 2 words", lengths=(5, 3, 2), sizes=(12, 3, 2.65)),
+        padding_case("a sentence that is nothing but padding", lengths=(5, 0, 3), sizes=(12, 3, 1.3)),
+        padding_case("padding before the words", lengths=(7, 2), sizes=(8, 2, 1.9), first=True, hidden=True),
+        padding_case("a single real word", lengths=(1, 11, 6), sizes=(20, 5), hidden=True),
         Case(
             name="in training, with dropout 0.3",
-            inputs=_single_words,
+            inputs=single_words,
             part="dropout",
-            probe=partial(_dropped, training=True),
+            probe=partial(dropped, training=True),
         ),
         Case(
             name="at evaluation, with dropout 0.3",
-            inputs=_single_words,
+            inputs=single_words,
             part="dropout",
-            probe=partial(_dropped, training=False),
+            probe=partial(dropped, training=False),
+        ),
+        Case(
+            name="in training, dropout not given",
+            inputs=partial(block_inputs, b=2, n=5, sizes=(12, 3)),
+            part="dropout",
+            probe=in_training,
+            hidden=True,
         ),
         Case(
             name="d_model = 13 for 3 heads",

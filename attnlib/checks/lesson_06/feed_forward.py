@@ -33,13 +33,14 @@ def _equal_vectors(draw: Draw) -> tuple[tuple, tuple[Tensor]]:
     return (3, 5, PROBABILITY), (torch.ones(1, MANY, 3, dtype=draw.dtype),)
 
 
-def plain_perceptron(mlp: Any) -> None:
+def plain_perceptron(shapes: dict[str, tuple[int, ...]], prefix: str = "") -> dict[str, Tensor]:
     """Weights with which each entry x becomes dropout(dropout(gelu(x)) + 1)."""
-    with torch.no_grad():
-        mlp.up.weight.copy_(torch.eye(*mlp.up.weight.shape))
-        mlp.down.weight.copy_(torch.eye(*mlp.down.weight.shape))
-        mlp.up.bias.fill_(0.0)
-        mlp.down.bias.fill_(1.0)
+    return {
+        f"{prefix}up.weight": torch.eye(*shapes[f"{prefix}up.weight"]),
+        f"{prefix}down.weight": torch.eye(*shapes[f"{prefix}down.weight"]),
+        f"{prefix}up.bias": torch.zeros(shapes[f"{prefix}up.bias"]),
+        f"{prefix}down.bias": torch.ones(shapes[f"{prefix}down.bias"]),
+    }
 
 
 def _dropped(asked: Asked, inputs: tuple[Any, ...], *, training: bool) -> tuple[Tensor, ...]:
@@ -48,10 +49,17 @@ def _dropped(asked: Asked, inputs: tuple[Any, ...], *, training: bool) -> tuple[
     Where p = 0.3 is dropped, 30 % of the results are 0, 21 % are what the bias of `down` becomes alone, and 49 % come
     through whole. `SHARES` are the middles of these three stretches, six standard deviations from their ends.
     """
-    plain_perceptron(asked.target)
-    asked.target.train(training)
+    assert asked.shapes is not None
+    asked.load(plain_perceptron(asked.shapes))
+    asked.train(training)
     (output,) = asked(*inputs)
     return (output.reshape(MANY, -1).sort(dim=0).values[list(SHARES)],)
+
+
+def in_training(asked: Asked, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
+    """The plain result in training: without a dropout given, the same as at evaluation."""
+    asked.train(True)
+    return asked(*inputs)
 
 
 class _Plain(nn.Module):
@@ -126,6 +134,13 @@ FEED_FORWARD = Exercise(
             inputs=_equal_vectors,
             part="dropout",
             probe=partial(_dropped, training=False),
+        ),
+        Case(
+            name="in training, dropout not given",
+            inputs=partial(_inputs, b=2, n=5, sizes=(7, 13)),
+            part="dropout",
+            probe=in_training,
+            hidden=True,
         ),
     ),
     misconceptions=(

@@ -64,6 +64,14 @@ def _everywhere(x: Tensor, gain: Tensor, bias: Tensor, eps: float = 1e-5) -> Ten
     return _normalise(x, gain, bias, eps, axis=tuple(range(-x.dim(), 0)))
 
 
+def _axis_lost(x: Tensor, gain: Tensor, bias: Tensor, eps: float = 1e-5) -> Tensor:
+    return (x - x.mean(dim=-1)) / (x.var(dim=-1, correction=0) + eps).sqrt() * gain + bias
+
+
+def _example() -> tuple[Tensor, ...]:
+    return torch.tensor([[1.0, 3.0, 4.0, 5.0, 7.0]]), torch.ones(5), torch.zeros(5)
+
+
 LAYER_NORM = Exercise(
     name="layer_norm",
     lesson="06_encoder_block",
@@ -94,7 +102,7 @@ LAYER_NORM = Exercise(
             hidden=True,
         ),
     ),
-    example=lambda: (torch.tensor([[1.0, 3.0, 4.0, 5.0, 7.0]]), torch.ones(5), torch.zeros(5)),
+    example=_example,
     misconceptions=(
         wrong(
             "unbiased_variance",
@@ -232,6 +240,13 @@ LAYER_NORM = Exercise(
             "Some models store the gain minus 1. Here it is the factor itself: normalised * gain + bias.",
             lambda x, gain, bias, eps=1e-5: _normalise(x, 1 + gain, bias, eps),
         ),
-        *usual_misconceptions(_normalise),
+        wrong(
+            "axis_lost",
+            "Mean and variance have lost an axis",
+            "Without keepdim=True the mean of (…, d) has shape (…), and broadcasting lines it up with the last axis of "
+            "x: an error, or the wrong numbers. Keep the axis: x.mean(dim=-1, keepdim=True).",
+            _axis_lost,
+        ),
+        *usual_misconceptions(_normalise, example=_example),
     ),
 )

@@ -6,7 +6,15 @@ from typing import Any
 from torch import Tensor
 
 from attnlib.checks.exercise import Case, Exercise
-from attnlib.checks.lesson_06.encoder_block import WHOLE_BLOCKS, EncoderBlock, block_inputs
+from attnlib.checks.lesson_06.encoder_block import (
+    WHOLE_BLOCKS,
+    EncoderBlock,
+    block_inputs,
+    dropped,
+    padding_case,
+    single_words,
+)
+from attnlib.checks.lesson_06.feed_forward import in_training
 from attnlib.checks.lesson_06.plain_block import block, two_steps
 from attnlib.checks.usual import usual_cases, wrong
 
@@ -64,9 +72,18 @@ MEND_ENCODER_BLOCK = Exercise(
             )
             if case.part == "values"
         ),
+        padding_case("sentences of 5, 3 and 2 words", part="values", lengths=(5, 3, 2), sizes=(12, 3, 2.65)),
+        Case(name="other sizes", inputs=partial(block_inputs, b=3, n=7, sizes=(32, 2, 1.9)), hidden=True),
         Case(
-            name="other sizes",
-            inputs=partial(block_inputs, b=3, n=7, sizes=(8, 2, 1.9)),
+            name="in training, with dropout 0.3",
+            inputs=single_words,
+            probe=partial(dropped, training=True),
+            hidden=True,
+        ),
+        Case(
+            name="in training, dropout not given",
+            inputs=partial(block_inputs, b=2, n=5, sizes=(12, 3)),
+            probe=in_training,
             hidden=True,
         ),
     ),
@@ -150,6 +167,13 @@ MEND_ENCODER_BLOCK = Exercise(
             "This is post-LN, the block of the first paper: a working block, but not this one. Here the norms stand "
             "inside the branches, and the sums are left alone.",
             block(_post_norm),
+        ),
+        wrong(
+            "key_mask_dropped",
+            "key_mask is no longer handed on",
+            "Both faults are mended, but on the way the key mask got lost: the real words look at the padding now. "
+            "Attention takes it, as it did before: attn(norm1(x), key_mask=key_mask).",
+            two_steps(attention=lambda s, x, m: x + s.attend(s.norm1(x), None)),
         ),
     ),
 )

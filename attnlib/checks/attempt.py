@@ -1,0 +1,300 @@
+"""An attempt: how it is built, called and differentiated, here or in another process.
+
+Nothing in this file knows an answer. With `limits` and `watch`, the two that it imports, it is all that has to stand
+beside a student's code: a grader runs these three in a sandbox, without the exercises.
+"""
+
+import contextlib
+import os
+import traceback
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+from . import limits  # relative, so that the three files can stand elsewhere
+from .watch import DeviceWatch, Watch
+
+Shapes = Mapping[str, tuple[int, ...]]
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why there is no result: `kind` is one of those below, `text` a sentence, `place` the attempt's line."""
+
+    kind: str  # "unwritten", "raised", "time", "type", "parameters", "forbidden", "choice", "died"
+    text: str
+    place: str = ""
+
+
+class Failed(Exception):
+    """The attempt failed in place of answering."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.text)
+        self.failure = failure
+
+
+class ContractBroken(Exception):
+    """The attempt broke the exercise's contract; `kind` is that of `Failure`, the message a sentence."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """Under which an attempt is called: the names of its outputs, what it may not call, and where tensors live."""
+
+    outputs: tuple[str, ...]
+    forbidden: tuple[str, ...] = ()
+    device: str = "cpu"
+
+
+class Session(Protocol):
+    """One attempt on one case. Every method may raise `Failed`."""
+
+    printed: str
+    devices_mixed: bool
+
+    def build(self, sizes: Sequence[Any], shapes: Shapes | None, dtype: torch.dtype) -> None:
+        """Construct a module, in evaluation mode; its parameters must have these names and shapes."""
+
+    def load(self, weights: Mapping[str, Tensor]) -> None:
+        """Set parameters of the module."""
+
+    def train(self, mode: bool) -> None:
+        """Put the module in training mode, or in evaluation mode."""
+
+    def call(self, inputs: Sequence[Any], gradient: bool = False) -> tuple[Tensor, ...]:
+        """The outputs; with `gradient`, those that carry one require it, and `backward` may follow."""
+
+    def inputs(self) -> list[Tensor]:
+        """The tensors among the inputs of the last call, as the attempt left them."""
+
+    def backward(self, cotangents: Sequence[Tensor | None]) -> list[Tensor]:
+        """Gradients of Σ output · cotangent: of the last call's inputs, then of the weights in alphabetical order."""
+
+    def close(self) -> None:
+        """There is nothing more to ask."""
+
+
+class Attempt(ABC):
+    """What is judged, wherever it lives."""
+
+    @abstractmethod
+    def unfit_reason(self, kind: str) -> str | None:
+        """Why it cannot be called at all, as a sentence without its subject; None if it can."""
+
+    @abstractmethod
+    def open(self, terms: Terms) -> Session:
+        """Begin a case."""
+
+
+class Local(Attempt):
+    """An attempt that is an object of this process."""
+
+    def __init__(self, target: Any) -> None:
+        self.target = target
+
+    def unfit_reason(self, kind: str) -> str | None:
+        return unfit_reason(kind, self.target)
+
+    def open(self, terms: Terms) -> "LocalSession":
+        return LocalSession(self.target, terms)
+
+
+class LocalSession:
+    """See `Session`. Each method runs within the limits on what an attempt may do to its process."""
+
+    def __init__(self, target: Any, terms: Terms) -> None:
+        self.target, self.terms = target, terms
+        self.call_it: Any = target
+        self.weights: dict[str, nn.Parameter] = {}
+        self.given: list[Tensor] = []
+        self.outputs: tuple[Tensor, ...] = ()
+        self.printed = ""
+        self.devices_mixed = False
+        self.clock = limits.Clock()
+
+    @contextlib.contextmanager
+    def _limited(self) -> Iterator[None]:
+        with limits.interrupts_told_apart() as interrupted, limits.quiet() as text, limits.global_state_kept():
+            try:
+                with limits.time_limit(self.clock):
+                    yield
+            except limits.TimeLimitExceeded:
+                seconds = f"{limits.CPU_SECONDS:.0f} seconds of computing"
+                raise Failed(Failure("time", f"did not end within {seconds}")) from None
+            except ContractBroken as error:
+                raise Failed(Failure(error.kind, str(error))) from None
+            except BaseException as error:
+                if interrupted.is_set():
+                    raise
+                raise Failed(failure_of(error)) from None
+            finally:
+                self.printed += text.text()
+
+    def build(self, sizes: Sequence[Any], shapes: Shapes | None, dtype: torch.dtype) -> None:
+        with self._limited():
+            module = self.target(*sizes)
+            if not isinstance(module, nn.Module):
+                raise ContractBroken("type", f"must be an nn.Module, but calling it gave a {type(module).__name__}")
+            if shapes is not None:
+                _compare_parameters(shapes, {name: tuple(p.shape) for name, p in module.named_parameters()})
+            self.call_it = module.to(dtype=dtype).to(self.terms.device).eval()
+            self.weights = dict(self.call_it.named_parameters())
+            for weight in self.weights.values():
+                weight.requires_grad_()
+
+    def load(self, weights: Mapping[str, Tensor]) -> None:
+        if self.terms.device == "meta":
+            return
+        with self._limited(), torch.no_grad():
+            for name, numbers in weights.items():
+                self.weights[name].copy_(numbers)
+
+    def train(self, mode: bool) -> None:
+        with self._limited():
+            self.call_it.train(mode)
+
+    def call(self, inputs: Sequence[Any], gradient: bool = False) -> tuple[Tensor, ...]:
+        drawn = tree_map_only(Tensor, lambda t: laid_out_like(t, self.terms.device), tuple(inputs))
+        self.given = [t for t in tree_leaves(drawn) if isinstance(t, Tensor)]
+        if gradient:
+            for tensor in self._differentiable():
+                tensor.requires_grad_()
+        with self._limited():
+            if self.terms.device == "meta":
+                with DeviceWatch() as devices:
+                    try:
+                        self.outputs = checked(self.terms.outputs, self.call_it(*drawn))
+                    finally:
+                        self.devices_mixed = self.devices_mixed or devices.mixed
+            else:
+                with Watch(self.terms.forbidden) as watch:
+                    self.outputs = checked(self.terms.outputs, self.call_it(*drawn))
+                if watch.called:
+                    told = f"calls {watch.called[0]}, which this exercise asks you to do without"
+                    raise ContractBroken("forbidden", told)
+            return tuple(t.detach().clone().requires_grad_(gradient and t.requires_grad) for t in self.outputs)
+
+    def _differentiable(self) -> list[Tensor]:
+        return [t for t in self.given if t.is_floating_point()]
+
+    def inputs(self) -> list[Tensor]:
+        return [t.detach() for t in self.given]
+
+    def backward(self, cotangents: Sequence[Tensor | None]) -> list[Tensor]:
+        pairs = [(out, c) for out, c in zip(self.outputs, cotangents, strict=True) if c is not None]
+        targets = [*self._differentiable(), *(self.weights[name] for name in sorted(self.weights))]
+        with self._limited(), torch.enable_grad():
+            loss = torch.stack([(out * c.to(out)).sum().double() for out, c in pairs]).sum()
+            found = torch.autograd.grad(loss, targets, allow_unused=True)
+        return [torch.zeros_like(t) if g is None else g.detach().clone() for t, g in zip(targets, found, strict=True)]
+
+    def close(self) -> None:
+        pass
+
+
+def laid_out_like(tensor: Tensor, device: str) -> Tensor:
+    """A copy with the strides of the original, so that an input meant not to be contiguous stays so."""
+    copy = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=device)
+    return copy if device == "meta" else copy.copy_(tensor)
+
+
+def is_tensor(value: Any) -> bool:
+    """A plain tensor or parameter: a subclass could answer the comparison itself."""
+    return type(value) in (Tensor, nn.Parameter)
+
+
+def checked(wanted: tuple[str, ...], result: Any) -> tuple[Tensor, ...]:
+    """The result as a tuple of as many plain tensors as are wanted; raises `ContractBroken` for anything else."""
+    if len(wanted) == 1 and not isinstance(result, (tuple, list)):
+        result = (result,)
+    asked = "a tensor" if len(wanted) == 1 else f"a tuple ({', '.join(wanted)}) of {len(wanted)} tensors"
+    if not isinstance(result, (tuple, list)):
+        hint = " (is the `return` missing?)" if result is None else ""
+        raise ContractBroken("type", f"must return {asked}, but returned {_kind_of(result)}{hint}")
+    if len(result) != len(wanted):
+        raise ContractBroken("type", f"must return {asked}, but returned a tuple of {len(result)}")
+    for name, value in zip(wanted, result, strict=True):
+        if not is_tensor(value):
+            hint = " (is the `return` missing?)" if value is None else ""
+            what = asked if len(wanted) == 1 else f"a tensor as {name}"
+            raise ContractBroken("type", f"must return {what}, but returned {_kind_of(value)}{hint}")
+    return tuple(result)
+
+
+def _kind_of(value: Any) -> str:
+    if value is None or value is NotImplemented or value is Ellipsis:
+        return str(value)
+    name = type(value).__name__
+    return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
+
+
+def unfit_reason(kind: str, attempt: Any) -> str | None:
+    """Why the attempt cannot be called at all, as a sentence without its subject; None if it can."""
+    is_class = isinstance(attempt, type)
+    if kind == "function" and is_class:
+        return f"must be a function, but you passed the class {attempt.__name__}"
+    if kind == "module" and isinstance(attempt, nn.Module):
+        name = type(attempt).__name__
+        return f"must be the class, but you passed an object made from it: pass {name}, not {name}(…)"
+    if kind == "module" and is_class and not issubclass(attempt, nn.Module):
+        name = attempt.__name__
+        return f"must be a subclass of nn.Module, but the class {name} is not: write class {name}(nn.Module)"
+    if not callable(attempt):
+        wanted = "a class" if kind == "module" else "a function"
+        hint = ": pass the function itself, without calling it" if isinstance(attempt, (Tensor, tuple)) else ""
+        return f"must be {wanted}, but you passed {described(attempt)}{hint}"
+    return None
+
+
+def described(value: Any) -> str:
+    """What kind of thing was passed."""
+    return str(value) if value is None or value is Ellipsis else f"a value of type {type(value).__name__}"
+
+
+def failure_of(error: BaseException) -> Failure:
+    """What an exception in the attempt is to be called, and the attempt's line that raised it."""
+    place = place_in_attempt(error.__traceback__)
+    if isinstance(error, NotImplementedError) and (place or not error.args):
+        return Failure("unwritten", "is not written yet: put your code in place of `raise NotImplementedError`", place)
+    try:
+        said = str(error)
+    except BaseException:
+        said = "(a message that cannot be printed)"
+    first_lines = " ".join(said.strip().split("\n")[:3])
+    return Failure("raised", f"raised {type(error).__name__}: {first_lines[:400]}".rstrip(": "), place)
+
+
+def place_in_attempt(trace: TracebackType | None) -> str:
+    """The last line of the learner's own code in a traceback: of a notebook cell, or of a file outside libraries."""
+    place = ""
+    libraries = ("site-packages", "dist-packages", "/attnlib/", "<frozen", HERE)
+    for frame in traceback.extract_tb(trace):
+        if frame.line and not any(part in frame.filename for part in libraries):
+            place = f"line {frame.lineno}: `{frame.line.strip()}`"
+    return place
+
+
+def _compare_parameters(wanted: Shapes, found: Shapes) -> None:
+    missing = [name for name in wanted if name not in found]
+    extra = [name for name in found if name not in wanted]
+    if missing:
+        has = f"it has {', '.join(found)}" if found else "it has no parameters at all"
+        raise ContractBroken("parameters", f"has no parameter {missing[0]!r}; {has}")
+    if extra:
+        hint = " (make the layer with bias=False)" if extra[0].endswith(".bias") else ""
+        raise ContractBroken("parameters", f"has a parameter {extra[0]!r} that the contract does not ask for{hint}")
+    for name, shape in wanted.items():
+        if found[name] != tuple(shape):
+            raise ContractBroken("parameters", f"parameter {name!r} must have shape {tuple(shape)}, got {found[name]}")
