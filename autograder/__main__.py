@@ -1,18 +1,27 @@
 """The command line: `python -m autograder --help`."""
 
+from __future__ import annotations
+
 import dataclasses
+import os
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from autograder.errors import CourseError
 from autograder.layout import ROOT, Layout, shown
 
+if TYPE_CHECKING:
+    from autograder.grade_course import How, State
+
 LAYOUT = Layout()
+FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 class Commands(click.Group):
@@ -69,6 +78,19 @@ def prepare(lessons: tuple[str, ...]) -> None:
     click.echo(f"The course is ready: {shown(LAYOUT.course)}")
 
 
+def sandbox_option(function: Callable[..., None]) -> Callable[..., None]:
+    """The option by which an instructor names the layers."""
+    return click.option(
+        "--sandbox",
+        metavar="LAYERS",
+        default="auto",
+        show_default=True,
+        help="What student code runs behind. auto: bubblewrap, or else landlock, which is Landlock with seccomp. "
+        "docker:IMAGE or podman:IMAGE: a container with torch, einops, matplotlib and IPython, and without attnlib. "
+        "none: nothing but limits; student code then has your own rights.",
+    )(function)
+
+
 @main.command()
 @click.argument("folder", required=False, type=click.Path(path_type=Path))
 @click.option(
@@ -77,20 +99,48 @@ def prepare(lessons: tuple[str, ...]) -> None:
 @click.option(
     "--course", type=click.Path(path_type=Path), help="An nbgrader course elsewhere, instead of autograder/course."
 )
-def grade(folder: Path | None, assignments: tuple[str, ...], course: Path | None) -> None:
+@sandbox_option
+@click.option("--workers", type=click.IntRange(1), help="Submissions judged side by side; the number of processors.")
+@click.option("--scheduler", metavar="ADDRESS", help="Judge on a Dask cluster, such as tcp://10.0.0.1:8786.")
+@click.option("--db", metavar="URL", help="The gradebook's database, such as postgresql://user@host/course.")
+@click.option("--again", is_flag=True, help="Judge everything anew, also what has not changed.")
+def grade(
+    folder: Path | None,
+    assignments: tuple[str, ...],
+    course: Path | None,
+    sandbox: str,
+    workers: int | None,
+    scheduler: str | None,
+    db: str | None,
+    again: bool,
+) -> None:
     """Grade the submissions in FOLDER, laid out as nbgrader does: STUDENT/LESSON/LESSON.ipynb.
 
     Without FOLDER: what lies in autograder/course/submitted; while nothing has been submitted, the sample submissions,
     in a course of their own. The scores go to the course's gradebook, the graded notebooks to its autograded folder.
+
+    Each submission is judged once: a run that was stopped is taken up by the same command.
     """
+    from autograder.grade_course import How, chosen_submissions
+    from autograder.sandbox.layers import probe
+
+    if db is not None:
+        os.environ["AUTOGRADER_DB"] = db
     layout = LAYOUT if course is None else dataclasses.replace(LAYOUT, course=course.resolve())
     submitted = layout.course / "submitted"
-    if folder is None and not any(submitted.glob("*/*/")):
-        return grade_samples(layout, assignments)
-    grade_and_show(layout, folder or submitted, assignments)
+    samples = folder is None and not any(submitted.glob("*/*/"))
+    if not samples:
+        chosen_submissions(layout, folder or submitted, assignments)
+    layers = None if scheduler is not None and sandbox == "auto" else probe(sandbox)
+    if layers is not None:
+        click.echo(layers, err=True)
+    how = How(layers=layers, workers=workers or len(os.sched_getaffinity(0)), scheduler=scheduler, again=again)
+    if samples:
+        return grade_samples(layout, assignments, how)
+    grade_and_show(layout, folder or submitted, assignments, how)
 
 
-def grade_samples(layout: Layout, assignments: tuple[str, ...]) -> None:
+def grade_samples(layout: Layout, assignments: tuple[str, ...], how: How) -> None:
     """Grade the samples where they cannot enter the real gradebook."""
     from autograder.build_course import prepare
     from autograder.compose_samples import compose_samples
@@ -101,26 +151,101 @@ def grade_samples(layout: Layout, assignments: tuple[str, ...]) -> None:
     prepare(scratch, ())
     if not compose_samples(scratch, scratch.course / "release", scratch.course / "submitted"):
         raise CourseError(f"There is no sample in {shown(scratch.samples)}.")
-    grade_and_show(scratch, scratch.course / "submitted", assignments)
+    grade_and_show(scratch, scratch.course / "submitted", assignments, how)
 
 
-def grade_and_show(layout: Layout, folder: Path, assignments: tuple[str, ...]) -> None:
+def grade_and_show(layout: Layout, folder: Path, assignments: tuple[str, ...], how: How) -> None:
     """Grade, print the table, and say where everything is."""
     from autograder.grade_course import grade
     from autograder.grading_table import grading_tables
 
     errors = Console(stderr=True)
-    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as progress:
-        task = progress.add_task("preparing the course")
-        graded = grade(layout, folder, assignments, lambda what: progress.update(task, description=f"grading {what}"))
+        task = progress.add_task("preparing the course", total=None, rate="")
+
+        def show(state: State) -> None:
+            rate = f"{state.rate:.1f} a second" if state.rate else ""
+            progress.update(task, total=state.total, completed=state.done, rate=rate, description=state.what[:40])
+
+        graded = grade(layout, folder, assignments, how, show)
     console = Console()
     for table in grading_tables(graded):
         console.print(table)
     console.print(f"Graded notebooks: {shown(layout.course / 'autograded')}", soft_wrap=True, highlight=False)
-    console.print(f"Gradebook: {shown(layout.course / 'gradebook.db')}", soft_wrap=True, highlight=False)
+    gradebook = os.environ.get("AUTOGRADER_DB", "").rpartition("@")[2] or shown(layout.course / "gradebook.db")
+    console.print(f"Gradebook: {gradebook}", soft_wrap=True, highlight=False)
     if all(one.problem is not None for one in graded):
         raise CourseError("No submission could be graded.")
+
+
+@main.command()
+@click.argument("lessons", nargs=-1, metavar="[LESSON]...")
+@click.option(
+    "--course", type=click.Path(path_type=Path), help="An nbgrader course elsewhere, instead of autograder/course."
+)
+@click.option("--csv", "table", type=FILE, metavar="NAME.csv", help="Write NAME.csv and NAME_exercises.csv.")
+@click.option("--html", "page", type=FILE, metavar="NAME.html", help="Write one page with plots.")
+@click.option("--anonymous", is_flag=True, help="Leave out who: counts alone, in all that is shown or written.")
+def report(
+    lessons: tuple[str, ...], course: Path | None, table: Path | None, page: Path | None, anonymous: bool
+) -> None:
+    """Show the item analysis of what was graded: what was hard, and which misconception the class shares.
+
+    For each exercise of the lessons, of all if none is named: the share that passed, with its 95 % interval, the mean
+    share of the points, who earned which part, and who made the same mistake. A submission that could not be graded is
+    listed with the reason and counts nowhere. While nothing has been submitted: the sample submissions, once graded.
+    """
+    from autograder.report.command import show
+
+    layout = LAYOUT if course is None else dataclasses.replace(LAYOUT, course=course.resolve())
+    show(layout, lessons, table=table, page=page, names=not anonymous)
+
+
+@main.command()
+@click.argument("exercises", nargs=-1, metavar="[EXERCISE]...")
+@click.option("--page", type=click.Path(path_type=Path, dir_okay=False), help="Write it as an HTML page, too.")
+@click.option("--seeds", type=click.IntRange(min=1), default=1, show_default=True, help="Judge with so many seeds.")
+def checks(exercises: tuple[str, ...], page: Path | None, seeds: int) -> None:
+    """Prove that the checks can be trusted, and exit with 1 if they cannot.
+
+    The check of each exercise, of all if none is named, is tried on every misconception (rejected, under its own name),
+    on every right answer (accepted), and on mutants of right answers (killed, or listed as equivalent with a reason).
+    What a check costs is measured, too. Takes some minutes.
+    """
+    from autograder.proof.command import prove
+
+    prove(exercises, seeds=seeds, page_file=page)
+
+
+@main.command()
+@sandbox_option
+def doctor(sandbox: str) -> None:
+    """Attack the sandbox from inside, promise by promise, and exit with 1 if one did not hold.
+
+    A network connection, files outside, the gradebook, other processes, a fork bomb, 100 GB of memory, an endless
+    loop and more. Takes about a minute.
+    """
+    from autograder.doctor import examine, table
+    from autograder.sandbox.layers import probe
+
+    layers = probe(sandbox)
+    findings = []
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("attacking", total=None)
+        for finding in examine(layers, LAYOUT):
+            findings.append(finding)
+            progress.update(task, advance=1, description=finding.attack.attack)
+    Console().print(table(findings, layers))
+    if broken := sum(not finding.held for finding in findings):
+        raise CourseError(f"{broken} of {len(findings)} attacks got through.")
+    click.echo(f"All {len(findings)} attacks were held.")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """`python -m autograder build`: from the lessons' text to the notebooks, all of them or none."""
 
+import base64
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -66,20 +67,38 @@ def build(
         raise CourseError(f"There is no lesson in {shown(layout.solutions)}.")
     built = release_all(lessons, layout, exercises, lambda _: url)
     texts: dict[Path, str] = {}
+    drawn: dict[Path, bytes] = {}
     for one in built:
         say(f"{one.lesson}: released, now executing the solutions")
         executed = run_lesson(one.source, one.lesson, layout.solutions)
         texts[layout.notebooks / f"{one.lesson}.ipynb"] = to_text(one.release)
         texts[layout.solutions / f"{one.lesson}.ipynb"] = to_text(executed)
         texts[layout.source(one.lesson)] = to_text(one.source)
+        drawn |= {layout.solutions / name: png for name, png in pictures(executed, one.lesson).items()}
     if layout.readme.is_file():
         texts[layout.readme] = with_badges(layout.readme.read_text(encoding="utf-8"), layout.lessons(), url)
     for path, text in texts.items():
-        write_if_changed(path, text)
+        write_if_changed(path, text.encode())
+    for path, png in drawn.items():
+        write_if_changed(path, png)
     if not wanted:
         for path in stale(layout):
             path.unlink()
-    return list(texts)
+    return [*texts, *drawn]
+
+
+def pictures(executed: NotebookNode, lesson: str) -> dict[str, bytes]:
+    """File name -> PNG, for each cell with a tag `picture:NAME`: figures that are shown outside of their lesson."""
+    found = {}
+    for cell in executed.cells:
+        for tag in cell.metadata.get("tags", []):
+            if tag.startswith("picture:"):
+                images = [data["image/png"] for x in cell.outputs if "image/png" in (data := x.get("data", {}))]
+                if len(images) != 1:
+                    said = f"it is tagged {tag!r} and draws {len(images)} figures, not one"
+                    raise CourseError(f"{lesson}, cell {cell.id}: {said}.")
+                found[tag.removeprefix("picture:")] = base64.b64decode(images[0])
+    return found
 
 
 def stale(layout: Layout) -> list[Path]:
@@ -108,6 +127,11 @@ def drift(layout: Layout, wanted: tuple[str, ...], exercises: Mapping[str, Any])
             differences.append(f"{shown(student)} is not what {one.lesson}.py builds")
         if instructor.is_file() and to_text(without_outputs(read_notebook(instructor))) != to_text(one.source):
             differences.append(f"{shown(instructor)} is not what {one.lesson}.py builds")
+        if instructor.is_file():
+            for name, png in pictures(read_notebook(instructor), one.lesson).items():
+                path = layout.solutions / name
+                if not path.is_file() or path.read_bytes() != png:
+                    differences.append(f"{shown(path)} is not the figure in {shown(instructor)}")
     if not wanted:
         differences += [f"{shown(path)} has no lesson" for path in stale(layout)]
     return differences
@@ -125,7 +149,7 @@ def prepare(layout: Layout, wanted: tuple[str, ...]) -> list[str]:
     done = []
     for lesson in layout.chosen(wanted):
         source = layout.source(lesson)
-        write_if_changed(source, to_text(read_lesson(layout.solutions / f"{lesson}.py")))
+        write_if_changed(source, to_text(read_lesson(layout.solutions / f"{lesson}.py")).encode())
         released = course.path(course.directory.release_directory, ".", lesson) / f"{lesson}.ipynb"
         fresh = released.is_file() and released.stat().st_mtime_ns >= source.stat().st_mtime_ns
         if lesson not in known or not fresh:
@@ -134,8 +158,8 @@ def prepare(layout: Layout, wanted: tuple[str, ...]) -> list[str]:
     return done
 
 
-def write_if_changed(path: Path, text: str) -> None:
+def write_if_changed(path: Path, content: bytes) -> None:
     """Write the file, unless it already says so: its time tells whether a release is older than its source."""
-    if not path.is_file() or path.read_text(encoding="utf-8") != text:
+    if not path.is_file() or path.read_bytes() != content:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        path.write_bytes(content)

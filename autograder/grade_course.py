@@ -1,7 +1,8 @@
-"""`python -m autograder grade`: every submission graded by nbgrader, and what came of it."""
+"""`python -m autograder grade`: every submission judged in a sandbox, and entered into nbgrader's gradebook."""
 
-import re
-from collections.abc import Callable
+import time
+import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -9,17 +10,18 @@ from typing import Any
 from nbformat import NotebookNode
 from nbgrader.utils import compute_checksum
 
+from autograder.assignment import Assignment
 from autograder.build_course import prepare
+from autograder.custody import NotGraded, collect
+from autograder.entering import Entries, course_seed, digest_of
 from autograder.errors import CourseError
 from autograder.layout import Layout, shown
 from autograder.nbgrader_course import NbgraderCourse
-from autograder.notebook import read_notebook
+from autograder.notebook import read_notebook, to_text
 from autograder.released import longest_answer
-from autograder.status import GRADED, status_of
-from autograder.steps.record_failures import reason_file, record
+from autograder.sandbox.layers import Layers
 from autograder.verdict import error_in, reports
-
-Step = Callable[[str], None]
+from autograder.workers import Judged, Task, judge_all, judge_on_cluster
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ class Graded:
     lesson: str
     results: list[Result] = field(default_factory=list)
     problem: str | None = None
+    remarks: tuple[str, ...] = ()
 
     @property
     def points(self) -> float:
@@ -52,6 +55,26 @@ class Graded:
         return sum(result.max_points for result in self.results)
 
 
+@dataclass(frozen=True)
+class State:
+    """How far a run is: `done` of `total` submissions, and how many are judged a second."""
+
+    total: int
+    done: int
+    rate: float
+    what: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class How:
+    """How to grade: behind which layers, with how many workers or on which cluster, and whether to begin anew."""
+
+    layers: Layers | None
+    workers: int = 1
+    scheduler: str | None = None
+    again: bool = False
+
+
 def find_submissions(folder: Path) -> list[tuple[str, str]]:
     """The (student, assignment) pairs in a folder of nbgrader's layout, STUDENT/ASSIGNMENT/NOTEBOOK.ipynb."""
     if not folder.exists():
@@ -62,50 +85,131 @@ def find_submissions(folder: Path) -> list[tuple[str, str]]:
     return sorted((path.parent.name, path.name) for path in found if not path.parent.name.startswith("."))
 
 
-def grade(layout: Layout, folder: Path, wanted: tuple[str, ...], step: Step = lambda _: None) -> list[Graded]:
-    """Grade the submissions in `folder` into the course's gradebook; one that fails never stops the others."""
-    lessons = layout.chosen(wanted)
+def chosen_submissions(layout: Layout, folder: Path, wanted: tuple[str, ...]) -> list[tuple[str, str]]:
+    """The submissions of the wanted lessons, of all if none is named; a CourseError if there is nothing to grade."""
+    layout.chosen(wanted)
     everything = find_submissions(folder)
     submissions = [(student, lesson) for student, lesson in everything if not wanted or lesson in wanted]
     if not submissions:
         of = f" of {' or '.join(wanted)}" if wanted and everything else ""
         raise CourseError(f"{shown(folder)} has no submission{of}; it needs the layout STUDENT/LESSON/LESSON.ipynb.")
+    return submissions
+
+
+def grade(
+    layout: Layout,
+    folder: Path,
+    wanted: tuple[str, ...],
+    how: How,
+    step: Callable[[State], None] = lambda _: None,
+) -> list[Graded]:
+    """Grade the submissions in `folder` into the course's gradebook; one that fails never stops the others.
+
+    What an earlier run has entered is not judged again, unless the submission, the lesson or the checks have changed.
+    """
+    submissions, lessons = chosen_submissions(layout, folder, wanted), layout.chosen(wanted)
     prepare(layout, tuple(sorted({lesson for _, lesson in submissions if lesson in lessons})) or tuple(lessons))
     course = NbgraderCourse(layout.course, submitted=folder.resolve())
-    graded = []
-    for student, lesson in submissions:
-        step(f"{student} {lesson}")
-        if lesson not in lessons:
-            graded.append(Graded(student, lesson, problem="not graded: there is no such lesson"))
-        elif set(student) & set("*?["):
-            graded.append(
-                Graded(student, lesson, problem="not graded: nbgrader takes *, ? and [ in a name for a pattern")
-            )
+    run = Run(layout, course, folder, how, step)
+    found = [
+        Graded(student, lesson, problem="not graded: there is no such lesson")
+        for student, lesson in submissions
+        if lesson not in lessons
+    ]
+    found += run.grade([pair for pair in submissions if pair[1] in lessons])
+    return sorted(found, key=lambda graded: (graded.student, graded.lesson))
+
+
+class Run:
+    """One run over a course's submissions."""
+
+    def __init__(
+        self, layout: Layout, course: NbgraderCourse, folder: Path, how: How, step: Callable[[State], None]
+    ) -> None:
+        self.layout, self.course, self.folder, self.how, self.step = layout, course, folder, how, step
+        self.assignments: dict[str, Assignment] = {}
+        self.digests: dict[tuple[str, str], str] = {}
+        self.graded: list[Graded] = []
+        self.entered_before = 0
+        self.most_memory = 0
+        self.began = time.monotonic()
+
+    def grade(self, submissions: list[tuple[str, str]]) -> list[Graded]:
+        """Judge what is new, and enter it, one submission after the other, as the workers finish."""
+        with warnings.catch_warnings(), self.course.gradebook() as gradebook:
+            warnings.simplefilter("ignore")  # nbgrader's and its libraries' own, which nobody here can mend
+            self.entries = Entries(self.course, gradebook)
+            self.total = len(submissions)
+            tasks = self._tasks(submissions)
+            if self.how.scheduler is not None:
+                judged = judge_on_cluster(tasks, self.how.layers, self.how.scheduler)
+            else:
+                assert self.how.layers is not None
+                judged = judge_all(tasks, self.how.layers, self.how.workers)
+            for one in judged:
+                self._enter(one)
+        return self.graded
+
+    def _tasks(self, submissions: list[tuple[str, str]]) -> Iterator[Task]:
+        """The submissions that have to be judged; what needs no judging is dealt with here."""
+        seed = course_seed(self.layout.course)
+        for student, lesson in submissions:
+            assignment = self._assignment(lesson)
+            try:
+                files = collect(self.folder / student / lesson)
+            except (NotGraded, OSError) as reason:
+                self._enter(Judged(student, lesson, problem=str(reason)))
+                continue
+            digest = digest_of(files, assignment.digest)
+            self.digests[student, lesson] = digest
+            before = None if self.how.again else self.entries.find(lesson, student, digest)
+            if before is not None:
+                self.entered_before += 1
+                self._note(before)
+            else:
+                yield Task(student, lesson, to_text(assignment.source), files, seed)
+
+    def _assignment(self, lesson: str) -> Assignment:
+        if lesson not in self.assignments:
+            self.assignments[lesson] = Assignment.read(self.layout.source(lesson))
+        return self.assignments[lesson]
+
+    def _enter(self, judged: Judged) -> None:
+        self.entries.enter(judged, self.digests.get((judged.student, judged.lesson), ""))
+        self.most_memory = max(self.most_memory, judged.memory)
+        self._note(judged)
+
+    def _note(self, judged: Judged) -> None:
+        if judged.problem is not None:
+            graded = Graded(judged.student, judged.lesson, problem=f"not graded: {judged.problem}")
         else:
-            graded.append(grade_one(course, student, lesson))
-    return graded
+            results = list(_results(judged, self._assignment(judged.lesson)))
+            graded = Graded(judged.student, judged.lesson, results, remarks=judged.remarks)
+        self.graded.append(graded)
+        judged_now = len(self.graded) - self.entered_before
+        rate = judged_now / max(time.monotonic() - self.began, 1e-9) if judged_now > 1 else 0.0
+        self.step(State(self.total, len(self.graded), rate, f"{judged.student} {judged.lesson}"))
 
 
-def grade_one(course: NbgraderCourse, student: str, lesson: str) -> Graded:
-    """Have nbgrader grade one submission, then read what it earned from the gradebook and why from its reports."""
-    reason = reason_file(course.directory, student, lesson)
-    reason.unlink(missing_ok=True)
-    problem = course.autograde(lesson, student)
-    if problem is not None and not reason.exists():
-        record(reason, problem)
-    with course.gradebook() as gradebook:
-        status = status_of(gradebook, course.directory, lesson, student)
-        if status != GRADED:
-            return Graded(student, lesson, problem=status)
-        submission = gradebook.find_submission_notebook(lesson, lesson, student)
-        scores = {grade.name: (grade.score, grade.max_score) for grade in submission.grades}
-    return Graded(student, lesson, results_of(course, student, lesson, scores))
+def _results(judged: Judged, assignment: Assignment) -> Iterator[Result]:
+    for question in assignment.questions:
+        name = question.answer or question.test
+        why = "not answered" if name in judged.unanswered else _what_is_said(judged.reports[question.test])
+        yield Result(name, judged.points[question.test], question.points, why)
+
+
+def _what_is_said(report: dict[str, Any]) -> str | None:
+    """The misconception; if there is none, what the report says first."""
+    if report.get("passed"):
+        return None
+    said = str(report.get("diagnosis") or report.get("headline") or "")
+    return said.removeprefix("its cell ended with ") or None
 
 
 def results_of(
     course: NbgraderCourse, student: str, lesson: str, scores: dict[str, tuple[float, float]]
 ) -> list[Result]:
-    """The graded cells in the notebook's order, with their diagnoses."""
+    """The graded cells in the graded notebook's order, with their diagnoses."""
     notebook = read_notebook(course.path(course.directory.autograded_directory, student, lesson) / f"{lesson}.ipynb")
     cells = {c.metadata.nbgrader.grade_id: c for c in notebook.cells if "grade_id" in c.metadata.get("nbgrader", {})}
     answers = [name for name, cell in cells.items() if cell.metadata.nbgrader.solution]
@@ -120,17 +224,11 @@ def results_of(
 
 
 def what_happened(test: NotebookNode, answer: NotebookNode | None, report: dict[str, Any]) -> str | None:
-    """That there is no answer; or the misconception; or the error that the answer or its test ended with.
-
-    If there is no error either, the first line of the report says what is wrong.
-    """
+    """That there is no answer; or the misconception; or the error that the answer ended with; or the report's words."""
     if answer is not None and answer.metadata.nbgrader.get("checksum") == compute_checksum(answer):
         return "not answered"
     if report.get("diagnosis"):
         return report["diagnosis"]
     if answer is not None and (error := error_in(answer)):
         return error
-    if error := error_in(test):
-        return error
-    found = re.match(r"[✗✓] \w+: (.*?)(?: \([\d.]+ of \d+ points?\))?\n", f"{report.get('message', '')}\n")
-    return found[1] if found else None
+    return error_in(test) or _what_is_said(report)

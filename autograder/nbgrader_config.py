@@ -21,6 +21,9 @@ if BIN not in os.environ["PATH"].split(os.pathsep):
 c = get_config()
 
 c.CourseDirectory.root = str(HERE / "course")
+if os.environ.get("AUTOGRADER_DB"):  # postgresql://user:password@host/course; else SQLite, in the course's folder
+    c.CourseDirectory.db_url = os.environ["AUTOGRADER_DB"].replace("postgresql://", "postgresql+psycopg://", 1)
+    c.CourseDirectory.course_id = "default_course"  # nbgrader's own; without one, no table row may refer to the course
 
 # A release. The gradebook keeps stubs and tests as they are before the hidden tests are cut out, so that grading can
 # put them back; the checksums are taken again after the cut.
@@ -46,18 +49,15 @@ c.Autograde.sanitize_preprocessors = [
     "nbgrader.preprocessors.CheckCellMetadata",
 ]
 
-# Then it is executed and graded. Output is cut to size after the points are known, so that its size never decides them.
+# Then each answer is judged: run in a sandbox, and compared with the reference outside of it.
 c.Autograde.autograde_preprocessors = [
-    "autograder.steps.execute.ExecuteAndExplain",
-    "autograder.steps.warnings_are_no_errors.WarningsAreNoErrors",
+    "autograder.steps.judge_in_sandbox.JudgeInSandbox",
     "autograder.steps.save_points.SavePoints",
     "nbgrader.preprocessors.LimitOutput",
     "nbgrader.preprocessors.AssignLatePenalties",
     "nbgrader.preprocessors.CheckCellMetadata",
 ]
-c.Execute.timeout = 120  # seconds a cell; the checks have limits of their own, far below
-c.Execute.extra_arguments = ["--log-level=40"]  # a kernel's own warnings are not about the submission
-c.Execute.startup_timeout = 300  # a loaded machine starts kernels slowly, which is not the student's fault
+c.JudgeInSandbox.sandbox = "auto"  # or "bubblewrap", "landlock"; "none" runs student code with your own rights
 
 # Feedback tells the diagnosis, not the hidden test.
 c.GenerateFeedback.preprocessors = [
@@ -65,5 +65,8 @@ c.GenerateFeedback.preprocessors = [
     "autograder.steps.hide_hidden_tests.HideHiddenTests",
     "nbconvert.preprocessors.CSSHTMLHeaderPreprocessor",
 ]
+
+# A student's text is shown to the instructor: scripts in it must not run in the formgrader's page.
+c.HTMLExporter.sanitize_html = True
 
 c.ExportApp.plugin_class = "autograder.export_grades.CsvWithStatus"

@@ -1,18 +1,15 @@
-"""What an executed test cell earned, and what its check reported."""
+"""What stands in an executed or graded notebook: the checks' reports, and what the instructor's own tests gave."""
 
 import math
 from typing import Any
 
 from nbformat import NotebookNode
 
-REPORT = "application/vnd.attnlib.report+json"
+from attnlib.checks.report import MIME
 
 
 def earned(cell: NotebookNode, max_points: float) -> float:
-    """The number that the test cell gave as its value; 0 for an error, and for anything that is not such a number.
-
-    Stock nbgrader pays full points where it finds no number and no error, and so for a cell that never ran.
-    """
+    """The number that an executed test cell of the instructor's gave; 0 for an error, or for no such number."""
     outputs = cell.get("outputs", [])
     if cell.get("execution_count") is None or any(output.output_type == "error" for output in outputs):
         return 0.0
@@ -25,13 +22,13 @@ def earned(cell: NotebookNode, max_points: float) -> float:
 
 
 def reports(notebook: NotebookNode) -> dict[str, dict[str, Any]]:
-    """The last report that each test cell displayed, by the test's grade id."""
+    """The last report that stands below each test cell, by the test's grade id."""
     found: dict[str, dict[str, Any]] = {}
     for cell in notebook.cells:
         nbgrader = cell.metadata.get("nbgrader", {})
         if cell.cell_type == "code" and nbgrader.get("grade"):
             for output in cell.outputs:
-                report = output.get("data", {}).get(REPORT)
+                report = output.get("data", {}).get(MIME)
                 if isinstance(report, dict):
                     found[nbgrader["grade_id"]] = report
     return found

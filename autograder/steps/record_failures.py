@@ -7,6 +7,7 @@ from nbconvert.exporters import NotebookExporter
 from nbformat import NotebookNode
 from nbgrader.api import Gradebook, MissingEntry
 
+from autograder.custody import NotGraded, bytes_of, read
 from autograder.notebook import first_line
 
 
@@ -18,15 +19,20 @@ def reason_file(coursedir: Any, student: str, assignment: str) -> Path:
 def forget_scores(db_url: str, assignment: str, student: str) -> None:
     """Take back the automatic scores of an earlier run; those given by hand stay."""
     with Gradebook(db_url) as gradebook:
-        try:
-            submission = gradebook.find_submission(assignment, student)
-        except MissingEntry:
-            return
-        for notebook in submission.notebooks:
-            for grade in notebook.grades:
-                grade.auto_score = None
-                grade.needs_manual_grade = True
-        gradebook.db.commit()
+        forget(gradebook, assignment, student)
+
+
+def forget(gradebook: Gradebook, assignment: str, student: str) -> None:
+    """`forget_scores` in a gradebook that is open."""
+    try:
+        submission = gradebook.find_submission(assignment, student)
+    except MissingEntry:
+        return
+    for notebook in submission.notebooks:
+        for grade in notebook.grades:
+            grade.auto_score = None
+            grade.needs_manual_grade = True
+    gradebook.db.commit()
 
 
 class RecordFailures(NotebookExporter):
@@ -42,7 +48,10 @@ class RecordFailures(NotebookExporter):
         reason = reason_file(converter.coursedir, place["student"], place["assignment"])
         forget_scores(place["db_url"], place["assignment"], place["student"])
         try:
-            found = super().from_filename(filename, resources, **kwargs)
+            if converter._sanitizing:  # the file is the student's: what can be read of it is
+                found = self.from_notebook_node(read(bytes_of(Path(filename))).notebook, resources, **kwargs)
+            else:
+                found = super().from_filename(filename, resources, **kwargs)
         except Exception as error:
             forget_scores(place["db_url"], place["assignment"], place["student"])
             record(reason, explain(error))
@@ -59,8 +68,6 @@ def record(path: Path, reason: str) -> None:
 
 def explain(error: Exception) -> str:
     """The error as a clause that can follow "not graded:"."""
-    if type(error).__name__ in ("NotJSONError", "JSONDecodeError", "UnicodeDecodeError"):
-        return "the notebook is not JSON"
-    if type(error).__name__ == "ValidationError":
-        return f"the notebook is not valid: {first_line(error)}"
+    if isinstance(error, NotGraded):
+        return str(error)
     return f"{type(error).__name__}: {first_line(error)}"

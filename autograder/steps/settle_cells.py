@@ -7,12 +7,14 @@ from nbformat import NotebookNode
 from nbgrader.preprocessors import NbGraderPreprocessor
 
 from autograder.released import released_cells
+from autograder.steps.disarm_markup import disarm_markup
 from autograder.steps.distrust_metadata import distrust_metadata
 from autograder.steps.keep_one_copy import keep_one_copy
 from autograder.steps.test_below_answer import test_below_answer
 
-# Copies can only be told apart once grade ids are trusted, and a test can only be placed once its answer is known.
-STEPS = (distrust_metadata, keep_one_copy, test_below_answer)
+# Copies can only be told apart once grade ids are trusted, and a test can only be placed once its answer is known. What
+# is text is known once each cell has its released type back.
+STEPS = (distrust_metadata, keep_one_copy, test_below_answer, disarm_markup)
 
 
 class SettleCells(NbGraderPreprocessor):

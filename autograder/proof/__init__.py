@@ -1,0 +1,1 @@
+"""The proof that the checks can be trusted: `python -m autograder checks`."""

@@ -1,0 +1,106 @@
+"""The right answers: those that the lessons hold between their solution markers, and those of the tests."""
+
+import ast
+import functools
+import importlib
+import inspect
+import linecache
+import pkgutil
+import sys
+import textwrap
+from dataclasses import dataclass
+from typing import Any
+
+from nbformat import NotebookNode
+
+from autograder.layout import ROOT, Layout
+from autograder.lesson import read_lesson
+from autograder.regions import solved_source
+
+WHEAT = ROOT / "tests" / "checks"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A right answer as source: `name` is what is judged, `namespace` what its source finds when it runs."""
+
+    exercise: str
+    source: str
+    name: str
+    namespace: dict[str, Any]
+
+
+def run_source(answer: Answer, source: str) -> Any:
+    """The function or class that `source` defines in the place of the answer's own."""
+    names = dict(answer.namespace)
+    path = f"<{answer.exercise}>"
+    linecache.cache[path] = (len(source), None, source.splitlines(keepends=True), path)
+    exec(compile(source, path, "exec"), names)
+    return names[answer.name]
+
+
+@functools.cache
+def lesson_answers(layout: Layout) -> dict[str, Answer]:
+    """The solution of each exercise that is code, by the exercise's name, in course order."""
+    found: dict[str, Answer] = {}
+    for lesson in layout.lessons():
+        found |= _answers_of(read_lesson(layout.solutions / f"{lesson}.py"))
+    return found
+
+
+def _answers_of(notebook: NotebookNode) -> dict[str, Answer]:
+    """A solution may use the lesson's imports and the solutions before it, as it does in the notebook."""
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    judged: dict[str, str] = {}
+    names: dict[str, Any] = {"__name__": "right_answers"}
+    for cell in cells:
+        judged |= _judged_names(cell.source)
+        exec(_imports(cell.source), names)
+    found = {}
+    for cell in cells:
+        is_answer = cell.metadata.get("nbgrader", {}).get("solution") and cell.id in judged
+        source = solved_source(cell.source) if is_answer else ""
+        if any(isinstance(node, ast.FunctionDef | ast.ClassDef) for node in ast.parse(source).body):
+            found[cell.id] = Answer(cell.id, source, judged[cell.id], dict(names))
+            names[judged[cell.id]] = run_source(found[cell.id], source)
+    return found
+
+
+def _judged_names(source: str) -> dict[str, str]:
+    """Of a test cell, what it hands to `check`: the exercise's name, and the answer's."""
+    found = {}
+    for node in ast.walk(_parsed(source)):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "check":
+            name, answer = node.args
+            if isinstance(name, ast.Constant) and isinstance(name.value, str) and isinstance(answer, ast.Name):
+                found[name.value] = answer.id
+    return found
+
+
+def _imports(source: str) -> str:
+    return "\n".join(ast.unparse(n) for n in _parsed(source).body if isinstance(n, ast.Import | ast.ImportFrom))
+
+
+def _parsed(source: str) -> ast.Module:
+    """The cell as Python; lines that only IPython understands are left out."""
+    return ast.parse("\n".join(line for line in source.split("\n") if not line.lstrip().startswith(("%", "!"))))
+
+
+@functools.cache
+def alternatives() -> dict[str, list[Any]]:
+    """The right answers in tests/checks/wheat, written in other ways, by the exercise's name."""
+    if str(WHEAT) not in sys.path:
+        sys.path.insert(0, str(WHEAT))
+    wheat = importlib.import_module("wheat")
+    modules = [importlib.import_module(f"wheat.{module.name}") for module in pkgutil.iter_modules(wheat.__path__)]
+    return {name: answers for module in modules for name, answers in module.ALTERNATIVES.items()}
+
+
+def written_plainly(exercise: str) -> Answer | None:
+    """The first of the alternatives that is a function or a class at the top of its file, and prints nothing."""
+    for answer in alternatives().get(exercise, []):
+        if (inspect.isfunction(answer) or isinstance(answer, type)) and answer.__qualname__.isidentifier():
+            source = textwrap.dedent(inspect.getsource(answer))
+            if "print(" not in source:
+                return Answer(exercise, source, answer.__name__, vars(sys.modules[answer.__module__]))
+    return None

@@ -1,0 +1,83 @@
+"""`python -m autograder checks`: try everything, in two processes, then show it."""
+
+import multiprocessing
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from autograder.errors import CourseError
+from autograder.layout import shown
+from autograder.proof.counts import Proof
+from autograder.proof.measure import code_exercises, fates, verdicts
+from autograder.proof.page import page
+from autograder.proof.requirements import requirements
+from autograder.proof.tables import cost_table, requirement_table, right_table, wrong_table
+
+PROCESSES = 2
+SEEDS_AT_ONCE = 10
+
+Task = tuple[Callable[..., Proof], tuple[object, ...]]
+
+
+def prove(wanted: tuple[str, ...], *, seeds: int, page_file: Path | None) -> None:
+    """Try the checks of the exercises, of all if none is named, and show it; a CourseError if too little holds."""
+    proofs = measure(_chosen(wanted), seeds)
+    total = Proof.total(proofs.values())
+    console = Console()
+    for table in (wrong_table(proofs), right_table(proofs), cost_table(proofs), requirement_table(total)):
+        console.print(table)
+    if page_file is not None:
+        page_file.parent.mkdir(parents=True, exist_ok=True)
+        page_file.write_text(page(proofs), encoding="utf-8")
+        console.print(f"The page: {shown(page_file.resolve())}", soft_wrap=True, highlight=False)
+    complaints = [f"not met: {r.asked} ({r.found})" for r in requirements(total) if not r.holds]
+    if complaints:
+        raise CourseError("\n".join([*complaints, *_details(total)]))
+
+
+def measure(names: list[str], seeds: int) -> dict[str, Proof]:
+    """What was found, by exercise; two processes share the work, and each task is one exercise and one thing to try."""
+    tasks: dict[str, list[Task]] = {name: [(fates, (name,))] for name in names}
+    for name in names:
+        for start in range(0, seeds, SEEDS_AT_ONCE):
+            tasks[name].append((verdicts, (name, range(start, min(seeds, start + SEEDS_AT_ONCE)))))
+    found: dict[str, list[Proof]] = {name: [] for name in names}
+    console = Console(stderr=True)
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    with (
+        ProcessPoolExecutor(PROCESSES, multiprocessing.get_context("spawn")) as pool,
+        Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress,
+    ):
+        running = {pool.submit(do, *args): name for name in names for do, args in tasks[name]}
+        bar = progress.add_task("trying the checks", total=len(running))
+        for done in as_completed(running):
+            found[running[done]].append(done.result())
+            progress.update(bar, advance=1, description=f"tried {running[done]}")
+    return {name: Proof.total(found[name]) for name in names}
+
+
+def _chosen(wanted: tuple[str, ...]) -> list[str]:
+    names = code_exercises()
+    for name in wanted:
+        if name not in names:
+            raise CourseError(
+                f"No exercise that is answered in code is called {name!r}; there are: {', '.join(names)}."
+            )
+    return [name for name in names if name in wanted] if wanted else names
+
+
+def _details(total: Proof) -> list[str]:
+    """The answers and mutants behind a requirement that is not met."""
+    lines = []
+    for v in total.verdicts:
+        if v.passed != (v.misconception is None) or v.diagnosis not in (None, v.misconception):
+            what = "passed" if v.passed else "did not pass"
+            where = f"{'hidden' if v.hidden else 'visible'}, seed {v.seed}"
+            lines.append(f"  {v.answer} ({where}): {what}, and was told {v.diagnosis or 'no name'}")
+    lines += [f"  {answer}: not the same with every seed" for answer in total.unsteady()]
+    lines += [f"  survives: {fate.key}" for fate in total.surviving]
+    lines += [f"  listed in equivalent.toml, but does not survive: {key}" for key in total.stale]
+    return lines

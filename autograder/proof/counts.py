@@ -1,0 +1,138 @@
+"""How often something held, with its 95 % interval; and what is required of an exercise."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from autograder.report.statistics import wilson
+
+
+@dataclass(frozen=True)
+class Rate:
+    """`hits` of `tried`, as a share with its 95 % interval.
+
+    >>> str(Rate(98, 100))
+    '98/100 (98.0 %, 93.0 to 99.4 %)'
+    """
+
+    hits: int
+    tried: int
+
+    @property
+    def share(self) -> float:
+        """The share of hits; 1 where nothing was tried."""
+        return self.hits / self.tried if self.tried else 1.0
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The ends of the 95 % interval; 0 and 1 where nothing was tried."""
+        return wilson(self.hits, self.tried) if self.tried else (0.0, 1.0)
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        return f"{self.hits}/{self.tried} ({100 * self.share:.1f} %, {100 * low:.1f} to {100 * high:.1f} %)"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the check said of an answer whose kind is known: `misconception` is its name, None for a right answer."""
+
+    answer: str
+    misconception: str | None
+    hidden: bool
+    seed: int
+    passed: bool
+    diagnosis: str | None
+    cpu_ms: float
+    wall_ms: float
+
+
+@dataclass(frozen=True)
+class Fate:
+    """What became of a mutant: which cases killed it ("visible", "hidden"), or "" and the reason why it is right."""
+
+    key: str
+    killed_by: str
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Proof:
+    """All that was tried at one exercise, or at several."""
+
+    verdicts: tuple[Verdict, ...] = ()
+    fates: tuple[Fate, ...] = ()
+    stale: tuple[str, ...] = ()
+    """Mutants that are listed as equivalent, but are none, or are killed."""
+
+    @staticmethod
+    def total(proofs: "Iterable[Proof]") -> "Proof":
+        """All of them as one."""
+        listed = list(proofs)
+        return Proof(
+            tuple(v for p in listed for v in p.verdicts),
+            tuple(f for p in listed for f in p.fates),
+            tuple(s for p in listed for s in p.stale),
+        )
+
+    @property
+    def wrong(self) -> list[Verdict]:
+        """The verdicts on misconceptions."""
+        return [v for v in self.verdicts if v.misconception is not None]
+
+    @property
+    def rejected(self) -> Rate:
+        """Misconceptions that did not pass."""
+        return Rate(sum(not v.passed for v in self.wrong), len(self.wrong))
+
+    @property
+    def named_rightly(self) -> Rate:
+        """Misconceptions that were told their own name."""
+        return Rate(sum(v.diagnosis == v.misconception for v in self.wrong), len(self.wrong))
+
+    @property
+    def named_wrongly(self) -> Rate:
+        """Misconceptions that were told another's name, and right answers that were told one."""
+        return Rate(sum(v.diagnosis not in (None, v.misconception) for v in self.verdicts), len(self.verdicts))
+
+    @property
+    def not_recognised(self) -> Rate:
+        """Misconceptions that were told no name."""
+        return Rate(sum(v.diagnosis is None for v in self.wrong), len(self.wrong))
+
+    @property
+    def accepted(self) -> Rate:
+        """Right answers that passed."""
+        right = [v for v in self.verdicts if v.misconception is None]
+        return Rate(sum(v.passed for v in right), len(right))
+
+    @property
+    def killed(self) -> Rate:
+        """Mutants that are wrong and did not pass; those shown to be right are not among those tried."""
+        wrong = [f for f in self.fates if not f.reason]
+        return Rate(sum(bool(f.killed_by) for f in wrong), len(wrong))
+
+    @property
+    def killed_by_the_visible_check(self) -> int:
+        """Mutants that the student is told of at once; the others only the grader's own cases catch."""
+        return sum(f.killed_by == "visible" for f in self.fates)
+
+    @property
+    def equivalent(self) -> list[Fate]:
+        """Mutants that are right answers, each with its reason."""
+        return [f for f in self.fates if f.reason]
+
+    @property
+    def surviving(self) -> list[Fate]:
+        """Mutants that passed, and nobody knows why."""
+        return [f for f in self.fates if not f.killed_by and not f.reason]
+
+    def cost(self, clock: str) -> list[float]:
+        """What the visible checks cost, in milliseconds of "cpu" or "wall", sorted; seed 0 only."""
+        return sorted(getattr(v, f"{clock}_ms") for v in self.verdicts if not v.hidden and v.seed == 0)
+
+    def unsteady(self) -> list[str]:
+        """The answers of which another seed says something else."""
+        said: dict[tuple[str, bool], set[tuple[bool, str | None]]] = {}
+        for v in self.verdicts:
+            said.setdefault((v.answer, v.hidden), set()).add((v.passed, v.diagnosis))
+        return sorted({answer for (answer, _), different in said.items() if len(different) > 1})

@@ -1,0 +1,112 @@
+"""Trying the check of one exercise: on misconceptions, on right answers, on mutants of right answers."""
+
+import importlib
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from attnlib.checks import Exercise, exercises, limits
+from attnlib.checks.compare import first_difference
+from attnlib.checks.diagnose import Trial, diagnose
+from attnlib.checks.judge import cases_of, run_exercise, try_case
+from attnlib.checks.observe import Memory, observe
+from autograder.layout import Layout
+from autograder.proof.answers import Answer, alternatives, lesson_answers, run_source, written_plainly
+from autograder.proof.counts import Fate, Proof, Verdict
+from autograder.proof.equivalent import EQUIVALENT
+from autograder.proof.mutants import mutants
+
+SECONDS_FOR_A_MUTANT = 1.0  # of computing, in one case; the slowest right answer takes a tenth of it
+
+
+def code_exercises() -> list[str]:
+    """The exercises that are answered in code, in course order: of a prediction every wrong letter has its name."""
+    return [name for name, exercise in exercises().items() if exercise.kind != "choice"]
+
+
+def verdicts(name: str, seeds: range) -> Proof:
+    """What the check says of every misconception and every right answer, visible and hidden, with each seed."""
+    exercise = exercises()[name]
+    wrong = [(m.id, m.same_as or m.id, m.implementation) for m in exercise.misconceptions]
+    lesson = lesson_answers(Layout())[name]
+    right = [("the lesson's", None, run_source(lesson, lesson.source))]
+    right += [(f"alternative {i}", None, answer) for i, answer in enumerate(alternatives().get(name, []), 1)]
+    answers = [*right, *wrong]
+    _warm_up(exercise)
+    found = [_timed(exercise, *answer, hidden) for hidden in (False, True) for answer in answers if 0 in seeds]
+    for seed in seeds:
+        memory: Memory = {}
+        found += [
+            _quick(exercise, *answer, hidden, seed, memory) for hidden in (False, True) for answer in answers if seed
+        ]
+    return Proof(verdicts=tuple(found))
+
+
+def _timed(exercise: Exercise, answer: str, expected: str | None, attempt: Any, hidden: bool) -> Verdict:
+    """The check as a student, or the grader, runs it."""
+    cpu, wall = time.process_time(), time.perf_counter()
+    report = run_exercise(exercise, attempt, hidden=hidden)
+    cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+    name = f"{exercise.name}: {answer}"
+    return Verdict(name, expected, hidden, 0, report.passed, report.diagnosis, 1000 * cpu, 1000 * wall)
+
+
+def _quick(
+    exercise: Exercise, answer: str, expected: str | None, attempt: Any, hidden: bool, seed: int, memory: Memory
+) -> Verdict:
+    """The same comparison and diagnosis, but whatever an answer does on a case is asked only once."""
+    trials = []
+    for case in cases_of(exercise, hidden=hidden):
+        right = observe(exercise, exercise.reference, case, seed=seed, device="cpu", exact=True, memory=memory)
+        got = observe(exercise, attempt, case, seed=seed, device="cpu", memory=memory)
+        trials.append(Trial(case, right, got, first_difference(exercise, case, right, got, device="cpu")))
+    named = diagnose(exercise, trials, seed=seed, device="cpu", memory=memory)
+    passed = all(trial.difference is None for trial in trials)
+    return Verdict(f"{exercise.name}: {answer}", expected, hidden, seed, passed, named.id if named else None, 0, 0)
+
+
+def _warm_up(exercise: Exercise) -> None:
+    """Load what torch loads at its first use, which takes about a second once in a session, whatever the attempt."""
+    importlib.import_module("torch._dynamo")
+    for case in cases_of(exercise, hidden=True):
+        try_case(exercise, exercise.reference, case, seed=0, device="cpu")
+
+
+def fates(name: str) -> Proof:
+    """What becomes of each mutant of the lesson's solution, and of an alternative, under the grader's check."""
+    exercise, reasons = exercises()[name], EQUIVALENT.get(name, {})
+    answers = [lesson_answers(Layout())[name], written_plainly(name)]
+    _warm_up(exercise)
+    with _little_time():
+        found = {
+            mutant.key: Fate(mutant.key, _killed_by(exercise, answer, mutant.source), reasons.get(mutant.key, ""))
+            for answer in answers
+            if answer is not None
+            for mutant in mutants(answer.source)
+        }
+    stale = [key for key in reasons if key not in found or found[key].killed_by]
+    return Proof(fates=tuple(found.values()), stale=tuple(f"{name}: {key}" for key in stale))
+
+
+def _killed_by(exercise: Exercise, answer: Answer, source: str) -> str:
+    """Whether the visible cases tell the mutant from a right answer, or only the hidden ones, or ("") none."""
+    try:
+        attempt = run_source(answer, source)
+    except Exception:
+        return "visible"  # a cell that fails in a notebook
+    for case in sorted(cases_of(exercise, hidden=True), key=lambda case: case.hidden):
+        if try_case(exercise, attempt, case, seed=0, device="cpu").difference is not None:
+            return "hidden" if case.hidden else "visible"
+    assert run_exercise(exercise, attempt, hidden=True).passed
+    return ""
+
+
+@contextmanager
+def _little_time() -> Iterator[None]:
+    before = limits.CPU_SECONDS
+    limits.CPU_SECONDS = SECONDS_FOR_A_MUTANT
+    try:
+        yield
+    finally:
+        limits.CPU_SECONDS = before

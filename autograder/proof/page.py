@@ -1,0 +1,34 @@
+"""The proof as one HTML page that needs no network and runs no script."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from statistics import median
+
+from autograder.pages import fill_in
+from autograder.proof.counts import Proof
+from autograder.proof.requirements import requirements
+from autograder.proof.tables import ALL, span, with_total
+
+
+def page(proofs: Mapping[str, Proof]) -> str:
+    """The page's HTML."""
+    total = Proof.total(proofs.values())
+    return fill_in(
+        Path(__file__).with_name("page.html"),
+        {"span": span, "median": median},
+        proofs=with_total(proofs),
+        all=ALL,
+        total=total,
+        requirements=requirements(total),
+        reasons={name: _by_reason(proof) for name, proof in proofs.items() if proof.equivalent},
+        seeds=len({v.seed for v in total.verdicts}),
+    )
+
+
+def _by_reason(proof: Proof) -> dict[str, list[tuple[str, str]]]:
+    """The equivalent mutants, as (before, after), by the reason that they have in common."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for fate in proof.equivalent:
+        before, after = fate.key.split(" → ")
+        found.setdefault(fate.reason, []).append((before, after))
+    return found

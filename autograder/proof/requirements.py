@@ -1,0 +1,42 @@
+"""What is required of the checks, and whether it holds."""
+
+from dataclasses import dataclass
+from statistics import median
+
+from autograder.proof.counts import Proof
+
+MEDIAN_MS, MOST_MS = 300.0, 1000.0
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """One thing that is asked of the checks, what was found, and whether that is enough."""
+
+    asked: str
+    found: str
+    holds: bool
+
+
+def requirements(proof: Proof) -> list[Requirement]:
+    """Each requirement with what was found."""
+    costs = proof.cost("cpu")
+    unsteady = proof.unsteady()
+    seeds = len({v.seed for v in proof.verdicts})
+    return [
+        Requirement("every misconception is rejected", str(proof.rejected), proof.rejected.share == 1),
+        Requirement("98 % are named rightly", str(proof.named_rightly), proof.named_rightly.share >= 0.98),
+        Requirement("nothing is named wrongly", str(proof.named_wrongly), proof.named_wrongly.hits == 0),
+        Requirement("every right answer is accepted", str(proof.accepted), proof.accepted.share == 1),
+        Requirement("no mutant survives without a reason", f"{len(proof.surviving)} survive", not proof.surviving),
+        Requirement("no reason is out of date", f"{len(proof.stale)} are", not proof.stale),
+        Requirement(
+            "another seed changes no verdict and no name",
+            f"{len(unsteady)} answers differ over {seeds} {'seed' if seeds == 1 else 'seeds'}",
+            not unsteady,
+        ),
+        Requirement(
+            f"a visible check takes {MEDIAN_MS:.0f} ms at the median, {MOST_MS:.0f} ms at the most",
+            f"{median(costs):.0f} ms, {costs[-1]:.0f} ms of processor time" if costs else "not measured",
+            not costs or (median(costs) <= MEDIAN_MS and costs[-1] <= MOST_MS),
+        ),
+    ]

@@ -1,0 +1,89 @@
+"""The tables that `checks` prints, a line an exercise and one for all."""
+
+from collections.abc import Mapping
+from statistics import median
+from typing import Any
+
+from rich import box
+from rich.table import Table
+
+from autograder.proof.counts import Proof, Rate
+from autograder.proof.requirements import requirements
+
+ALL = "all"
+
+
+def with_total(proofs: Mapping[str, Proof]) -> dict[str, Proof]:
+    """The proofs, and one of them all at the end."""
+    return {**proofs, ALL: Proof.total(proofs.values())}
+
+
+def span(rate: Rate) -> str:
+    """The 95 % interval in percent, to a tenth where it is narrow.
+
+    >>> span(Rate(58, 58)), span(Rate(1000, 1000))
+    ('94–100', '99.6–100')
+    """
+    low, high = (100 * end for end in rate.interval)
+    digits = 0 if high - low > 3 else 1
+    return "–".join(f"{end:.{digits}f}".removesuffix(".0") for end in (low, high))
+
+
+def wrong_table(proofs: Mapping[str, Proof]) -> Table:
+    """Misconceptions rejected and named; each visible and hidden, and with each seed."""
+    table = _table("Wrong answers", "rejected", "95 %", "named\nrightly", "95 %", "named\nwrong", "no\nname")
+    for name, proof in with_total(proofs).items():
+        rejected, named = proof.rejected, proof.named_rightly
+        others = str(proof.named_wrongly.hits), str(proof.not_recognised.hits)
+        _add(table, name, _counts(rejected), span(rejected), _counts(named), span(named), *others)
+    return table
+
+
+def right_table(proofs: Mapping[str, Proof]) -> Table:
+    """Right answers accepted, and what became of their mutants."""
+    table = _table("Right answers and their mutants", "accepted", "95 %", "killed", "95 %", "equal", "left")
+    for name, proof in with_total(proofs).items():
+        accepted, killed = proof.accepted, proof.killed
+        others = str(len(proof.equivalent)), str(len(proof.surviving))
+        _add(table, name, _counts(accepted), span(accepted), _counts(killed), span(killed), *others)
+    return table
+
+
+def cost_table(proofs: Mapping[str, Proof]) -> Table:
+    """What a visible check costs, on processor time and by the clock on the wall."""
+    table = _table("One visible check, in ms", "checks", "processor:\nmedian", "most", "wall:\nmedian", "most")
+    for name, proof in with_total(proofs).items():
+        cpu, wall = proof.cost("cpu"), proof.cost("wall")
+        if cpu:
+            figures = f"{median(cpu):.0f}", f"{cpu[-1]:.0f}", f"{median(wall):.0f}", f"{wall[-1]:.0f}"
+            _add(table, name, str(len(cpu)), *figures)
+    return table
+
+
+def requirement_table(total: Proof) -> Table:
+    """What is required, and whether it holds."""
+    table = Table(title="Required", title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+    for heading in ("", "what", "found"):
+        table.add_column(heading)
+    for one in requirements(total):
+        table.add_row("[green]✓[/]" if one.holds else "[red]✗[/]", one.asked, one.found)
+    return table
+
+
+def _table(title: str, *headings: str) -> Table:
+    tight: Any = {"padding": 0, "pad_edge": False}  # a terminal of 80 columns is to hold it
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, **tight)
+    table.add_column("exercise", no_wrap=True)
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
+    return table
+
+
+def _counts(rate: Rate) -> str:
+    return f"{rate.hits}/{rate.tried}"
+
+
+def _add(table: Table, name: str, *cells: str) -> None:
+    if name == ALL:
+        table.add_section()
+    table.add_row(name, *cells, style="bold" if name == ALL else None)

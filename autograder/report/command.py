@@ -1,0 +1,64 @@
+"""What the command does: read the course, print the tables, write the files."""
+
+import dataclasses
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import Progress
+
+from attnlib.checks import exercises
+from autograder.errors import CourseError
+from autograder.layout import Layout, shown
+from autograder.report.analysis import LessonAnalysis, Shared, analyse, shared_misconceptions
+from autograder.report.collect import Submission, collect, has_gradebook
+from autograder.report.csv_files import write_csv
+from autograder.report.tables import tables
+
+
+def show(layout: Layout, lessons: tuple[str, ...], *, table: Path | None, page: Path | None, names: bool) -> None:
+    """Print the analysis, and write the CSV files and the page where they are asked for."""
+    console = Console()
+    samples = dataclasses.replace(layout, course=layout.course / "samples")
+    if not has_gradebook(layout) and has_gradebook(samples):
+        console.print("Nothing has been submitted yet, so this is about the sample submissions.")
+        layout = samples
+    submissions = _collect(layout, lessons)
+    if not submissions:
+        raise CourseError(f"{shown(layout.course)} has no submission of {' or '.join(lessons) or 'any lesson'}.")
+    known = exercises()
+    analyses = analyse(submissions, known, names=names)
+    for analysis in analyses:
+        for made in tables(analysis):
+            console.print(made)
+    if table is not None:
+        _written(console, table, lambda: write_csv(analyses, table))
+    if page is not None:
+        shared = shared_misconceptions(submissions, known, names=names)
+        _written(console, page, lambda: (_write_page(page, analyses, shared, names),))
+
+
+def _collect(layout: Layout, lessons: tuple[str, ...]) -> list[Submission]:
+    errors = Console(stderr=True)
+    with Progress(console=errors, transient=True, disable=not errors.is_terminal) as progress:
+        task = progress.add_task("reading submissions", total=None)
+        return collect(layout, lessons, lambda done, total: progress.update(task, completed=done, total=total))
+
+
+def _write_page(path: Path, analyses: list[LessonAnalysis], shared: list[Shared], names: bool) -> Path:
+    from autograder.report.page import page
+
+    path.write_text(page(analyses, shared, date.today(), names=names), encoding="utf-8")
+    return path
+
+
+def _written(console: Console, path: Path, write: Callable[[], tuple[Path, ...]]) -> None:
+    """Write, making the folder if there is none, and say what was written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        paths = write()
+    except OSError as error:
+        raise CourseError(f"{shown(path)} cannot be written: {error.strerror}.") from None
+    for one in paths:
+        console.print(f"Wrote {shown(one.resolve())}", soft_wrap=True, highlight=False, markup=False)

@@ -1,0 +1,301 @@
+"""A notebook's cells as far as one exercise needs them: which to run, and running them.
+
+Demonstrations, pictures and other exercises' answers are left out unless the answer uses a name that they bind. That is
+decided by names alone, generously: what could matter is run.
+"""
+
+import ast
+import builtins
+import linecache
+import symtable
+import types
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from .attempt import failure_of
+from .limits import Clock, TimeLimitExceeded, quiet, time_limit
+
+OPAQUE = {"exec", "eval", "globals", "locals", "vars", "setattr", "delattr", "__import__", "get_ipython", "compile"}
+TRANSPARENT_MAGICS = ("time", "timeit", "capture", "prun", "matplotlib")
+CELL_SECONDS = 10.0  # of processor time, for one cell of a student's
+GIVEN_CELL_SECONDS = 30.0  # and for one that was given
+
+
+@dataclass
+class Unit:
+    """What is run or left out as one: a statement of a cell that was given, or a whole cell of the student's."""
+
+    cell: str
+    body: list[ast.stmt]
+    role: str  # "given", "added", "answer", or "stub": an answer as it was released
+    answer: bool  # of the exercise that is judged
+    always: bool
+    binds: set[str]
+    reads: set[str]
+
+
+@dataclass
+class Outcome:
+    """What came of a cell: the error with which it ended, and what it printed."""
+
+    cell: str
+    error: str = ""
+    text: str = ""
+    printed: str = ""
+
+
+def bound_names(node: ast.AST) -> set[str]:
+    """The names that a statement binds, or whose objects it may change: x = 1, x.a = 1, x[0] = 1, x.fill_(1)."""
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        found = {node.name}
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Global):
+                found.update(inner.names)
+            elif isinstance(inner, (ast.Attribute, ast.Subscript)) and isinstance(inner.ctx, (ast.Store, ast.Del)):
+                found |= _root(inner)
+        return found
+    found = set()
+    if isinstance(node, ast.Name) and isinstance(node.ctx, (ast.Store, ast.Del)):
+        found = {node.id}
+    elif isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, (ast.Store, ast.Del)):
+        found = _root(node)
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        found = _root(node.func)
+    elif isinstance(node, ast.alias):
+        found = {(node.asname or node.name).split(".")[0]}
+    elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) and node.name:
+        found = {node.name}
+    for child in ast.iter_child_nodes(node):
+        found |= bound_names(child)
+    return found
+
+
+def imported_names(body: list[ast.stmt]) -> set[str]:
+    """The names that stand for something of a library: calling it does not change it."""
+    imports = (n for s in body for n in ast.walk(s) if isinstance(n, (ast.Import, ast.ImportFrom)))
+    return {(alias.asname or alias.name).split(".")[0] for node in imports for alias in node.names}
+
+
+def changed_modules(body: list[ast.stmt]) -> set[str]:
+    """The names that an import binds, or whose attributes an assignment sets: F.softmax = mine."""
+    found = imported_names(body)
+    for node in (n for statement in body for n in ast.walk(statement)):
+        if isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, (ast.Store, ast.Del)):
+            found |= _root(node)
+    return found
+
+
+def read_names(text: str) -> set[str]:
+    """The notebook's names that a piece of code reads, at once or when a function in it is called."""
+    found: set[str] = set()
+    tables = [symtable.symtable(text, "<cell>", "exec")]
+    while tables:
+        table = tables.pop()
+        tables += table.get_children()
+        at_top = table.get_type() == "module"
+        found |= {s.get_name() for s in table.get_symbols() if s.is_referenced() and (at_top or s.is_global())}
+    return found
+
+
+def _root(node: ast.expr) -> set[str]:
+    while isinstance(node, (ast.Attribute, ast.Subscript, ast.Call)):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return {node.id} if isinstance(node, ast.Name) else set()
+
+
+def translate(source: str) -> str:
+    """IPython's magics as Python, or as nothing: no shell is here, and nothing is measured."""
+    from IPython.core.inputtransformer2 import TransformerManager
+
+    first, _, rest = source.lstrip().partition("\n")
+    if first.startswith("%%"):
+        if first[2:].split()[:1] and first[2:].split()[0] in TRANSPARENT_MAGICS:
+            return translate("\n" + rest)
+        return ""
+    return TransformerManager().transform_cell(source)
+
+
+@dataclass(frozen=True)
+class Part:
+    """What can be said of some statements by themselves, without the cells around them."""
+
+    body: list[ast.stmt]
+    binds: set[str]
+    reads: set[str]
+    imports: set[str]
+    changes: set[str]
+    opaque: bool
+
+
+@cache
+def read_cell(source: str, given: bool) -> tuple[str, list[Part]]:
+    """The cell as Python, and its parts: each statement of a cell that was given, else the cell as a whole.
+
+    The warm process reads the given cells before it forks, so that no child has to.
+    """
+    source, body = _parsed(source)
+    lines = source.split("\n")
+    found = []
+    for part in [[statement] for statement in body] if given else [body]:
+        text = "\n".join(lines[_first_line(part[0]) - 1 : part[-1].end_lineno]) if part else ""
+        binds = set().union(*map(bound_names, part))
+        opaque = not given and is_opaque(part)
+        found.append(Part(part, binds, read_names(text), imported_names(part), changed_modules(part), opaque))
+    return source, found
+
+
+def parse(cells: list[dict[str, Any]], wanted: str) -> tuple[list[Unit], list[Outcome]]:
+    """The units of all cells in their order, and the cells that are no Python."""
+    units: list[Unit] = []
+    broken: list[Outcome] = []
+    libraries: set[str] = set()
+    for cell in cells:
+        name, role = cell["name"], cell["role"]
+        try:
+            source, parts = read_cell(cell["source"], role == "given")
+        except (SyntaxError, ValueError, RuntimeError, MemoryError) as error:
+            what = error.msg if isinstance(error, SyntaxError) else str(error)
+            line = f" (line {error.lineno})" if isinstance(error, SyntaxError) and error.lineno else ""
+            broken.append(Outcome(name, type(error).__name__, f"{what}{line}"))
+            continue
+        for part in parts:
+            libraries |= part.imports
+            binds = part.binds - (libraries - part.changes)
+            always = part.opaque or name == wanted
+            units.append(Unit(name, part.body, role, name == wanted, always, binds, part.reads))
+        filename = f"<cell {name}>"
+        linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    return units, broken
+
+
+def _parsed(source: str) -> tuple[str, list[ast.stmt]]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return source, ast.parse(source).body
+        except SyntaxError:
+            source = translate(source)
+            return source, ast.parse(source).body
+
+
+def _first_line(statement: ast.stmt) -> int:
+    decorators = getattr(statement, "decorator_list", [])
+    return min([statement.lineno, *(decorator.lineno for decorator in decorators)])
+
+
+def is_opaque(body: list[ast.stmt]) -> bool:
+    """Whether names may be bound here that cannot be seen."""
+    for node in (n for statement in body for n in ast.walk(statement)):
+        if isinstance(node, ast.Name) and node.id in OPAQUE:
+            return True
+        if isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names):
+            return True
+    return False
+
+
+def needed(units: list[Unit], expression: str, run: str) -> list[Unit]:
+    """The units that the expression needs, in their order; all, if one of the student's hides what it binds.
+
+    `run` is `needed`, or `all`, or `seen`: then a cell that hides what it binds is run only for what can be seen of it.
+    """
+    wanted = {n.id for n in ast.walk(ast.parse(expression)) if isinstance(n, ast.Name)}
+    units = without_stubs(units)
+    hiding = any(unit.always and is_opaque(unit.body) for unit in units)
+    if run == "all" or (run == "needed" and hiding):
+        return units
+    chosen: set[int] = set()
+    while True:
+        more = {i for i, u in enumerate(units) if i not in chosen and (u.answer or u.binds & wanted)}
+        if not more:
+            return [units[i] for i in sorted(chosen)]
+        chosen |= more
+        wanted = wanted.union(*(units[i].reads for i in more))
+
+
+def without_stubs(units: list[Unit]) -> list[Unit]:
+    """The units without stubs for which there is an answer elsewhere: below it, a stub would take its place."""
+    written = set().union(*(unit.binds for unit in units if unit.role in ("added", "answer")))
+    return [unit for unit in units if unit.role != "stub" or not unit.binds & written]
+
+
+def definitions(units: list[Unit], expression: str) -> str:
+    """The source of what the expression is made of: imports, functions, classes and assignments that it leads to.
+
+    What a student's cell computes beside it, to compare the answer with torch's own, is no part of the answer.
+    """
+    wanted = {n.id for n in ast.walk(ast.parse(expression)) if isinstance(n, ast.Name)}
+    beside = (ast.Expr, ast.Assert)
+    statements = [
+        statement
+        for unit in units
+        for statement in unit.body
+        if isinstance(statement, (ast.Import, ast.ImportFrom))
+        or not (unit.role == "given" or isinstance(statement, beside))
+    ]
+    names = [bound_names(statement) for statement in statements]
+    chosen: set[int] = set()
+    while more := {i for i, bound in enumerate(names) if i not in chosen and bound & wanted}:
+        chosen |= more
+        wanted = wanted.union(*(read_names(ast.unparse(statements[i])) for i in more))
+    return "\n".join(ast.unparse(statements[i]) for i in sorted(chosen))
+
+
+def run_units(units: list[Unit], namespace: dict[str, Any]) -> Iterator[Outcome]:
+    """Run them, cell by cell; an error ends its cell, and no other."""
+    place = 0
+    while place < len(units):
+        cell, seconds = units[place].cell, GIVEN_CELL_SECONDS if units[place].role == "given" else CELL_SECONDS
+        body: list[ast.stmt] = []
+        while place < len(units) and units[place].cell == cell:
+            body += units[place].body
+            place += 1
+        yield run_cell(cell, body, namespace, seconds)
+
+
+def run_cell(cell: str, body: list[ast.stmt], namespace: dict[str, Any], seconds: float) -> Outcome:
+    """Run one cell's statements within the limits."""
+    outcome = Outcome(cell)
+    with quiet() as text:
+        try:
+            with time_limit(Clock(cpu_seconds=seconds, wall_seconds=1e9)):
+                exec(compile(ast.Module(body, []), f"<cell {cell}>", "exec", dont_inherit=True), namespace)
+        except TimeLimitExceeded:
+            outcome.error = "TimeLimit"
+            outcome.text = f"did not end within {seconds:.0f} seconds of computing"
+        except BaseException as error:
+            failure = failure_of(error)
+            outcome.error = type(error).__name__
+            outcome.text = f"{failure.text.removeprefix('raised ')}" + (
+                f", at {failure.place}" if failure.place else ""
+            )
+    outcome.printed = text.text()
+    return outcome
+
+
+def new_namespace() -> dict[str, Any]:
+    """A notebook's empty namespace, with what IPython would put there."""
+    main = types.ModuleType("__main__")
+    namespace = main.__dict__
+    namespace.update(__builtins__=builtins, get_ipython=NoShell, display=display)
+    return namespace
+
+
+class NoShell:
+    """What `get_ipython()` gives, and all that it has: magics do nothing, and there is no shell."""
+
+    def __getattr__(self, name: str) -> "NoShell":
+        return self
+
+    def __call__(self, *arguments: Any, **more: Any) -> "NoShell":
+        return self
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+
+def display(*objects: Any, **options: Any) -> None:
+    """IPython's `display`, as text."""
+    print(*objects)

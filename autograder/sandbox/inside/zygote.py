@@ -1,0 +1,218 @@
+"""The warm process in the sandbox: it has torch imported, and forks a child for every exercise that is to be judged.
+
+It talks to the grader alone, over a connection that its children do not have, and runs no student code itself.
+"""
+
+import contextlib
+import gc
+import importlib
+import json
+import os
+import resource
+import shutil
+import signal
+import socket
+import sys
+import time
+import traceback
+from typing import Any
+
+WARM = (
+    "math",
+    "numpy",
+    "torch",
+    "torch.nn.functional",
+    "einops",
+    "matplotlib.pyplot",
+    "IPython.core.inputtransformer2",
+)
+MOST_FILES = 10_000
+
+
+def main() -> None:
+    """Serve until the grader closes the connection; the first argument is its file descriptor, or a socket's path."""
+    settings = dict(argument.split("=", 1) for argument in sys.argv[1:])
+    if "user" in settings:
+        os.setgroups([])
+        os.setresgid(*[int(settings["user"])] * 3)
+        os.setresuid(*[int(settings["user"])] * 3)
+    sys.path[:0] = [os.path.dirname(os.path.dirname(os.path.abspath(__file__)))]
+    from inside import confine
+    from inside.wire import Channel
+
+    control = Channel(_connection(settings["control"]))
+    confine.no_new_privileges()
+    confine.drop_capabilities()
+    confine.hide_memory()
+    confine.die_with_parent()
+    for name in WARM:
+        importlib.import_module(name)
+    import torch
+    from inside import serve
+
+    torch.set_num_threads(1)
+    _warm_up(torch)
+    if settings.get("landlock") == "zygote":
+        rules = json.loads(settings["rules"])
+        confine.restrict_files([*rules["readable"], "/proc"], [settings["scratch"], "/dev/null"], rules["listable"])
+    control.send({"ready": True, "pid": os.getpid(), "rss": _resident()})
+    Zygote(control, settings, serve).run()
+
+
+def _connection(where: str) -> socket.socket:
+    if where.isdigit():
+        return socket.socket(fileno=int(where))
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(where)
+    return connection
+
+
+def _warm_up(torch: Any) -> None:
+    """What the first use of torch imports and allocates, without autograd's engine: its threads would not be forked."""
+    torch.nn.Linear(3, 2)(torch.randn(5, 3)).softmax(-1)
+    torch.random.fork_rng(devices=[])
+    torch.empty(2, 3, device="meta").div(2)  # by way of torch._dynamo, which takes a second to import
+
+
+def _resident() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+class Zygote:
+    """Forks, watches and ends the children."""
+
+    def __init__(self, control: Any, settings: dict[str, str], serve: Any) -> None:
+        self.control, self.settings, self.serve = control, settings, serve
+        self.number = 0
+
+    def run(self) -> None:
+        """Answer the grader's requests until it is gone."""
+        from inside.wire import Closed
+
+        with contextlib.suppress(Closed):
+            while True:
+                message, descriptors = self._receive()
+                if message["do"] == "fork":
+                    self.control.send(self._fork(message, descriptors[0]))
+                elif message["do"] == "read":
+                    self._read(message["given"])
+                    self.control.send({})
+                elif message["do"] == "look":
+                    scratch = os.path.join(self.settings["scratch"], str(self.number))
+                    self.control.send({**look(message["pid"]), "scratch": bytes_beneath(scratch)})
+                elif message["do"] == "end":
+                    self.control.send(self._end(message["pid"], message["patience"]))
+
+    def _receive(self) -> tuple[dict[str, Any], list[int]]:
+        """A request, and the descriptor that comes with it, which is that of a child's connection."""
+        from inside.wire import Closed
+
+        marker, descriptors, _, _ = socket.recv_fds(self.control.connection, 1, 1)
+        if not marker:
+            raise Closed
+        return self.control.receive(), list(descriptors)
+
+    def _read(self, given: list[str]) -> None:
+        """Read a lesson's own cells before forking, as every child would have to; what they say is public."""
+        from inside.cells import read_cell
+
+        for source in given:
+            with contextlib.suppress(SyntaxError, ValueError):  # a child will say which cell it is
+                read_cell(source, True)
+        gc.freeze()  # a collection in a child would touch, and so copy, every page
+
+    def _fork(self, limits: dict[str, Any], descriptor: int) -> dict[str, Any]:
+        self.number += 1
+        scratch = os.path.join(self.settings["scratch"], str(self.number))
+        os.mkdir(scratch, 0o700)
+        pid = os.fork()
+        if pid == 0:
+            try:
+                self.control.close()
+                self._become_student(limits, descriptor, scratch)
+            except Exception:
+                traceback.print_exc()  # to the sandbox's log; a student's process has no stderr any more
+            finally:
+                os._exit(0)
+        os.close(descriptor)
+        return {"pid": pid}
+
+    def _become_student(self, limits: dict[str, Any], descriptor: int, scratch: str) -> None:
+        from inside import confine
+
+        connection = socket.socket(fileno=descriptor)
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGXFSZ):
+            signal.signal(signum, signal.SIG_IGN)
+        os.chdir(scratch)
+        os.environ.update(HOME=scratch, TMPDIR=scratch, MPLCONFIGDIR=scratch)
+        if limits["confined"]:
+            confine.die_with_parent()
+            confine.limit_resources(
+                cpu_seconds=limits["cpu_seconds"],
+                memory_bytes=limits["memory_bytes"],
+                file_bytes=limits["file_bytes"],
+            )
+            if self.settings.get("landlock") == "child":
+                confine.restrict_files(["/"], [scratch, "/dev/null"])
+            elif self.settings.get("landlock") == "zygote":
+                rules = json.loads(self.settings["rules"])
+                confine.restrict_files(rules["readable"], [scratch, "/dev/null"], rules["listable"])
+            if self.settings.get("seccomp") == "yes":
+                confine.forbid_system_calls()
+        for standard in (0, 1, 2):
+            os.dup2(nowhere, standard)
+        self.serve.serve(connection)
+
+    def _end(self, pid: int, patience: float) -> dict[str, Any]:
+        """Let the child end by itself or kill it, clear its scratch; how it ended and what it used."""
+        last = time.monotonic() + patience
+        ended, status, usage = os.wait4(pid, os.WNOHANG)
+        while not ended and time.monotonic() < last:
+            time.sleep(0.01)
+            ended, status, usage = os.wait4(pid, os.WNOHANG)
+        if not ended:
+            os.kill(pid, signal.SIGKILL)
+            _, status, usage = os.wait4(pid, 0)
+        shutil.rmtree(os.path.join(self.settings["scratch"], str(self.number)), ignore_errors=True)
+        return {
+            "signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0,
+            "cpu": usage.ru_utime + usage.ru_stime,
+            "rss": usage.ru_maxrss * 1024,
+        }
+
+
+def look(pid: int) -> dict[str, Any]:
+    """Whether a child is computing: its processor time so far, how many threads it has, and whether all are asleep."""
+    ticks = os.sysconf("SC_CLK_TCK")
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            fields = file.read().rpartition(")")[2].split()
+        states = []
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{task}/stat", encoding="ascii", errors="replace") as file:
+                states.append(file.read().rpartition(")")[2].split()[0])
+    except (FileNotFoundError, ProcessLookupError):
+        return {"cpu": 0.0, "asleep": False, "threads": 0}
+    return {
+        "cpu": (int(fields[11]) + int(fields[12])) / ticks,
+        "asleep": all(state in "STZ" for state in states),
+        "threads": len(states),
+    }
+
+
+def bytes_beneath(folder: str) -> int:
+    """What a child has written, as far as files have names; a folder of very many files counts as very large."""
+    total = files = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            files += 1
+            with contextlib.suppress(OSError):
+                total += os.lstat(os.path.join(place, name)).st_blocks * 512
+        if files > MOST_FILES:
+            return sys.maxsize
+    return total
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,255 @@
+"""A sandbox: the warm process behind its layers, and the children that it forks, one for each answer that is judged."""
+
+import signal
+import socket
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from autograder.errors import CourseError
+from autograder.sandbox import layers as layer
+from autograder.sandbox.inside.wire import POLL_SECONDS, BadMessage, Channel, Closed
+
+MARGIN_BYTES = 8 << 20  # a full scratch is the student's own error before it is the guard's
+START_SECONDS = 300.0  # a loaded machine imports slowly
+ASLEEP_SECONDS = 10.0  # so long may a child wait for nothing at all: input, sleep, a lock
+ASLEEP_IN_ALL_SECONDS = 60.0  # and so long all in all, in naps of any length
+WALL_SECONDS = 1800.0  # the last resort, for all that a child is asked; what counts is processor time
+MOST_THREADS = 100
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one child may use. Processor time is the limit that matters: it does not depend on the machine's load."""
+
+    cpu_seconds: int = 150
+    step_cpu_seconds: float = 25.0
+    memory_bytes: int = 2 << 30
+    file_bytes: int = 16 << 20
+
+
+class Died(Exception):
+    """The child is gone, and why, as a clause."""
+
+
+class Sandbox:
+    """One warm process and, at any moment, at most one child of it."""
+
+    def __init__(self, layers: layer.Layers, limits: Limits | None = None) -> None:
+        self.layers, self.limits = layers, limits or Limits()
+        self.process: subprocess.Popen[bytes] | None = None
+        self.control: Channel | None = None
+        self.folder: Any = None
+        self.most_memory = 0
+        self.read: set[frozenset[str]] = set()
+
+    def __enter__(self) -> "Sandbox":
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Start the warm process and wait until it has torch; a CourseError that says what it said if it does not."""
+        self.close()
+        self.folder = layer.scratch_folder()
+        folder = Path(self.folder.name)
+        (folder / "runtime").mkdir()
+        scratch = folder / "scratch"
+        scratch.mkdir(mode=0o700)
+        files = layer.runtime(folder / "runtime")
+        ours, theirs = socket.socketpair()
+        ours.settimeout(POLL_SECONDS)
+        listener = layer.control_socket(files) if self.layers.container is not None else None
+        command, environment = layer.command(self.layers, files, scratch, theirs.fileno())
+        log = folder / "log"
+        with log.open("wb") as output, theirs:
+            self.process = subprocess.Popen(
+                command,
+                env=environment,
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+            )
+        if listener is not None:
+            ours.close()
+            ours = self._called(listener)
+        self.control = Channel(ours)
+        try:
+            hello = self.control.receive(_Patience(START_SECONDS))
+        except (Closed, Died, BadMessage):
+            said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+            self.close()
+            raise CourseError(said[-1] if said else "the process did not start") from None
+        self.most_memory = max(self.most_memory, hello["rss"])
+
+    def _called(self, listener: socket.socket) -> socket.socket:
+        """The connection that the warm process opens by the socket's path; one end of nothing if it never does."""
+        listener.settimeout(POLL_SECONDS)
+        waited = 0.0
+        with listener:
+            while self.process is not None and self.process.poll() is None and waited < START_SECONDS:
+                try:
+                    connection, _ = listener.accept()
+                    connection.settimeout(POLL_SECONDS)
+                    return connection
+                except TimeoutError:
+                    waited += POLL_SECONDS
+        ours, theirs = socket.socketpair()
+        theirs.close()
+        return ours
+
+    def fork(self, given: frozenset[str] = frozenset()) -> "Child":
+        """A fresh child, with nothing of any other student's; the warm process is started anew if it has died.
+
+        It has read the cells of a lesson that are `given`: what every child would do again.
+        """
+        for _ in range(2):
+            if self.control is None or self.process is None or self.process.poll() is not None:
+                self.start()
+            ours, theirs = socket.socketpair()
+            ours.settimeout(POLL_SECONDS)
+            request = {"do": "fork", **vars(self.limits), "confined": self.layers.confined}
+            try:
+                with theirs:
+                    if given not in self.read:
+                        self._ask({"do": "read", "given": sorted(given)})
+                        self.read.add(given)
+                    answer = self._ask(request, theirs.fileno())
+                return Child(self, Channel(ours), answer["pid"])
+            except Died:
+                ours.close()
+                self.close()
+        raise CourseError("The sandbox cannot be started again.")
+
+    def _ask(self, request: dict[str, Any], descriptor: int | None = None) -> dict[str, Any]:
+        """One request to the warm process, which answers at once; Died if it does not."""
+        assert self.control is not None
+        try:
+            descriptors = [] if descriptor is None else [descriptor]
+            socket.send_fds(self.control.connection, [b"?"], descriptors)
+            self.control.send(request)
+            return self.control.receive(_Patience(60.0))
+        except (Closed, BadMessage, OSError) as error:
+            raise Died(f"the sandbox has ended ({type(error).__name__})") from None
+
+    def close(self) -> None:
+        """End the warm process and everything in it."""
+        self.read.clear()
+        if self.control is not None:
+            self.control.close()
+            self.control = None
+        if self.process is not None:
+            if self.process.poll() is None:
+                self.process.kill()
+            self.process.wait()
+            self.process = None
+        if self.folder is not None:
+            self.folder.cleanup()
+            self.folder = None
+
+
+class _Patience:
+    """Raises Died once it has been called for so long."""
+
+    def __init__(self, seconds: float) -> None:
+        self.left = seconds
+
+    def __call__(self) -> None:
+        self.left -= POLL_SECONDS
+        if self.left < 0:
+            raise Died("it did not answer")
+
+
+class Child:
+    """One student's answer to one exercise, in a process of its own."""
+
+    def __init__(self, sandbox: Sandbox, channel: Channel, pid: int) -> None:
+        self.sandbox, self.channel, self.pid = sandbox, channel, pid
+        self.ended = ""
+        self.asleep = self.waited = 0.0
+
+    def ask(self, request: dict[str, Any], cpu_seconds: float | None = None) -> dict[str, Any]:
+        """Send a request and wait for the answer, as long as the child computes within its limits; else Died."""
+        if self.ended:
+            raise Died(self.ended)
+        return self._exchange(request, cpu_seconds)
+
+    def listen(self, cpu_seconds: float | None = None) -> dict[str, Any]:
+        """Wait for what the child says next, as long as it computes within its limits; else Died."""
+        return self._exchange(None, cpu_seconds)
+
+    def _exchange(self, request: dict[str, Any] | None, cpu_seconds: float | None) -> dict[str, Any]:
+        guard = _Guard(self, cpu_seconds or self.sandbox.limits.step_cpu_seconds)
+        try:
+            if request is not None:
+                self.channel.send(request, guard)
+            return self.channel.receive(guard)
+        except Died as error:
+            self._end(str(error))
+        except BadMessage:  # whose words may be the child's own
+            self._end("it answered with what is no answer")
+        except Closed:
+            self._end("")
+        raise Died(self.ended)
+
+    def close(self) -> None:
+        """End the child, whatever it is doing."""
+        if not self.ended:
+            self._end("closed")
+
+    def _end(self, why: str) -> None:
+        self.channel.close()
+        try:
+            usage = self.sandbox._ask({"do": "end", "pid": self.pid, "patience": 0.0 if why else 5.0})
+        except Died as error:
+            self.ended = why or str(error)
+            self.sandbox.close()
+            return
+        self.sandbox.most_memory = max(self.sandbox.most_memory, usage["rss"])
+        self.ended = why or _how_it_ended(usage["signal"])
+
+
+def _how_it_ended(number: int) -> str:
+    if number in (signal.SIGXCPU, signal.SIGKILL):
+        return "the process was stopped: it used too much processor time or memory"
+    if number == signal.SIGSYS:
+        return "the process was stopped: it made a system call that is not allowed"
+    if number:
+        return f"the process crashed ({signal.Signals(number).name})"
+    return "the process ended itself"
+
+
+class _Guard:
+    """Called while a child is waited for: ends one that has used up its processor time, or that only sleeps.
+
+    A child that waits for the processor is not asleep, however loaded the machine is.
+    """
+
+    def __init__(self, child: Child, cpu_seconds: float) -> None:
+        self.child, self.cpu_seconds = child, cpu_seconds
+        self.first: float | None = None
+        self.last = self.still = 0.0
+
+    def __call__(self) -> None:
+        child, state = self.child, self.child.sandbox._ask({"do": "look", "pid": self.child.pid})
+        if self.first is None:
+            self.first = state["cpu"]
+        child.waited += POLL_SECONDS
+        if state["asleep"]:
+            child.asleep += POLL_SECONDS
+        resting = state["asleep"] and state["cpu"] - self.last < POLL_SECONDS / 5
+        self.still = self.still + POLL_SECONDS if resting else 0.0
+        self.last = state["cpu"]
+        if state["cpu"] - self.first > self.cpu_seconds:
+            raise Died(f"did not end within {self.cpu_seconds:.0f} seconds of computing")
+        if self.still >= ASLEEP_SECONDS or child.asleep >= ASLEEP_IN_ALL_SECONDS:
+            raise Died(f"waited for {max(self.still, child.asleep):.0f} seconds without computing")
+        if child.waited >= WALL_SECONDS:
+            raise Died(f"did not end within {WALL_SECONDS / 60:.0f} minutes")
+        if state["scratch"] > layer.SCRATCH_BYTES + MARGIN_BYTES:  # where nothing else bounds it
+            raise Died(f"wrote more than {layer.SCRATCH_BYTES >> 20} MB of files")
+        if state["threads"] > MOST_THREADS:
+            raise Died(f"started more than {MOST_THREADS} threads")

@@ -1,0 +1,120 @@
+"""An answer that lives in the sandbox, asked from here. What comes back is numbers; the verdict is computed here."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_leaves
+
+from attnlib.checks.attempt import Attempt, Failed, Failure, Shapes, Terms
+from autograder.sandbox.process import Child, Died
+
+KINDS = ("unwritten", "raised", "time", "type", "parameters", "forbidden")
+
+
+class RemoteAttempt(Attempt):
+    """See `attnlib.checks.attempt.Attempt`. The child has run the student's cells and holds the answer."""
+
+    def __init__(self, child: Child, unfit: str | None) -> None:
+        self.child, self.unfit = child, unfit
+
+    def unfit_reason(self, kind: str) -> str | None:
+        return self.unfit
+
+    def open(self, terms: Terms) -> "RemoteSession":
+        return RemoteSession(self.child, terms)
+
+
+class RemoteSession:
+    """See `attnlib.checks.attempt.Session`."""
+
+    def __init__(self, child: Child, terms: Terms) -> None:
+        self.child, self.outputs, self.device = child, terms.outputs, terms.device
+        self.printed, self.devices_mixed = "", False
+        self.shapes: Shapes = {}
+        self.given: list[Tensor] = []
+        self.opening: dict[str, Any] | None = {
+            "do": "open",
+            "outputs": list(terms.outputs),
+            "forbidden": [name for name in terms.forbidden if name.startswith("torch.")],
+            "device": terms.device,
+        }
+
+    def _ask(self, what: str, **more: Any) -> dict[str, Any]:
+        if self.opening is not None:
+            opening, self.opening = self.opening, None
+            self._exchange(opening)
+        return self._exchange({"do": what, **more})
+
+    def _exchange(self, request: dict[str, Any]) -> dict[str, Any]:
+        try:
+            reply = self.child.ask(request)
+        except Died as error:
+            raise Failed(Failure("died", str(error))) from None
+        self.printed = _text(reply.get("printed"), 2000)
+        self.devices_mixed = reply.get("devices_mixed") is True
+        if "failure" in reply:
+            raise Failed(_failure(reply["failure"]))
+        return reply
+
+    def _tensors(self, reply: dict[str, Any], count: int) -> list[Tensor]:
+        found = reply.get("tensors")
+        if not isinstance(found, list) or len(found) != count or not all(type(t) is Tensor for t in found):
+            raise Failed(Failure("type", "did not answer with tensors"))
+        if any(t.is_complex() for t in found):  # a comparison would drop the imaginary part
+            raise Failed(Failure("type", "must return real numbers, but returned complex ones"))
+        return found
+
+    def _numbers(self, reply: dict[str, Any], count: int) -> list[Tensor]:
+        """Tensors that can be compared: with numbers in them, where it was numbers that the child was given."""
+        found = self._tensors(reply, count)
+        if any(t.is_meta for t in found) != (self.device == "meta" and count > 0):
+            raise Failed(Failure("type", "did not answer with numbers"))
+        return found
+
+    def build(self, sizes: Sequence[Any], shapes: Shapes | None, dtype: torch.dtype) -> None:
+        self.shapes = dict(shapes or {})
+        name = str(dtype).removeprefix("torch.")
+        self._ask("build", sizes=list(sizes), shapes=None if shapes is None else dict(shapes), dtype=name)
+
+    def load(self, weights: Any) -> None:
+        self._ask("load", weights=dict(weights))
+
+    def train(self, mode: bool) -> None:
+        self._ask("train", mode=mode)
+
+    def call(self, inputs: Sequence[Any], gradient: bool = False) -> tuple[Tensor, ...]:
+        reply = self._ask("call", inputs=list(inputs), gradient=gradient)
+        self.given = [t for t in tree_leaves(list(inputs)) if isinstance(t, Tensor)]
+        found = self._tensors(reply, len(self.outputs))
+        if self.device != "meta" and any(t.is_meta for t in found):  # its shape could ask for all memory here
+            raise Failed(
+                Failure("type", "must return numbers, but returned a tensor on the meta device, which has none")
+            )
+        return tuple(found)
+
+    def inputs(self) -> list[Tensor]:
+        return self._numbers(self._ask("inputs"), len(self.given))
+
+    def backward(self, cotangents: Sequence[Tensor | None]) -> list[Tensor]:
+        shapes = [tuple(t.shape) for t in self.given if t.is_floating_point()]
+        shapes += [tuple(self.shapes[name]) for name in sorted(self.shapes)]
+        found = self._numbers(self._ask("backward", cotangents=list(cotangents)), len(shapes))
+        if [tuple(t.shape) for t in found] != shapes:
+            raise Failed(Failure("type", "did not answer with gradients"))
+        return found
+
+    def close(self) -> None:
+        pass
+
+
+def _failure(told: Any) -> Failure:
+    """A failure in the child's words, which only its own student reads."""
+    if not isinstance(told, dict) or told.get("kind") not in KINDS:
+        return Failure("raised", "failed")
+    return Failure(told["kind"], _text(told.get("text"), 500), _text(told.get("place"), 200))
+
+
+def _text(value: Any, length: int) -> str:
+    return value[:length].encode(errors="replace").decode() if type(value) is str else ""

@@ -1,0 +1,103 @@
+"""attnlib as one exercise may use it: without what it asks for, and without all that is built on that."""
+
+import ast
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+
+import attnlib
+from attnlib.checks.exercise import Exercise
+
+CHECKS = '''
+"""The checks, while grading: they are silent here, and the grader's own follow."""
+
+
+class CheckFailed(AssertionError):
+    """Never raised here."""
+
+
+def check(name, attempt):
+    """Nothing: the grader judges the answer itself."""
+
+
+def grade(name, attempt):
+    """Nothing: the grader judges the answer itself."""
+
+
+def run(name, attempt, **settings):
+    """Not available."""
+    raise RuntimeError("attnlib.checks.run is not available while grading")
+
+
+def exercises():
+    """Not available."""
+    raise RuntimeError("attnlib.checks.exercises is not available while grading")
+'''
+
+
+def view(exercise: Exercise) -> dict[str, str]:
+    """The sources that a student's `import attnlib` finds, by module name."""
+    return dict(_without(frozenset(withheld(exercise))))
+
+
+def withheld(exercise: Exercise) -> set[str]:
+    """attnlib's names that the exercise forbids, and its reference."""
+    names = {name.split(".")[1] for name in exercise.forbidden if name.startswith("attnlib.")}
+    reference = exercise.reference
+    for owner in (reference, getattr(reference, "__wrapped__", reference)):
+        if getattr(owner, "__module__", "").startswith("attnlib.") and ".checks." not in owner.__module__:
+            names.add(owner.__name__)
+    return names
+
+
+@functools.cache
+def _parsed() -> dict[str, ast.Module]:
+    """attnlib's files, without the checks."""
+    folder = Path(attnlib.__path__[0])
+    return {path.stem: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.py"))}
+
+
+@functools.cache
+def _without(names: frozenset[str]) -> tuple[tuple[str, str], ...]:
+    gone = set(names)
+    while True:  # whatever uses what is gone goes, too
+        more = {name for name, node in _definitions() if name not in gone and gone & _used(node)}
+        if not more:
+            break
+        gone |= more
+    found = {"attnlib.checks": CHECKS}
+    for stem, tree in _parsed().items():
+        kept = [node for statement in tree.body if (node := _kept(statement, gone, stem)) is not None]
+        source = ast.unparse(ast.Module(kept, []))
+        if stem == "__init__":
+            source += (
+                f"\n\ndef __getattr__(name):\n    if name in {sorted(gone)!r}:\n"
+                "        raise AttributeError(f'attnlib.{name} is not available in this exercise, which asks for it')\n"
+                "    raise AttributeError(f'module attnlib has no attribute {name!r}')\n"
+            )
+        found["attnlib" if stem == "__init__" else f"attnlib.{stem}"] = source
+    return tuple(found.items())
+
+
+def _definitions() -> Iterator[tuple[str, ast.stmt]]:
+    for tree in _parsed().values():
+        for node in tree.body:
+            if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+                yield node.name, node
+
+
+def _used(node: ast.AST) -> set[str]:
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+
+
+def _kept(node: ast.stmt, gone: set[str], stem: str) -> ast.stmt | None:
+    """The statement without what is gone; None if nothing of it is left."""
+    if isinstance(node, ast.ImportFrom):
+        aliases = [alias for alias in node.names if alias.name not in gone]
+        return ast.ImportFrom(node.module, aliases, node.level) if aliases else None
+    if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+        return None if node.name in gone else node
+    if isinstance(node, ast.Assign) and [ast.unparse(t) for t in node.targets] == ["__all__"]:
+        names = [name for name in ast.literal_eval(node.value) if name not in gone]
+        return ast.parse(f"__all__ = {names!r}").body[0]
+    return None if _used(node) & gone else node

@@ -1,0 +1,43 @@
+"""Judge a submission inside nbgrader: for its command line, and for the formgrader's autograde button."""
+
+import atexit
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from nbformat import NotebookNode
+from nbgrader.preprocessors import NbGraderPreprocessor
+from traitlets import Enum
+
+from autograder.assignment import Assignment
+from autograder.entering import course_seed
+from autograder.judge import Judge, write_verdicts
+from autograder.sandbox.layers import CHOICES, probe
+from autograder.sandbox.process import Sandbox
+
+POINTS = "attnlib_points"
+
+
+class JudgeInSandbox(NbGraderPreprocessor):
+    """In place of nbgrader's Execute: each answer is judged in the sandbox, as `python -m autograder grade` does."""
+
+    sandbox = Enum(CHOICES, "auto", help="What student code runs behind; see python -m autograder grade --help").tag(
+        config=True
+    )
+
+    def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
+        place, directory = resources["nbgrader"], self.parent.parent.coursedir
+        folder = Path(directory.format_path(directory.source_directory, ".", place["assignment"]))
+        assignment = Assignment.read(folder / f"{place['notebook']}.ipynb")
+        sandbox = _sandbox(self.sandbox)
+        verdicts = Judge(sandbox, course_seed(Path(directory.root))).verdicts(nb, assignment)
+        resources[POINTS] = {verdict.question.test: verdict.points for verdict in verdicts}
+        return write_verdicts(nb, verdicts), resources
+
+
+@cache
+def _sandbox(choice: str) -> Sandbox:
+    """One sandbox for all submissions that this process grades."""
+    sandbox = Sandbox(probe(choice))
+    atexit.register(sandbox.close)
+    return sandbox

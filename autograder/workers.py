@@ -1,0 +1,269 @@
+"""Judging many submissions side by side, in processes of this machine or on a Dask cluster. Tasks carry their data."""
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
+from functools import cache
+from multiprocessing.util import Finalize
+from typing import Any
+
+import nbformat
+
+from autograder.assignment import Assignment
+from autograder.custody import NotGraded, take_in
+from autograder.errors import CourseError
+from autograder.judge import Judge, settle, write_verdicts
+from autograder.notebook import first_line, to_text
+from autograder.sandbox.inside import confine
+from autograder.sandbox.layers import Layers
+from autograder.sandbox.process import Sandbox
+
+HELD = 2  # so many tasks has a worker: one that it judges, one that waits
+ATTEMPTS = 3  # a task whose worker dies under it is tried again so often
+
+
+@dataclass(frozen=True)
+class Task:
+    """One submission, with all that judging it needs."""
+
+    student: str
+    lesson: str
+    source: str
+    files: dict[str, bytes]
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What came of a task: the graded notebook and the points of its tests, or why there are none."""
+
+    student: str
+    lesson: str
+    problem: str | None = None
+    remarks: tuple[str, ...] = ()
+    notebook: str = ""
+    points: dict[str, float] = field(default_factory=dict)
+    reports: dict[str, dict[str, Any]] = field(default_factory=dict)
+    unanswered: tuple[str, ...] = ()
+    memory: int = 0
+    """The most bytes that a student's process has held in this worker so far."""
+    seconds: float = 0.0
+
+
+@cache
+def _assignment(lesson: str, source: str) -> Assignment:
+    return Assignment(lesson, nbformat.reads(source, as_version=4))
+
+
+SANDBOXES: dict[tuple[int, Layers], Sandbox] = {}
+
+
+def _sandbox(layers: Layers) -> Sandbox:
+    """This process's own sandbox: one that was forked with its connections would answer to two."""
+    return SANDBOXES.setdefault((os.getpid(), layers), Sandbox(layers))
+
+
+@cache
+def _judge(sandbox: Sandbox, seed: int) -> Judge:
+    return Judge(sandbox, seed)
+
+
+def _close_sandboxes() -> None:
+    for (owner, _), sandbox in SANDBOXES.items():
+        if owner == os.getpid():
+            sandbox.close()
+
+
+def judge_task(task: Task, layers: Layers) -> Judged:
+    """Judge one submission in this process's sandbox."""
+    began = time.monotonic()
+    assignment = _assignment(task.lesson, task.source)
+    try:
+        taken = take_in(task.files, task.lesson, assignment.released)
+    except NotGraded as reason:
+        return Judged(task.student, task.lesson, problem=str(reason))
+    settled = settle(taken.notebook, assignment)
+    verdicts = _judge(_sandbox(layers), task.seed).verdicts(settled, assignment)
+    return Judged(
+        task.student,
+        task.lesson,
+        remarks=taken.remarks,
+        notebook=to_text(write_verdicts(settled, verdicts)),
+        points={verdict.question.test: verdict.points for verdict in verdicts},
+        reports={verdict.question.test: verdict.report.as_record() for verdict in verdicts},
+        unanswered=tuple(v.question.answer for v in verdicts if not v.answered and v.question.answer),
+        memory=_sandbox(layers).most_memory,
+        seconds=time.monotonic() - began,
+    )
+
+
+class Worker:
+    """One process that judges one task after the other; a second task waits, so that it is never idle."""
+
+    def __init__(self) -> None:
+        self.held: deque[tuple[Future[Judged], Task, int]] = deque()
+        self.pool = _pool()
+
+    def give(self, task: Task, layers: Layers, attempt: int) -> None:
+        """Add a task; `attempt` counts from 1."""
+        self.held.append((self.pool.submit(_safely, task, layers), task, attempt))
+
+    def take(self) -> Iterator[Judged]:
+        """What is done, in order."""
+        while self.held and self.held[0][0].done() and not self.is_dead:
+            yield self.held.popleft()[0].result()
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether the process died under the task that it was judging."""
+        if not self.held or not self.held[0][0].done():
+            return False
+        return isinstance(self.held[0][0].exception(), BrokenProcessPool)
+
+    def revive(self) -> list[tuple[Task, int]]:
+        """A new process; returns the tasks that the old one had, of which only the first was being judged."""
+        left = [(task, attempt + (place == 0)) for place, (_, task, attempt) in enumerate(self.held)]
+        self.held.clear()
+        self.pool.shutdown(wait=False)
+        self.pool = _pool()
+        return left
+
+    def end(self) -> None:
+        """End the process: at once if it is still judging, else when it has closed its sandbox."""
+        processes = list((getattr(self.pool, "_processes", None) or {}).values())
+        busy = bool(self.held)
+        for process in processes if busy else []:
+            process.kill()  # its sandbox dies with it
+        self.pool.shutdown(wait=True, cancel_futures=True)
+
+
+def judge_all(tasks: Iterable[Task], layers: Layers, workers: int) -> Iterator[Judged]:
+    """Judge the tasks side by side on this machine, in the order in which they end.
+
+    Few tasks are held at a time. Where a worker dies, which no student code should be able to cause, the submission
+    that it was judging is given to another, and no other submission is concerned.
+    """
+    waiting = iter(tasks)
+    again: list[tuple[Task, int]] = []
+    crew = [Worker() for _ in range(workers)]
+    try:
+        while True:
+            for place in range(HELD):
+                for worker in crew:
+                    if len(worker.held) == place and (found := again.pop() if again else _first_attempt(waiting)):
+                        worker.give(found[0], layers, found[1])
+            futures = [held[0] for worker in crew for held in worker.held]
+            if not futures:
+                return
+            wait(futures, return_when=FIRST_COMPLETED)
+            for worker in crew:
+                yield from worker.take()
+                for task, attempt in worker.revive() if worker.is_dead else []:
+                    if attempt <= ATTEMPTS:
+                        again.append((task, attempt))
+                    else:
+                        problem = f"the grader's process died {ATTEMPTS} times"
+                        yield Judged(task.student, task.lesson, problem=problem)
+    finally:
+        for worker in crew:
+            worker.end()
+
+
+def _first_attempt(waiting: Iterator[Task]) -> tuple[Task, int] | None:
+    task = next(waiting, None)
+    return None if task is None else (task, 1)
+
+
+def _pool() -> ProcessPoolExecutor:
+    method = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
+    return ProcessPoolExecutor(1, multiprocessing.get_context(method), initializer=_begin, initargs=(os.getpid(),))
+
+
+def _begin(grader: int) -> None:
+    """A worker ends with the grader, also where that is killed; and it computes with one thread."""
+    import torch
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the grader's, which ends its workers
+    if confine.seccomp_works():
+        confine.die_with_parent()
+        if os.getppid() != grader:  # it was killed before the kernel knew
+            os._exit(1)
+    Finalize(None, _close_sandboxes, exitpriority=1)
+    torch.set_num_threads(1)
+
+
+def _safely(task: Task, layers: Layers) -> Judged:
+    """Judge; a fault of the grader's own is this submission's reason, and stops no other."""
+    try:
+        return judge_task(task, layers)
+    except Exception as error:
+        return Judged(
+            task.student, task.lesson, problem=f"the grader failed: {type(error).__name__}: {first_line(error)}"
+        )
+
+
+def judge_on_cluster(
+    tasks: Iterable[Task], layers: Layers | None, address: str, say: Callable[[str], None] = lambda _: None
+) -> Iterator[Judged]:
+    """Judge the tasks on a Dask cluster, by the address of its scheduler; each worker has a sandbox of its own.
+
+    The workers need this project installed, and no shared disk. A worker that is lost costs nothing: its tasks are
+    given to another.
+    """
+    try:
+        from distributed import Client, as_completed
+    except ImportError:
+        raise CourseError("--scheduler needs Dask: pip install 'attnlib[cluster]'") from None
+    try:
+        client = Client(address, timeout="10s")
+    except (OSError, TimeoutError, ValueError) as error:
+        raise CourseError(f"No Dask scheduler answers at {address}: {first_line(error)}") from None
+    with client:
+        slots = max(1, sum(client.nthreads().values()))
+        say(f"{slots} workers at {address}")
+        waiting, by_key = iter(tasks), {}
+
+        def submit() -> list[Any]:
+            task = next(waiting, None)
+            if task is None:
+                return []
+            future = client.submit(judge_on_worker, task, layers, pure=False, retries=ATTEMPTS)
+            by_key[future.key] = task
+            return [future]
+
+        running = as_completed([future for _ in range(3 * slots) for future in submit()])
+        for future in running:
+            task = by_key.pop(future.key)
+            if future.status == "finished":
+                yield future.result()
+            else:
+                reason = first_line(future.exception())
+                yield Judged(task.student, task.lesson, problem=f"the cluster gave it up: {reason}")
+            for more in submit():
+                running.add(more)
+
+
+ONE_AT_A_TIME = threading.Lock()
+
+
+@cache
+def _layers_here() -> Layers:
+    import torch
+
+    from autograder.sandbox.layers import probe
+
+    torch.set_num_threads(1)
+    return probe()
+
+
+def judge_on_worker(task: Task, layers: Layers | None) -> Judged:
+    """Judge on a cluster's worker, behind the layers that its machine offers; its threads take turns."""
+    with ONE_AT_A_TIME:
+        return _safely(task, layers or _layers_here())
