@@ -51,12 +51,13 @@ print(len(tired), "words:", *tired)
 # %%
 def letter_counts(words: list[str]) -> Tensor:
     """n words -> (n, d) with d = 26: how often each word contains each letter."""
-    return torch.tensor([[word.count(letter) for letter in ascii_lowercase] for word in words], dtype=torch.float32)
+    rows = [[word.count(letter) for letter in ascii_lowercase] for word in words]
+    return torch.tensor(rows, dtype=torch.float32)
 
 
 counts = letter_counts(tired)  # (n, d)
 street = counts[tired.index("street")]  # (d)
-print({letter: int(number) for letter, number in zip(ascii_lowercase, street, strict=True) if number})
+print({letter: int(count) for letter, count in zip(ascii_lowercase, street, strict=True) if count})
 
 # %% [markdown]
 # ## Name the axes
@@ -73,6 +74,7 @@ print({letter: int(number) for letter, number in zip(ascii_lowercase, street, st
 # | `d` | the numbers in one vector |
 # | `h` | attention heads, from lesson 03 on |
 #
+# Where several widths meet, each gets a name that begins with `d`, such as `d_model` in lesson 01.
 # We write `(b, n, d)` for a shape. Our two sentences make one tensor of that kind. Say its shape before you run the cell.
 
 # %%
@@ -126,14 +128,15 @@ check("predict_largest_dot", largest_dot)
 # Now look. Go through the bars and find the reason for the surprise.
 
 # %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: the bytes of a picture depend on the machine's fonts; the surprise in it is asserted
+# nbval-ignore-output: a picture's bytes depend on the fonts; the surprise in it is asserted
 scores = torch.stack([the @ word for word in counts])
 assert scores.max() > the @ the
 
 ax = plt.figure(figsize=(7, 2.6), layout="constrained").gca()
-bars = ax.bar(range(len(tired)), scores, color=["#d55e00" if s == scores.max() else "#0072b2" for s in scores])
+colours = ["#d55e00" if score == scores.max() else "#0072b2" for score in scores]
+bars = ax.bar(range(len(tired)), scores, color=colours)
 ax.bar_label(bars)
-ax.set_xticks(range(len(tired)), tired, rotation=30)
+ax.set_xticks(range(len(tired)), tired, rotation=30, ha="right")
 ax.set(ylabel="dot product with “the”", ylim=(0, 4.8))
 plt.show()
 
@@ -171,6 +174,9 @@ print(word_lengths[0], letter_totals.shape, everything)
 # (PyTorch's own `torch.einsum("bnd->bn", batch)` is the same thing, with the pattern first and one letter for each axis. Use
 # whichever you like; here we write the long form, since it can carry real names such as `"batch word letter -> batch word"`.)
 #
+# One warning. When two sizes do not fit, the error comes from PyTorch, which knows only letters: einops handed it your first name as
+# `a`, your second as `b`, and so on. "Subscript b" is then your second axis, whatever it is called.
+#
 # ## Move axes by name with `einops`
 #
 # There are two ways to get from shape `(2, 3)` to shape `(3, 2)`, and they are not the same. *Transposing* turns rows into
@@ -178,7 +184,8 @@ print(word_lengths[0], letter_totals.shape, everything)
 # wrong one without a word. Three-letter words show it best. Read each result line by line:
 
 # %%
-letters = torch.tensor([[ord(letter) for letter in word] for word in ("did", "not")])  # (word, letter)
+codes = [[ord(letter) for letter in word] for word in ("did", "not")]
+letters = torch.tensor(codes)  # (word, letter)
 
 
 def spell(rows: Tensor) -> list[str]:
@@ -267,7 +274,7 @@ with suppress(CheckFailed):
 # Write `pairwise_dot`: the dot product of each of the `q` vectors in `x` with each of the `k` vectors in `y`, separately for
 # each sequence of the batch.
 #
-# $$\text{out}_{b,q,k} = \sum_{d} x_{b,q,d} y_{b,k,d}$$
+# $$o_{b,q,k} = \sum_d x_{b,q,d} y_{b,k,d}$$
 #
 # - `x` is `(b, q, d)` and `y` is `(b, k, d)`; the result is `(b, q, k)`. Mostly `q` and `k` differ.
 # - Sequence 0 of `x` meets sequence 0 of `y`, and no other.
@@ -278,7 +285,7 @@ with suppress(CheckFailed):
 
 # %% nbgrader={"grade": false, "grade_id": "pairwise_dot", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def pairwise_dot(x: Tensor, y: Tensor) -> Tensor:
-    """(b, q, d), (b, k, d) -> (b, q, k): the dot product of every x with every y of the same sequence."""
+    """(b, q, d), (b, k, d) -> (b, q, k): every x with every y of the same sequence."""
     ### BEGIN SOLUTION
     return einsum(x, y, "b q d, b k d -> b q k")
     ### END SOLUTION
@@ -323,16 +330,18 @@ assert_close(table[0], scores, rtol=0, atol=0)  # row 0 is what “the” found 
 assert torch.equal(table, rearrange(table, "q k -> k q"))
 
 # %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: the bytes of a picture depend on the machine's fonts
+# nbval-ignore-output: a picture's bytes depend on the fonts
 ax = plt.figure(figsize=(6.4, 5.6), layout="constrained").gca()
 ax.imshow(table, cmap="Blues", vmax=14)
 for q, k in torch.cartesian_prod(torch.arange(11), torch.arange(11)).tolist():
     ax.text(k, q, int(table[q, k]), ha="center", va="center", fontsize=9)
 for q in (0, 5):  # the two rows of “the”: the largest number stands under “street”
-    ax.add_patch(plt.Rectangle((5.5, q - 0.5), 1, 1, fill=False, edgecolor="#d55e00", linewidth=2.5))
+    frame = plt.Rectangle((5.5, q - 0.5), 1, 1, fill=False, edgecolor="#d55e00", linewidth=2.5)
+    ax.add_patch(frame)
 ax.set_xticks(range(11), tired, rotation=45, ha="right")
 ax.set_yticks(range(11), tired)
-ax.set(xlabel="the word that is asked (k)", ylabel="the word that asks (q)", title="Dot products of letter counts")
+ax.set(xlabel="the word that is asked (k)", ylabel="the word that asks (q)")
+ax.set_title("Dot products of letter counts")
 plt.show()
 
 # %% [markdown]
@@ -345,6 +354,8 @@ plt.show()
 #
 # Replace letter counts by learned vectors and turn each row into shares that sum to 1, as you did above: that is attention.
 #
+# ## Find the fault
+#
 # ### Mend: a distance that goes below zero (3 points, 10 minutes)
 #
 # If dot products favour long vectors, why not take distances? Multiplying out gives them almost for free:
@@ -355,6 +366,9 @@ plt.show()
 # is zero, as it should be. Yet it claims that the squared distance between *the* and *street* is −2. By hand, it is 5: one `t`
 # and one `e` too many, and `h`, `r` and `s` without a partner. **Find the fault and mend it.**
 #
+# (The slip is real. [The code of a paper](https://github.com/io-papercode/pwa/issues/1) turns the lengths of $y$ into a row where it adds
+# them, and forgets it one line further down, where it divides by them. Two sets of one size, and nothing crashes.)
+#
 # - `x` is `(b, q, d)`, `y` is `(b, k, d)`; the result is `(b, q, k)`, squared distances.
 # - One axis stands in the wrong place. Do not paper over it: clamping at zero hides the −2 and leaves the wrong numbers.
 # - The check also compares 5 vectors with 7. There the broken version does not even run, which is a hint, too.
@@ -362,7 +376,7 @@ plt.show()
 
 # %% nbgrader={"grade": false, "grade_id": "mend_squared_distances", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def mend_squared_distances(x: Tensor, y: Tensor) -> Tensor:
-    """(b, q, d), (b, k, d) -> (b, q, k): the squared distance of every x to every y of the same sequence."""
+    """(b, q, d), (b, k, d) -> (b, q, k): squared distances within each sequence."""
     dots = attnlib.attention_scores(x, y, scale=1.0)  # (b, q, k)
     x_squared = reduce(x**2, "b q d -> b q 1", "sum")
     ### BEGIN SOLUTION

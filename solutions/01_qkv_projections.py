@@ -40,7 +40,8 @@ wide = "The animal did not cross the street because it was wide".lower().split()
 
 # %%
 german = "das Tier – nicht überquerte die Straße weil {} war {}"
-german_tired, german_wide = german.format("es", "müde").split(), german.format("sie", "breit").split()
+german_tired = german.format("es", "müde").split()
+german_wide = german.format("sie", "breit").split()
 
 translations: dict[str, Counter[str]] = defaultdict(Counter)
 for english, german in zip(tired + wide, german_tired + german_wide, strict=True):
@@ -49,7 +50,8 @@ for english, german in zip(tired + wide, german_tired + german_wide, strict=True
 {word: dict(found) for word, found in translations.items() if len(found) > 1}
 
 # %%
-right = sum(max(found.values()) for found in translations.values())  # the best single choice for each word
+best = [max(found.values()) for found in translations.values()]  # the best choice for each word
+right = sum(best)
 assert (right, len(tired + wide)) == (19, 22)
 print(f"The best possible dictionary gets {right} of {len(tired + wide)} words right.")
 
@@ -71,10 +73,11 @@ print(f"The best possible dictionary gets {right} of {len(tired + wide)} words r
 
 # %%
 def read_words(word_ids: Tensor, width: int) -> Tensor:
-    """(b, n) -> (n, b, width): the state of a recurrent network with random weights after each word."""
+    """(b, n) -> (n, b, width): a random recurrent network's state after each word."""
     generator = torch.Generator().manual_seed(1)
     table = torch.randn(11, width, generator=generator)
-    weight = torch.linalg.qr(torch.randn(width, width, generator=generator)).Q  # turns the state, keeps its length
+    noise = torch.randn(width, width, generator=generator)
+    weight = torch.linalg.qr(noise).Q  # turns the state, keeps its length
     states = [torch.zeros(len(word_ids), width)]
     for ids in word_ids.T:
         states.append(torch.tanh(states[-1] @ weight + table[ids]))
@@ -82,7 +85,7 @@ def read_words(word_ids: Tensor, width: int) -> Tensor:
 
 
 def recall(states: Tensor, ids: Tensor) -> float:
-    """How often the best linear reader names the right word: fitted on 4000 strings, counted on 1000 others."""
+    """How often the best linear reader is right: fitted on 4000 strings, counted on 1000 others."""
     states = F.pad(states, (0, 1), value=1.0)  # a column of ones: the reader's bias
     reader = torch.linalg.lstsq(states[:4000], F.one_hot(ids[:4000], 11).float()).solution
     return ((states[4000:] @ reader).argmax(-1) == ids[4000:]).float().mean().item()
@@ -103,13 +106,14 @@ assert last_state[32][1] < 0.2  # the place of “animal” is no better than a 
 assert min(all_states) > 0.99  # while each word was known when it had just been read
 
 # %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: the bytes of a picture depend on the machine's fonts; the cell above asserts what it shows
+# nbval-ignore-output: a picture's bytes depend on the fonts; the cell above asserts what it shows
 ax = plt.figure(figsize=(7.5, 3.6), layout="constrained").gca()
 ax.plot(all_states, color="black", linestyle="--", marker="s", label="every state kept, width 32")
 for width, colour, marker in ((128, "#0072b2", "^"), (32, "#009e73", "o"), (8, "#d55e00", "v")):
-    ax.plot(last_state[width], color=colour, marker=marker, label=f"last state only, width {width}")
+    label = f"last state only, width {width}"
+    ax.plot(last_state[width], color=colour, marker=marker, label=label)
 ax.axhline(1 / 11, color="0.6", linestyle=":", label="guessing")
-ax.set_xticks(range(11), tired, rotation=30)
+ax.set_xticks(range(11), tired, rotation=30, ha="right")
 ax.set(xlabel="place in the sentence", ylabel="share of words recalled", ylim=(0, 1.05))
 ax.legend(bbox_to_anchor=(1.01, 1), loc="upper left", frameon=False)
 plt.show()
@@ -135,13 +139,14 @@ plt.show()
 # | **value** | what I bring back to whoever found me | *animal*: say *es*. *street*: say *sie*. |
 #
 # How well a query fits a key is a dot product. Divide the scores by their sum, and they are shares. The answer is the values,
-# mixed in these shares. With numbers made by hand:
+# mixed in these shares. Query and keys need one width, $d_k$; the values may have another, $d_v$. With numbers made by hand:
 #
 # $$\text{answer} = \sum_j \frac{q \cdot k_j}{\sum_l q \cdot k_l} v_j$$
 
 # %%
-keys = torch.tensor([[3.0, 1.0], [1.0, 3.0]])  # (k, d_k): animal, street; how well each can be [tired, wide]
-values = torch.tensor([[1.0, 0.0], [0.0, 1.0]])  # (k, d_v): animal, street; the pronoun is [es, sie]
+# rows: animal, street; columns of the keys: can be tired, can be wide; of the values: es, sie
+keys = torch.tensor([[3.0, 1.0], [1.0, 3.0]])  # (k, d_k)
+values = torch.tensor([[1.0, 0.0], [0.0, 1.0]])  # (k, d_v)
 
 
 def look_up(query: Tensor) -> Tensor:
@@ -158,8 +163,8 @@ print("what can be wide: ", look_up(torch.tensor([0.0, 1.0])).tolist())
 # That is all of attention but for two things. The shares are made with a softmax, which lesson 02 adds. And nobody writes queries,
 # keys and values by hand: **each word's vector makes all three, with three learned matrices.** These you build now.
 #
-# Here is the idea in the same numbers. Say that a noun's vector is (can be tired, can be wide, takes *es*, takes *sie*). One
-# matrix picks what matters for being found, another what is worth bringing back:
+# Here is the idea in the same numbers. Say that a noun's vector is (can be tired, can be wide, takes *es*, takes *sie*); its width is
+# called $d_{model}$, here 4. One matrix picks what matters for being found, another what is worth bringing back:
 
 # %%
 animal_and_street = torch.tensor([[3.0, 1.0, 1.0, 0.0], [1.0, 3.0, 0.0, 1.0]])  # (k, d_model)
@@ -181,7 +186,8 @@ assert_close(made_values, values, rtol=0, atol=0)
 # %%
 vocabulary = ["<unk>", *sorted(set(tired + wide))]
 to_id = {token: number for number, token in enumerate(vocabulary)}
-token_ids = torch.tensor([[to_id[word] for word in sentence] for sentence in (tired, wide)])  # (b, n)
+numbers = [[to_id[word] for word in sentence] for sentence in (tired, wide)]
+token_ids = torch.tensor(numbers)  # (b, n)
 print(to_id)
 print(token_ids)
 
@@ -252,14 +258,15 @@ by_product = einsum(one_hot, table, "b n vocabulary, vocabulary d_model -> b n d
 assert_close(x, by_product, rtol=0, atol=0)
 
 # %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: the bytes of a picture depend on the machine's fonts
+# nbval-ignore-output: a picture's bytes depend on the fonts
 figure, axes = plt.subplots(1, 2, figsize=(8, 4.2), layout="constrained", sharey=True)
 for ax, sentence, vectors in zip(axes, (tired, wide), x, strict=True):
     image = ax.imshow(vectors, cmap="PuOr", vmin=-2.5, vmax=2.5, aspect="auto")
     ax.set_title(f"… because it was {sentence[-1]}")
     ax.set_xlabel("d_model")
     for row in (0, 5):
-        ax.add_patch(plt.Rectangle((-0.5, row - 0.5), 6, 1, fill=False, edgecolor="black", linewidth=2))
+        frame = plt.Rectangle((-0.5, row - 0.5), 6, 1, fill=False, edgecolor="black", linewidth=2)
+        ax.add_patch(frame)
 axes[0].set_yticks(range(11), [*tired[:-1], "tired / wide"])
 figure.colorbar(image, ax=axes, shrink=0.8)
 plt.show()
@@ -275,6 +282,9 @@ plt.show()
 #
 # $$Q = X W^Q \qquad K = X W^K \qquad V = X W^V$$
 #
+# (Capitals are the papers' way to write all words at once. Code has small letters, and so have the formulas that stand beside it:
+# $q = x W^Q$.)
+#
 # Queries and keys meet in a dot product, so they share a width, $d_k$. Values never meet either of them, so their width $d_v$ is
 # free. Before the matrix form, one query by hand: each of its 4 numbers is the dot product of the word with a column of $W^Q$.
 
@@ -284,7 +294,8 @@ w_k = torch.randn(d_model, d_k, generator=generator) / d_model**0.5
 w_v = torch.randn(d_model, d_v, generator=generator) / d_model**0.5
 
 it = x[0, tired.index("it")]  # (d_model)
-query_of_it = torch.stack([sum(it[m] * w_q[m, column] for m in range(d_model)) for column in range(d_k)])
+one_by_one = [sum(it[m] * w_q[m, column] for m in range(d_model)) for column in range(d_k)]
+query_of_it = torch.stack(one_by_one)
 query_of_it
 
 # %% [markdown]
@@ -325,7 +336,7 @@ check("predict_query_of_it", two_queries)
 
 # %% nbgrader={"grade": false, "grade_id": "project_qkv", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def project_qkv(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """(b, n, d_model) and three matrices (d_model, …) -> q (b, n, d_k), k (b, n, d_k), v (b, n, d_v)."""
+    """(b, n, d_model), three matrices -> q (b, n, d_k), k (b, n, d_k), v (b, n, d_v)."""
     ### BEGIN SOLUTION
     return x @ w_q, x @ w_k, x @ w_v
     ### END SOLUTION
@@ -361,7 +372,7 @@ check("project_qkv", project_qkv)
 
 # %%
 q, k, v = attnlib.project_qkv(x, w_q, w_k, w_v)
-assert_close(q[0, tired.index("it")], query_of_it, rtol=0, atol=1e-6)  # the matrix form is the loop
+assert_close(q[0, tired.index("it")], query_of_it, rtol=0, atol=1e-6)  # matrix form = loop
 
 differs = ~torch.isclose(q[0], q[1], rtol=0, atol=1e-6).all(dim=-1)  # (n)
 print("another query:", [word for word, different in zip(wide, differs, strict=True) if different])
@@ -383,7 +394,7 @@ assert_close(q[0, 8], q[1, 8], rtol=0, atol=1e-6)  # “it” asks the same in b
 # $$X [W^Q \mid W^K \mid W^V] = [X W^Q \mid X W^K \mid X W^V]$$
 
 # %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: the bytes of a picture depend on the machine's fonts
+# nbval-ignore-output: a picture's bytes depend on the fonts
 w_qkv = torch.cat([w_q, w_k, w_v], dim=1)  # (d_model, 2 d_k + d_v)
 side_by_side = torch.cat([q[0], k[0], v[0]], dim=1)  # (n, 2 d_k + d_v)
 titles = "$X$", r"$\times\ [W^Q \mid W^K \mid W^V]$", r"$=\ [Q \mid K \mid V]$"
@@ -449,14 +460,17 @@ for one_of_three, one_of_fused in zip((q, k, v), fused, strict=True):
     assert_close(one_of_fused, one_of_three, rtol=0, atol=1e-6)
 
 # %% [markdown]
+# ## Find the fault
+#
 # ### Mend: weights from another house (3 points, 10 minutes)
 #
-# Fused weights come in more than one order. Many models store the columns as all of q, then all of k, then all of v. A
-# well-known einops tutorial lets them take turns: the first column of q, of k, of v, the second of q, of k, of v, and so on. Each is
+# Fused weights come in more than one order. Many models store the columns as all of q, then all of k, then all of v. The code of
+# [a much read einsum tutorial](https://github.com/The-AI-Summer/self-attention-cv/blob/main/self_attention_cv/transformer_vanilla/self_attention.py)
+# lets them take turns: the first column of q, of k, of v, the second of q, of k, of v, and so on. Each is
 # right for a model that was trained with it. Load the weights of one into the code of the other, and nothing complains.
 #
-# The function below is the tutorial's. It was given the weights of a model of the first kind, and the model talks nonsense. **Find the
-# fault and mend it**, for weights whose columns are all of q, then all of k, then all of v.
+# The function below cuts as the tutorial does. It was given the weights of a model of the first kind, and the model talks nonsense.
+# **Find the fault and mend it**, for weights whose columns are all of q, then all of k, then all of v.
 #
 # - `x` is `(b, n, d_model)`, `w_qkv` is `(d_model, 3·d)`: here all three have the same width `d`.
 # - The result is q, k, v, each `(b, n, d)`.
@@ -464,7 +478,7 @@ for one_of_three, one_of_fused in zip((q, k, v), fused, strict=True):
 
 # %% nbgrader={"grade": false, "grade_id": "mend_unpack_qkv", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def mend_unpack_qkv(x: Tensor, w_qkv: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """(b, n, d_model), (d_model, 3·d) -> q, k, v, each (b, n, d); columns: all of q, then all of k, then all of v."""
+    """(b, n, d_model), (d_model, 3·d) -> q, k, v, each (b, n, d); columns: first q, then k, then v."""
     packed = einsum(x, w_qkv, "b n d_model, d_model columns -> b n columns")
     ### BEGIN SOLUTION
     q, k, v = rearrange(packed, "b n (three d) -> three b n d", three=3)
@@ -543,7 +557,7 @@ assert not torch.allclose(layer(x), x @ square, rtol=0, atol=0.1)
 
 # %% nbgrader={"grade": false, "grade_id": "QKVProjection", "locked": false, "schema_version": 3, "solution": true, "task": false}
 class QKVProjection(nn.Module):
-    """Three linear layers that make queries, keys and values: (b, n, d_model) -> (b, n, d_k), (b, n, d_k), (b, n, d_v)."""
+    """Three linear layers: (b, n, d_model) -> q (b, n, d_k), k (b, n, d_k), v (b, n, d_v)."""
 
     def __init__(self, d_model: int, d_k: int, d_v: int, bias: bool = True) -> None:
         super().__init__()
@@ -606,12 +620,13 @@ assert_close(scores[0], scores[5], rtol=0, atol=1e-6)  # both “the” ask the 
 assert scores[1, 10] > 3 > 0 > scores[10, 1]  # “animal” asks “tired”, and “tired” asks “animal”
 
 # %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: the bytes of a picture depend on the machine's fonts
+# nbval-ignore-output: a picture's bytes depend on the fonts
 ax = plt.figure(figsize=(6.4, 5.2), layout="constrained").gca()
 image = ax.imshow(scores, cmap="PuOr", vmin=-4, vmax=4)
 ax.set_xticks(range(11), tired, rotation=45, ha="right")
 ax.set_yticks(range(11), tired)
-ax.set(xlabel="key: the word that is asked", ylabel="query: the word that asks", title="Scores before any training")
+ax.set(xlabel="key: the word that is asked", ylabel="query: the word that asks")
+ax.set_title("Scores before any training")
 ax.figure.colorbar(image, ax=ax, shrink=0.8)
 plt.show()
 

@@ -19,6 +19,7 @@ import math
 import matplotlib.pyplot as plt
 import torch
 import torch.nn.functional as F
+from einops import einsum
 from torch import Tensor, nn
 from torch.testing import assert_close
 
@@ -29,12 +30,10 @@ from attnlib.plot import plot_attention, plot_links
 # %% [markdown]
 # ## Ask one question with a pencil
 #
-# *The animal did not cross the street because it was tired.* You know at once that *it* is the animal. A network that
-# looks at words one by one cannot know: the vector of *it* is the same in every sentence. So *it* has to fetch something
-# from the other words. It needs to decide **from whom**, and **how much**.
+# *The animal did not cross the street because it was tired.* In lesson 01 *it* came with the same vector as in every other
+# sentence. So it has to fetch something from the words around it. It needs to decide **from whom**, and **how much**.
 #
-# Lesson 01 gave every word three vectors, but random ones. Here they are made by hand, small enough to read. The query says what
-# *it* looks for, a key says what a word offers, a value says what you get from it.
+# Lesson 01's queries, keys and values were random. Here they are made by hand, small enough to read.
 #
 # | | thing | alive | place | action | | legs | lanes |
 # |---|---|---|---|---|---|---|---|
@@ -71,6 +70,9 @@ three_values = torch.tensor([[4.0, 0.0], [0.0, 2.0], [0.0, 0.0]])
 # $$w_j = \frac{e^{s_j}}{\sum_l e^{s_l}} \qquad e^4 \approx 54.60,\quad e^2 \approx 7.39,\quad e^0 = 1,\quad \text{total } 62.99$$
 #
 # - animal: $54.60 / 62.99 \approx 0.867$, street: $7.39 / 62.99 \approx 0.117$, cross: $1 / 62.99 \approx 0.016$
+#
+# From here on these shares are called *attention weights*, or weights, as everybody calls them. (What a network learns, such as
+# $W^Q$, is called weights, too. These are computed anew for each sentence, those are kept.)
 #
 # **Mix.** Add up the values, each with its weight: $0.867\cdot(4, 0) + 0.117\cdot(0, 2) + 0.016\cdot(0, 0) \approx (3.47, 0.23)$.
 # The word *it* now has three and a half legs and a quarter of a lane. That is attention. All of it.
@@ -118,7 +120,7 @@ walk = torch.stack([scaled_by(step / 100) for step in range(101)])
 assert_close(walk[50], output_it, atol=1e-6, rtol=0)  # 1/√d = 0.5
 
 # %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the machine's fonts; asserts say what it shows
+# nbval-ignore-output: a picture's bytes depend on the fonts; asserts say what it shows
 _, ax = plt.subplots(figsize=(7.2, 3.6), layout="constrained")
 ax.add_patch(plt.Polygon(three_values.numpy(), facecolor="#deebf7", edgecolor="#6baed6"))
 ax.plot(*walk.T, color="#08306b", linewidth=2)
@@ -232,8 +234,8 @@ from attnlib.checks import grade as check
 ### END HIDDEN TESTS
 check("predict_blank_query", blank_query)
 
-# %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the machine's fonts; asserts say what it shows
+# %% tags=["nbval-ignore-output", "picture:attention.png"]
+# nbval-ignore-output: a picture's bytes depend on the fonts; asserts say what it shows
 plot_attention(loop_weights, tokens, title="Who looks at whom: each row is one word's question")
 plt.show()
 assert_close(loop_weights.sum(dim=-1), torch.ones(11), atol=1e-6, rtol=0)
@@ -243,8 +245,8 @@ assert_close(loop_weights[0], loop_weights[5], atol=0, rtol=0)
 # Read it row by row; each row adds up to 1. *it* looks at *animal*, *cross* at *street*, *tired* at *animal*. Check one
 # yourself: *tired* asks $(0, 2, 0, 0)$, so *animal* scores $4/2 = 2$ and gets $e^2/(e^2+10) \approx 0.42$.
 #
-# Now compare the two rows of *the*. They are the same, to the last bit, and both halve their attention between
-# *animal* and *street*. A reader knows which article goes with which noun, because of where it stands. Attention has not
+# Now compare the two rows of *the*. They are the same, to the last bit, and both give *animal* and *street* equal
+# shares. A reader knows which article goes with which noun, because of where it stands. Attention has not
 # been told where anything stands. Keep that in mind until the end of the lesson.
 
 # %% [markdown]
@@ -262,6 +264,7 @@ exponentials = torch.exp(scores)
 weights = exponentials / exponentials.sum(dim=-1, keepdim=True)
 outputs = weights @ values
 
+assert_close(einsum(queries, keys, "q d, k d -> q k") / 2, scores, atol=0, rtol=0)
 assert_close(weights, loop_weights, atol=1e-6, rtol=0)
 assert_close(outputs, loop_output, atol=1e-6, rtol=0)
 print([tuple(result.shape) for result in (scores, weights, outputs)])
@@ -279,6 +282,7 @@ print([tuple(result.shape) for result in (scores, weights, outputs)])
 #   a batch, a batch and heads.
 # - There may be more keys than queries, or fewer.
 # - The result has the dtype of the inputs; the inputs are not changed; gradients flow to both.
+# - Not allowed: `attnlib.attention_scores`, and any finished attention such as `F.scaled_dot_product_attention`.
 
 
 # %% nbgrader={"grade": false, "grade_id": "attention_scores", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -351,7 +355,7 @@ assert naive_softmax(torch.full((3,), -1e4)).isnan().all()
 # the formula fails, it is wrong and does not say so.
 
 # %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the machine's fonts; asserts say what it shows
+# nbval-ignore-output: a picture's bytes depend on the fonts; asserts say what it shows
 shifts = torch.linspace(-130, 130, 521)
 shifted = torch.tensor([4.0, 2.0, 0.0]) + shifts[:, None]  # (521, 3): one row for each shift
 naive, careful = naive_softmax(shifted)[:, 0], attnlib.softmax(shifted)[:, 0]
@@ -406,7 +410,8 @@ check("softmax", softmax)
 # <details><summary>Hint 2</summary>
 #
 # `Tensor.amax(dim=..., keepdim=True)` gives the largest entry along an axis and keeps that axis with size 1, so that
-# the result can be subtracted from `scores` by broadcasting. Without `keepdim` it lines up with the wrong axis.
+# the result can be subtracted from `scores` by broadcasting. Without `keepdim` it lines up with the wrong axis. (`max` with a
+# `dim` returns a pair, the entries and their places, and a pair cannot be subtracted.)
 #
 # </details>
 # <details><summary>Hint 3</summary>
@@ -475,7 +480,7 @@ print({d: round(variance.item()) for d, variance in zip(widths, spread, strict=T
 # scores are easily 20 apart, and $e^{20}$ is half a billion: one key takes everything. Two things are lost then.
 #
 # - **The mixture.** The *entropy* $-\sum_j w_j \ln w_j$ says how many keys share the weight: $\ln 64 \approx 4.16$ when
-#   all 64 are alike, 0 when one has it all.
+#   all 64 are alike, 0 when one has it all. (With the natural logarithm its unit is the *nat*.)
 # - **The gradient.** The derivative of softmax is $\partial w_i / \partial s_j = w_i (\delta_{ij} - w_j)$. When every weight
 #   is 0 or 1, all of it is 0: a wrong choice can no longer be unlearned. Its diagonal adds up to $\sum_i w_i (1 - w_i)$.
 
@@ -498,7 +503,7 @@ scaled = torch.tensor([entropy_and_slope(raw_scores[d] / math.sqrt(d)) for d in 
 overdone = torch.tensor([entropy_and_slope(raw_scores[d] / d) for d in widths])
 
 # %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the machine's fonts; asserts say what it shows
+# nbval-ignore-output: a picture's bytes depend on the fonts; asserts say what it shows
 _, (left, middle, right) = plt.subplots(1, 3, figsize=(11, 3.3), layout="constrained")
 left.loglog(widths, widths, color="0.6", label="d, as derived")
 left.loglog(widths, spread, "o", color="#08306b", label="measured")
@@ -598,6 +603,32 @@ assert_close(weights[1, 2].float(), slow_weights, atol=1e-6, rtol=0)
 print(tuple(output.shape), tuple(weights.shape))
 
 # %% [markdown]
+# ## Meet the score that came first
+#
+# The dot product is not the only way to ask how well two vectors fit. The attention of 2014 (lesson 01) had a small network judge
+# each pair, with two matrices and a vector of its own to learn. This is called *additive* attention:
+#
+# $$s_{ij} = \tanh(q_i W_1 + k_j W_2) \cdot u$$
+#
+# Softmax and mixture are the same afterwards. But look at what has to be kept: the tanh makes a vector for each *pair*.
+
+# %%
+w_1, w_2 = (torch.randn(7, 7, generator=generator, dtype=torch.float64) for _ in range(2))
+u = torch.randn(7, generator=generator, dtype=torch.float64)
+asks = (q @ w_1)[..., :, None, :]  # (b, h, q, 1, d)
+answers = (k @ w_2)[..., None, :, :]  # (b, h, 1, k, d)
+pairs = torch.tanh(asks + answers)  # (b, h, q, k, d)
+additive = attnlib.softmax(pairs @ u) @ v
+assert additive.shape == output.shape
+assert pairs.numel() == 7 * weights.numel()
+print(tuple(pairs.shape), "where the dot product needs", tuple(weights.shape))
+
+# %% [markdown]
+# With 4000 words and $d = 64$ that is a billion numbers for one head, 4 GB in float32. The dot product goes from $(q, d)$ and
+# $(k, d)$ straight to $(q, k)$, in one matrix product, and needs 64 MB. For wide vectors it used to be the worse of the two.
+# $\sqrt d$ is the repair (section 3.2.1 of the paper).
+
+# %% [markdown]
 # ## Give it weights that can be learned
 #
 # So far the queries, keys and values fell from the sky. In a network they are projections of the same input, and the three
@@ -663,7 +694,7 @@ check("SelfAttention", SelfAttention)
 # `(out, in)` and computes $x W^\top$, so the matrices go in transposed. Below are the questions of two words.
 
 # %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the machine's fonts; asserts say what it shows
+# nbval-ignore-output: a picture's bytes depend on the fonts; asserts say what it shows
 module = attnlib.SelfAttention(7, 4, 2)
 module.load_state_dict({"w_q.weight": w_q.T, "w_k.weight": w_k.T, "w_v.weight": w_v.T})
 module_output, module_weights = module(x[None], return_weights=True)  # a batch of one sentence
@@ -714,7 +745,7 @@ from attnlib.checks import grade as check
 check("predict_swapped_words", swapped_words)
 
 # %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the machine's fonts; asserts say what it shows
+# nbval-ignore-output: a picture's bytes depend on the fonts; asserts say what it shows
 order = [0, 6, 2, 3, 4, 5, 1, 7, 8, 9, 10]
 swapped_tokens = [tokens[i] for i in order]
 swapped_output, swapped_weights = module(x[None, order], return_weights=True)
@@ -770,6 +801,7 @@ print("order", order.tolist(), "in, the same order out")
 # - `x` is `(b, n, d_model)`, the matrices are `(d_model, d_k)`, `(d_model, d_k)` and `(d_model, d_v)`.
 # - It must return what `SelfAttention` returns: output `(b, n, d_v)` and weights `(b, n, n)`.
 # - Two small changes are enough. There is no need to write it anew.
+# - Not allowed: a finished attention, PyTorch's or `attnlib`'s.
 
 
 # %% nbgrader={"grade": false, "grade_id": "mend_self_attention", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -812,8 +844,8 @@ check("mend_self_attention", mend_self_attention)
 # </details>
 
 # %% [markdown]
-# Why could both live so long? Because training forgives. A wrong constant in front of the scores is a different temperature, and
-# $W^Q$ can learn to make up for it. Weights that share out each *key* among the queries still pass information on. Nothing crashes,
+# Why could both live so long? Because training forgives. A wrong constant in front of the scores makes every row a little sharper or
+# flatter, and $W^Q$ can learn to make up for it. Weights that share out each *key* among the queries still pass information on. Nothing crashes,
 # and the loss falls. Checks with a different size on every axis are what finds such things.
 
 # %% [markdown]

@@ -60,16 +60,17 @@ assert_close(two_heads[40], torch.full((2,), math.exp(4) / (math.exp(4) + 10)), 
 assert one_head.sum(dim=1).max() <= 1 < two_heads.sum(dim=1).max()
 
 # %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the machine's fonts; asserts say what it shows
+# nbval-ignore-output: a picture's bytes depend on the fonts; asserts say what it shows
 _, ax = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
 corners = [(0, 0), (1, 0), (0, 1)]
 ax.add_patch(plt.Polygon(corners, facecolor="#deebf7", edgecolor="#6baed6"))
-ax.text(0.27, 0.05, "where averages of the values can be", color="#2171b5")
+ax.text(0.4, 0.14, "where averages\nof the values can be", color="#2171b5")
 for path, colour, name in ((two_heads, "#d55e00", "two heads"), (one_head, "#08306b", "one head")):
     ax.plot(*path.T, color=colour, linewidth=2)
     ax.plot(*path[40], "o", color=colour, markersize=8)
     right, up = path[40].tolist()
     ax.text(right - 0.03, up + 0.05, f"{name}, loudness 4", color=colour, ha="right")
+ax.text(0.11, 0.05, "both, loudness 0: 1/11 each", color="0.35")
 ax.text(1.0, -0.06, "value of animal", ha="center")
 ax.text(0.02, 1.02, "value of tired")
 ax.set(xlabel="alive", ylabel="state", xlim=(-0.05, 1.3), ylim=(-0.1, 1.12))
@@ -98,13 +99,14 @@ plt.show()
 # Keys and values are simple: a word offers what it is, and brings what it is. So $W^K$ and $W^V$ are the identity.
 
 # %%
-features = ["thing", "alive", "place", "state", "action", "pronoun", "article", "clock x", "clock y"]
+features = ["thing", "alive", "place", "state", "action", "pronoun", "article"]
+features += ["clock x", "clock y"]
 meaning = {
     "the": "article", "animal": "thing alive", "street": "thing place",
     "cross": "action", "it": "pronoun", "tired": "state",
 }  # fmt: skip
 words = [meaning.get(token, "").split() for token in tokens]
-x = torch.tensor([[float(feature in word) for feature in features] for word in words])  # (n, d_model)
+x = torch.tensor([[float(f in word) for f in features] for word in words])  # (n, d_model)
 hour = 2 * math.pi / 12 * torch.arange(11)
 x[:, 7], x[:, 8] = hour.cos(), hour.sin()
 w_k, w_v = torch.eye(9), torch.eye(9)
@@ -152,7 +154,7 @@ assert heads[2, it].argmax() == it - 1  # what stands before me?
 print([round(heads[head, it].max().item(), 3) for head in range(3)])
 
 # %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the machine's fonts; asserts say what it shows
+# nbval-ignore-output: a picture's bytes depend on the fonts; asserts say what it shows
 names = ["head 0: who, or what?", "head 1: what about it?", "head 2: what stands before?"]
 plot_heads(heads, tokens, titles=names, columns=3)
 plt.show()
@@ -172,9 +174,9 @@ assert_close(heads[0, 0, [1, 6]], heads[0, 5, [1, 6]], atol=1e-6, rtol=0)  # bot
 # What does *it* take home? The three outputs stand side by side, three numbers from each head.
 
 # %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the machine's fonts; asserts say what it shows
+# nbval-ignore-output: a picture's bytes depend on the fonts; asserts say what it shows
 joined = torch.cat(outputs, dim=-1)  # (n, h d)
-assert_close(joined[it, [1, 3]], torch.full((2,), sharp), atol=1e-6, rtol=0)  # alive, and in a state
+assert_close(joined[it, [1, 3]], torch.full((2,), sharp), atol=1e-6, rtol=0)  # alive, a state
 
 _, ax = plt.subplots(figsize=(8.4, 2.1), layout="constrained")
 ax.imshow(torch.stack([x[it], joined[it]]), cmap="PuOr", vmin=-1.3, vmax=1.3, aspect="auto")
@@ -223,7 +225,7 @@ assert wide[it, animal] < 1e-6
 assert wide[it, it - 1] > 0.8
 
 # %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the machine's fonts; asserts say what it shows
+# nbval-ignore-output: a picture's bytes depend on the fonts; asserts say what it shows
 _, axes = plt.subplots(1, 4, figsize=(12, 3.6), layout="constrained")
 titles = "head 0", "head 1", "head 2", "all in one head"
 for ax, picture, title in zip(axes, [*heads, wide], titles, strict=True):
@@ -242,7 +244,7 @@ plt.show()
 # rather do one large product. Lesson 01 put $W^Q$, $W^K$ and $W^V$ side by side. Do the same with the heads: a column of a
 # product depends on the same column of the right-hand matrix, and on no other.
 #
-# $$x\,[W_0 \mid W_1 \mid \dots] = [x W_0 \mid x W_1 \mid \dots]$$
+# $$x [W_0 \mid W_1 \mid \dots] = [x W_0 \mid x W_1 \mid \dots]$$
 #
 # ### Exercise: stack the heads' matrices (4 points, 5 minutes)
 #
@@ -252,6 +254,7 @@ plt.show()
 # - Head 0 is on the left, and the columns of one head stay together: `(h d)`.
 # - Two points for the values, one for gradients, which flow to every matrix, one for robustness: dtype and device as given, no
 #   input changed.
+# - Not allowed: `attnlib.stack_head_weights`.
 
 
 # %% nbgrader={"grade": false, "grade_id": "stack_head_weights", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -318,11 +321,12 @@ for head, matrix in enumerate(per_head):
 # - Where `num_heads` does not divide the width, raise a `ValueError` that says both numbers. Not an assertion, and not whatever
 #   torch happens to say.
 # - Two points for the values, one each for the error, gradients and robustness.
+# - Not allowed: `attnlib.split_heads`.
 
 
 # %% nbgrader={"grade": false, "grade_id": "split_heads", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def split_heads(x: Tensor, num_heads: int) -> Tensor:
-    """(b, n, h·d) -> (b, h, n, d): head i gets the i-th run of d neighbouring columns of every word."""
+    """(b, n, h·d) -> (b, h, n, d): head i gets the i-th run of d neighbouring columns."""
     ### BEGIN SOLUTION
     if x.shape[-1] % num_heads:
         raise ValueError(f"num_heads must divide the width, got {num_heads} and {x.shape[-1]}")
@@ -361,7 +365,7 @@ check("split_heads", split_heads)
 # With the heads in front, the loop is gone: one product for each of $q$, $k$ and $v$, and one call. The numbers are the loop's.
 
 # %%
-q, k, v = (attnlib.split_heads((x @ w)[None], 3) for w in (w_q, w_k, w_v))  # each (b, h, n, d), b = 1
+q, k, v = (attnlib.split_heads((x @ w)[None], 3) for w in (w_q, w_k, w_v))  # (b, h, n, d), b = 1
 together, together_weights = attnlib.scaled_dot_product_attention(q, k, v, return_weights=True)
 assert_close(together_weights[0], heads, atol=1e-6, rtol=0)
 assert_close(together[0], torch.stack(outputs), atol=1e-5, rtol=0)
@@ -403,7 +407,7 @@ check("predict_reshaped_heads", reshaped_head)
 # %%
 stopped = [*tokens, "."]
 numbered = torch.arange(12 * 9).reshape(1, 12, 9)  # word = number // 9, column = number % 9
-right_head = rearrange(numbered, "b n (h d) -> h b n d", h=3)[0, 0]  # (n, d): what split_heads gives head 0
+right_head = rearrange(numbered, "b n (h d) -> h b n d", h=3)[0, 0]  # (n, d): split_heads
 wrong_head = numbered.reshape(1, 3, 12, 3)[0, 0]
 assert (right_head // 9).unique().tolist() == list(range(12))  # every word
 assert (right_head % 9).unique().tolist() == [0, 1, 2]  # its first three columns
@@ -411,7 +415,7 @@ assert (wrong_head // 9).unique().tolist() == [0, 1, 2, 3]  # four words only
 assert (wrong_head % 9).unique().tolist() == list(range(9))
 
 # %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the machine's fonts; asserts say what it shows
+# nbval-ignore-output: a picture's bytes depend on the fonts; asserts say what it shows
 _, axes = plt.subplots(1, 3, figsize=(12, 4.6), layout="constrained", width_ratios=(9, 6, 6))
 titles = "x: words and their columns", "split_heads: head 0", "reshape: head 0"
 for ax, title, table in zip(axes, titles, (numbered[0], right_head, wrong_head), strict=True):
@@ -442,7 +446,8 @@ matrices = [torch.randn(9, 9, generator=generator) / 3 for _ in range(4)]
 
 def transposed(words: Tensor) -> Tensor:
     q, k, v = (rearrange(words @ w, "n (h d) -> h n d", h=3) for w in matrices[:3])
-    return rearrange(attnlib.scaled_dot_product_attention(q, k, v), "h n d -> n (h d)") @ matrices[3]
+    found = attnlib.scaled_dot_product_attention(q, k, v)
+    return rearrange(found, "h n d -> n (h d)") @ matrices[3]
 
 
 def reshaped(words: Tensor) -> Tensor:
@@ -457,10 +462,11 @@ def hearing(attend) -> Tensor:
 
 
 # %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the machine's fonts; asserts say what it shows
+# nbval-ignore-output: a picture's bytes depend on the fonts; asserts say what it shows
 _, axes = plt.subplots(1, 2, figsize=(11, 5), layout="constrained")
 plain = {"values": False, "colorbar": False, "vmax": 1.2}
-for ax, attend, title in zip(axes, (transposed, reshaped), ("with transpose", "reshape alone"), strict=True):
+ways = {"with transpose": transposed, "reshape alone": reshaped}
+for ax, (title, attend) in zip(axes, ways.items(), strict=True):
     plot_attention(hearing(attend), stopped, ax=ax, title=title, **plain)
     ax.set(ylabel="the output of …", xlabel="… reacts to")
 plt.show()
@@ -491,6 +497,7 @@ assert_close(there_and_back, numbered, atol=0, rtol=0)  # and yet both ways are 
 #
 # - `x` is `(b, h, n, d)`, the result is `(b, n, h·d)`: head 0 on the left.
 # - Two points for the values, one for gradients, one for robustness.
+# - Not allowed: `attnlib.merge_heads`.
 
 
 # %% nbgrader={"grade": false, "grade_id": "merge_heads", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -530,7 +537,7 @@ check("merge_heads", merge_heads)
 # One matrix is left. Head 0 writes into columns 0 to 2 and can write nowhere else. So the joined heads go through a last
 # projection, $W^O$, which may mix them:
 #
-# $$\mathrm{MultiHead}(x) = \mathrm{Concat}(\mathrm{head}_0, \dots, \mathrm{head}_{h-1})\, W^O \qquad
+# $$\mathrm{MultiHead}(x) = \mathrm{Concat}(\mathrm{head}_0, \dots, \mathrm{head} _{h-1}) W^O \qquad
 # \mathrm{head}_i = \mathrm{Attention}(x W_i^Q, x W_i^K, x W_i^V)$$
 #
 # These are the equations of section 3.2.2 of [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762). Cut $W^O$ into runs of
@@ -542,6 +549,23 @@ w_o = torch.randn(9, 9, generator=generator)
 projected = attnlib.merge_heads(together) @ w_o  # (b, n, d_model)
 contributions = [output @ w_o[3 * head : 3 * head + 3] for head, output in enumerate(outputs)]
 assert_close(projected[0], sum(contributions), atol=1e-4, rtol=0)
+
+# %% [markdown]
+# Look at one contribution as a whole, and a head falls into two halves that can be read separately. Its weights $A_i$ are made by
+# $W_i^Q$ and $W_i^K$ alone: they say **from where to where**. What travels is made by $W_i^V$ and $W_i^O$ alone: they say **what**,
+# and they only ever meet as one product:
+#
+# $$\mathrm{head}_i W_i^O = A_i x (W_i^V W_i^O)$$
+
+# %%
+w_vo = [w_v[:, 3 * head : 3 * head + 3] @ w_o[3 * head : 3 * head + 3] for head in range(3)]
+moved = [shares @ x @ what for shares, what in zip(heads, w_vo, strict=True)]  # each (n, d_model)
+assert_close(torch.stack(moved), torch.stack(contributions), atol=1e-4, rtol=0)
+assert [torch.linalg.matrix_rank(what).item() for what in w_vo] == [3, 3, 3]
+
+# %% [markdown]
+# The product $W_i^V W_i^O$ is $(9, 9)$, but its rank is 3: whatever a head carries has to fit through $d = 3$ numbers. The same
+# holds for $W_i^Q (W_i^K)^\top$, with which a head compares two words.
 
 # %% [markdown]
 # ## Count what the heads cost
@@ -576,7 +600,8 @@ for num_heads in (1, 8, 64):
     attention = attnlib.MultiHeadAttention(512, num_heads, bias=False)
     counts[num_heads] = sum(parameter.numel() for parameter in attention.parameters())
     shares = attention(torch.zeros(1, 11, 512), return_weights=True)[1]
-    sizes.append(f"{num_heads} × {512 // num_heads}: {counts[num_heads]} weights, {shares.numel()} shares")
+    size = f"{num_heads} × {512 // num_heads}"
+    sizes.append(f"{size}: {counts[num_heads]} weights, {shares.numel()} shares")
 print(*sizes, sep="\n")
 assert counts == dict.fromkeys((1, 8, 64), 4 * 512 * 512)
 
@@ -730,7 +755,7 @@ ours = attnlib.MultiHeadAttention(d_model, h, bias=False).double()
 layers = {"w_q": w_q, "w_k": w_k, "w_v": w_v, "w_o": w_o}
 ours.load_state_dict({f"{name}.weight": w.T for name, w in layers.items()})
 assert_close(ours(batch), module_output, atol=1e-12, rtol=0)
-print("loop = stacked = fused = einops = F.scaled_dot_product_attention = nn.MultiheadAttention")
+print("loop = stacked = fused = einops = scaled_dot_product_attention = nn.MultiheadAttention")
 
 # %% [markdown]
 # ## Tell the dialects apart
@@ -742,18 +767,19 @@ print("loop = stacked = fused = einops = F.scaled_dot_product_attention = nn.Mul
 # | --- | --- | --- |
 # | `(h d)`, three matrices | this course; most language models since LLaMA | head 0, head 1, …; separate for q, k and v |
 # | `(3 h d)` | `nn.MultiheadAttention`, GPT-2, the vision transformers of timm | all of q, then all of k, then all of v; inside, head by head |
-# | `(d k h)`, `k` = 3 | a well-known einops tutorial (lesson 01 met its sibling) | number 0 of q in every head, of k in every head, of v in every head; then number 1 |
+# | `(d k h)`, `k` = 3 | [the tutorial](https://github.com/The-AI-Summer/self-attention-cv/blob/main/self_attention_cv/transformer_vanilla/mhsa.py) whose sibling lesson 01 met | number 0 of q in every head, of k in every head, of v in every head; then number 1 |
 #
 # For two heads of width 3, the eighteen columns of one packed matrix:
 
 # %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the machine's fonts; asserts say what it shows
+# nbval-ignore-output: a picture's bytes depend on the fonts; asserts say what it shows
 packings = {"(3 h d)": "(k h d)", "(d k h)": "(d k h)"}
 ids = torch.arange(18)  # 6 of q, 6 of k, 6 of v; inside, head 0, then head 1
+colours = ListedColormap(["#9ecae1", "#fdd0a2", "#e0e0e0"])  # q, k, v
 _, axes = plt.subplots(2, 1, figsize=(11, 2.6), layout="constrained")
 for ax, (name, pattern) in zip(axes, packings.items(), strict=True):
     row = rearrange(ids, f"(k h d) -> {pattern}", k=3, h=2)
-    ax.imshow(row[None] // 6, cmap=ListedColormap(["#9ecae1", "#fdd0a2", "#e0e0e0"]), aspect="auto")
+    ax.imshow(row[None] // 6, cmap=colours, aspect="auto")
     for column, number in enumerate(row.tolist()):
         label = f"{'qkv'[number // 6]}\nhead {number // 3 % 2}\nno. {number % 3}"
         ax.text(column, 0, label, ha="center", va="center")
@@ -802,6 +828,7 @@ print(f"no error, the right shape, and a correlation of {relation:.2f} with the 
 # - `x` is `(b, n, d_model)`; `w_q`, `w_k`, `w_v` are `(d_model, h·d)`, packed `(h d)`; `w_o` is `(h·d, d_model)`.
 # - It must return what multi-head attention returns: output `(b, n, d_model)` and weights `(b, h, n, n)`.
 # - The fold is right, and so is the attention. Two lines after it are not.
+# - Not allowed: a finished attention, PyTorch's or `attnlib`'s.
 
 
 # %% nbgrader={"grade": false, "grade_id": "mend_multi_head", "locked": false, "schema_version": 3, "solution": true, "task": false}

@@ -18,6 +18,7 @@
 import calendar
 import math
 import random
+import sys
 from datetime import date
 
 import matplotlib.pyplot as plt
@@ -44,7 +45,7 @@ from attnlib.plot import plot_attention
 # | | asks: $x$ | answers: the *memory* $m$ |
 # | --- | --- | --- |
 # | gives | queries, $q = x W^Q$ | keys $k = m W^K$ and values $v = m W^V$ |
-# | has this many positions | $q = 3$ | $k = 11$ |
+# | has this many positions | 3, the axis `q` | 11, the axis `k` |
 # | each of this width | $d_{model} = 3$ | $d_{memory} = 7$ |
 #
 # The English side is lesson 02's, number by number: seven features, and the same $W^K$ and $W^V$. The three German words have three
@@ -58,7 +59,8 @@ meaning = {
     "the": "article", "animal": "thing alive", "street": "thing place",
     "cross": "action", "it": "pronoun", "tired": "state",
 }  # fmt: skip
-memory = torch.tensor([[float(f in meaning.get(word, "").split()) for f in features] for word in english])
+offers = [meaning.get(word, "").split() for word in english]
+memory = torch.tensor([[float(f in offered) for f in features] for offered in offers])
 x = torch.eye(3)  # Tier: a being, überquerte: a deed, Straße: a place
 
 #                     looks for: thing alive place action
@@ -72,7 +74,7 @@ w_v[features.index("place")] = torch.tensor([0.0, 2.0])  # lanes
 # One row with a pencil. *überquerte* (crossed) is a deed, so its query is $(0, 0, 0, 4)$. The key of *cross* is $(0, 0, 0, 2)$:
 # their dot product is 8, and $8/\sqrt4 = 4$. The ten other English words score 0. So *cross* gets
 #
-# $$\frac{e^4}{e^4 + 10\,e^0} = \frac{54.60}{64.60} \approx 0.845$$
+# $$\frac{e^4}{e^4 + 10 e^0} = \frac{54.60}{64.60} \approx 0.845$$
 #
 # ### Predict, then run: who sets the length (1 point, 2 minutes)
 #
@@ -102,7 +104,13 @@ check("predict_who_sets_the_length", shapes)
 
 
 # %%
-def ask_one_by_one(x: Tensor, memory: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Tensor, Tensor]:
+def ask_one_by_one(
+    x: Tensor,
+    memory: Tensor,
+    w_q: Tensor,
+    w_k: Tensor,
+    w_v: Tensor,
+) -> tuple[Tensor, Tensor]:
     """x (q, d_model), memory (k, d_memory) -> output (q, d_v), weights (q, k), by loop."""
     outputs, rows = [], []
     for asker in x:
@@ -110,7 +118,8 @@ def ask_one_by_one(x: Tensor, memory: Tensor, w_q: Tensor, w_k: Tensor, w_v: Ten
         scores = [float(query @ (word @ w_k)) / math.sqrt(len(query)) for word in memory]
         total = sum(math.exp(score) for score in scores)
         rows.append(torch.tensor([math.exp(score) / total for score in scores]))
-        outputs.append(sum(weight * (word @ w_v) for weight, word in zip(rows[-1], memory, strict=True)))
+        mixed = [weight * (word @ w_v) for weight, word in zip(rows[-1], memory, strict=True)]
+        outputs.append(sum(mixed))
     return torch.stack(outputs), torch.stack(rows)
 
 
@@ -120,7 +129,7 @@ assert slow_weights.shape == (3, 11)
 assert_close(slow_weights[1, 4].item(), math.exp(4) / (math.exp(4) + 10), atol=1e-6, rtol=0)
 
 # %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the machine's fonts; asserts say what it shows
+# nbval-ignore-output: a picture's bytes depend on the fonts; asserts say what it shows
 ax = plot_attention(slow_weights, german, english, colorbar=False)
 ax.set(ylabel="asks", xlabel="answers", title="Three ask, eleven answer: a row for each asker")
 plt.show()
@@ -134,7 +143,8 @@ assert_close(slow_weights.sum(dim=-1), torch.ones(3), atol=1e-6, rtol=0)
 # - **Who asks sets the length of the output.** Three questions, three answers.
 # - **Who answers is summed away.** The memory may be 11 words long or 11,000. Its length shows in the weights, and nowhere else.
 #
-# It is easy to get this the wrong way round. A survey of language models with thousands of readers
+# A translator has a part that reads, the *encoder*, and a part that writes, the *decoder*. The decoder asks, the encoder's output is
+# the memory. It is easy to get this the wrong way round: a survey of language models with thousands of readers
 # [had the encoder ask](https://github.com/humza909/LLM_Survey/issues/2), until a reader wrote in.
 #
 # ## Ask all questions at once
@@ -155,8 +165,14 @@ assert_close(slow_weights.sum(dim=-1), torch.ones(3), atol=1e-6, rtol=0)
 
 
 # %% nbgrader={"grade": false, "grade_id": "cross_attention", "locked": false, "schema_version": 3, "solution": true, "task": false}
-def cross_attention(x: Tensor, memory: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Tensor, Tensor]:
-    """(b, q, d_model), (b, k, d_memory), three matrices -> output (b, q, d_v), weights (b, q, k)."""
+def cross_attention(
+    x: Tensor,
+    memory: Tensor,
+    w_q: Tensor,
+    w_k: Tensor,
+    w_v: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """(b, q, d_model), (b, k, d_memory), matrices -> output (b, q, d_v), weights (b, q, k)."""
     ### BEGIN SOLUTION
     q, k, v = x @ w_q, memory @ w_k, memory @ w_v
     shares = torch.softmax(q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1]), dim=-1)
@@ -204,7 +220,8 @@ generator = torch.Generator().manual_seed(1)
 text = torch.randn(2, 5, 7, generator=generator)
 random_w_q, random_w_k, random_w_v = (torch.randn(7, d, generator=generator) for d in (3, 3, 11))
 self_attention = attnlib.SelfAttention(7, 3, 11)
-self_attention.load_state_dict({"w_q.weight": random_w_q.T, "w_k.weight": random_w_k.T, "w_v.weight": random_w_v.T})
+layers = {"w_q": random_w_q, "w_k": random_w_k, "w_v": random_w_v}
+self_attention.load_state_dict({f"{name}.weight": w.T for name, w in layers.items()})
 asks_itself, _ = attnlib.cross_attention(text, text, random_w_q, random_w_k, random_w_v)
 assert_close(asks_itself, self_attention(text), atol=1e-5, rtol=0)
 
@@ -241,11 +258,12 @@ check("predict_shuffled_memory", shuffled_memory)
 order = [7, 3, 10, 0, 9, 6, 2, 4, 8, 1, 5]
 mixed_output, mixed_weights = attnlib.cross_attention(x[None], memory[None, order], w_q, w_k, w_v)
 assert_close(mixed_output, output, atol=1e-6, rtol=0)  # nothing moved
-assert_close(mixed_weights, weights[:, :, order], atol=1e-6, rtol=0)  # the columns moved with their words
+assert_close(mixed_weights, weights[:, :, order], atol=1e-6, rtol=0)  # columns move with words
 
 swapped_output, _ = attnlib.cross_attention(x[None, [2, 1, 0]], memory[None], w_q, w_k, w_v)
-assert_close(swapped_output, output[:, [2, 1, 0]], atol=1e-6, rtol=0)  # shuffle the askers: the rows move
-print(" ".join(english[i] for i in order), "->", [round(number, 2) for number in mixed_output[0, 0].tolist()])
+assert_close(swapped_output, output[:, [2, 1, 0]], atol=1e-6, rtol=0)  # rows move with askers
+numbers = [round(number, 2) for number in mixed_output[0, 0].tolist()]
+print(" ".join(english[i] for i in order), "->", numbers)
 
 # %% [markdown]
 # To those who ask, the memory is a *set*. That is a strength: the memory may be a text, or the patches of a picture, or a heap of search results,
@@ -258,7 +276,8 @@ print(" ".join(english[i] for i in order), "->", [round(number, 2) for number in
 # into $h$ runs of $d$ columns, each run attends on its own, and $W^O$ mixes what they found. Nothing about it is new, except
 # that the two texts have lengths and widths of their own:
 #
-# $$\mathrm{head}_i = \mathrm{CrossAttention}_i(x, m), \qquad \mathrm{MultiHead}(x, m) = [\mathrm{head}_1 \dots \mathrm{head}_h]\, W^O$$
+# $$\mathrm{head}_i = \mathrm{CrossAttention}_i(x, m), \qquad
+# \mathrm{MultiHead}(x, m) = \mathrm{Concat}(\mathrm{head}_0, \dots, \mathrm{head} _{h-1}) W^O$$
 #
 # ### Exercise: several heads, two texts (7 points, 15 minutes)
 #
@@ -274,9 +293,16 @@ print(" ".join(english[i] for i in order), "->", [round(number, 2) for number in
 
 # %% nbgrader={"grade": false, "grade_id": "MultiHeadCrossAttention", "locked": false, "schema_version": 3, "solution": true, "task": false}
 class MultiHeadCrossAttention(nn.Module):
-    """x (b, q, d_model), memory (b, k, d_memory) -> output (b, q, d_model), weights (b, h, q, k)."""
+    """(b, q, d_model), memory (b, k, d_memory) -> output (b, q, d_model), weights (b, h, q, k)."""
 
-    def __init__(self, d_model: int, d_memory: int, num_heads: int, d_head: int | None = None, bias: bool = True):
+    def __init__(
+        self,
+        d_model: int,
+        d_memory: int,
+        num_heads: int,
+        d_head: int | None = None,
+        bias: bool = True,
+    ):
         super().__init__()
         ### BEGIN SOLUTION
         if d_head is None:
@@ -339,12 +365,14 @@ output, weights = module(asks, answers, return_weights=True)
 w_q, w_k, w_v = (layer.weight.T for layer in (module.w_q, module.w_k, module.w_v))
 columns = [slice(0, 4), slice(4, 8), slice(8, 12)]
 heads = [attnlib.cross_attention(asks, answers, w_q[:, c], w_k[:, c], w_v[:, c]) for c in columns]
-assert_close(torch.cat([head for head, _ in heads], dim=-1) @ module.w_o.weight.T, output, atol=1e-12, rtol=0)
+joined = torch.cat([head for head, _ in heads], dim=-1)
+assert_close(joined @ module.w_o.weight.T, output, atol=1e-12, rtol=0)
 assert_close(torch.stack([table for _, table in heads], dim=1), weights, atol=1e-12, rtol=0)
 
 theirs = nn.MultiheadAttention(12, 3, kdim=7, vdim=7, bias=False, batch_first=True).double()
 names = {"q_proj_weight": module.w_q, "k_proj_weight": module.w_k, "v_proj_weight": module.w_v}
-theirs.load_state_dict({name: layer.weight for name, layer in names.items()} | {"out_proj.weight": module.w_o.weight})
+given = {name: layer.weight for name, layer in names.items()}
+theirs.load_state_dict(given | {"out_proj.weight": module.w_o.weight})
 torch_output, torch_weights = theirs(asks, answers, answers, average_attn_weights=False)
 assert_close(torch_output, output, atol=1e-12, rtol=0)
 assert_close(torch_weights, weights, atol=1e-12, rtol=0)
@@ -366,7 +394,7 @@ patterns = [
 
 
 def parts(day: date) -> dict[str, str]:
-    """What a pattern is filled with: day and its ending, month as a word and as a number, year, weekday."""
+    """What fills a pattern: day and its ending, month as word and as number, year, weekday."""
     ending = "th" if 10 < day.day < 14 else {1: "st", 2: "nd", 3: "rd"}.get(day.day % 10, "th")
     month, weekday = calendar.month_name[day.month], calendar.day_name[day.weekday()]
     numbers = {"D": str(day.day), "N": str(day.month), "Y": str(day.year)}
@@ -398,7 +426,8 @@ digits = "0123456789-"
 def encode(texts: list[str]) -> Tensor:
     """Texts -> (b, k): the number of each character, and 0 where the text has already ended."""
     longest = max(map(len, texts))
-    return torch.tensor([[number_of[c] for c in text] + [0] * (longest - len(text)) for text in texts])
+    padded = [[number_of[c] for c in text] + [0] * (longest - len(text)) for text in texts]
+    return torch.tensor(padded)
 
 
 def decode(logits: Tensor) -> list[str]:
@@ -419,13 +448,14 @@ print(tuple(sources.shape), tuple(targets.shape), f"{len(alphabet)} characters")
 # the objects in a picture [ask it a hundred](https://arxiv.org/abs/2005.12872).)
 #
 # Who answers? The characters. But a bare *9* does not know whether it belongs to a day or to a year. So before it answers, each
-# character hears its two neighbours on either side, and no more: `nn.Conv1d` with a window of 5. There is no other way from one end of the text to
-# the other. Whatever an output place needs, it must fetch itself, and you will be able to see it fetch.
+# character hears its two neighbours on either side, and no more: `nn.Conv1d` with a window of 5, and a bend (GELU, which lesson 06
+# explains). There is no other way from one end of the text to the other. Whatever an output place needs, it must fetch itself, and
+# you will be able to see it fetch.
 
 
 # %%
 class DateReader(nn.Module):
-    """Characters (b, k) -> logits of the ten places (b, 10, 11), and who looked where (b, 10, k)."""
+    """Characters (b, k) -> logits (scores before a softmax) (b, 10, 11), weights (b, 10, k)."""
 
     def __init__(self, d_model: int = 48, d_memory: int = 64):
         super().__init__()
@@ -462,7 +492,7 @@ def train(model: DateReader, steps: int = 500) -> list[float]:
     optimiser = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=5e-3)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, max_lr=5e-3, total_steps=steps)
     losses = []
-    for _ in (bar := tqdm(range(steps), ncols=80, mininterval=1)):
+    for _ in (bar := tqdm(range(steps), file=sys.stdout, ncols=80, mininterval=1)):
         batch = torch.randint(20_000, (64,))
         logits, _ = model(sources[batch])
         loss = F.cross_entropy(logits.flatten(0, 1), targets[batch].flatten())
@@ -477,7 +507,7 @@ def train(model: DateReader, steps: int = 500) -> list[float]:
 
 # %% tags=["nbval-ignore-output"]
 # nbval-ignore-output: a progress bar tells the time; the next cells assert what was learned
-torch.set_num_threads(1)  # the matrices are so small that a second thread would only wait for the first
+torch.set_num_threads(1)  # with matrices this small, a second thread would only wait
 torch.manual_seed(0)
 reader, blank = DateReader(), DateReader()
 nn.init.zeros_(blank.attn.w_q.weight).requires_grad_(False)
@@ -492,14 +522,15 @@ with torch.no_grad():
 
 def exact(logits: Tensor) -> float:
     """The share of dates that are right in all ten characters."""
-    return sum(got == day.isoformat() for got, day in zip(decode(logits), test_days, strict=True)) / len(test_days)
+    hits = [got == day.isoformat() for got, day in zip(decode(logits), test_days, strict=True)]
+    return sum(hits) / len(hits)
 
 
 assert exact(logits) > 0.98
 assert exact(blank_logits) < 0.5
 
 # %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the machine's fonts, the last digits of a loss on its processor
+# nbval-ignore-output: bytes depend on the fonts, the last digits of a loss on the processor
 _, ax = plt.subplots(figsize=(7.2, 3.2), layout="constrained")
 for losses, colour, marker, name, rest in (
     (blank_losses, "#d55e00", "s", "blank queries", blank_logits),
@@ -527,7 +558,8 @@ def show(text: str, ax: plt.Axes) -> Tensor:
     """Draw who looked where while the text was read, and return the weights (10, k)."""
     with torch.no_grad():
         logits, weights = reader(encode([text]))
-    plot_attention(weights[0], list(decode(logits)[0]), list(text), ax=ax, values=False, vmax=1, colorbar=False)
+    plain = {"values": False, "vmax": 1, "colorbar": False}
+    plot_attention(weights[0], list(decode(logits)[0]), list(text), ax=ax, **plain)
     ax.set(title=text, xlabel="", ylabel="")
     ax.tick_params(axis="x", rotation=0)
     for label in ax.get_xticklabels():
@@ -536,7 +568,7 @@ def show(text: str, ax: plt.Axes) -> Tensor:
 
 
 # %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the machine's fonts; asserts say what it shows
+# nbval-ignore-output: a picture's bytes depend on the fonts; asserts say what it shows
 ax = plt.figure(figsize=(5.2, 4.2), layout="constrained").gca()
 short = show("20 July 1969", ax)
 ax.set(ylabel="asks: the output", xlabel="answers: the text")
@@ -574,7 +606,7 @@ from attnlib.checks import grade as check
 check("predict_longer_source", longer_text)
 
 # %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the machine's fonts; asserts say what it shows
+# nbval-ignore-output: a picture's bytes depend on the fonts; asserts say what it shows
 spellings = ["Sunday, 20 July 1969", "the 20th of July, 1969", "20.7.1969", "07/20/1969"]
 figure, axes = plt.subplots(2, 2, figsize=(11, 8), layout="constrained", width_ratios=[1, 1])
 tables = [show(text, ax) for text, ax in zip(spellings, axes.flat, strict=True)]
@@ -605,7 +637,8 @@ assert_close(key_of_long[10:], key_of_short[2:], atol=1e-5, rtol=0)
 def tells(pattern: str, day: date) -> str:
     """The text again, with D, M or Y in place of each character of day, month and year."""
     sign = {"D": "D", "M": "M", "N": "M", "Y": "Y"}
-    return pattern.format(**{name: sign.get(name, "·") * len(text) for name, text in parts(day).items()})
+    signs = {name: sign.get(name, "·") * len(text) for name, text in parts(day).items()}
+    return pattern.format(**signs)
 
 
 assert tells(patterns[4], date(1969, 7, 20)) == "the DD·· of MMMM, YYYY"
@@ -614,15 +647,17 @@ share, own_digit = torch.zeros(10, 4), torch.zeros(4)
 for pattern, day, weights in zip(used[20_000:], test_days, test_weights, strict=True):
     told = tells(pattern, day)
     for column, sign in enumerate("YMD"):
-        share[:, column] += weights[:, [i for i, s in enumerate(told) if s == sign]].sum(dim=-1) / 1000
+        places = [i for i, s in enumerate(told) if s == sign]
+        share[:, column] += weights[:, places].sum(dim=-1) / 1000
     own_digit += (weights[:4].argmax(dim=-1) == torch.arange(4) + told.index("Y")) / 1000
 share[:, 3] = 1 - share[:, :3].sum(dim=-1)
 
 # %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the machine's fonts; asserts say what it shows
+# nbval-ignore-output: a picture's bytes depend on the fonts; asserts say what it shows
 places = ["Y 1", "Y 2", "Y 3", "Y 4", "dash", "M 1", "M 2", "dash", "D 1", "D 2"]
 ax = plot_attention(share, places, ["year", "month", "day", "the rest"], colorbar=False)
-ax.set(ylabel="asks: place of the output", xlabel="answers: character of …", title="Mean of 1,000 unseen dates")
+ax.set(ylabel="asks: place of the output", xlabel="answers: character of …")
+ax.set_title("Mean of 1,000 unseen dates")
 plt.show()
 print("each digit of the year looks at its own digit:", [f"{s:.0%}" for s in own_digit.tolist()])
 assert own_digit.min() > 0.9
@@ -658,7 +693,7 @@ assert moved[[0, 1, 3, 4, 5, 6, 7, 8, 9]].max() < 0.05
 # and the empty places answer as well:
 
 # %%
-batch = encode(["20.7.1969", "Wednesday, 24 September 1969"])  # the first one gets 19 places of padding
+batch = encode(["20.7.1969", "Wednesday, 24 September 1969"])  # the first is padded by 19
 with torch.no_grad():
     alone, _ = reader(batch[:1, :9])
     together, weights = reader(batch)
@@ -666,7 +701,8 @@ with torch.no_grad():
 assert_close(together[0], alone[0], atol=1e-4, rtol=0)
 assert weights[0, :, 9:].max() == 0
 assert unmasked[0, :, 9:].sum() > 1e-4
-print(f"weight on the padding, without a mask: up to {unmasked[0, :, 9:].sum(dim=-1).max():.2f} of a row")
+lost = unmasked[0, :, 9:].sum(dim=-1)
+print(f"weight on the padding, without a mask: up to {lost.max():.2f} of a row")
 
 # %% [markdown]
 # ## Find the fault
@@ -682,11 +718,18 @@ print(f"weight on the padding, without a mask: up to {unmasked[0, :, 9:].sum(dim
 # - It must return the output `(b, q, d_v)` and the weights `(b, q, k)`, with no weight on padding. What it returns
 #   for padded *questions* is not compared.
 # - Two lines are enough.
+# - Not allowed: a finished attention, PyTorch's or `attnlib`'s.
 
 
 # %% nbgrader={"grade": false, "grade_id": "mend_decoder_attention", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def mend_decoder_attention(
-    x: Tensor, memory: Tensor, x_is_real: Tensor, memory_is_real: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor
+    x: Tensor,
+    memory: Tensor,
+    x_is_real: Tensor,
+    memory_is_real: Tensor,
+    w_q: Tensor,
+    w_k: Tensor,
+    w_v: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """Two padded texts and three matrices -> output (b, q, d_v), weights (b, q, k)."""
     ### BEGIN SOLUTION

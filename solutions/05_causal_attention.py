@@ -15,6 +15,7 @@
 
 # %%
 import re
+import sys
 from functools import partial
 from pydoc_data.topics import topics
 
@@ -24,12 +25,13 @@ import torch.nn.functional as F
 from matplotlib.colors import ListedColormap, LogNorm
 from torch import Tensor, nn
 from torch.testing import assert_close
+from tqdm import tqdm
 
 import attnlib
 from attnlib.checks import check
 from attnlib.plot import plot_mask
 
-torch.set_num_threads(1)  # with matrices this small, a second thread would wait more than it computes
+torch.set_num_threads(1)  # with matrices this small, a second thread would only wait
 
 # %% [markdown]
 # ## Turn one sentence into ten exercises
@@ -54,12 +56,12 @@ for i, target in enumerate(tokens[1:]):
 # A *mask* says it for every pair. It is `bool`, has a row for each query and a column for each key, and **True = may attend**.
 # For five words it is a triangle:
 #
-# $$M_{ij} = \big[\, j \le i \,\big] \qquad\qquad \text{query } i,\ \text{key } j$$
+# $$M_{ij} = \big[ j \le i \big] \qquad\qquad \text{query } i,\ \text{key } j$$
 #
 # There may be more keys than queries. A model that writes keeps the keys of all words so far, and only the newest words ask. So
 # it is the *last* query that stands at the last key, and the first query stands $k - q$ positions into the text:
 #
-# $$M_{ij} = \big[\, j \le i + (k - q) \,\big]$$
+# $$M_{ij} = \big[ j \le i + (k - q) \big]$$
 #
 # With two new queries and five keys the first one sees four keys, and the second one sees all five.
 
@@ -109,7 +111,7 @@ check("causal_mask", causal_mask)
 # </details>
 
 # %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the machine's fonts; asserts say what it shows
+# nbval-ignore-output: a picture's bytes depend on the fonts; asserts say what it shows
 whole, newest = attnlib.causal_mask(11, 11), attnlib.causal_mask(2, 11)
 assert torch.equal(newest, whole[-2:])  # two new queries are the last two rows of the whole
 
@@ -166,7 +168,7 @@ check("predict_zeroed_future", zeroed_future)
 # would be flat.
 
 # %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the machine's fonts; asserts say what it shows
+# nbval-ignore-output: a picture's bytes depend on the fonts; asserts say what it shows
 future = torch.linspace(-4, 8, 121)  # the score of "did", which "animal" must not know
 rows = torch.stack([torch.zeros(121), torch.tensor(3.0).log().expand(121), future], dim=-1)
 kept = torch.softmax(rows, dim=-1)[:, :2]  # the future is gone
@@ -176,11 +178,13 @@ assert kept[0, 1] > 0.7 > 0.01 > kept[-1, 1]
 
 _, ax = plt.subplots(figsize=(7.2, 3), layout="constrained")
 for column, (word, colour) in enumerate((("the", "#6baed6"), ("animal", "#08306b"))):
-    ax.plot(future, kept[:, column], color=colour, linewidth=2.5, label=f"{word}: set to zero, no more")
-    ax.plot(future, again[:, column], "--", color=colour, label=f"{word}: divided by the rest, too")
+    zeroed, divided = f"{word}: set to zero, no more", f"{word}: divided by the rest, too"
+    ax.plot(future, kept[:, column], color=colour, linewidth=2.5, label=zeroed)
+    ax.plot(future, again[:, column], "--", color=colour, label=divided)
 ax.axvline(torch.tensor(4.0).log(), color="0.6", linestyle=":")
 ax.text(1.5, 0.88, "ln 4, as in the table", color="0.35")
-ax.set(xlabel="score of “did”, a word of the future", ylabel="weight in the row of “animal”", ylim=(0, 1))
+ax.set(xlabel="score of “did”, a word of the future", ylim=(0, 1))
+ax.set_ylabel("weight in the row of “animal”")
 ax.legend(fontsize=8, loc="center right")
 plt.show()
 
@@ -264,9 +268,8 @@ assert_close(before, attnlib.renormalised_causal_weights(scores), atol=1e-14, rt
 print(f"largest difference of the two ways: {(before - afterwards).abs().max():.1e}")
 
 # %% [markdown]
-# Equal on paper, and for scores of ordinary size. Now let a future score be 200. In float32 the softmax gives it everything and
-# rounds the past to
-# 0. Then 0 is divided by 0. That is why everyone blocks first.
+# Equal on paper, and for scores of ordinary size. Now let a future score be 200. In float32 the softmax gives it everything, and
+# the past is rounded to zero. Then 0 is divided by 0. That is why everyone blocks first.
 
 # %%
 row = torch.tensor([0.0, 1.0, 200.0])
@@ -391,8 +394,11 @@ check("masked_softmax", masked_softmax)
 # %% [markdown]
 # ## See which number blocks, and where it breaks
 #
-# A widely copied implementation fills with `-1e20`. Others take `-1e9`, `-1e4`, or the lowest number that the dtype has. Large
-# models compute in 16 bits. So try all of them, on a row with two open keys of three, and on a row with none.
+# Which number do people fill with? [`-1e20`](https://github.com/NVIDIA/apex/issues/93), `-1e9`, `-1e4`, or the lowest number that the
+# dtype has. Large models compute in 16 bits, and there one reader of a tutorial
+# [tried three in a row](https://github.com/bentrevett/pytorch-seq2seq/issues/191): `-1e10` was an error, `-inf` gave a loss of NaN, and
+# with `-1e4` it ran. Which of these faults can you explain already? Try all fills, on a row with two open keys of three, and on a
+# row with none.
 
 
 # %%
@@ -411,14 +417,14 @@ def outcome(fill: float, dtype: torch.dtype, mask: Tensor) -> str:
 
 dtypes = [torch.float16, torch.bfloat16, torch.float32]
 fills = {"-1e4": -1e4, "-1e9": -1e9, "-1e20": -1e20, "lowest": None, "-inf": -torch.inf}
-rows = {"two open keys of three": torch.tensor([True, True, False]), "no open key": torch.zeros(3).bool()}
-grids = {
-    title: [[outcome(fill or torch.finfo(d).min, d, mask) for fill in fills.values()] for d in dtypes]
-    for title, mask in rows.items()
-}
+open_keys = torch.tensor([[True, True, False], [False, False, False]])
+rows = dict(zip(["two open keys of three", "no open key"], open_keys, strict=True))
+grids, given = {}, fills.values()
+for title, mask in rows.items():
+    grids[title] = [[outcome(f or torch.finfo(d).min, d, mask) for f in given] for d in dtypes]
 
 # %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the machine's fonts; asserts say what it shows
+# nbval-ignore-output: a picture's bytes depend on the fonts; asserts say what it shows
 assert grids["two open keys of three"][0] == ["right", "error", "error", "right", "right"]
 assert grids["two open keys of three"][2] == ["right"] * 5
 assert grids["no open key"][2] == ["uniform"] * 4 + ["NaN"]
@@ -431,7 +437,8 @@ for ax, (title, grid) in zip(axes, grids.items(), strict=True):
     ax.imshow(numbers, cmap=colours, vmin=0, vmax=3, aspect="auto")
     for i, row in enumerate(grid):
         for j, kind in enumerate(row):
-            ax.text(j, i, kind, ha="center", va="center", color="white" if kind == "error" else "black")
+            colour = "white" if kind == "error" else "black"
+            ax.text(j, i, kind, ha="center", va="center", color=colour)
     ax.set_xticks(range(5), fills)
     ax.set_yticks(range(3), [str(d).removeprefix("torch.") for d in dtypes])
     ax.set(title=title, xlabel="filled with")
@@ -439,8 +446,9 @@ plt.show()
 
 # %% [markdown]
 # The largest number of float16 is 65504. `-1e20` does not exist there, and PyTorch says so with an error, on the day when you
-# first train in half precision. The lowest number seems a way out, until two such masks are *added*: $-65504 - 65504$ is `-inf`
-# again, and NaN is back. No column is right in both pictures. The fill alone cannot do it: empty rows have to be treated apart.
+# first train in half precision. The lowest number seems a way out, until something is *added* to it, a low score or a second mask:
+# $-65504 - 65504$ is `-inf` again, and NaN is back (as [a large library found out](https://github.com/huggingface/transformers/pull/17306)).
+# No column is right in both pictures. The fill alone cannot do it: empty rows have to be treated apart.
 
 # %%
 lowest = torch.tensor(torch.finfo(torch.float16).min, dtype=torch.float16)
@@ -490,7 +498,7 @@ for name in ("blocked", "keep", "additive"):
     assert torch.equal(back, past)
 
 # %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the machine's fonts; asserts say what it shows
+# nbval-ignore-output: a picture's bytes depend on the fonts; asserts say what it shows
 four_words = tokens[:4]
 _, axes = plt.subplots(1, 4, figsize=(11, 3), layout="constrained")
 for ax, (name, mask) in zip(axes, dialects.items(), strict=True):
@@ -577,7 +585,7 @@ check("padding_mask", padding_mask)
 # What must hold together is joined by `&`: a key is open if it lies in the past *and* is real. Three sentences of one batch:
 
 # %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the machine's fonts; asserts say what it shows
+# nbval-ignore-output: a picture's bytes depend on the fonts; asserts say what it shows
 batch = ["the animal slept", "it was tired of the street", "it did not cross"]
 split = [sentence.split() for sentence in batch]
 lengths = torch.tensor([len(words) for words in split])
@@ -589,6 +597,7 @@ assert both.sum(dim=-1)[0].tolist() == [1, 2, 3, 3, 3, 3]
 _, axes = plt.subplots(1, 3, figsize=(11.5, 3.4), layout="constrained")
 for ax, mask, words in zip(axes, both, padded, strict=True):
     plot_mask(mask, words, ax=ax, title=f"{len(words) - words.count('·')} words")
+    ax.tick_params(axis="x", rotation=45)
     if ax is not axes[-1]:
         ax.get_legend().remove()
 plt.show()
@@ -636,7 +645,7 @@ from attnlib.checks import grade as check
 check("predict_other_ending", other_ending)
 
 # %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the machine's fonts; asserts say what it shows
+# nbval-ignore-output: a picture's bytes depend on the fonts; asserts say what it shows
 vocabulary = sorted({*tokens, "wide"})
 torch.manual_seed(3)
 embedding, attention = nn.Embedding(len(vocabulary), 24), attnlib.MultiHeadAttention(24, 3)
@@ -653,14 +662,14 @@ assert change["every key open"].gt(0.001).all()
 _, ax = plt.subplots(figsize=(9, 2.8), layout="constrained")
 for shift, name, colour in ((-0.2, "every key open", "#d55e00"), (0.2, "causal", "#08306b")):
     ax.bar(torch.arange(11) + shift, change[name], width=0.4, color=colour, label=name)
-ax.set_xticks(range(11), [*tokens[:-1], "tired / wide"], rotation=30)
+ax.set_xticks(range(11), [*tokens[:-1], "tired / wide"], rotation=30, ha="right")
 ax.set(ylabel="change of the output", title="What “wide” in place of “tired” changes")
 ax.legend()
 plt.show()
 
 # %% [markdown]
-# Ten bars of the causal layer are missing because they are exactly zero. *it* cannot know yet. That is the price of causality,
-# and an encoder, which reads a finished text, does not pay it (lesson 06).
+# Ten bars of the causal layer are missing because they are exactly zero. *it* cannot know yet. That is the price of causality.
+# An *encoder*, a network that only reads and never writes, has the finished text and does not pay it (lesson 06).
 #
 # ### Exercise: build causal self-attention (7 points, 15 minutes)
 #
@@ -736,7 +745,7 @@ check("CausalSelfAttention", CausalSelfAttention)
 # Comparing two endings is a test with one change. The gradient tests all changes at once: "output $i$ does not depend on input
 # $j$" means that its derivative is zero.
 #
-# $$\frac{\partial\, \text{output}_i}{\partial\, \text{input}_j} = 0 \qquad \text{for all } j > i$$
+# $$\frac{\partial \text{output}_i}{\partial \text{input}_j} = 0 \qquad \text{for all } j > i$$
 #
 # For eleven words that is an $11 \times 11$ picture, and it takes autograd a moment. Three layers with the same weights: no
 # mask, future weights set to zero *after* the softmax and no more, and blocked before.
@@ -750,7 +759,8 @@ def attend(x: Tensor, way: str) -> Tensor:
     if way == "blocked before the softmax":
         weights = attnlib.masked_softmax(scores, past)
     else:
-        weights = torch.softmax(scores, dim=-1) * (past if way == "set to zero after the softmax" else 1)
+        kept = past if way == "set to zero after the softmax" else 1
+        weights = torch.softmax(scores, dim=-1) * kept
     return attention.w_o(attnlib.merge_heads(weights @ v))
 
 
@@ -767,7 +777,7 @@ assert influence["set to zero after the softmax"][ahead].gt(0).all()
 assert_close(attend(tired[0], ways[2]), attention(tired, is_causal=True)[0], atol=1e-6, rtol=0)
 
 # %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the machine's fonts; asserts say what it shows
+# nbval-ignore-output: a picture's bytes depend on the fonts; asserts say what it shows
 _, axes = plt.subplots(1, 3, figsize=(12, 4.4), layout="constrained")
 scale = LogNorm(1e-3, 1)
 for ax, way in zip(axes, ways, strict=True):
@@ -828,7 +838,8 @@ def train(ahead: int, steps: int = 600) -> tuple[Reader, list[float]]:
     model, losses = Reader(ahead), []
     optimiser = torch.optim.AdamW(model.parameters(), lr=0.01)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 0.01, total_steps=steps)
-    for _ in range(steps):
+    name = "leaking" if ahead else "sound"
+    for _ in tqdm(range(steps), desc=f"{name:8}", file=sys.stdout, ncols=80, mininterval=1):
         starts = torch.randint(held_out - window - 1, (16, 1))
         excerpt = encoded[starts + torch.arange(window + 1)]  # (b, n + 1)
         loss = F.cross_entropy(model(excerpt[:, :-1]).flatten(0, 1), excerpt[:, 1:].flatten())
@@ -840,6 +851,8 @@ def train(ahead: int, steps: int = 600) -> tuple[Reader, list[float]]:
     return model, losses
 
 
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: a progress bar tells the time; the next cells assert what was learned
 sound, sound_losses = train(ahead=0)
 leaking, leaking_losses = train(ahead=1)
 
@@ -855,22 +868,25 @@ def losses_by_place(model: Reader) -> tuple[Tensor, Tensor]:
     starts = torch.linspace(held_out, len(encoded) - window - 1, 100).long()[:, None]
     excerpt = encoded[starts + torch.arange(window + 1)]
     seen, following = excerpt[:, :-1], excerpt[:, 1:]
-    training = F.cross_entropy(model(seen).transpose(1, 2), following, reduction="none").mean(dim=0)
-    writing = [F.cross_entropy(model(seen[:, : t + 1])[:, -1], following[:, t]) for t in range(window)]
+    logits = model(seen).transpose(1, 2)
+    training = F.cross_entropy(logits, following, reduction="none").mean(dim=0)
+    last = [model(seen[:, : t + 1])[:, -1] for t in range(window)]
+    writing = [F.cross_entropy(logits, following[:, t]) for t, logits in enumerate(last)]
     return training, torch.stack(writing)
 
 
 sound_training, sound_writing = losses_by_place(sound)
 leak_training, leak_writing = losses_by_place(leaking)
-assert_close(sound_training, sound_writing, atol=1e-4, rtol=0)  # a sound model cannot tell the two apart
+assert_close(sound_training, sound_writing, atol=1e-4, rtol=0)  # a sound model: no difference
 guessing = torch.tensor(len(characters)).log().item()
 assert leak_training.mean() < 0.3 < 1.5 < sound_training.mean() < 2.5
 assert leak_writing.mean() > guessing
 
 # %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: training differs from machine to machine in the last digits; asserts say what it shows
+# nbval-ignore-output: last digits of a training differ by machine; asserts say what it shows
 _, (left, right) = plt.subplots(1, 2, figsize=(11, 3.6), layout="constrained", sharey=True)
-for name, losses, colour in (("sound", sound_losses, "#08306b"), ("leaking", leaking_losses, "#d55e00")):
+curves = ("sound", sound_losses, "#08306b"), ("leaking", leaking_losses, "#d55e00")
+for name, losses, colour in curves:
     smooth = torch.tensor(losses).unfold(0, 20, 1).mean(dim=-1)
     left.plot(range(20, 601), smooth, color=colour, label=name)
 left.set(xlabel="step", ylabel="loss (nats per character)", title="While training", ylim=(0, 11))
@@ -897,12 +913,12 @@ for name, (training, writing) in means.items():
 # next one to look at, so it had to learn. That is how such a mistake survives a test that looks at the last position only.
 
 # %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: training differs from machine to machine in the last digits, and so do samples
+# nbval-ignore-output: last digits of a training differ by machine, and so do samples
 
 
 @torch.no_grad()
 def write(model: Reader, start: str, length: int = 31) -> str:
-    """Continue the text, each time by a character drawn from the model's own shares, a little sharpened."""
+    """Continue the text by characters drawn from the model's own shares, a little sharpened."""
     generator = torch.Generator().manual_seed(4)
     seen = torch.tensor([[characters.index(c) for c in start]])
     while seen.shape[1] < length:
@@ -934,6 +950,7 @@ for start in ("The ", "If the ", "An object "):
 # - Query $i$ sees key $j$ if $j \le i$ and key $j$ is real, for every query, padded or not.
 # - A query that sees nothing gets zeros (padding may stand on the left). No NaN, forward or in the gradient.
 # - `attnlib.masked_softmax` is allowed here, should yours not be ready.
+# - Not allowed: a finished attention, PyTorch's or `attnlib`'s.
 
 
 # %% nbgrader={"grade": false, "grade_id": "mend_padded_causal_weights", "locked": false, "schema_version": 3, "solution": true, "task": false}
