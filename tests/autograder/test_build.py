@@ -1,5 +1,6 @@
 """From text to notebooks: the same bytes each time, all or nothing, and the committed ones are what the text builds."""
 
+import base64
 import doctest
 import os
 import shutil
@@ -13,7 +14,7 @@ from tiny_course import EXERCISES, RIGHT, TINY, cell
 
 from attnlib.checks import exercises
 from autograder import build_course, colab
-from autograder.build_course import build, drift, prepare
+from autograder.build_course import build, drift, pictures, prepare
 from autograder.colab import add_colab, github_url, recorded_url, repository_url, with_badges
 from autograder.compose_samples import compose, read_answers
 from autograder.errors import CourseError
@@ -24,6 +25,17 @@ from autograder.notebook import read_notebook, to_text
 URL = "https://github.com/someone/attention"
 
 
+DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+DRAWING = f"""
+# %% tags=["picture:dot.png"]
+import base64
+
+from IPython.display import Image
+
+Image(base64.b64decode("{DOT}"))
+"""
+
+
 def silent(_):
     pass
 
@@ -31,6 +43,8 @@ def silent(_):
 @pytest.mark.slow
 def test_two_builds_are_equal_and_free_of_drift(layout):
     layout.readme.write_text("<!-- colab -->old<!-- /colab -->", encoding="utf-8")
+    with (layout.solutions / f"{TINY}.py").open("a", encoding="utf-8") as text:
+        text.write(DRAWING)
     written = build(layout, (), EXERCISES, URL, silent)
     first = {path: path.read_bytes() for path in written}
     assert layout.notebooks / f"{TINY}.ipynb" in first
@@ -38,6 +52,7 @@ def test_two_builds_are_equal_and_free_of_drift(layout):
     assert drift(layout, (), EXERCISES) == []
     build(layout, (), EXERCISES, URL, silent)
     assert {path: path.read_bytes() for path in written} == first
+    assert first[layout.solutions / "dot.png"] == base64.b64decode(DOT)
     assert (
         f"colab.research.google.com/github/someone/attention/blob/main/notebooks/{TINY}.ipynb"
         in layout.readme.read_text()
@@ -55,6 +70,8 @@ def test_two_builds_are_equal_and_free_of_drift(layout):
     text.write_text(text.read_text().replace("as small as", "as tiny as"), encoding="utf-8")
     (layout.notebooks / "07_gone.ipynb").write_text("{}", encoding="utf-8")
     assert len(drift(layout, (), EXERCISES)) == 3
+    (layout.solutions / "dot.png").write_bytes(b"another picture")
+    assert f"{layout.solutions / 'dot.png'} is not the figure in" in "\n".join(drift(layout, (), EXERCISES))
 
 
 @pytest.mark.slow
@@ -79,6 +96,20 @@ def test_nbval_accepts_the_executed_notebook(layout):
 
 def test_the_committed_notebooks_are_what_the_text_builds():
     assert drift(Layout(), (), exercises()) == [], "run: make build"
+
+
+def test_the_picture_in_the_readme_is_drawn_by_a_lesson():
+    notebooks = [read_notebook(Layout().solutions / f"{lesson}.ipynb") for lesson in Layout().lessons()]
+    assert [name for notebook in notebooks for name in pictures(notebook, "")] == ["attention.png"]
+    assert "(solutions/attention.png)" in Layout().readme.read_text(encoding="utf-8")
+
+
+def test_a_picture_is_one_figure(source):
+    cell(source, "pairwise_dot").metadata["tags"] = ["picture:none.png"]
+    with pytest.raises(
+        CourseError, match=r"00_tiny, cell pairwise_dot: it is tagged 'picture:none\.png' and draws 0 figures"
+    ):
+        pictures(source, TINY)
 
 
 def test_one_bad_lesson_publishes_nothing(layout):

@@ -12,7 +12,7 @@ from tiny_course import POINTS, RIGHT, TINY, Class
 
 from autograder import __main__ as command_line
 from autograder.errors import CourseError
-from autograder.grade_course import Graded, find_submissions, grade
+from autograder.grade_course import Graded, How, find_submissions, grade
 from autograder.grading_table import grading_tables
 from autograder.layout import ROOT, Layout
 
@@ -24,11 +24,12 @@ def command(monkeypatch, layout):
     return lambda *arguments: CliRunner().invoke(command_line.main, [str(a) for a in arguments])
 
 
-def refuses(result, sentence):
+def refusal(result) -> str:
+    """The one sentence on stderr with which a command ended."""
     assert result.exit_code == 1
-    assert sentence in result.stderr
     assert "Traceback" not in result.output
-    assert len(result.stderr.strip().splitlines()) == 1
+    (sentence,) = result.stderr.strip().splitlines()
+    return sentence
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["build", "--help"], ["prepare", "--help"], ["grade", "--help"]])
@@ -39,36 +40,33 @@ def test_help(command, arguments):
 
 
 def test_a_missing_folder(command):
-    refuses(command("grade", "no/such/folder"), "no/such/folder does not exist.")
+    assert refusal(command("grade", "no/such/folder")) == "no/such/folder does not exist."
 
 
 def test_a_file_in_place_of_a_folder(command, tmp_path):
     (tmp_path / "one.ipynb").write_text("{}", encoding="utf-8")
-    refuses(
-        command("grade", tmp_path / "one.ipynb"),
-        "one.ipynb is no folder; grade takes a folder STUDENT/LESSON/LESSON.ipynb.",
-    )
+    said = refusal(command("grade", tmp_path / "one.ipynb"))
+    assert said.endswith("one.ipynb is no folder; grade takes a folder STUDENT/LESSON/LESSON.ipynb.")
 
 
 def test_a_folder_without_submissions(command, tmp_path):
     (tmp_path / "empty").mkdir()
-    refuses(
-        command("grade", tmp_path / "empty"),
-        "empty has no submission; it needs the layout STUDENT/LESSON/LESSON.ipynb.",
-    )
+    said = refusal(command("grade", tmp_path / "empty"))
+    assert said.endswith("empty has no submission; it needs the layout STUDENT/LESSON/LESSON.ipynb.")
 
 
 def test_an_unknown_assignment(command, tmp_path):
-    refuses(command("grade", tmp_path, "--assignment", "99_none"), "No lesson is called '99_none'; there are: 00_tiny.")
+    said = refusal(command("grade", tmp_path, "--assignment", "99_none"))
+    assert said == "No lesson is called '99_none'; there are: 00_tiny."
 
 
 def test_an_unknown_lesson_to_build(command):
-    refuses(command("build", "99_none"), "No lesson is called '99_none'; there are: 00_tiny.")
+    assert refusal(command("build", "99_none")) == "No lesson is called '99_none'; there are: 00_tiny."
 
 
 def test_a_folder_with_other_lessons_only(command, tmp_path):
     (tmp_path / "in" / "someone" / "other").mkdir(parents=True)
-    refuses(command("grade", tmp_path / "in", "-a", TINY), "has no submission of 00_tiny")
+    assert "has no submission of 00_tiny" in refusal(command("grade", tmp_path / "in", "-a", TINY))
 
 
 def test_from_a_shell_there_is_no_traceback():
@@ -97,12 +95,13 @@ def test_grade_prints_scores_diagnoses_and_reasons(command, prepared, layout, tm
     assert f"✗ pairwise_dot 0/{POINTS['pairwise_dot']} SyntaxError" in text
     assert "not graded: the notebook is not JSON" in text
     assert "not graded: there is no such lesson" in text
-    assert "not graded: nbgrader takes *, ? and [ in a name for a pattern" in text
+    assert f"some[1] {everything}/{everything}" in text
     assert "Gradebook: " in text
 
     shutil.rmtree(klass.submitted / "solved")
     shutil.rmtree(klass.submitted / "open")
     shutil.rmtree(klass.submitted / "syntax")
+    shutil.rmtree(klass.submitted / "some[1]")
     nothing = command("grade", klass.submitted)
     assert nothing.exit_code == 1
     assert nothing.stderr.strip().endswith("No submission could be graded.")
@@ -139,4 +138,4 @@ def test_a_name_is_never_read_as_markup():
 
 def test_grading_needs_a_lesson_that_exists(tmp_path):
     with pytest.raises(CourseError, match="No lesson is called '99_none'"):
-        grade(Layout(solutions=tmp_path), tmp_path, ("99_none",))
+        grade(Layout(solutions=tmp_path), tmp_path, ("99_none",), How(layers=None))

@@ -8,6 +8,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 from nbgrader.converters import Autograde
 from tiny_course import RIGHT, TINY, cell
 
+from attnlib.checks.report import MIME
 from autograder.lesson import KERNEL
 from autograder.nbgrader_course import NbgraderCourse
 from autograder.regions import split_regions
@@ -16,7 +17,7 @@ from autograder.steps.distrust_metadata import distrust_metadata
 from autograder.steps.hide_hidden_tests import HideHiddenTests
 from autograder.steps.keep_one_copy import keep_one_copy
 from autograder.steps.test_below_answer import test_below_answer as put_test_below_answer
-from autograder.verdict import REPORT, earned, reports
+from autograder.verdict import earned, reports
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +162,7 @@ def test_what_a_cell_wrote_to_stderr_takes_no_points():
 
 
 def test_reports_are_read_from_graded_cells_alone(released):
-    report = new_output("display_data", {REPORT: {"exercise": "pairwise_dot", "diagnosis": "normalised"}})
+    report = new_output("display_data", {MIME: {"exercise": "pairwise_dot", "diagnosis": "normalised"}})
     cell(released, "test_pairwise_dot").outputs = [report]
     released.cells.append(new_code_cell("forged", outputs=[report]))
     assert reports(released) == {"test_pairwise_dot": {"exercise": "pairwise_dot", "diagnosis": "normalised"}}

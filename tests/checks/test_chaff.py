@@ -3,11 +3,13 @@
 from itertools import combinations
 
 import pytest
+import torch
 
 from attnlib.checks import Misconception, exercises, run
 from attnlib.checks.compare import SEPARATION, first_difference
 from attnlib.checks.judge import cases_of, try_case
 from attnlib.checks.observe import observe
+from attnlib.checks.usual import usual_misconceptions
 
 MISCONCEPTIONS = [
     pytest.param(name, misconception, id=f"{name}-{misconception.id}")
@@ -78,5 +80,47 @@ def test_the_declaration_is_whole(name: str) -> None:
     names = [c.name for c in exercise.cases]
     assert len(names) == len(set(names))
     assert any(c.hidden for c in exercise.cases)
-    own = [m for m in exercise.misconceptions if not m.id.startswith("mend")]
-    assert len(own) >= (4 if name.startswith("mend_") else 8)
+
+
+USUAL = {m.id for m in usual_misconceptions(torch.relu, example=lambda: (torch.ones(1),))}
+CORE = (
+    "scaled_dot_product_attention",
+    "SelfAttention",
+    "MultiHeadSelfAttention",
+    "cross_attention",
+    "MultiHeadCrossAttention",
+    "causal_mask",
+    "padding_mask",
+    "masked_softmax",
+    "CausalSelfAttention",
+    "EncoderBlock",
+)
+"""Attention itself, multi-head attention, masks, the encoder block: at least twelve mistakes, the others eight."""
+
+
+@pytest.mark.parametrize("name", [name for name, e in exercises().items() if e.kind != "choice"])
+def test_an_exercise_knows_the_mistakes_that_learners_make_in_it(name: str) -> None:
+    """Those of any code (float32 only, detached, ...) are not counted."""
+    own = {m.same_as or m.id for m in exercises()[name].misconceptions} - USUAL
+    assert len(own) >= (12 if name in CORE else 8)
+
+
+def test_the_core_exercises_exist() -> None:
+    assert set(CORE) <= set(exercises())
+
+
+def test_verdicts_do_not_depend_on_the_number_of_threads_nor_on_the_order_of_checks() -> None:
+    chosen = [
+        (name, misconception.implementation)
+        for name in ("softmax", "split_heads", "padding_mask", "SelfAttention")
+        for misconception in exercises()[name].misconceptions
+    ]
+    before = torch.get_num_threads()
+    told: list[list[str]] = []
+    try:
+        for threads, order in ((1, 1), (2, -1)):
+            torch.set_num_threads(threads)
+            told.append([run(name, attempt, hidden=True).message for name, attempt in chosen[::order]][::order])
+    finally:
+        torch.set_num_threads(before)
+    assert told[0] == told[1]

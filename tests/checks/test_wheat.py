@@ -2,6 +2,9 @@
 
 import importlib
 import pkgutil
+import sys
+import warnings
+from functools import partial
 
 import pytest
 import torch
@@ -41,6 +44,57 @@ def test_a_right_answer_passes(name: str, answer: object, hidden: bool) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_right_answer_passes_in_one_dtype_throughout(name: str, answer: object, dtype: torch.dtype) -> None:
     report = run(name, answer, hidden=True, seed=1, dtype=dtype)
+    assert report.passed, report.message
+
+
+class Callable:
+    def __init__(self, answer):
+        self.answer = answer
+
+    def __call__(self, *inputs):
+        return self.answer(*inputs)
+
+
+def closure(answer):
+    def inner(*inputs):
+        return answer(*inputs)
+
+    return inner
+
+
+def noisy(answer):
+    def inner(*inputs):
+        print("I was called with", len(inputs), "things")
+        print("careful!", file=sys.stderr)
+        warnings.warn("it is late", stacklevel=2)
+        return answer(*inputs)
+
+    return inner
+
+
+def slow(answer):
+    def inner(*inputs):
+        for i in range(20000):
+            i * i
+        return answer(*inputs)
+
+    return inner
+
+
+def on_a_list(answer):
+    """A list of results where the contract has a tuple."""
+
+    def inner(*inputs):
+        result = answer(*inputs)
+        return list(result) if isinstance(result, tuple) else result
+
+    return inner
+
+
+@pytest.mark.parametrize("guise", [Callable, partial, closure, noisy, slow, on_a_list])
+@pytest.mark.parametrize("name", [name for name, e in exercises().items() if e.kind != "choice"])
+def test_a_right_answer_passes_in_any_guise(name: str, guise: type) -> None:
+    report = run(name, guise(ALTERNATIVES[name][0]))
     assert report.passed, report.message
 
 

@@ -1,0 +1,37 @@
+"""`autograder.grade(source, submission)`: one submission, without a course or a database."""
+
+import pytest
+from tiny_course import POINTS, RIGHT, TINY, cell
+
+import autograder
+from autograder.errors import CourseError
+from autograder.notebook import to_text, write_notebook
+
+
+@pytest.mark.slow
+def test_a_submission_is_graded_as_a_function(released, layout, tmp_path):
+    source = layout.solutions / f"{TINY}.py"
+    cell(released, "pairwise_dot").source = RIGHT["pairwise_dot"]
+    write_notebook(released, tmp_path / "anything.ipynb")
+    found = autograder.grade(source, tmp_path / "anything.ipynb", seed=7)
+    assert (found["lesson"], found["problem"], found["remarks"]) == (TINY, None, [])
+    assert (found["points"], found["max_points"]) == (POINTS["pairwise_dot"], sum(POINTS.values()))
+    right, open_one = found["tests"]["test_pairwise_dot"], found["tests"]["test_predict_largest_dot"]
+    assert (right["passed"], right["points"], right["diagnosis"]) == (True, POINTS["pairwise_dot"], None)
+    assert (open_one["passed"], open_one["points"], open_one["headline"]) == (False, 0.0, "is not answered yet")
+
+    cell(released, "pairwise_dot").source = RIGHT["pairwise_dot"].replace("return ", "return 2 * ")
+    wrong = autograder.grade(source, to_text(released).encode())
+    assert wrong["points"] == 0
+    assert "2 times the right one" in wrong["tests"]["test_pairwise_dot"]["message"]
+
+
+@pytest.mark.slow
+def test_what_is_no_notebook_is_not_graded_and_not_zero(layout):
+    found = autograder.grade(layout.solutions / f"{TINY}.py", b"{")
+    assert (found["points"], found["problem"], found["tests"]) == (None, "the notebook is not JSON", {})
+
+
+def test_a_lesson_that_does_not_exist_is_named(tmp_path):
+    with pytest.raises(CourseError, match=r"none\.py does not exist"):
+        autograder.grade(tmp_path / "none.py", b"{}")

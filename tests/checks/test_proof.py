@@ -1,0 +1,135 @@
+"""What `python -m autograder checks` counts, requires, prints and writes."""
+
+import doctest
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from rich.console import Console
+
+from attnlib.checks import exercises
+from autograder.proof import counts, mutants, tables
+from autograder.proof.counts import Fate, Proof, Rate, Verdict
+from autograder.proof.measure import verdicts
+from autograder.proof.page import page
+from autograder.proof.requirements import requirements
+
+ROOT = Path(__file__).resolve().parents[2]
+WRONG = Verdict("softmax: no_shift", "no_shift", False, 0, False, "no_shift", 20.0, 30.0)
+RIGHT = Verdict("softmax: the lesson's", None, False, 0, True, None, 10.0, 40.0)
+KILLED, EQUAL, SURVIVING = Fate("a → b", "visible"), Fate("a → c", "", "The same."), Fate("a → d", "")
+GOOD = Proof((WRONG, RIGHT), (KILLED, EQUAL))
+
+
+def missed(proof: Proof) -> list[str]:
+    return [one.asked for one in requirements(proof) if not one.holds]
+
+
+@pytest.mark.parametrize(
+    ("rate", "low", "high"),
+    [
+        (Rate(98, 100), 0.930, 0.994),  # Wilson's interval as binom.confint and statsmodels have it
+        (Rate(10, 10), 0.722, 1.0),
+        (Rate(0, 10), 0.0, 0.278),
+        (Rate(0, 0), 0.0, 1.0),
+    ],
+)
+def test_the_interval_is_wilsons(rate: Rate, low: float, high: float) -> None:
+    assert rate.interval == pytest.approx((low, high), abs=5e-4)
+
+
+@pytest.mark.parametrize("module", [counts, mutants, tables])
+def test_the_examples_in_docstrings_run(module: ModuleType) -> None:
+    assert doctest.testmod(module).attempted > 0
+    assert doctest.testmod(module).failed == 0
+
+
+def test_what_is_counted() -> None:
+    proof = Proof((WRONG, RIGHT, replace(WRONG, diagnosis=None)), (KILLED, EQUAL, SURVIVING))
+    assert proof.rejected == Rate(2, 2)
+    assert proof.named_rightly == Rate(1, 2)
+    assert proof.named_wrongly == Rate(0, 3)
+    assert proof.not_recognised == Rate(1, 2)
+    assert proof.accepted == Rate(1, 1)
+    assert proof.killed == Rate(1, 2)
+    assert proof.surviving == [SURVIVING]
+    assert proof.equivalent == [EQUAL]
+    assert proof.cost("cpu") == [10.0, 20.0, 20.0]
+    assert Proof.total([GOOD, proof]).rejected == Rate(3, 3)
+
+
+@pytest.mark.parametrize(
+    ("proof", "asked"),
+    [
+        (
+            replace(GOOD, verdicts=(replace(WRONG, passed=True, diagnosis=None), RIGHT)),
+            "every misconception is rejected",
+        ),
+        (replace(GOOD, verdicts=(replace(WRONG, diagnosis=None), RIGHT)), "98 % are named rightly"),
+        (replace(GOOD, verdicts=(replace(WRONG, diagnosis="clamped"), RIGHT)), "nothing is named wrongly"),
+        (replace(GOOD, verdicts=(WRONG, replace(RIGHT, diagnosis="clamped"))), "nothing is named wrongly"),
+        (replace(GOOD, verdicts=(WRONG, replace(RIGHT, passed=False))), "every right answer is accepted"),
+        (replace(GOOD, fates=(KILLED, SURVIVING)), "no mutant survives without a reason"),
+        (replace(GOOD, stale=("softmax: a → e",)), "no reason is out of date"),
+        (replace(GOOD, verdicts=(WRONG, RIGHT, replace(WRONG, seed=1, diagnosis=None))), "another seed changes"),
+        (replace(GOOD, verdicts=(WRONG, replace(RIGHT, cpu_ms=1001.0))), "a visible check takes"),
+        (replace(GOOD, verdicts=(replace(WRONG, cpu_ms=700.0), RIGHT)), "a visible check takes"),
+    ],
+)
+def test_a_requirement_that_is_missed_is_told(proof: Proof, asked: str) -> None:
+    assert missed(GOOD) == []
+    assert any(one.startswith(asked) for one in missed(proof))
+
+
+def test_what_is_known_of_an_exercise_is_tried_visible_and_hidden_and_with_each_seed() -> None:
+    proof = verdicts("padding_mask", range(3))
+    assert missed(proof) == []
+    assert {(v.hidden, v.seed) for v in proof.verdicts} == {
+        (hidden, seed) for hidden in (False, True) for seed in range(3)
+    }
+    assert len(proof.wrong) == 6 * len(exercises()["padding_mask"].misconceptions)
+    assert all(ms > 0 for ms in proof.cost("cpu"))
+
+
+def test_the_page_is_whole_and_escapes_what_it_shows() -> None:
+    html = page({"softmax": replace(GOOD, fates=(KILLED, Fate("a < b → a <= b", "", "For a & b alike."), SURVIVING))})
+    assert "a &lt; b" in html
+    assert "For a &amp; b alike." in html
+    assert "<script" not in html
+    assert "http" not in html
+    assert re.search(r'class="bad">✗</td><td>no mutant survives without a reason</td><td>1 survive', html)
+
+
+def test_the_tables_of_the_whole_course_fit_80_columns() -> None:
+    proofs = {
+        "scaled_dot_product_attention": Proof((WRONG,) * 1400 + (RIGHT,) * 450, (KILLED,) * 5700 + (EQUAL,) * 100)
+    }
+    for table in (tables.wrong_table(proofs), tables.right_table(proofs), tables.cost_table(proofs)):
+        console = Console(width=80, file=StringIO())
+        console.print(table)
+        assert "…" not in console.file.getvalue()
+
+
+@pytest.mark.slow
+def test_the_command_prints_the_tables_and_writes_the_page(tmp_path: Path) -> None:
+    file = tmp_path / "new folder" / "checks.html"
+    command = [sys.executable, "-m", "autograder", "checks", "padding_mask", "merge_heads", "--page", str(file)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert max(len(line) for line in done.stdout.splitlines() if not line.startswith("The page: ")) <= 80
+    assert "…" not in done.stdout.split("Required")[0]
+    for name in ("padding_mask", "merge_heads", "all"):
+        assert len(re.findall(rf"^ *{name} ", done.stdout, flags=re.MULTILINE)) == 3
+    assert "<td>padding_mask</td>" in file.read_text(encoding="utf-8")
+
+
+def test_an_exercise_that_does_not_exist_is_one_clear_sentence() -> None:
+    command = [sys.executable, "-m", "autograder", "checks", "softmx"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 1
+    assert done.stderr.startswith("No exercise that is answered in code is called 'softmx'; there are: pairwise_dot, ")

@@ -1,0 +1,274 @@
+"""Whatever is handed in, and whatever a sandbox answers, is read or refused: nothing crashes, nothing hangs."""
+
+import copy
+import json
+
+import pytest
+import torch
+from clumsy import zipped
+from entries import TINY
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tiny_course import RIGHT, tiny_text
+
+from attnlib.checks import exercises
+from attnlib.checks.judge import run_exercise
+from autograder.assignment import Assignment
+from autograder.compose_samples import compose
+from autograder.custody import NotGraded, read, take_in
+from autograder.judge import Judge, settle, write_verdicts
+from autograder.lesson import read_lesson
+from autograder.notebook import read_notebook, to_text
+from autograder.sandbox.inside.wire import BadMessage, decode, encode
+from autograder.sandbox.process import Died, Sandbox
+from autograder.sandbox.remote import RemoteAttempt
+
+BOUNDED = {"derandomize": True, "deadline": 10_000, "suppress_health_check": list(HealthCheck)}
+few = settings(max_examples=25, **{**BOUNDED, "deadline": None})
+many = settings(max_examples=400, **BOUNDED)
+
+NAMES = """cells source metadata nbgrader grade_id cell_type code markdown raw pairwise_dot test_pairwise_dot points
+worksheets input kernelspec language nbformat id outputs"""
+WORDS = st.sampled_from(NAMES.split())
+LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20) | WORDS
+VALUES = st.recursive(
+    LEAVES,
+    lambda v: st.lists(v, max_size=4) | st.dictionaries(WORDS | st.text(max_size=5), v, max_size=4),
+    max_leaves=20,
+)
+
+
+@pytest.fixture(scope="module")
+def assignment(tmp_path_factory):
+    path = tmp_path_factory.mktemp("fuzz") / f"{TINY}.py"
+    path.write_text(tiny_text(), encoding="utf-8")
+    return Assignment(TINY, read_lesson(path))
+
+
+@pytest.fixture(scope="module")
+def right(hostile_course):
+    """A right submission, as JSON."""
+    release = read_notebook(hostile_course.course / "release" / TINY / f"{TINY}.ipynb")
+    return json.loads(to_text(compose(release, RIGHT, "fuzz")))
+
+
+def places(value, path=()):
+    """Every place in a JSON value."""
+    yield path
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in inner:
+        yield from places(item, (*path, key))
+
+
+def mutated(data, notebook):
+    """A copy with some of its places replaced, removed, doubled or exchanged."""
+    found = copy.deepcopy(notebook)
+    for _ in range(data.draw(st.integers(1, 5))):
+        path = data.draw(st.sampled_from(list(places(found))[1:] or [()]))
+        if not path:
+            break
+        owner = found
+        for key in path[:-1]:
+            owner = owner[key]
+        what = data.draw(st.sampled_from(["replace", "remove", "double", "exchange"]))
+        if what == "remove":
+            del owner[path[-1]]
+        elif what == "double" and isinstance(owner, list):
+            owner.insert(path[-1], copy.deepcopy(owner[path[-1]]))
+        elif what == "exchange" and isinstance(owner, list):
+            other = data.draw(st.integers(0, len(owner) - 1))
+            owner[path[-1]], owner[other] = owner[other], owner[path[-1]]
+        else:
+            owner[path[-1]] = data.draw(VALUES)
+    return found
+
+
+def taken_in(files, known_ids=()):
+    """The notebook, or the reason why there is none: nothing else may come of any file."""
+    try:
+        return take_in(files, TINY, known_ids).notebook
+    except NotGraded as reason:
+        return str(reason)
+
+
+def settled_or_refused(data: bytes, assignment):
+    """The notebook as grading needs it, or the reason why there is none."""
+    taken = taken_in({f"{TINY}.ipynb": data}, assignment.released)
+    return taken if isinstance(taken, str) else settle(taken, assignment)
+
+
+def is_complete_or_refused(outcome, assignment) -> bool:
+    """Whether there is a reason, or a notebook that can be written and has each test once."""
+    if isinstance(outcome, str):
+        return outcome != ""
+    to_text(outcome)
+    tests = [c.metadata.nbgrader.grade_id for c in outcome.cells if c.metadata.get("nbgrader", {}).get("grade")]
+    return sorted(tests) == sorted(question.test for question in assignment.questions)
+
+
+@many
+@given(data=st.data())
+def test_a_mutated_notebook_is_settled_or_refused(assignment, right, data):
+    outcome = settled_or_refused(json.dumps(mutated(data, right)).encode(), assignment)
+    assert is_complete_or_refused(outcome, assignment)
+
+
+@many
+@given(value=VALUES)
+def test_any_json_is_settled_or_refused(assignment, value):
+    assert is_complete_or_refused(settled_or_refused(json.dumps(value).encode(), assignment), assignment)
+
+
+@many
+@given(cells=st.lists(VALUES, max_size=5))
+def test_any_cells_are_settled_or_refused(assignment, cells):
+    outcome = settled_or_refused(json.dumps({"cells": cells}).encode(), assignment)
+    assert is_complete_or_refused(outcome, assignment)
+
+
+@many
+@given(data=st.binary(max_size=300))
+def test_any_bytes_are_read_or_refused(data):
+    for files in ({f"{TINY}.ipynb": data}, {"a.zip": data}, {"a.ipynb": data, "b.zip": data}):
+        taken = taken_in(files)
+        assert taken != "" if isinstance(taken, str) else to_text(taken)
+
+
+@many
+@given(data=st.data())
+def test_a_damaged_file_is_read_or_refused(right, data):
+    whole = json.dumps(right).encode()
+    if data.draw(st.booleans()):
+        whole = zipped({f"{TINY}.ipynb": whole})
+    damaged = bytearray(whole)
+    for _ in range(data.draw(st.integers(1, 8))):
+        damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    for name in (f"{TINY}.ipynb", "a.zip"):
+        taken = taken_in({name: bytes(damaged)})
+        assert taken != "" if isinstance(taken, str) else to_text(taken)
+
+
+def test_the_unspoilt_notebook_is_read(right):
+    assert len(read(json.dumps(right).encode()).notebook.cells) == len(right["cells"])
+
+
+@pytest.fixture(scope="module")
+def judge(layers, impatient):
+    with Sandbox(layers) as sandbox:
+        yield Judge(sandbox, seed=7)
+
+
+@pytest.mark.slow
+@few
+@given(data=st.data())
+def test_a_mutated_notebook_is_judged(judge, assignment, right, data):
+    settled = settled_or_refused(json.dumps(mutated(data, right)).encode(), assignment)
+    if not isinstance(settled, str):
+        verdicts = judge.verdicts(settled, assignment)
+        assert all(0 <= verdict.points <= verdict.question.points for verdict in verdicts)
+        to_text(write_verdicts(settled, verdicts))
+
+
+TENSORS = st.fixed_dictionaries(
+    {
+        "dtype": st.sampled_from(["float32", "float64", "bool", "complex64", "int64", "uint8", "no dtype"]) | LEAVES,
+        "shape": st.lists(st.integers(0, 3), max_size=4) | st.lists(st.integers(), max_size=20) | VALUES,
+        "gradient": st.booleans() | LEAVES,
+        "meta": st.booleans() | LEAVES,
+    },
+    optional={"order": st.permutations(range(3)) | VALUES},
+)
+PLAIN = st.recursive(
+    LEAVES | TENSORS.map(lambda t: {"tensor": t}) | st.integers(0, 20).map(lambda n: {"bytes": n}),
+    lambda v: (
+        st.lists(v, max_size=3).map(lambda items: {"list": items})
+        | st.dictionaries(WORDS, v).map(lambda d: {"dict": d})
+    ),
+    max_leaves=8,
+)
+
+
+@many
+@given(header=st.binary(max_size=100) | VALUES.map(lambda v: json.dumps(v).encode()), body=st.binary(max_size=50))
+def test_any_frame_is_a_message_or_none(header, body):
+    assert is_message_or_none(header, body)
+
+
+@many
+@given(value=PLAIN, body=st.binary(max_size=64))
+def test_any_tensor_in_a_frame_is_one_or_none(value, body):
+    assert is_message_or_none(json.dumps({"dict": {"reply": value}}).encode(), body)
+
+
+def is_message_or_none(header: bytes, body: bytes) -> bool:
+    """Whether the frame is refused in words, or is a message that can be sent on."""
+    try:
+        message = decode(header, body)
+    except BadMessage as error:
+        return str(error) != ""
+    return isinstance(message, dict) and len(encode(message)) > 0
+
+
+@pytest.mark.parametrize("axes", [300_000])
+def test_an_order_of_very_many_axes_is_refused_at_once(axes):
+    tensor = {"dtype": "bool", "shape": [0], "gradient": False, "meta": False, "order": list(range(axes))}
+    with pytest.raises(BadMessage, match="order"):
+        decode(json.dumps({"dict": {"x": {"tensor": tensor}}}).encode(), b"")
+
+
+class Forger:
+    """In the place of a child: answers with tensors of other shapes, dtypes and places, or with anything else."""
+
+    def __init__(self, data, outputs: int) -> None:
+        self.data, self.outputs, self.given = data, outputs, 0
+
+    def ask(self, request, cpu_seconds=None):
+        what = self.data.draw(st.sampled_from(["tensors"] * 8 + ["nothing", "failure", "junk", "died"]))
+        if what == "died":
+            raise Died("forged")
+        if what == "junk":
+            return {"tensors": self.data.draw(LEAVES), "printed": self.data.draw(LEAVES), "devices_mixed": 1}
+        if what == "failure":
+            kind = self.data.draw(st.sampled_from(["raised", "time", "type", "parameters", "forbidden", "died", "x"]))
+            return {"failure": {"kind": kind, "text": self.data.draw(st.text(max_size=30)), "place": "line 1"}}
+        if request["do"] in ("open", "build", "load", "train") or what == "nothing":
+            return {}
+        self.given = len(request.get("inputs", [])) or self.given
+        count = self.outputs if request["do"] == "call" else self.given
+        return {"tensors": [self.tensor(request) for _ in range(count)], "printed": "", "devices_mixed": False}
+
+    def tensor(self, request):
+        shapes = [t.shape for t in request.get("inputs", []) if isinstance(t, torch.Tensor)] + [
+            (),
+            (0,),
+            (2, 3),
+            (1,) * 6,
+        ]
+        shape = tuple(self.data.draw(st.sampled_from(shapes)))
+        if self.data.draw(st.booleans()):
+            shape = (*shape[:-1], self.data.draw(st.sampled_from([0, 1, 2, 5, 7])))
+        dtype = self.data.draw(
+            st.sampled_from([torch.float32, torch.float64, torch.bfloat16, torch.complex64, torch.bool, torch.int64])
+        )
+        if self.data.draw(st.integers(0, 9)) == 0:
+            return torch.empty(10**6, 10**5, dtype=dtype, device="meta")
+        fill = self.data.draw(st.sampled_from([0.0, 1.0, float("nan"), float("inf")]))
+        found = torch.full(shape, fill if dtype.is_floating_point else 1, dtype=dtype)
+        return found.requires_grad_(dtype.is_floating_point and self.data.draw(st.booleans()))
+
+
+CALLED = [exercise for exercise in exercises().values() if exercise.kind != "choice"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("exercise", CALLED, ids=lambda exercise: exercise.name)
+@settings(max_examples=12, **{**BOUNDED, "deadline": None})
+@given(data=st.data())
+def test_forged_replies_get_a_verdict_and_no_point(exercise, data):
+    forger = Forger(data, len(exercise.outputs))
+    report = run_exercise(exercise, RemoteAttempt(forger, None), hidden=True, seed=11, memory=MEMORY)
+    assert report.score == 0
+    assert isinstance(report.message, str)
+
+
+MEMORY: dict = {}

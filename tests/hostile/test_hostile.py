@@ -1,0 +1,131 @@
+"""Every attack and every clumsy submission in one class, through the real pipeline; `-s` prints the table."""
+
+import dataclasses
+import re
+import shutil
+
+import pytest
+from entries import FULL, TINY, Entry, entries, hand_in
+from rich.console import Console
+from rich.table import Table
+
+from autograder.entering import course_seed
+from autograder.grade_course import Graded, How, grade
+from autograder.nbgrader_course import NbgraderCourse
+from autograder.notebook import read_notebook
+from autograder.verdict import reports
+
+ENTRIES = entries()
+BROKEN = ("NameError", "AttributeError: 'NoneType'", "ImportError", "got out", "the grader failed")
+pytestmark = pytest.mark.slow
+
+
+@dataclasses.dataclass
+class Found:
+    """What came of one student: the row of grade's table, and all the text that the student gets."""
+
+    graded: Graded
+    text: str
+
+
+class ClassOf:
+    """What came of a class."""
+
+    def __init__(self, layout, folder, layers, members: list[Entry]) -> None:
+        self.members = members
+        hand_in(layout, folder, members)
+        graded = grade(layout, folder, (), How(layers=layers, workers=2))
+        course = NbgraderCourse(layout.course)
+        self.found = {}
+        for one in graded:
+            path = course.path(course.directory.autograded_directory, one.student, one.lesson) / f"{one.lesson}.ipynb"
+            text = ""
+            if one.problem is None:
+                notebook = read_notebook(path)
+                text = "\n".join(report["message"] for report in reports(notebook).values())
+                text += "\n".join(str(c.get("outputs", "")) for c in notebook.cells)
+            self.found[one.student] = Found(one, text)
+
+    def faults(self, entry: Entry) -> list[str]:
+        """What is not as it must be."""
+        found = self.found[entry.student]
+        graded, text = found.graded, found.text
+        if entry.problem is not None or graded.problem is not None:
+            wanted, got = entry.problem, graded.problem
+            fine = wanted is not None and got is not None and got.startswith("not graded") and wanted in got
+            return [] if fine else [f"expected the problem {wanted!r}, got {got!r}"]
+        faults = []
+        for result in graded.results:
+            wanted_points = entry.points.get(result.exercise, entry.points.get("*", 0.0))
+            wanted_points = result.max_points if wanted_points == FULL else wanted_points
+            if result.points != wanted_points:
+                faults.append(
+                    f"{result.exercise}: {result.points:g} points, not {wanted_points:g} ({result.diagnosis})"
+                )
+        if entry.says not in text:
+            said = re.findall(r"^[✓✗] .*", text, re.MULTILINE)
+            faults.append(f"the feedback does not say {entry.says!r}: {said}")
+        if entry.remark not in " ".join(graded.remarks):
+            faults.append(f"there is no remark {entry.remark!r}: {graded.remarks}")
+        if entry.group == "leaking" and "4711" in text:
+            faults.append(f"the feedback shows a hidden input: {text[:600]}")
+        return faults
+
+
+@pytest.fixture(scope="session")
+def klass(request, hostile_course, layers, impatient):
+    """The class, graded once: those students whom a selected test is about."""
+    chosen = [
+        item.callspec.params["entry"]
+        for item in request.session.items
+        if "klass" in item.fixturenames and hasattr(item, "callspec")
+    ]
+    folder = hostile_course.course / "submitted"
+    course_seed(hostile_course.course)
+    return ClassOf(hostile_course, folder, layers, chosen)
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.student)
+def test_it_leads_to_what_it_must(klass, entry):
+    assert klass.faults(entry) == []
+
+
+def test_totals(klass):
+    """Wrong answers that get a point, right ones that lose one, marks lost by another's fault: none."""
+    undeserved = lost = 0.0
+    table = Table("group", "submissions", "as they must be", "not graded, with a reason")
+    for group in dict.fromkeys(entry.group for entry in klass.members):
+        members = [entry for entry in klass.members if entry.group == group]
+        fine = sum(not klass.faults(entry) for entry in members)
+        reasons = sum(klass.found[entry.student].graded.problem is not None for entry in members)
+        table.add_row(group, str(len(members)), str(fine), str(reasons))
+    for entry in klass.members:
+        for result in klass.found[entry.student].graded.results:
+            wanted = entry.points.get(result.exercise, entry.points.get("*", 0.0))
+            wanted = result.max_points if wanted == FULL else wanted
+            undeserved += max(0.0, result.points - wanted)
+            lost += max(0.0, wanted - result.points)
+    Console().print(table)
+    print(f"points of wrong answers: {undeserved:g}; points lost by right ones, or by another's fault: {lost:g}")
+    assert undeserved == 0
+    assert lost == 0
+
+
+def test_there_are_enough():
+    attacks = [e for e in ENTRIES if e.group in ("forging", "hiding", "exhausting", "leaking", "escaping")]
+    broken = [e for e in ENTRIES if e.group in ("clumsy", "right", "wrong")]
+    assert len(attacks) >= 45
+    assert len(broken) >= 45
+
+
+FORGING = [e for e in ENTRIES if e.group in ("forging", "honest", "leaking", "escaping") and e.lesson == TINY]
+
+
+@pytest.mark.parametrize("layers", ["landlock"], indirect=True)
+def test_forging_and_escaping_under_landlock_alone(hostile_course, tmp_path, layers, impatient):
+    course = tmp_path / "course"
+    shutil.copytree(hostile_course.course, course, ignore=shutil.ignore_patterns("submitted", "autograded", "entries"))
+    layout = dataclasses.replace(hostile_course, course=course)
+    found = ClassOf(layout, course / "submitted", layers, FORGING)
+    faults = {entry.student: found.faults(entry) for entry in FORGING}
+    assert {student: fault for student, fault in faults.items() if fault} == {}
