@@ -8,7 +8,7 @@ ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab test build grade bench lint clean
+.PHONY: help setup lab test build grade checks bench lint clean
 
 help:  ## list the commands
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
@@ -34,6 +34,9 @@ build: setup  ## build the notebooks from the lessons in solutions/*.py
 
 grade: setup  ## grade what was submitted (SUBMITTED=folder, or the samples)
 	$(BIN)/python -m autograder grade $(SUBMITTED)
+
+checks: setup  ## prove the checks: wrong answers named, right ones accepted, mutants killed
+	$(BIN)/python -m autograder checks --page build/checks.html
 
 bench: setup  ## measure every claim of speed and memory
 	$(BIN)/python -m benchmarks
