@@ -96,6 +96,11 @@ class Assignment:
         )
 
     @cached_property
+    def text(self) -> str:
+        """The lesson's notebook as JSON, as it travels to a worker."""
+        return to_text(self.source)
+
+    @cached_property
     def digest(self) -> str:
         """What the grading depends on: the text of the lesson."""
-        return hashlib.sha256(to_text(self.source).encode()).hexdigest()
+        return hashlib.sha256(self.text.encode()).hexdigest()

@@ -94,7 +94,7 @@ def attacks(secret: Path, course: Path) -> Iterator[Attack]:
     yield Attack(
         "memory is bounded",
         "grows a list",
-        "kept = []\n    while True: kept.append(bytearray(10**7))",
+        "kept = []\n    while True: kept.append(bytes(10**8))",
         ("MemoryError",),
     )
     yield Attack("files are bounded", "writes 1 GB into one", "open('x', 'wb').write(bytes(1 << 30))")
@@ -165,7 +165,8 @@ def said(sandbox: Sandbox, attack: Attack) -> str:
     exercise = exercises()[EXERCISE]
     code = TEMPLATE.format(code=attack.code, held=HELD, open=OPEN)
     cell = {"name": "attack", "source": code, "role": "answer"}
-    task = {"cells": [cell], "wanted": "attack", "run": "all", "expression": "answer", "kind": "function"}
+    task = {"cells": [cell], "wanted": "attack", "run": "all", "stuck": []}
+    task |= {"expression": "answer", "kind": "function"}
     child = sandbox.fork()
     try:
         child.ask({**task, "forbidden": [], "library": view(exercise)})

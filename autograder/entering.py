@@ -72,7 +72,8 @@ class Entries:
         known = {"timestamp": timestamp} if timestamp else {}
         submission = book.update_or_create_submission(lesson, student, **known)
         notebook = book.find_submission_notebook(lesson, lesson, student)
-        cells = {c.metadata.nbgrader.grade_id: c for c in _graded_cells(judged)}
+        by_hand = any(grade.name not in judged.points for grade in notebook.grades)
+        cells = {c.metadata.nbgrader.grade_id: c for c in _graded_cells(judged)} if by_hand else {}
         for grade in notebook.grades:
             if grade.name in judged.points:
                 grade.auto_score = judged.points[grade.name]

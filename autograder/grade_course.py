@@ -17,7 +17,7 @@ from autograder.entering import Entries, course_seed, digest_of
 from autograder.errors import CourseError
 from autograder.layout import Layout, shown
 from autograder.nbgrader_course import NbgraderCourse
-from autograder.notebook import read_notebook, to_text
+from autograder.notebook import read_notebook
 from autograder.released import longest_answer
 from autograder.sandbox.layers import Layers
 from autograder.verdict import error_in, reports
@@ -167,7 +167,7 @@ class Run:
                 self.entered_before += 1
                 self._note(before)
             else:
-                yield Task(student, lesson, to_text(assignment.source), files, seed)
+                yield Task(student, lesson, assignment.text, files, seed)
 
     def _assignment(self, lesson: str) -> Assignment:
         if lesson not in self.assignments:

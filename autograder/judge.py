@@ -15,6 +15,7 @@ from attnlib.checks.judge import run_exercise
 from attnlib.checks.observe import Memory
 from attnlib.checks.report import Report, write_report
 from autograder.assignment import Assignment, Question
+from autograder.sandbox import process
 from autograder.sandbox.process import Child, Died, Sandbox
 from autograder.sandbox.remote import RemoteAttempt
 from autograder.sandbox.views import view
@@ -45,9 +46,15 @@ class Asked:
 
     report: Report
     cells: list[dict[str, Any]] = field(default_factory=list)
-    left_out: int = 0
+    left_out: frozenset[str] = frozenset()
     unseen: int = 0
     died: bool = False
+
+    @property
+    def lacks_a_name(self) -> bool:
+        """Whether it failed for want of a name that cells bind which were left out."""
+        lacking = re.findall(r"name '(\w+)' is not defined", self.report.message)
+        return not self.report.passed and not self.left_out.isdisjoint(lacking)
 
 
 def settle(notebook: NotebookNode, assignment: Assignment) -> NotebookNode:
@@ -73,32 +80,37 @@ class Judge:
         self, settled: NotebookNode, assignment: Assignment, step: Callable[[Question], None] = lambda _: None
     ) -> list[Verdict]:
         """The verdict on every question of the assignment."""
-        found = []
+        found: list[Verdict] = []
         for question in assignment.questions:
             step(question)
-            found.append(self._verdict(settled, assignment, question))
+            ran = (cell for verdict in found for cell in verdict.cells)
+            stuck = sorted({cell["name"] for cell in ran if cell["error"] == "TimeLimit"} - {question.answer})
+            found.append(self._verdict(settled, assignment, question, stuck))
         return found
 
-    def _verdict(self, settled: NotebookNode, assignment: Assignment, question: Question) -> Verdict:
+    def _verdict(self, settled: NotebookNode, assignment: Assignment, question: Question, stuck: list[str]) -> Verdict:
         cells = list(_cells(settled, assignment, question.test))
         answer = next((c for c in settled.cells if _grade_id(c) == question.answer), None)
         untouched = answer is not None and _is_untouched(answer)
         if untouched and not _written_elsewhere(question, cells):
             return Verdict(question, _failed(question.exercise, UNANSWERED), answered=False)
-        asked = self._ask(cells, question, assignment.given, "needed")
-        if not asked.report.passed and asked.left_out and "NameError" in asked.report.message:
-            asked = self._ask(cells, question, assignment.given, "all")
+        asked = self._ask(cells, question, assignment.given, "needed", stuck)
+        if asked.lacks_a_name:
+            asked = self._ask(cells, question, assignment.given, "all", stuck)
         elif asked.died and asked.unseen:  # perhaps in a cell that was run only because it hides what it binds
-            asked = self._ask(cells, question, assignment.given, "seen")
+            asked = self._ask(cells, question, assignment.given, "seen", stuck)
         report, ran = asked.report, asked.cells
         return Verdict(question, report, answered=not untouched or report.score > 0, cells=ran)
 
-    def _ask(self, cells: list[dict[str, str]], question: Question, given: frozenset[str], run: str) -> Asked:
+    def _ask(
+        self, cells: list[dict[str, str]], question: Question, given: frozenset[str], run: str, stuck: list[str]
+    ) -> Asked:
         exercise = question.exercise
         task = {
             "cells": cells,
             "wanted": question.answer or "",
             "run": run,
+            "stuck": stuck,
             "expression": question.expression,
             "kind": exercise.kind,
             "forbidden": list(exercise.forbidden),
@@ -108,11 +120,12 @@ class Judge:
         asked = Asked(_failed(exercise, UNANSWERED))
         try:
             parsed = child.ask(task)
-            asked.left_out, asked.unseen = parsed["left_out"], parsed["unseen"]
+            asked.left_out, asked.unseen = frozenset(parsed["left_out"]), parsed["unseen"]
             if parsed["shortcuts"]:
                 asked.report = _failed(exercise, _forbidden(parsed["shortcuts"][0]))
                 return asked
-            told = child.listen(CELLS_CPU_SECONDS)
+            patience = process.ASLEEP_AGAIN_SECONDS if stuck else process.ASLEEP_SECONDS
+            told = child.listen(CELLS_CPU_SECONDS, patience)
             asked.cells = _outcomes(told.get("cells"))
             asked.report = self._judge(child, question, told, asked.cells)
         except Died as error:

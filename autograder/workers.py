@@ -113,7 +113,12 @@ class Worker:
 
     def give(self, task: Task, layers: Layers, attempt: int) -> None:
         """Add a task; `attempt` counts from 1."""
-        self.held.append((self.pool.submit(_safely, task, layers), task, attempt))
+        try:
+            future = self.pool.submit(_safely, task, layers)
+        except BrokenProcessPool as error:  # it died since it was last looked at: `is_dead` tells
+            future = Future()
+            future.set_exception(error)
+        self.held.append((future, task, attempt))
 
     def take(self) -> Iterator[Judged]:
         """What is done, in order."""

@@ -37,6 +37,7 @@ NOTHING = {
     "cells": [],
     "wanted": "",
     "run": "all",
+    "stuck": [],
     "expression": "None",
     "kind": "choice",
     "forbidden": [],

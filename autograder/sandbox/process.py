@@ -14,6 +14,7 @@ from autograder.sandbox.inside.wire import POLL_SECONDS, BadMessage, Channel, Cl
 MARGIN_BYTES = 8 << 20  # a full scratch is the student's own error before it is the guard's
 START_SECONDS = 300.0  # a loaded machine imports slowly
 ASLEEP_SECONDS = 10.0  # so long may a child wait for nothing at all: input, sleep, a lock
+ASLEEP_AGAIN_SECONDS = 2.0  # and so long in a cell that has already been found to wait
 ASLEEP_IN_ALL_SECONDS = 60.0  # and so long all in all, in naps of any length
 WALL_SECONDS = 1800.0  # the last resort, for all that a child is asked; what counts is processor time
 MOST_THREADS = 100
@@ -175,14 +176,16 @@ class Child:
         """Send a request and wait for the answer, as long as the child computes within its limits; else Died."""
         if self.ended:
             raise Died(self.ended)
-        return self._exchange(request, cpu_seconds)
+        return self._exchange(request, _Guard(self, cpu_seconds or self.sandbox.limits.step_cpu_seconds))
 
-    def listen(self, cpu_seconds: float | None = None) -> dict[str, Any]:
-        """Wait for what the child says next, as long as it computes within its limits; else Died."""
-        return self._exchange(None, cpu_seconds)
+    def listen(self, cpu_seconds: float | None = None, patience: float | None = None) -> dict[str, Any]:
+        """Wait for what comes of the cells, as long as they compute within the limit; else Died.
 
-    def _exchange(self, request: dict[str, Any] | None, cpu_seconds: float | None) -> dict[str, Any]:
-        guard = _Guard(self, cpu_seconds or self.sandbox.limits.step_cpu_seconds)
+        With `patience`, a cell that waits for so many seconds without computing is woken: that ends it, and no other.
+        """
+        return self._exchange(None, _Guard(self, cpu_seconds or self.sandbox.limits.step_cpu_seconds, patience))
+
+    def _exchange(self, request: dict[str, Any] | None, guard: "_Guard") -> dict[str, Any]:
         try:
             if request is not None:
                 self.channel.send(request, guard)
@@ -228,8 +231,8 @@ class _Guard:
     A child that waits for the processor is not asleep, however loaded the machine is.
     """
 
-    def __init__(self, child: Child, cpu_seconds: float) -> None:
-        self.child, self.cpu_seconds = child, cpu_seconds
+    def __init__(self, child: Child, cpu_seconds: float, wake_after: float | None = None) -> None:
+        self.child, self.cpu_seconds, self.wake_after = child, cpu_seconds, wake_after
         self.first: float | None = None
         self.last = self.still = 0.0
 
@@ -245,6 +248,9 @@ class _Guard:
         self.last = state["cpu"]
         if state["cpu"] - self.first > self.cpu_seconds:
             raise Died(f"did not end within {self.cpu_seconds:.0f} seconds of computing")
+        if self.wake_after is not None and self.still >= self.wake_after:
+            child.sandbox._ask({"do": "wake", "pid": child.pid})
+            self.still = 0.0
         if self.still >= ASLEEP_SECONDS or child.asleep >= ASLEEP_IN_ALL_SECONDS:
             raise Died(f"waited for {max(self.still, child.asleep):.0f} seconds without computing")
         if child.waited >= WALL_SECONDS:

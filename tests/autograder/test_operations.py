@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import psutil
@@ -161,6 +162,17 @@ def test_a_submission_that_kills_its_worker_each_time_takes_no_other_with_it(mon
     assert sorted(judged) == sorted(names)
     assert judged.pop("deadly") == "the grader's process died 3 times"
     assert set(judged.values()) == {None}
+
+
+def test_a_worker_that_dies_between_two_tasks_says_so_when_it_is_looked_at(monkeypatch):
+    monkeypatch.setattr(workers, "_safely", deadly)
+    worker, layers = workers.Worker(), probe("none")
+    worker.give(Task("deadly", TINY, "", {}), layers, 1)
+    assert isinstance(worker.held[0][0].exception(timeout=60), BrokenProcessPool)
+    worker.give(Task("later", TINY, "", {}), layers, 1)
+    assert worker.is_dead
+    assert [(task.student, attempt) for task, attempt in worker.revive()] == [("deadly", 2), ("later", 1)]
+    worker.end()
 
 
 def test_few_submissions_are_held_at_a_time(monkeypatch):

@@ -264,6 +264,41 @@ def an_endless_loop_in_another_cell(s):
 
 
 @leads_to()
+def an_endless_loop_below_an_answer(s):
+    s.cell("pairwise_dot")["source"] += "\n\n\nwhile True:\n    pass"
+
+
+@leads_to()
+def a_sleep_below_an_answer(s):
+    s.cell("pairwise_dot")["source"] += "\n\n\nimport time\n\ntime.sleep(10**6)"
+
+
+@leads_to()
+def a_lock_never_released_below_an_answer(s):
+    s.cell("pairwise_dot")["source"] += "\n\n\nimport threading\n\nlock = threading.Lock()" + 2 * "\nlock.acquire()"
+
+
+@leads_to()
+def an_endless_loop_below_a_name_that_both_answers_use(s):
+    s.cells.insert(1, code("nothing = 0\nwhile True:\n    pass"))
+    for name in ("predict_largest_dot", "pairwise_dot"):
+        s.cell(name)["source"] = f"nothing + 0\n{s.cell(name)['source']}"
+
+
+@leads_to()
+def a_sleep_below_a_name_that_both_answers_use(s):
+    s.cells.insert(1, code("import time\n\nnothing = 0\ntime.sleep(10**6)"))
+    for name in ("predict_largest_dot", "pairwise_dot"):
+        s.cell(name)["source"] = f"nothing + 0\n{s.cell(name)['source']}"
+
+
+@leads_to()
+def a_name_made_larger_below_the_cell_that_makes_it(s):
+    s.cells.insert(1, code("nothing = 0"))
+    s.cell("pairwise_dot")["source"] = "nothing += 0\n\n" + s.cell("pairwise_dot")["source"] + " + nothing"
+
+
+@leads_to()
 def a_kernel_killed_in_another_cell(s):
     s.cells.insert(1, code("import os\nos._exit(1)"))
 

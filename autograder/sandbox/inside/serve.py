@@ -35,19 +35,21 @@ def prepare(channel: Channel, task: dict[str, Any]) -> Any:
     sys.meta_path.insert(0, View(task["library"]))
     builtins.input = _no_input
     units, outcomes = cells.parse(task["cells"], task["wanted"])
-    every, seen = len(units), cells.needed(units, task["expression"], "seen")
+    every, seen = units, cells.needed(units, task["expression"], "seen")
     units = cells.needed(units, task["expression"], task["run"])
+    chosen = set(map(id, units))
+    left_out = set().union(*(unit.binds for unit in every if id(unit) not in chosen))
     try:
         uses = shortcuts(cells.definitions(units, task["expression"]), task["forbidden"])
     except RecursionError:  # too deeply nested to be read; what it calls is still noticed
         uses = []
     found = [[use.name, use.text] for use in uses]
-    channel.send({"shortcuts": found, "left_out": every - len(units), "unseen": len(units) - len(seen)})
+    channel.send({"shortcuts": found, "left_out": sorted(left_out), "unseen": len(units) - len(seen)})
     namespace = cells.new_namespace()
     sys.modules["__main__"] = ModuleType("__main__")
     sys.modules["__main__"].__dict__.update(namespace)
     namespace = sys.modules["__main__"].__dict__
-    outcomes += cells.run_units(units, namespace)
+    outcomes += cells.run_units(units, namespace, task["stuck"])
     told: dict[str, Any] = {
         "cells": [vars(outcome) for outcome in outcomes],
         "missing": "",

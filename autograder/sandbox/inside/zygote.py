@@ -100,6 +100,9 @@ class Zygote:
                 elif message["do"] == "look":
                     scratch = os.path.join(self.settings["scratch"], str(self.number))
                     self.control.send({**look(message["pid"]), "scratch": bytes_beneath(scratch)})
+                elif message["do"] == "wake":
+                    os.kill(message["pid"], signal.SIGUSR1)
+                    self.control.send({})
                 elif message["do"] == "end":
                     self.control.send(self._end(message["pid"], message["patience"]))
 
@@ -142,7 +145,7 @@ class Zygote:
 
         connection = socket.socket(fileno=descriptor)
         nowhere = os.open(os.devnull, os.O_RDWR)
-        for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGXFSZ):
+        for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGXFSZ, signal.SIGUSR1):
             signal.signal(signum, signal.SIG_IGN)
         os.chdir(scratch)
         os.environ.update(HOME=scratch, TMPDIR=scratch, MPLCONFIGDIR=scratch)
