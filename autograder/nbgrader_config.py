@@ -57,7 +57,8 @@ c.Autograde.autograde_preprocessors = [
     "nbgrader.preprocessors.AssignLatePenalties",
     "nbgrader.preprocessors.CheckCellMetadata",
 ]
-c.JudgeInSandbox.sandbox = "auto"  # or "bubblewrap", "landlock"; "none" runs student code with your own rights
+# Or "bubblewrap", "landlock", "docker:IMAGE", "podman:IMAGE"; "none" runs student code with your own rights.
+c.JudgeInSandbox.sandbox = "auto"
 
 # Feedback tells the diagnosis, not the hidden test.
 c.GenerateFeedback.preprocessors = [

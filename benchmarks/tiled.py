@@ -4,8 +4,8 @@
 takes little more than half of plain's time. Not even the fused kernel needs less than half of that, so the target is
 plain's, and the ratios to eager stand beside it.
 
-Memory is the peak resident set of a process of its own, less what it held before; on a GPU, what its allocator says. The
-processes' malloc gives freed tensors back at once: else the peak depends on which of them it keeps.
+Memory is the peak resident set of a process of its own, less what it held before; on a GPU, what its allocator says.
+The processes' malloc gives freed tensors back at once: else the peak depends on which of them it keeps.
 """
 
 import os

@@ -247,15 +247,21 @@ def probe_container(program: str, image: str) -> Layers:
     raise CourseError(f"A container of {image} starts, but cannot judge: {why}")
 
 
+def check_choice(choice: str) -> None:
+    """Raise a CourseError for what is no choice of a sandbox."""
+    program, _, image = choice.partition(":")
+    if choice not in CHOICES and not (image and program in CONTAINERS):
+        raise CourseError(f"--sandbox is {', '.join(CHOICES)}, docker:IMAGE or podman:IMAGE, got {choice!r}.")
+
+
 def probe(choice: str = "auto") -> Layers:
     """The strongest layers that work here, by starting a process behind them; a CourseError if there are none."""
+    check_choice(choice)
     if choice == "none":
         return Layers("none", seccomp=False, landlock=False)
     program, _, image = choice.partition(":")
-    if image and program in CONTAINERS:
+    if image:
         return probe_container(program, image)
-    if choice not in CHOICES:
-        raise CourseError(f"--sandbox is {', '.join(CHOICES)}, docker:IMAGE or podman:IMAGE, got {choice!r}.")
     from autograder.sandbox.process import Died, Sandbox
 
     seccomp, landlock = confine.seccomp_works(), confine.landlock_abi() > 0

@@ -7,12 +7,13 @@ from typing import Any
 
 from nbformat import NotebookNode
 from nbgrader.preprocessors import NbGraderPreprocessor
-from traitlets import Enum
+from traitlets import TraitError, Unicode, validate
 
 from autograder.assignment import Assignment
 from autograder.entering import course_seed
+from autograder.errors import CourseError
 from autograder.judge import Judge, write_verdicts
-from autograder.sandbox.layers import CHOICES, probe
+from autograder.sandbox.layers import check_choice, probe
 from autograder.sandbox.process import Sandbox
 
 POINTS = "attnlib_points"
@@ -21,9 +22,17 @@ POINTS = "attnlib_points"
 class JudgeInSandbox(NbGraderPreprocessor):
     """In place of nbgrader's Execute: each answer is judged in the sandbox, as `python -m autograder grade` does."""
 
-    sandbox = Enum(CHOICES, "auto", help="What student code runs behind; see python -m autograder grade --help").tag(
+    sandbox = Unicode("auto", help="What student code runs behind; see python -m autograder grade --help").tag(
         config=True
     )
+
+    @validate("sandbox")
+    def _check_sandbox(self, proposal: Any) -> str:
+        try:
+            check_choice(proposal["value"])
+        except CourseError as error:
+            raise TraitError(str(error)) from None
+        return str(proposal["value"])
 
     def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
         place, directory = resources["nbgrader"], self.parent.parent.coursedir

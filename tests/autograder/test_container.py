@@ -10,10 +10,12 @@ import sys
 
 import pytest
 from tiny_course import POINTS, RIGHT, TINY
+from traitlets import TraitError
 
 from autograder.errors import CourseError
 from autograder.grade_course import How, grade
 from autograder.sandbox.layers import container_command, probe
+from autograder.steps.judge_in_sandbox import JudgeInSandbox
 
 PROGRAM = """#!{python}
 import os, sys
@@ -85,6 +87,12 @@ def test_a_program_that_is_not_there_and_layers_that_are_none_are_said_in_a_sent
         probe("podman:course")
     with pytest.raises(CourseError, match=r"docker:IMAGE or podman:IMAGE, got 'jail'"):
         probe("jail")
+
+
+def test_nbgrader_s_step_takes_the_same_names():
+    assert JudgeInSandbox(sandbox="podman:course").sandbox == "podman:course"
+    with pytest.raises(TraitError, match="docker:IMAGE or podman:IMAGE, got 'nothing'"):
+        JudgeInSandbox(sandbox="nothing")
 
 
 def test_the_socket_is_open_to_the_container_s_user(tmp_path):
