@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Column
 
 from autograder.errors import CourseError
 from autograder.layout import ROOT, Layout, shown
@@ -161,18 +162,18 @@ def grade_and_show(layout: Layout, folder: Path, assignments: tuple[str, ...], h
 
     errors = Console(stderr=True)
     columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
+        BarColumn(bar_width=20),
         MofNCompleteColumn(),
         TextColumn("{task.fields[rate]}"),
         TimeRemainingColumn(),
+        TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
     )
-    with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as progress:
+    with Progress(*columns, console=errors, transient=True, expand=True, disable=not errors.is_terminal) as progress:
         task = progress.add_task("preparing the course", total=None, rate="")
 
         def show(state: State) -> None:
-            rate = f"{state.rate:.1f} a second" if state.rate else ""
-            progress.update(task, total=state.total, completed=state.done, rate=rate, description=state.what[:40])
+            rate = f"{60 * state.rate:.0f} a minute" if state.rate else ""
+            progress.update(task, total=state.total, completed=state.done, rate=rate, description=state.what)
 
         graded = grade(layout, folder, assignments, how, show)
     console = Console()
