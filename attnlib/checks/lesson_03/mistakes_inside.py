@@ -1,5 +1,6 @@
 """What goes wrong inside multi-head attention: the scores, and the heads' place among the axes."""
 
+import torch
 from einops import rearrange
 from torch import Tensor
 
@@ -40,6 +41,11 @@ def _heads_in_a_loop(self: Plain, x: Tensor) -> tuple[Tensor, Tensor]:
     return self.w_o(self.merge(weights @ v)), weights
 
 
+def _causal(self: Plain, scores: Tensor) -> Tensor:
+    future = torch.ones_like(scores, dtype=torch.bool).triu(1)
+    return scores.masked_fill(future, -torch.inf).softmax(dim=-1)
+
+
 def scores_mistakes() -> tuple[Misconception, ...]:
     """Scale and softmax."""
     return (
@@ -61,6 +67,13 @@ def scores_mistakes() -> tuple[Misconception, ...]:
             "Divided by d instead of √d",
             "The standard deviation of a dot product grows with √d. Dividing by d makes the weights too even.",
             but(scale=lambda self, x: 1 / self.d_head),
+        ),
+        wrong(
+            "scale_multiplied",
+            "Multiplied by √d instead of divided",
+            "The scores grow with √d already, and yours grow by as much again: the softmax gives nearly all to one "
+            "word. Divide by √d, or multiply by d ** -0.5.",
+            but(scale=lambda self, x: self.d_head**0.5),
         ),
         wrong(
             "scaled_by_root_n",
@@ -106,6 +119,41 @@ def scores_mistakes() -> tuple[Misconception, ...]:
             "The softmax is missing",
             "The values are added up with the raw scores as weights: some are negative, and no row adds up to 1.",
             but(share=lambda self, scores: scores),
+        ),
+        wrong(
+            "softmax_twice",
+            "The softmax is taken twice",
+            "The weights went through a second softmax. Their entries lie between 0 and 1, so the second one makes "
+            "them nearly even. Once is enough.",
+            but(share=lambda self, scores: scores.softmax(dim=-1).softmax(dim=-1)),
+        ),
+        wrong(
+            "causal",
+            "Words see only what stands before them",
+            "A causal mask belongs to networks that guess the next word (lesson 05). Here every word looks at the "
+            "whole sentence, its end included.",
+            but(share=_causal),
+        ),
+        wrong(
+            "weights_transposed",
+            "The weights are transposed before they meet the values",
+            "The weights that you return are right. But row i of weights @ v has to mix the values with query i's "
+            "shares; with weights.mT it mixes them with the shares that others gave to word i.",
+            but(mix=lambda self, weights, v: weights.mT @ v),
+        ),
+        wrong(
+            "weights_detached",
+            "The weights are cut from the gradient",
+            "The numbers are right. But the weights that meet the values were detached, or made under "
+            "torch.no_grad(): w_q and w_k can never learn. Detach at most the copy that you return.",
+            but(mix=lambda self, weights, v: weights.detach() @ v),
+        ),
+        wrong(
+            "softmax_in_float32",
+            "The weights are float32, whatever the scores are",
+            "`.float()`, or dtype=torch.float32 in the softmax, makes float32 weights, and a matrix product wants both "
+            "sides in one dtype: with float64 values it fails. Leave the dtype alone, or go back to that of x.",
+            but(share=lambda self, scores: scores.softmax(dim=-1, dtype=torch.float32)),
         ),
         wrong(
             "scores_summed",
@@ -205,8 +253,10 @@ def axes_mistakes() -> tuple[Misconception, ...]:
         ),
         wrong(
             "summed_before_w_o",
-            "The heads are added up instead of joined",
-            "A sum is only d wide and does not fit w_o. The heads go side by side, (b, n, h·d).",
+            "A layer gets vectors of one head's width",
+            "w_q, w_k and w_v read the whole word, d_model wide, so x is never cut before them. w_o reads all heads "
+            "side by side, (b, n, h·d): a sum, a mean, a join along another axis, or heads that were never merged are "
+            "only d wide.",
             but(merge=lambda self, x: x.sum(dim=1)),
         ),
         wrong(

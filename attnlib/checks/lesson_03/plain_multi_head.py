@@ -36,6 +36,9 @@ class Plain(nn.Module):
     def share(self, scores: Tensor) -> Tensor:
         return scores.softmax(dim=-1)
 
+    def mix(self, weights: Tensor, v: Tensor) -> Tensor:
+        return weights @ v
+
     def merge(self, x: Tensor) -> Tensor:
         return rearrange(x, "b h n d -> b n (h d)")
 
@@ -45,12 +48,23 @@ class Plain(nn.Module):
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         q, k, v = (self.split(projected) for projected in self.project(x))
         weights = self.share(q @ k.mT * self.scale(x))
-        return self.finish(self.merge(weights @ v)), weights
+        return self.finish(self.merge(self.mix(weights, v))), weights
 
 
 def but(**steps: Any) -> type[Plain]:
     """The plain module with these steps in place of its own."""
     return type("Mistaken", (Plain,), steps)
+
+
+def with_layers(change: Any) -> type[Plain]:
+    """The plain module, whose layers `change(module, d_model, bias)` has replaced."""
+
+    class Mistaken(Plain):
+        def __init__(self, d_model: int, num_heads: int, d_head: int | None = None, bias: bool = True) -> None:
+            super().__init__(d_model, num_heads, d_head, bias)
+            change(self, d_model, bias)
+
+    return Mistaken
 
 
 def after(change: Any) -> type[Plain]:

@@ -72,6 +72,12 @@ def whose_is_whose() -> tuple[Misconception, ...]:
             but(project=lambda self, x, memory: (self.w_q(x), self.w_v(memory), self.w_k(memory))),
         ),
         wrong(
+            "values_for_keys",
+            "The keys are made by w_v",
+            "Keys and values come from the same layer, and w_k is never used. The keys are self.w_k(memory).",
+            but(project=lambda self, x, memory: (self.w_q(x), self.w_v(memory), self.w_v(memory))),
+        ),
+        wrong(
             "both_texts_answer",
             "x answers as well",
             "Your keys and values come from memory and x, joined. Here x only asks: the weights are (b, h, q, k), and "

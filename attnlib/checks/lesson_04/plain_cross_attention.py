@@ -42,6 +42,9 @@ class Plain(nn.Module):
     def share(self, scores: Tensor) -> Tensor:
         return scores.softmax(dim=-1)
 
+    def mix(self, weights: Tensor, v: Tensor) -> Tensor:
+        return weights @ v
+
     def merge(self, x: Tensor) -> Tensor:
         return rearrange(x, "b h n d -> b n (h d)")
 
@@ -51,7 +54,7 @@ class Plain(nn.Module):
     def forward(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
         q, k, v = (self.split(projected) for projected in self.project(x, memory))
         weights = self.share(q @ k.mT * self.scale(x, memory))
-        return self.finish(self.merge(weights @ v)), weights
+        return self.finish(self.merge(self.mix(weights, v))), weights
 
 
 def but(**steps: Any) -> type[Plain]:

@@ -83,6 +83,55 @@ def _kept_and_divided(scores: Tensor, mask: Tensor) -> Tensor:
     return kept / kept.sum(dim=-1, keepdim=True)
 
 
+def _overwritten(scores: Tensor, mask: Tensor) -> Tensor:
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+    weights[weights.isnan()] = 0
+    return weights
+
+
+def _asked_once(scores: Tensor, mask: Tensor) -> Tensor:
+    return _filled(-torch.inf)(scores, mask) if mask.any() else scores * 0
+
+
+def _exp_of_open(scores: Tensor, mask: Tensor, *, guarded: bool) -> Tensor:
+    kept = scores.exp().masked_fill(~mask, 0.0)
+    total = kept.sum(dim=-1, keepdim=True)
+    return kept / torch.where(total == 0, 1.0, total) if guarded else kept / total
+
+
+def _exp_times_mask_divided(scores: Tensor, mask: Tensor, *, guarded: bool) -> Tensor:
+    kept = scores.exp() * mask
+    total = kept.sum(dim=-1, keepdim=True)
+    return kept / torch.where(total == 0, 1.0, total) if guarded else kept / total
+
+
+def _largest_of_everything(scores: Tensor, mask: Tensor) -> Tensor:
+    return _exp_times_mask(scores, mask, scores.amax())
+
+
+def _down(dim: int, fill: float) -> Callable[[Tensor, Tensor], Tensor]:
+    def attempt(scores: Tensor, mask: Tensor) -> Tensor:
+        return scores.masked_fill(~mask, fill).softmax(dim=dim if scores.dim() > 1 else -1)
+
+    return attempt
+
+
+def _kept_and_guarded(guard: float) -> Callable[[Tensor, Tensor], Tensor]:
+    def attempt(scores: Tensor, mask: Tensor) -> Tensor:
+        kept = scores.softmax(dim=-1) * mask
+        return kept / (kept.sum(dim=-1, keepdim=True) + guard)
+
+    return attempt
+
+
+def _guarded(guard: float) -> Callable[[Tensor, Tensor], Tensor]:
+    def attempt(scores: Tensor, mask: Tensor) -> Tensor:
+        lowest = torch.finfo(scores.dtype).min
+        return _exp_times_mask(scores.masked_fill(~mask, lowest), mask, _open_maximum(scores, mask), guard=guard)
+
+    return attempt
+
+
 def _open_maximum(scores: Tensor, mask: Tensor) -> Tensor:
     return scores.masked_fill(~mask, torch.finfo(scores.dtype).min).amax(dim=-1, keepdim=True)
 
@@ -138,7 +187,7 @@ MASKED_SOFTMAX = Exercise(
         _large("blocked scores of 10000, open ones near 0", 1e4, 0.0),
         _large("open scores of -10¹², blocked ones near 0", 0.0, -1e12, dtype=torch.float64, magnitude=1e12),
         _large("all scores near 10000", 1e4, 1e4, dtype=torch.float64, magnitude=1e4),
-        _large("all scores near -10000", -1e4, -1e4, dtype=torch.float64, magnitude=1e4, hidden=True),
+        _large("all scores near -10000", -1e4, -1e4, dtype=torch.float64, magnitude=1e4),
         Case(name="rows far apart from one another", inputs=_uneven, part="large scores", magnitude=1e4),
         Case(
             name="rows with scores from -10000 to 10000",
@@ -180,9 +229,9 @@ MASKED_SOFTMAX = Exercise(
         ),
         wrong(
             "scores_times_mask",
-            "The scores are multiplied by the mask",
-            "That makes the blocked scores 0, and e⁰ = 1 is a good share of attention. A blocked score has to be so "
-            "low that exp makes it 0: -inf.",
+            "Blocked scores become 0",
+            "Multiplying by the mask, or filling with 0, makes the blocked scores 0, and e⁰ = 1 is a good share of "
+            "attention. A blocked score has to be so low that exp makes it 0: -inf.",
             lambda scores, mask: (scores * mask).softmax(dim=-1),
         ),
         wrong(
@@ -226,10 +275,33 @@ MASKED_SOFTMAX = Exercise(
             _filled(-1e9),
         ),
         wrong(
+            "minus_1e4",
+            "-1e4 in place of -inf",
+            "A row without any True is -1e4 throughout, and each of its keys gets 1/k. And -1e4 is no infinity: next "
+            "to an open score of -10000 or less, a blocked key is the best offer. Use -inf, and treat empty rows "
+            "apart.",
+            _filled(-1e4),
+        ),
+        wrong(
+            "minus_1e4_zeroed",
+            "The fill is not low enough for all scores",
+            "Rows without any True are treated well. But open scores may lie below the -1e4 that you fill in, and then "
+            "the blocked keys win the softmax. -inf is lower than any score.",
+            _filled(-1e4, zero_after=True),
+        ),
+        wrong(
+            "minus_1e4_added",
+            "-1e4 is added to blocked scores",
+            "Adding keeps the differences *among* the blocked keys, so a row without any True gets their ordinary "
+            "softmax. And a blocked score far above the others is not low enough even then.",
+            lambda scores, mask: (scores + torch.where(mask, 0.0, -1e4).to(scores.dtype)).softmax(dim=-1),
+        ),
+        wrong(
             "lowest_number",
-            "The lowest finite number in place of -inf",
-            "torch.finfo(dtype).min blocks whatever the scores are. But in a row without any True all entries are "
-            "equal, and each gets 1/k: zeros are wanted. Set blocked weights to 0 after the softmax, too.",
+            "Equal weights in a row without any True",
+            "torch.finfo(dtype).min, or -1e30, is low enough to block next to open keys. But in a row without any True "
+            "all entries are equal, and each gets 1/k: zeros are wanted. Set blocked weights to 0 after the softmax, "
+            "too.",
             lambda scores, mask: scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(dim=-1),
         ),
         wrong(
@@ -263,11 +335,89 @@ MASKED_SOFTMAX = Exercise(
             ),
         ),
         wrong(
+            "over_queries_with_nan",
+            "The softmax runs down the columns",
+            "Your columns add up to 1, and a key that nobody may see becomes NaN. A row belongs to a query, and each "
+            "query shares its attention among its open keys: dim=-1.",
+            _down(-2, -torch.inf),
+        ),
+        wrong(
+            "over_queries_filled",
+            "The softmax runs down the columns",
+            "Your columns add up to 1. A row belongs to a query, and each query shares its attention among its open "
+            "keys: dim=-1.",
+            _down(-2, -1e9),
+        ),
+        wrong(
+            "over_first_axis",
+            "The softmax runs over the first axis",
+            "What one sentence looks at depends on which others came along. Each query shares its attention among its "
+            "open keys, the last axis: dim=-1.",
+            _down(0, -torch.inf),
+        ),
+        wrong(
+            "over_first_axis_filled",
+            "The softmax runs over the first axis",
+            "What one sentence looks at depends on which others came along. Each query shares its attention among its "
+            "open keys, the last axis: dim=-1.",
+            _down(0, -1e9),
+        ),
+        wrong(
+            "infinity_times_zero",
+            "0 times infinity is NaN",
+            "(1 - mask) * -inf is meant to be 0 for open keys, but 0 · ∞ is not defined. Fill with masked_fill or "
+            "torch.where, which touch the blocked entries alone.",
+            lambda scores, mask: (scores + (1 - mask.to(scores.dtype)) * -torch.inf).softmax(dim=-1),
+        ),
+        wrong(
+            "asked_once_for_all",
+            "All rows are asked at once whether something is open",
+            "mask.any() without an axis is one answer for the whole tensor. A single empty row among others still "
+            "becomes NaN. Ask each row: mask.any(dim=-1, keepdim=True).",
+            _asked_once,
+        ),
+        wrong(
+            "weights_overwritten",
+            "The softmax's result is overwritten in place",
+            "The numbers are right. But the gradient of the softmax is computed from its own output, and you have "
+            "written into that (`weights[...] = 0`, or an operation with a trailing underscore). Make a new tensor: "
+            "masked_fill, torch.where.",
+            _overwritten,
+        ),
+        wrong(
             "no_shift",
             "exp overflows",
             "exp(1e4) is larger than any float, and exp(-1e4) smaller than any. Subtract the largest *open* score of "
             "each row first, or let torch.softmax do it.",
             lambda scores, mask: _exp_times_mask(scores, mask, 0.0),
+        ),
+        wrong(
+            "no_shift_times_mask_guarded",
+            "exp overflows",
+            "exp(1e4) is larger than any float, and exp(-1e4) smaller than any. Subtract the largest *open* score of "
+            "each row first, or let torch.softmax do it.",
+            partial(_exp_times_mask_divided, guarded=True),
+        ),
+        wrong(
+            "no_shift_times_mask",
+            "exp overflows",
+            "exp(1e4) is larger than any float, and exp(-1e4) smaller than any. Subtract the largest *open* score of "
+            "each row first, or let torch.softmax do it. And a row without any True adds up to 0: 0 / 0 is NaN.",
+            partial(_exp_times_mask_divided, guarded=False),
+        ),
+        wrong(
+            "no_shift_filled_guarded",
+            "exp overflows",
+            "exp(1e4) is larger than any float, and exp(-1e4) smaller than any. Subtract the largest *open* score of "
+            "each row first, or let torch.softmax do it.",
+            partial(_exp_of_open, guarded=True),
+        ),
+        wrong(
+            "no_shift_filled",
+            "exp overflows",
+            "exp(1e4) is larger than any float, and exp(-1e4) smaller than any. Subtract the largest *open* score of "
+            "each row first, or let torch.softmax do it. And a row without any True adds up to 0: 0 / 0 is NaN.",
+            partial(_exp_of_open, guarded=False),
         ),
         wrong(
             "largest_of_all_subtracted",
@@ -287,13 +437,63 @@ MASKED_SOFTMAX = Exercise(
             ),
         ),
         wrong(
+            "largest_of_everything_subtracted",
+            "One maximum for the whole tensor, blocked scores included",
+            "In a row far below the largest score every exp is 0, and the row is lost. Each row needs the maximum of "
+            "its own open scores.",
+            _largest_of_everything,
+        ),
+        wrong(
             "small_number_added",
             "A small number is added to the denominator",
             "It saves a row without any True from 0 / 0, and bends all other rows a little: they add up to less than "
             "1. Divide those rows by 1 instead, and leave the others alone.",
-            lambda scores, mask: _exp_times_mask(
-                scores.masked_fill(~mask, torch.finfo(scores.dtype).min), mask, _open_maximum(scores, mask), guard=1e-9
-            ),
+            _guarded(1e-9),
+        ),
+        wrong(
+            "small_number_1e8",
+            "A small number is added to the denominator",
+            "It saves a row without any True from 0 / 0, and bends all other rows a little: they add up to less than "
+            "1. Divide those rows by 1 instead, and leave the others alone.",
+            _guarded(1e-8),
+        ),
+        wrong(
+            "small_number_1e6",
+            "A small number is added to the denominator",
+            "It saves a row without any True from 0 / 0, and bends all other rows a little: they add up to less than "
+            "1. Divide those rows by 1 instead, and leave the others alone.",
+            _guarded(1e-6),
+        ),
+        wrong(
+            "small_number_1e5",
+            "A small number is added to the denominator",
+            "It saves a row without any True from 0 / 0, and bends all other rows a little: they add up to less than "
+            "1. Divide those rows by 1 instead, and leave the others alone.",
+            _guarded(1e-5),
+        ),
+        wrong(
+            "kept_and_small_number_1e9",
+            "A small number is added to the denominator",
+            "It saves a row without any True from 0 / 0, and bends all other rows a little: they add up to less than "
+            "1. And where a blocked score is far the largest, the softmax has rounded the others to 0 before you keep "
+            "them. Block first.",
+            _kept_and_guarded(1e-9),
+        ),
+        wrong(
+            "kept_and_small_number_1e8",
+            "A small number is added to the denominator",
+            "It saves a row without any True from 0 / 0, and bends all other rows a little: they add up to less than "
+            "1. And where a blocked score is far the largest, the softmax has rounded the others to 0 before you keep "
+            "them. Block first.",
+            _kept_and_guarded(1e-8),
+        ),
+        wrong(
+            "kept_and_small_number_1e6",
+            "A small number is added to the denominator",
+            "It saves a row without any True from 0 / 0, and bends all other rows a little: they add up to less than "
+            "1. And where a blocked score is far the largest, the softmax has rounded the others to 0 before you keep "
+            "them. Block first.",
+            _kept_and_guarded(1e-6),
         ),
         wrong(
             "not_divided",

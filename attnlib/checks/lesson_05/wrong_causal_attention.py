@@ -39,10 +39,12 @@ def _module(
     scale: Callable[[int, int], float] = lambda d_head, d_model: d_head**-0.5,
     cut: Callable[[Tensor, int], Tensor] = _cut,
     join: Callable[[Tensor], Tensor] = _join,
+    mix: Callable[[Tensor, Tensor], Tensor] = lambda weights, v: weights @ v,
     order: str = "qkv",
     prepare: Callable[[Tensor, Tensor | None], Tensor] = lambda x, key_mask: x,
     answer: Callable[[Any, Tensor, Tensor], Any] = lambda module, joined, weights: (module.w_o(joined), weights),
     with_bias: bool | None = None,
+    biased: tuple[str, ...] = ("w_q", "w_k", "w_v", "w_o"),
     divides: bool = True,
 ) -> type[nn.Module]:
     """The right module, but for the steps that are given."""
@@ -52,8 +54,10 @@ def _module(
             super().__init__()
             if divides and d_model % num_heads:
                 raise ValueError("d_model must be divisible by num_heads")
-            self.heads, bias = num_heads, bias if with_bias is None else with_bias
-            self.w_q, self.w_k, self.w_v, self.w_o = (nn.Linear(d_model, d_model, bias=bias) for _ in range(4))
+            self.heads = num_heads
+            for name in ("w_q", "w_k", "w_v", "w_o"):
+                own = bias if with_bias is None or name not in biased else with_bias
+                setattr(self, name, nn.Linear(d_model, d_model, bias=own))
 
         def forward(self, x: Tensor, key_mask: Tensor | None = None) -> Any:
             mask = allowed(x, key_mask)
@@ -61,7 +65,7 @@ def _module(
             made = {name: cut(getattr(self, f"w_{name}")(x), self.heads) for name in "qkv"}
             q, k, v = (made[name] for name in order)
             weights = weigh(q @ k.mT * scale(q.shape[-1], x.shape[-1]), mask)
-            return answer(self, join(weights @ v), weights)
+            return answer(self, join(mix(weights, v)), weights)
 
     return Causal
 
@@ -74,6 +78,19 @@ def _with_padding(
 
 def _past(x: Tensor) -> Tensor:
     return _triangle(x.shape[1], x.device)
+
+
+def _asserted() -> type[nn.Module]:
+    class Causal(_module(divides=False)):  # type: ignore[misc]
+        def __init__(self, d_model: int, num_heads: int, bias: bool = True) -> None:
+            assert d_model % num_heads == 0, "num_heads must divide d_model"
+            super().__init__(d_model, num_heads, bias)
+
+    return Causal
+
+
+def _truth_of_the_mask(x: Tensor, key_mask: Tensor | None) -> Tensor:
+    return _past(x) & key_mask[:, None, None, :] if key_mask else _past(x)
 
 
 def _block_afterwards(scores: Tensor, allowed: Tensor) -> Tensor:
@@ -128,8 +145,9 @@ LISTED = (
     ),
     wrong(
         "scores_times_mask",
-        "The scores are multiplied by the mask",
-        "A score of 0 is not a weight of 0: e⁰ = 1. Fill blocked scores with -inf.",
+        "Blocked scores become 0",
+        "A score of 0 is not a weight of 0: e⁰ = 1. Multiplying by the mask, or filling with 0, leaves blocked keys a "
+        "good share. Fill blocked scores with -inf.",
         _module(weigh=lambda scores, allowed: (scores * allowed).softmax(dim=-1)),
     ),
     wrong(
@@ -157,6 +175,13 @@ LISTED = (
         "(n, n) & (b, n) lines the sentences of the batch up with the queries. Give the key mask the axes of heads and "
         "queries first: key_mask[:, None, None, :].",
         _module(allowed=_with_padding(_past, lambda key_mask: key_mask)),
+    ),
+    wrong(
+        "truth_of_the_key_mask",
+        "A whole mask is asked whether it is true",
+        "`if key_mask:` wants one True or False, and a tensor of several has none. Ask whether there is a mask at all: "
+        "`if key_mask is not None:`.",
+        _module(allowed=_truth_of_the_mask),
     ),
     wrong(
         "padding_instead_of_causal",
@@ -213,6 +238,56 @@ LISTED = (
         _module(scale=lambda d_head, d_model: d_model**-0.5),
     ),
     wrong(
+        "scaled_by_d",
+        "Divided by d instead of √d",
+        "The standard deviation of a dot product grows with √d. Dividing by d makes the weights too even.",
+        _module(scale=lambda d_head, d_model: 1 / d_head),
+    ),
+    wrong(
+        "scale_multiplied",
+        "Multiplied by √d instead of divided",
+        "The scores grow with √d already, and yours grow by as much again. Divide by √d, or multiply by d ** -0.5.",
+        _module(scale=lambda d_head, d_model: d_head**0.5),
+    ),
+    wrong(
+        "scaled_by_root_heads",
+        "Scaled by the number of heads",
+        "The scale depends on how *wide* a head is, not on how many there are.",
+        _module(scale=lambda d_head, d_model: (d_model // d_head) ** -0.5),
+    ),
+    wrong(
+        "scaled_by_root_n",
+        "Scaled by the number of words",
+        "The scale depends on how wide a head's queries are, d, not on how many words there are.",
+        _module(weigh=lambda scores, allowed: _weigh(scores * scores.shape[-1] ** -0.5, allowed), scale=lambda *_: 1.0),
+    ),
+    wrong(
+        "no_softmax",
+        "The softmax is missing",
+        "The future is blocked, but the values are added up with the raw scores as weights: no row adds up to 1.",
+        _module(weigh=lambda scores, allowed: scores * allowed),
+    ),
+    wrong(
+        "over_heads",
+        "The softmax runs over the heads",
+        "In (b, h, n, n), axis 1 holds the heads, and they do not compete. The keys are the last axis: dim=-1.",
+        _module(weigh=lambda scores, allowed: scores.masked_fill(~allowed, -1e9).softmax(dim=1)),
+    ),
+    wrong(
+        "weights_detached",
+        "The weights are cut from the gradient",
+        "The numbers are right. But the weights that meet the values were detached, or made under torch.no_grad(): w_q "
+        "and w_k can never learn. Detach at most the copy that you return.",
+        _module(mix=lambda weights, v: weights.detach() @ v),
+    ),
+    wrong(
+        "softmax_in_float32",
+        "The weights are float32, whatever the scores are",
+        "`.float()`, or dtype=torch.float32 in the softmax, makes float32 weights, and a matrix product wants both "
+        "sides in one dtype: with float64 values it fails. Leave the dtype alone, or go back to that of x.",
+        _module(weigh=lambda scores, allowed: _weigh(scores, allowed).float()),
+    ),
+    wrong(
         "over_queries",
         "The softmax runs over the queries",
         "Your columns add up to 1; the rows have to: dim=-1.",
@@ -231,6 +306,40 @@ LISTED = (
         "(b, h, n, d) was reshaped to (b, n, h·d) at once, so that a row mixes several words. Exchange the axes of "
         "heads and words first; or use attnlib.merge_heads.",
         _module(join=lambda x: x.reshape(x.shape[0], x.shape[2], -1)),
+    ),
+    wrong(
+        "cut_and_joined_by_reshape",
+        "reshape where a transpose was needed, both ways",
+        "Cutting and joining undo each other, so the shapes look right. But head 0 got the first few words in place of "
+        "its columns of all words. Exchange the two middle axes, each time.",
+        _module(
+            cut=lambda x, heads: x.reshape(x.shape[0], heads, x.shape[1], -1),
+            join=lambda x: x.reshape(x.shape[0], x.shape[2], -1),
+        ),
+    ),
+    wrong(
+        "view_after_transpose",
+        "view cannot join what a transpose has moved",
+        "`transpose` moves no number in memory, and `view` needs neighbours there. Use `reshape`, or call "
+        "`.contiguous()` first.",
+        _module(join=lambda x: x.transpose(1, 2).view(x.shape[0], x.shape[2], -1)),
+    ),
+    wrong(
+        "heads_taking_turns",
+        "The heads take turns, cut and joined as (d h)",
+        "Trained from scratch this is as good as ours. With given weights it is wrong: head i is expected in the i-th "
+        "run of d neighbouring columns, (h d).",
+        _module(
+            cut=lambda x, heads: x.unflatten(-1, (-1, heads)).movedim(-1, 1),
+            join=lambda x: x.movedim(1, -1).flatten(-2),
+        ),
+    ),
+    wrong(
+        "joined_taking_turns",
+        "Cut as (h d), joined as (d h)",
+        "The weights are right, but when you join, the heads take turns. Both have to be (h d), since the rows of w_o "
+        "are in the order of the heads.",
+        _module(join=lambda x: x.movedim(1, -1).flatten(-2)),
     ),
     wrong(
         "heads_fastest",
@@ -264,6 +373,38 @@ LISTED = (
         _module(order="qvk"),
     ),
     wrong(
+        "queries_for_keys",
+        "The keys are made by w_q",
+        "Queries and keys come from the same layer, and w_k is never used. The keys are self.w_k(x).",
+        _module(order="qqv"),
+    ),
+    wrong(
+        "keys_for_values",
+        "The keys are averaged in place of the values",
+        "The output is made of weights @ k: w_v is never used.",
+        _module(order="qkk"),
+    ),
+    wrong(
+        "biases_unused",
+        "The bias of w_o is not used",
+        "You multiplied by its weight alone. Call the layer instead, self.w_o(x): it adds its bias.",
+        _module(answer=lambda module, joined, weights: (joined @ module.w_o.weight.mT, weights)),
+    ),
+    wrong(
+        "weights_of_the_last_head",
+        "Only the last head's weights are returned",
+        "The output is right. But what your loop leaves behind are the weights of its last round, (b, n, n). Collect "
+        "those of every head and stack them: (b, h, n, n).",
+        _module(answer=lambda module, joined, weights: (module.w_o(joined), weights[:, -1])),
+    ),
+    wrong(
+        "weights_heads_first",
+        "The heads' weights are stacked in front of the batch",
+        "The output is right. But torch.stack puts the new axis first, (h, b, n, n). The batch comes first: stack with "
+        "dim=1.",
+        _module(answer=lambda module, joined, weights: (module.w_o(joined), weights.transpose(0, 1))),
+    ),
+    wrong(
         "weights_averaged",
         "The weights are averaged over the heads",
         "nn.MultiheadAttention returns such an average. Here each head's weights are wanted: (b, h, n, n).",
@@ -289,9 +430,28 @@ LISTED = (
     ),
     wrong(
         "bias_never",
-        "The layers have no bias",
+        "Layers have no bias",
         "bias is True unless it is said otherwise: nn.Linear(d_model, d_model, bias=bias).",
         _module(with_bias=False),
+    ),
+    wrong(
+        "w_o_always_biased",
+        "bias=False has no effect on w_o",
+        "w_o has a bias even where bias=False is asked for: pass it on to every nn.Linear.",
+        _module(with_bias=True, biased=("w_o",)),
+    ),
+    wrong(
+        "projections_without_bias",
+        "w_q, w_k and w_v have no bias",
+        "bias is True unless it is said otherwise, and it goes to all four layers.",
+        _module(with_bias=False, biased=("w_q", "w_k", "w_v")),
+    ),
+    wrong(
+        "assertion",
+        "An assertion instead of a ValueError",
+        "`assert` is for what cannot happen, and Python drops it when it runs with -O. What a caller did wrong is a "
+        "ValueError: `raise ValueError(...)`.",
+        _asserted(),
     ),
     wrong(
         "indivisible_accepted",
