@@ -166,7 +166,7 @@ def grade_and_show(layout: Layout, folder: Path, assignments: tuple[str, ...], h
         MofNCompleteColumn(),
         TextColumn("{task.fields[rate]}"),
         TimeRemainingColumn(),
-        TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
+        TextColumn("{task.description}", markup=False, table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
     )
     with Progress(*columns, console=errors, transient=True, expand=True, disable=not errors.is_terminal) as progress:
         task = progress.add_task("preparing the course", total=None, rate="")

@@ -16,6 +16,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_raw_cell
 
 MOST_BYTES = 32 << 20
+MOST_BYTES_IN_ALL = 128 << 20
 MOST_CELLS = 5000
 MOST_SOURCE = 1 << 20
 MOST_CODE = 2 << 20
@@ -39,6 +40,8 @@ class TakenIn:
 def collect(folder: Path) -> dict[str, bytes]:
     """Every notebook and zip file beneath a submission's folder, by its name there; links are not followed."""
     found: dict[str, bytes] = {}
+    if folder.is_symlink():
+        raise NotGraded("the folder is a link, and no folder of its own")
     for number, path in enumerate(sorted(folder.rglob("*"))):
         if number > MOST_FILES:
             raise NotGraded(f"the folder holds more than {MOST_FILES} files")
@@ -47,10 +50,17 @@ def collect(folder: Path) -> dict[str, bytes]:
             continue
         mode = path.lstat().st_mode
         if stat.S_ISLNK(mode):
-            raise NotGraded(f"{name} is a link, and no file of its own")
+            raise NotGraded(f"{printable(name)} is a link, and no file of its own")
         if stat.S_ISREG(mode):
             found[str(name)] = bytes_of(path)
+        if sum(map(len, found.values())) > MOST_BYTES_IN_ALL:
+            raise NotGraded(f"the notebooks and zip files have more than {MOST_BYTES_IN_ALL >> 20} MB")
     return found
+
+
+def printable(name: object) -> str:
+    """A file's name as it can be shown and written anywhere: what is no text in it, or would move a cursor, escaped."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(name))
 
 
 def take_in(files: Mapping[str, bytes], lesson: str, known_ids: Iterable[str] = ()) -> TakenIn:
@@ -67,19 +77,24 @@ def take_in(files: Mapping[str, bytes], lesson: str, known_ids: Iterable[str] = 
     if len(found) > 1:
         fitting = {name: data for name, data in found.items() if _fits(data, set(known_ids))}
         if len(fitting) != 1:
-            raise NotGraded(f"no notebook is called {lesson}.ipynb, only {', '.join(sorted(found))[:200]}")
+            raise NotGraded(f"no notebook is called {lesson}.ipynb, only {printable(', '.join(sorted(found)))[:200]}")
         found = fitting
     ((name, data),) = found.items()
     taken = read(data)
-    return TakenIn(taken.notebook, (f"handed in as {name}", *taken.remarks))
+    return TakenIn(taken.notebook, (f"handed in as {printable(name)}", *taken.remarks))
 
 
 def _notebooks(files: Mapping[str, bytes]) -> Iterable[tuple[str, bytes]]:
+    room = MOST_BYTES_IN_ALL
     for name, data in files.items():
-        if name.lower().endswith(".zip"):
-            yield from _in_zip(name, data)
-        else:
+        if not name.lower().endswith(".zip"):
             yield name, data
+            continue
+        for inner, content in _in_zip(name, data):
+            room -= len(content)
+            if room < 0:
+                raise NotGraded(f"the zip files hold more than {MOST_BYTES_IN_ALL >> 20} MB of notebooks")
+            yield inner, content
 
 
 def _in_zip(name: str, data: bytes) -> Iterable[tuple[str, bytes]]:
@@ -89,11 +104,11 @@ def _in_zip(name: str, data: bytes) -> Iterable[tuple[str, bytes]]:
                 parts = member.filename.split("/")
                 if parts[-1].lower().endswith(".ipynb") and not _is_hidden(parts):
                     if member.file_size > MOST_BYTES:
-                        raise NotGraded(f"{name} holds a notebook of {member.file_size >> 20} MB")
+                        raise NotGraded(f"{printable(name)} holds a notebook of {member.file_size >> 20} MB")
                     with archive.open(member) as file:  # the size that it names need not be true
                         yield f"{name}/{member.filename}", file.read(MOST_BYTES)
     except BAD_ZIP as error:
-        raise NotGraded(f"{name} cannot be opened: {error}") from None
+        raise NotGraded(printable(f"{name} cannot be opened: {error}")) from None
 
 
 def _is_hidden(parts: Sequence[str]) -> bool:
@@ -105,7 +120,7 @@ def bytes_of(path: Path) -> bytes:
     """The file; NotGraded if it is far larger than any notebook."""
     size = path.stat().st_size
     if size > MOST_BYTES:
-        raise NotGraded(f"{path.name} has {size >> 20} MB; a notebook may have {MOST_BYTES >> 20}")
+        raise NotGraded(f"{printable(path.name)} has {size >> 20} MB; a notebook may have {MOST_BYTES >> 20}")
     return path.read_bytes()
 
 

@@ -129,7 +129,7 @@ def digest_of(files: Mapping[str, bytes], lesson_digest: str) -> str:
 
     state = hashlib.sha256(f"{lesson_digest} {version_of_the_checks()}".encode())
     for name, data in sorted(files.items()):
-        state.update(f"\n{name} {hashlib.sha256(data).hexdigest()}".encode())
+        state.update(f"\n{name} {hashlib.sha256(data).hexdigest()}".encode(errors="surrogateescape"))
     return state.hexdigest()
 
 
@@ -138,7 +138,7 @@ def course_seed(course: Path) -> int:
     path = course / "seed"
     if not path.is_file():
         course.mkdir(parents=True, exist_ok=True)
-        write_whole(path, f"{secrets.randbelow(2**31)}\n")
+        write_whole(path, f"{secrets.randbits(128)}\n")
         path.chmod(0o600)
     return int(path.read_text(encoding="ascii"))
 

@@ -7,7 +7,8 @@ from typing import Any
 from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.plugins import ExportPlugin
 
-from autograder.status import GRADED, status_of, submitted_students
+from autograder.custody import printable
+from autograder.status import GRADED, is_name, status_of, submitted_students
 
 COLUMNS = [
     "assignment",
@@ -51,13 +52,15 @@ def _row(gradebook: Gradebook, coursedir: Any, assignment: Any, student: str, kn
     row = {
         "assignment": assignment.name,
         "duedate": assignment.duedate,
-        "student_id": student,
+        "student_id": student if is_name(student) else printable(student),
         "last_name": getattr(known, "last_name", None),
         "first_name": getattr(known, "first_name", None),
         "email": getattr(known, "email", None),
         "max_score": assignment.max_score,
         "status": status_of(gradebook, coursedir, assignment.name, student),
     }
+    if not is_name(student):
+        return row
     try:
         submission = gradebook.find_submission(assignment.name, student)
     except MissingEntry:

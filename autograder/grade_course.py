@@ -12,7 +12,7 @@ from nbgrader.utils import compute_checksum
 
 from autograder.assignment import Assignment
 from autograder.build_course import prepare
-from autograder.custody import NotGraded, collect
+from autograder.custody import NotGraded, collect, printable
 from autograder.entering import Entries, course_seed, digest_of
 from autograder.errors import CourseError
 from autograder.layout import Layout, shown
@@ -20,6 +20,7 @@ from autograder.nbgrader_course import NbgraderCourse
 from autograder.notebook import read_notebook
 from autograder.released import longest_answer
 from autograder.sandbox.layers import Layers
+from autograder.status import NO_NAME, is_name
 from autograder.verdict import error_in, reports
 from autograder.workers import Judged, Task, judge_all, judge_on_cluster
 
@@ -116,7 +117,13 @@ def grade(
         for student, lesson in submissions
         if lesson not in lessons
     ]
-    found += run.grade([pair for pair in submissions if pair[1] in lessons])
+    submissions = [pair for pair in submissions if pair[1] in lessons]
+    found += [
+        Graded(printable(student), lesson, problem=f"not graded: {NO_NAME}")
+        for student, lesson in submissions
+        if not is_name(student)
+    ]
+    found += run.grade([pair for pair in submissions if is_name(pair[0])])
     return sorted(found, key=lambda graded: (graded.student, graded.lesson))
 
 
@@ -175,7 +182,13 @@ class Run:
         return self.assignments[lesson]
 
     def _enter(self, judged: Judged) -> None:
-        self.entries.enter(judged, self.digests.get((judged.student, judged.lesson), ""))
+        digest = self.digests.get((judged.student, judged.lesson), "")
+        try:
+            self.entries.enter(judged, digest)
+        except ValueError as error:  # this one cannot be written down; where nothing can, the others say so
+            self.entries.gradebook.db.rollback()
+            judged = Judged(judged.student, judged.lesson, problem=f"the grader failed: {type(error).__name__}")
+            self.entries.enter(judged, digest)
         self.most_memory = max(self.most_memory, judged.memory)
         self._note(judged)
 

@@ -7,6 +7,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from autograder.custody import printable
 from autograder.grade_course import Graded
 
 TIGHT: Any = {"padding": (0, 1, 0, 0), "pad_edge": False}  # a terminal of 80 columns is to hold a diagnosis
@@ -29,9 +30,9 @@ def grading_tables(graded: list[Graded]) -> Iterator[Table]:
 
 def _add_rows(table: Table, one: Graded) -> None:
     table.add_section()
-    student = Text(one.student)  # as text, so that a name in brackets is no markup
+    student = Text(printable(one.student))  # as text, so that a name in brackets is no markup
     if one.problem is not None:
-        table.add_row(student, "–", "", "", Text(one.problem, style="yellow"))
+        table.add_row(student, "–", "", "", Text(printable(one.problem), style="yellow"))
         return
     score = f"{one.points:g}/{one.max_points:g}"
     for result in one.results:
@@ -40,6 +41,6 @@ def _add_rows(table: Table, one: Graded) -> None:
             result.exercise, style="default"
         )
         points = f"{result.points:g}/{result.max_points:g}"
-        why = "" if full else result.diagnosis or ""
+        why = "" if full else printable(result.diagnosis or "")  # a student's words: no cursor moves by them
         table.add_row(student, score, exercise, points, Text(why, style="yellow"))
         student, score = Text(), ""

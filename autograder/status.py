@@ -8,10 +8,18 @@ from nbgrader.api import Gradebook, MissingEntry
 from autograder.steps.record_failures import reason_file
 
 GRADED, NOT_SUBMITTED = "graded", "not submitted"
+NO_NAME = "the name of the student's folder is not text in UTF-8"
+
+
+def is_name(student: str) -> bool:
+    """Whether a folder's name can be a student's in a gradebook; after unpacking a zip file, some are bytes alone."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in student)
 
 
 def status_of(gradebook: Gradebook, coursedir: Any, assignment: str, student: str) -> str:
     """`graded`, `not submitted`, or `not graded: ` and the reason. Only a graded submission has a score."""
+    if not is_name(student):
+        return f"not graded: {NO_NAME}"
     submitted = Path(coursedir.format_path(coursedir.submitted_directory, student, assignment))
     autograded = Path(coursedir.format_path(coursedir.autograded_directory, student, assignment))
     file = reason_file(coursedir, student, assignment)

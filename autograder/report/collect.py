@@ -7,6 +7,7 @@ from typing import Any
 
 from nbgrader.api import Gradebook
 
+from autograder.custody import printable
 from autograder.errors import CourseError
 from autograder.grade_course import Result, results_of
 from autograder.layout import Layout, shown
@@ -90,7 +91,7 @@ def _read(course: NbgraderCourse, gradebook: Gradebook, lesson: str, student: st
             return None
         status = f"not graded: {reason.read_text(encoding='utf-8').strip()}"  # handed in from another folder
     if status != GRADED:
-        return Submission(student, lesson, problem=status.removeprefix("not graded: "))
+        return Submission(printable(student), lesson, problem=status.removeprefix("not graded: "))
     grades = gradebook.find_submission_notebook(lesson, lesson, student).grades
     scores = {grade.name: (grade.score, grade.max_score) for grade in grades}
     try:

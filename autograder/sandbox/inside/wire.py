@@ -119,8 +119,10 @@ class _Body:
 
 
 def _value(plain: Any, body: _Body) -> Any:
-    if plain is None or type(plain) in (bool, int, float, str):
+    if plain is None or type(plain) in (bool, int, float):
         return plain
+    if type(plain) is str:
+        return plain.encode(errors="replace").decode()  # a lone surrogate could not be written to any file
     if type(plain) is not dict or len(plain) != 1:
         raise BadMessage("an unknown value")
     ((kind, held),) = plain.items()
