@@ -51,10 +51,9 @@ class Asked:
     died: bool = False
 
     @property
-    def lacks_a_name(self) -> bool:
-        """Whether it failed for want of a name that cells bind which were left out."""
-        lacking = re.findall(r"name '(\w+)' is not defined", self.report.message)
-        return not self.report.passed and not self.left_out.isdisjoint(lacking)
+    def lacking(self) -> list[str]:
+        """The names for want of which it failed."""
+        return [] if self.report.passed else re.findall(r"name '(\w+)' is not defined", self.report.message)
 
 
 def settle(notebook: NotebookNode, assignment: Assignment) -> NotebookNode:
@@ -89,13 +88,18 @@ class Judge:
         return found
 
     def _verdict(self, settled: NotebookNode, assignment: Assignment, question: Question, stuck: list[str]) -> Verdict:
-        cells = list(_cells(settled, assignment, question.test))
+        cells, below = _cells(settled, assignment, question.test)
         answer = next((c for c in settled.cells if _grade_id(c) == question.answer), None)
         untouched = answer is not None and _is_untouched(answer)
         if untouched and not _written_elsewhere(question, cells):
-            return Verdict(question, _failed(question.exercise, UNANSWERED), answered=False)
+            if not _write(below, [question.expression]):
+                return Verdict(question, _failed(question.exercise, UNANSWERED), answered=False)
+            cells, below = cells + below, []
         asked = self._ask(cells, question, assignment.given, "needed", stuck)
-        if asked.lacks_a_name:
+        if _write(below, asked.lacking):  # students run their cells in any order
+            cells, below = cells + below, []
+            asked = self._ask(cells, question, assignment.given, "needed", stuck)
+        if not asked.left_out.isdisjoint(asked.lacking):
             asked = self._ask(cells, question, assignment.given, "all", stuck)
         elif asked.died and asked.unseen:  # perhaps in a cell that was run only because it hides what it binds
             asked = self._ask(cells, question, assignment.given, "seen", stuck)
@@ -145,17 +149,23 @@ class Judge:
         return run_exercise(exercise, attempt, hidden=True, seed=self.seed, memory=self.memory)
 
 
-def _cells(settled: NotebookNode, assignment: Assignment, test: str) -> Iterable[dict[str, str]]:
-    """The code above a test, tests left out: what was given and is unchanged, answers, and what the student added."""
+def _cells(
+    settled: NotebookNode, assignment: Assignment, test: str
+) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
+    """The code above a test, and that below it, tests left out: what was given and is unchanged, and the student's."""
+    above: list[dict[str, str]] = []
+    below: list[dict[str, str]] = []
+    found = above
     for number, cell in enumerate(settled.cells):
         name = _grade_id(cell)
         if name == test:
-            return
+            found = below
         if cell.cell_type != "code" or (name in assignment.released and assignment.released[name].is_test):
             continue
         given = name is None and cell.source.strip() in assignment.given
         role = "given" if given else "added" if name is None else "stub" if _is_untouched(cell) else "answer"
-        yield {"name": name or f"{number}", "source": cell.source, "role": role}
+        found.append({"name": name or f"{number}", "source": cell.source, "role": role})
+    return above, below
 
 
 def _is_untouched(cell: NotebookNode) -> bool:
@@ -163,11 +173,16 @@ def _is_untouched(cell: NotebookNode) -> bool:
     return cell.metadata.nbgrader.checksum == compute_checksum(cell)
 
 
-def _written_elsewhere(question: Question, cells: Iterable[dict[str, str]]) -> bool:
+def _written_elsewhere(question: Question, cells: list[dict[str, str]]) -> bool:
     """Whether a cell that is no stub may define the answer."""
-    defined = re.compile(rf"\b{re.escape(question.expression)}\b")
+    return any(cell["role"] == "added" for cell in cells) or _write(cells, [question.expression])
+
+
+def _write(cells: list[dict[str, str]], names: Iterable[str]) -> bool:
+    """Whether the student's own cells name one of these: they may define it."""
+    named = [re.compile(rf"\b{re.escape(name)}\b") for name in names]
     return any(
-        cell["role"] == "added" or (cell["role"] == "answer" and defined.search(cell["source"])) for cell in cells
+        cell["role"] in ("added", "answer") and any(name.search(cell["source"]) for name in named) for cell in cells
     )
 
 

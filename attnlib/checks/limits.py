@@ -162,9 +162,10 @@ def quiet() -> Iterator[BoundedText]:
 
 @contextlib.contextmanager
 def global_state_kept() -> Iterator[None]:
-    """One thread in the body; behind it torch's random state, default dtype, gradient mode and threads as before.
+    """One thread and gradients in the body; behind it torch's random state, default dtype, gradient mode and threads.
 
-    On tensors of a few numbers each further thread only waits; and a verdict must not depend on how many there are.
+    On tensors of a few numbers each further thread only waits; and a verdict must depend neither on how many there are
+    nor on a gradient mode that some cell of the notebook has left behind.
     """
     dtype, gradient, threads = torch.get_default_dtype(), torch.is_grad_enabled(), torch.get_num_threads()
     with torch.random.fork_rng(devices=[]):
@@ -174,6 +175,7 @@ def global_state_kept() -> Iterator[None]:
         if torch.cuda.is_initialized():
             torch.cuda.manual_seed_all(0)
         torch.set_num_threads(1)
+        torch.set_grad_enabled(True)
         try:
             yield
         finally:

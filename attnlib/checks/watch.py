@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+import threading
 from types import FrameType
 from typing import Any
 
@@ -79,13 +80,15 @@ class Watch(TorchFunctionMode):
     def __enter__(self) -> "Watch":
         super().__enter__()
         if self.code:
-            self._previous = sys.getprofile()
+            self._previous = sys.getprofile(), threading.getprofile()
             sys.setprofile(self._on_call)
+            threading.setprofile(self._on_call)  # in the threads that it starts, too
         return self
 
     def __exit__(self, *exception: Any) -> None:
         if self.code:
-            sys.setprofile(self._previous)
+            sys.setprofile(self._previous[0])
+            threading.setprofile(self._previous[1])
         super().__exit__(*exception)
 
     def _on_call(self, frame: FrameType, event: str, argument: Any) -> None:

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -126,6 +127,40 @@ def an_answer_over_two_cells_the_helper_below(s):
     place = s.place("pairwise_dot")
     s.cells.insert(place + 1, code("def helper(x, y):\n    return x @ y.mT"))
     s.cell("pairwise_dot")["source"] = "def pairwise_dot(x, y):\n    return helper(x, y)"
+
+
+@leads_to()
+def a_helper_below_the_test(s):
+    s.cell("pairwise_dot")["source"] = "def pairwise_dot(x, y):\n    return helper(x, y)"
+    s.cells.append(code("def helper(x, y):\n    return x @ y.mT"))
+
+
+@leads_to()
+def answers_in_each_others_cells(s):
+    one, other = s.cell("predict_largest_dot"), s.cell("pairwise_dot")
+    one["source"], other["source"] = other["source"], one["source"]
+
+
+@leads_to()
+def an_answer_below_its_test_alone(s):
+    s.cells.append(code(s.cell("pairwise_dot")["source"]))
+    s.cell("pairwise_dot")["source"] = STUB
+
+
+@leads_to()
+def annotations_that_a_cell_above_keeps_from_being_read(s):
+    s.cells.insert(0, code("from __future__ import annotations"))
+    s.cell("pairwise_dot")["source"] = "def pairwise_dot(x: Float['b q d'], y: Float) -> Float:\n    return x @ y.mT"
+
+
+@leads_to()
+def a_gradient_mode_left_off(s):
+    s.cell("pairwise_dot")["source"] += "\n\ntorch.set_grad_enabled(False)"
+
+
+@leads_to()
+def a_compiled_answer(s):
+    s.cell("pairwise_dot")["source"] += "\n\npairwise_dot = torch.compile(pairwise_dot)"
 
 
 @leads_to(pairwise_dot=0)
@@ -355,6 +390,16 @@ def very_many_terms(s):
 
 
 @leads_to()
+def half_a_character_printed(s):
+    s.cell("pairwise_dot")["source"] += "\n\nprint('\\ud83d')"
+
+
+@leads_to(pairwise_dot=0)
+def half_a_character_in_an_error(s):
+    s.cell("pairwise_dot")["source"] = "raise ValueError('\\ud83d')"
+
+
+@leads_to()
 def a_lone_surrogate(s):
     s.cells.append(code("print('x')"))
     s.raw = json.dumps(s.notebook).replace("print('x')", "print('\\\\ud800 \\ud800')").encode()
@@ -511,6 +556,16 @@ def a_zip(s):
 @leads_to("no other")
 def a_zip_in_a_zip(s):
     s.files = {"homework.zip": zipped({"inner.zip": zipped({"00_tiny.ipynb": s.json()})})}
+
+
+@leads_to("hold more than")
+def a_zip_of_many_large_notebooks(s):
+    s.files = {"homework.zip": zipped({f"{number}.ipynb": b" " * (30 << 20) for number in range(6)})}
+
+
+@leads_to(remark="handed in as \\udcff\\x1b[2J.ipynb")
+def a_name_that_is_no_text(s):
+    s.files = {os.fsdecode(b"\xff\x1b[2J.ipynb"): s.json()}
 
 
 @leads_to("holds a notebook of")

@@ -4,6 +4,8 @@ Demonstrations, pictures and other exercises' answers are left out unless the an
 decided by names alone, generously: what could matter is run.
 """
 
+import __future__
+
 import ast
 import builtins
 import linecache
@@ -38,6 +40,8 @@ class Unit:
     always: bool
     binds: set[str]
     reads: set[str]
+    flags: int = 0
+    """The compiler's: of what this cell and those above it import from __future__, as IPython keeps it."""
 
 
 @dataclass
@@ -202,6 +206,7 @@ def parse(cells: list[dict[str, Any]], wanted: str) -> tuple[list[Unit], list[Ou
     units: list[Unit] = []
     broken: list[Outcome] = []
     libraries: set[str] = set()
+    flags = 0
     for cell in cells:
         name, role = cell["name"], cell["role"]
         try:
@@ -215,10 +220,21 @@ def parse(cells: list[dict[str, Any]], wanted: str) -> tuple[list[Unit], list[Ou
             libraries |= part.imports
             binds = part.binds - (libraries - part.changes)
             always = part.opaque or name == wanted
-            units.append(Unit(name, part.body, role, name == wanted, always, binds, part.reads))
+            flags |= future_flags(part.body)
+            units.append(Unit(name, part.body, role, name == wanted, always, binds, part.reads, flags))
         filename = f"<cell {name}>"
         linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     return units, broken
+
+
+def future_flags(body: list[ast.stmt]) -> int:
+    """The compiler's flags for what the statements import from __future__."""
+    found = 0
+    for node in body:
+        if isinstance(node, ast.ImportFrom) and node.module == "__future__":
+            for alias in node.names:
+                found |= getattr(getattr(__future__, alias.name, None), "compiler_flag", 0)
+    return found
 
 
 def _parsed(source: str) -> tuple[str, list[ast.stmt]]:
@@ -300,19 +316,21 @@ def run_units(units: list[Unit], namespace: dict[str, Any], stuck: Collection[st
         cell, seconds = units[place].cell, GIVEN_CELL_SECONDS if units[place].role == "given" else CELL_SECONDS
         seconds = STUCK_CELL_SECONDS if cell in stuck else seconds
         body: list[ast.stmt] = []
+        flags = units[place].flags
         while place < len(units) and units[place].cell == cell:
             body += units[place].body
             place += 1
-        yield run_cell(cell, body, namespace, seconds)
+        yield run_cell(cell, body, namespace, seconds, flags)
 
 
-def run_cell(cell: str, body: list[ast.stmt], namespace: dict[str, Any], seconds: float) -> Outcome:
+def run_cell(cell: str, body: list[ast.stmt], namespace: dict[str, Any], seconds: float, flags: int) -> Outcome:
     """Run one cell's statements within the limits."""
     outcome = Outcome(cell)
     with quiet() as text:
         try:
             with _woken(), time_limit(Clock(cpu_seconds=seconds, wall_seconds=1e9)):
-                exec(compile(ast.Module(body, []), f"<cell {cell}>", "exec", dont_inherit=True), namespace)
+                code = compile(ast.Module(body, []), f"<cell {cell}>", "exec", flags, dont_inherit=True)
+                exec(code, namespace)
         except TimeLimitExceeded:
             outcome.error = "TimeLimit"
             outcome.text = f"did not end within {seconds:.0f} seconds of computing"

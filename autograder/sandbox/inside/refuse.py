@@ -10,7 +10,8 @@ from .attempt import ContractBroken
 
 ATTENTION = "torch.nn.functional.scaled_dot_product_attention"
 SOFTMAX = "torch.softmax"
-OPERATORS = {
+LAYER_NORM = "torch.nn.functional.layer_norm"
+OPERATORS: dict[str, dict[str, tuple[str, ...]]] = {
     SOFTMAX: {
         "_softmax": ("CPU", "Meta"),
         "_softmax.out": ("CPU", "Meta"),
@@ -23,6 +24,10 @@ OPERATORS = {
         "_scaled_dot_product_attention_math": ("CompositeImplicitAutograd",),
         "_scaled_dot_product_flash_attention_for_cpu": ("CPU", "Meta"),
         "_native_multi_head_attention": ("CPU",),
+    },
+    LAYER_NORM: {
+        "native_layer_norm": ("CPU", "Meta"),
+        "native_layer_norm.out": ("CPU", "Meta"),
     },
 }
 
