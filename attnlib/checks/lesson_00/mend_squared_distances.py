@@ -7,6 +7,7 @@ from torch import Tensor
 
 from attnlib.checks.exercise import Case, Exercise
 from attnlib.checks.lesson_00.pairwise_dot import two_sets
+from attnlib.checks.lesson_00.slips import slips, slips_with_floats
 from attnlib.checks.usual import usual_cases, usual_misconceptions, wrong
 
 
@@ -45,6 +46,7 @@ MEND_SQUARED_DISTANCES = Exercise(
         ),
         # the fault raises an error for other sizes; among so many wrong distances some are below zero for sure
         Case(name="as many x as y", inputs=partial(two_sets, b=3, q=11, k=11, d=2)),
+        Case(name="all axes of one length", inputs=partial(two_sets, b=3, q=3, k=3, d=3)),
     ),
     example=_example,
     misconceptions=(
@@ -109,6 +111,117 @@ MEND_SQUARED_DISTANCES = Exercise(
             "for the rows. With keepdim=True they are (b, k, 1); transposed, (b, 1, k), they vary along the columns.",
             lambda x, y: _lengths(x) + _lengths(y).squeeze(-1) - 2 * x @ y.mT,
         ),
+        wrong(
+            "both_on_columns",
+            "The length of x varies along the columns, too",
+            "y is right now, but row i belongs to x[i], so `x_squared` was right as (b, q, 1). Only one of the two has "
+            "to move.",
+            lambda x, y: _lengths(x).mT + _lengths(y).mT - 2 * x @ y.mT,
+        ),
+        wrong(
+            "exchanged",
+            "Rows and columns are exchanged",
+            "The distances are right, in the wrong place: row i has to belong to x[i], (b, q, k), not to y[i].",
+            lambda x, y: _squared_distances(x, y).mT,
+        ),
+        wrong(
+            "dots_scaled",
+            "The dot products are scaled",
+            "Without scale=1.0, `attention_scores` divides by the root of d. The formula has the plain dot product.",
+            lambda x, y: _lengths(x) + _lengths(y).mT - 2 * x @ y.mT / x.shape[-1] ** 0.5,
+        ),
+        wrong(
+            "y_over_positions",
+            "The length of y is summed over the wrong axis",
+            "With (b, 1, d) the squares were added up over the vectors of y, and d is left. The length of one vector "
+            "is the sum over its own numbers, d: what is left is (b, 1, k).",
+            lambda x, y: _lengths(x) + (y**2).sum(dim=1, keepdim=True) - 2 * x @ y.mT,
+        ),
+        wrong(
+            "y_over_everything",
+            "All vectors of y share one length",
+            "With (b, 1, 1) the squares of the whole sequence were added up, and every column got the same number. "
+            "Each y[j] has a length of its own: (b, 1, k).",
+            lambda x, y: _lengths(x) + (y**2).sum(dim=(1, 2), keepdim=True) - 2 * x @ y.mT,
+        ),
+        wrong(
+            "y_over_batch",
+            "The lengths of y are added up over the batch",
+            "Without b after the arrow, the vectors at the same position in all sequences share one length. Keep the "
+            "batch: (b, 1, k).",
+            lambda x, y: _lengths(x) + (y**2).sum(dim=(0, 2)) - 2 * x @ y.mT,
+        ),
+        wrong(
+            "y_not_squared",
+            "The numbers of y are not squared",
+            "The squared length of y is the sum of its *squared* numbers: reduce(y**2, ...).",
+            lambda x, y: _lengths(x) + y.sum(dim=-1).unsqueeze(1) - 2 * x @ y.mT,
+        ),
+        wrong(
+            "neither_squared",
+            "The numbers are not squared",
+            "The squared length of a vector is the sum of its *squared* numbers: reduce(x**2, ...), reduce(y**2, ...).",
+            lambda x, y: x.sum(dim=-1, keepdim=True) + y.sum(dim=-1).unsqueeze(1) - 2 * x @ y.mT,
+        ),
+        wrong(
+            "averaged",
+            "A mean where a sum was needed",
+            "The squares are averaged over d, which makes the distance d times too small.",
+            lambda x, y: _squared_distances(x, y) / x.shape[-1],
+        ),
+        wrong(
+            "lengths_averaged",
+            "The lengths are means instead of sums",
+            "The squares of x and of y are averaged over d, the dot product is a sum: they do not fit together. Use "
+            "sums in all three.",
+            lambda x, y: (_lengths(x) + _lengths(y).mT) / x.shape[-1] - 2 * x @ y.mT,
+        ),
+        wrong(
+            "absolute_differences",
+            "Absolute differences instead of squares",
+            "The differences are added up without their sign. Here each one is squared first.",
+            lambda x, y: (x.unsqueeze(2) - y.unsqueeze(1)).abs().sum(dim=-1),
+        ),
+        wrong(
+            "squared_too_late",
+            "Squared after the sum",
+            "The differences were added up first, where they cancel one another, and the sum was squared. Square each "
+            "difference, then add.",
+            lambda x, y: (x.unsqueeze(2) - y.unsqueeze(1)).sum(dim=-1) ** 2,
+        ),
+        wrong(
+            "y_left_out",
+            "The length of y is missing",
+            "The formula has three terms: |x|² + |y|² − 2 x·y. Yours lacks |y|², along the columns.",
+            lambda x, y: _lengths(x) - 2 * x @ y.mT,
+        ),
+        wrong(
+            "x_left_out",
+            "The length of x is missing",
+            "The formula has three terms: |x|² + |y|² − 2 x·y. Yours lacks |x|², along the rows.",
+            lambda x, y: _lengths(y).mT - 2 * x @ y.mT,
+        ),
+        wrong(
+            "x_twice_moved",
+            "The length of y is not used",
+            "The length of x was added twice, along the rows and along the columns. The columns belong to y.",
+            lambda x, y: _lengths(x) + _lengths(x).mT - 2 * x @ y.mT,
+        ),
+        wrong(
+            "root_of_the_fault",
+            "The root was taken, and the fault is still there",
+            "The length of y still varies along the rows, (b, k, 1), where it has to vary along the columns. And the "
+            "squared distance is asked for: no root.",
+            lambda x, y: _lengths_on_rows(x, y).clamp(min=0).sqrt(),
+        ),
+        wrong(
+            "same_position_only",
+            "Each x meets one y only",
+            "`((x - y) ** 2).sum(-1)` pairs x[i] with y[i]. All pairs are asked for: a table of (q, k).",
+            lambda x, y: ((x - y) ** 2).sum(dim=-1),
+        ),
+        *slips(_squared_distances),
+        *slips_with_floats(_squared_distances),
         *usual_misconceptions(_squared_distances, example=_example),
     ),
 )

@@ -1,11 +1,14 @@
 """The exercise `pairwise_dot` of lesson 00."""
 
+from functools import partial
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from attnlib.checks.draw import Draw
-from attnlib.checks.exercise import Exercise
+from attnlib.checks.exercise import Case, Exercise
+from attnlib.checks.lesson_00.slips import slips, slips_with_floats
 from attnlib.checks.usual import usual_cases, usual_misconceptions, wrong
 
 
@@ -27,11 +30,19 @@ PAIRWISE_DOT = Exercise(
     contract="(b, q, d), (b, k, d) -> (b, q, k)",
     parts={"values": 2, "gradient": 1, "robustness": 1},
     reference=_pairwise_dot,
-    cases=usual_cases(
-        two_sets,
-        {"b": 2, "q": 5, "k": 7, "d": 3},
-        one={"b": 1, "q": 3, "k": 2, "d": 5},
-        more=[{"b": 3, "q": 2, "k": 11, "d": 7}, {"b": 5, "q": 13, "k": 3, "d": 2}, {"b": 3, "q": 7, "k": 7, "d": 7}],
+    cases=(
+        *usual_cases(
+            two_sets,
+            {"b": 2, "q": 5, "k": 7, "d": 3},
+            one={"b": 1, "q": 3, "k": 2, "d": 5},
+            more=[
+                {"b": 3, "q": 2, "k": 11, "d": 7},
+                {"b": 5, "q": 13, "k": 3, "d": 2},
+                {"b": 3, "q": 7, "k": 7, "d": 7},
+            ],
+        ),
+        # where nothing raises an error, the numbers tell which axis was taken for which
+        Case(name="all axes of one length", inputs=partial(two_sets, b=3, q=3, k=3, d=3)),
     ),
     example=_small_sets,
     misconceptions=(
@@ -112,6 +123,103 @@ PAIRWISE_DOT = Exercise(
             "places: y.mT, or y.transpose(-2, -1).",
             lambda x, y: x @ y.permute(2, 1, 0),
         ),
+        wrong(
+            "first_axes_exchanged",
+            "The batch was exchanged, not the last two axes",
+            "`transpose(0, 1)` makes (k, b, d) of (b, k, d). Those two are the axes to count from the front; the ones "
+            "to exchange are the last: y.transpose(-2, -1), or y.mT.",
+            lambda x, y: x @ y.transpose(0, 1),
+        ),
+        wrong(
+            "not_transposed",
+            "The transpose is missing",
+            "`x @ y` multiplies the rows of x with the *columns* of y. The vectors of y are its rows: x @ y.mT, or "
+            "einsum with d in both inputs.",
+            lambda x, y: x @ y,
+        ),
+        wrong(
+            "batch_added_up",
+            "The batch is added up",
+            "The letter b is missing after the arrow, so the tables of all sequences are added into one. Every "
+            "sequence keeps a table of its own: (b, q, k).",
+            lambda x, y: torch.einsum("b q d, b k d -> q k", x, y),
+        ),
+        wrong(
+            "every_pair_of_sequences",
+            "Every sequence meets every other",
+            "The result has a fourth axis: each sequence of x was compared with each sequence of y. Sequence 0 meets "
+            "sequence 0 alone, so both inputs have to share the letter b.",
+            lambda x, y: torch.einsum("b q d, c k d -> b c q k", x, y),
+        ),
+        wrong(
+            "every_pair_by_tensordot",
+            "Every sequence meets every other",
+            "`tensordot` sums over d, and keeps all other axes of both: (b, q, b, k). Sequence 0 meets sequence 0 "
+            "alone: `@` and einsum can keep a batch in step.",
+            lambda x, y: torch.tensordot(x, y, dims=([2], [2])),
+        ),
+        wrong(
+            "sequences_joined",
+            "The sequences run into one another",
+            "The batch and the positions were made one axis, and every word met the words of all sequences. Keep the "
+            "batch: (b, q, k).",
+            lambda x, y: x.flatten(0, 1) @ y.flatten(0, 1).T,
+        ),
+        wrong(
+            "same_position_only",
+            "Each x meets one y only",
+            "`(x * y).sum(-1)` pairs x[i] with y[i]. All pairs are asked for: every x with every y, a table of (q, k).",
+            lambda x, y: (x * y).sum(dim=-1),
+        ),
+        wrong(
+            "summed_over_queries",
+            "Summed over the queries instead of d",
+            "The products were added up along q. The sum of a dot product runs over the numbers inside the vectors, d, "
+            "the last axis.",
+            lambda x, y: (x.unsqueeze(2) * y.unsqueeze(1)).sum(dim=1),
+        ),
+        wrong(
+            "summed_over_keys",
+            "Summed over the vectors of y instead of d",
+            "The products were added up along k. The sum of a dot product runs over the numbers inside the vectors, d, "
+            "the last axis.",
+            lambda x, y: (x.unsqueeze(2) * y.unsqueeze(1)).sum(dim=2),
+        ),
+        wrong(
+            "axis_of_one_left",
+            "An axis of length 1 is left over",
+            "`keepdim=True` keeps the axis that was summed over: (b, q, k, 1). Leave it out here.",
+            lambda x, y: (x @ y.mT).unsqueeze(-1),
+        ),
+        wrong(
+            "one_length_only",
+            "It works only for as many y as x",
+            "The number of vectors in x stands in for that in y: the result is (b, q, q), or an index is too large. "
+            "Take it from y.shape.",
+            lambda x, y: torch.stack([(x * y[:, [j]]).sum(dim=-1) for j in range(x.shape[1])], dim=-1),
+        ),
+        wrong(
+            "softmax_taken",
+            "The softmax is taken already",
+            "The rows add up to 1: these are weights. Here the plain dot products are wanted; the softmax comes in "
+            "lesson 02.",
+            lambda x, y: torch.softmax(x @ y.mT, dim=-1),
+        ),
+        wrong(
+            "distances_with_root",
+            "Distances instead of dot products",
+            "The result is the distance between each pair, small where vectors are alike. The dot product is large "
+            "where they are alike: multiply entry by entry, then add.",
+            lambda x, y: torch.cdist(x, y, compute_mode="donot_use_mm_for_euclid_dist"),
+        ),
+        wrong(
+            "exchanged_and_scaled",
+            "Rows and columns are exchanged, and the result is scaled",
+            "Two things at once: the rows have to belong to x, (b, q, k), and the root of d has no place here yet.",
+            lambda x, y: y @ x.mT / x.shape[-1] ** 0.5,
+        ),
+        *slips(_pairwise_dot),
+        *slips_with_floats(_pairwise_dot),
         *usual_misconceptions(_pairwise_dot, example=_small_sets),
     ),
 )

@@ -2,16 +2,28 @@
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 import attnlib
 from attnlib.checks.draw import Draw
-from attnlib.checks.exercise import Exercise
+from attnlib.checks.exercise import Case, Exercise
+from attnlib.checks.lesson_00.slips import slips
 from attnlib.checks.usual import usual_cases, usual_misconceptions, wrong
 
 
 def _tokens(draw: Draw, *, b: int, n: int, vocabulary: int, d_model: int) -> tuple[Tensor, Tensor]:
     return draw.integers(0, vocabulary, (b, n)), draw.normal(vocabulary, d_model)
+
+
+def _every_token(draw: Draw, *, b: int, n: int, vocabulary: int, d_model: int) -> tuple[Tensor, Tensor]:
+    """Each token comes up, the first one and the last one, too."""
+    ids = draw.normal(b * n).argsort().reshape(b, n) % vocabulary
+    return ids, draw.normal(vocabulary, d_model)
+
+
+def _rare_tokens(draw: Draw, *, b: int, n: int, vocabulary: int, d_model: int) -> tuple[Tensor, Tensor]:
+    """The last two tokens do not come up."""
+    return draw.integers(0, vocabulary - 2, (b, n)), draw.normal(vocabulary, d_model)
 
 
 def _embed(token_ids: Tensor, table: Tensor) -> Tensor:
@@ -29,11 +41,22 @@ EMBED = Exercise(
     parts={"values": 1, "gradient": 1, "robustness": 1},
     reference=attnlib.embed,
     forbidden=("attnlib.embed",),
-    cases=usual_cases(
-        _tokens,
-        {"b": 2, "n": 5, "vocabulary": 11, "d_model": 3},
-        one={"b": 1, "n": 7, "vocabulary": 5, "d_model": 2},
-        more=[{"b": 3, "n": 2, "vocabulary": 13, "d_model": 7}, {"b": 5, "n": 17, "vocabulary": 3, "d_model": 11}],
+    cases=(
+        *usual_cases(
+            _tokens,
+            {"b": 2, "n": 5, "vocabulary": 11, "d_model": 3},
+            one={"b": 1, "n": 7, "vocabulary": 5, "d_model": 2},
+            more=[{"b": 3, "n": 2, "vocabulary": 13, "d_model": 7}, {"b": 5, "n": 17, "vocabulary": 3, "d_model": 11}],
+        ),
+        Case(
+            name="every token, more features than tokens",
+            inputs=lambda draw: _every_token(draw, b=2, n=7, vocabulary=3, d_model=5),
+            gradient=True,
+        ),
+        Case(
+            name="the last tokens do not come up",
+            inputs=lambda draw: _rare_tokens(draw, b=3, n=2, vocabulary=7, d_model=2),
+        ),
     ),
     example=_example,
     misconceptions=(
@@ -97,6 +120,96 @@ EMBED = Exercise(
             "Or take the rows by their number, which needs no product: table[token_ids].",
             lambda token_ids, table: torch.nn.functional.one_hot(token_ids, len(table)) @ table,
         ),
+        wrong(
+            "one_hot_float32",
+            "The one-hot vectors are always float32",
+            "`.float()` makes float32, whatever the table is, and a matrix product wants one dtype: "
+            "F.one_hot(...).to(table.dtype) @ table. Or take the rows by their number: table[token_ids].",
+            lambda token_ids, table: F.one_hot(token_ids, len(table)).float() @ table,
+        ),
+        wrong(
+            "one_hot_without_vocabulary",
+            "The one-hot vectors are as wide as the largest id",
+            "Without a number of classes, `one_hot` counts up to the largest id that it sees. The table has a row for "
+            "every token, whether it comes up or not: F.one_hot(token_ids, len(table)).",
+            lambda token_ids, table: F.one_hot(token_ids).to(table.dtype) @ table,
+        ),
+        wrong(
+            "next_row",
+            "The row behind the right one is taken",
+            "Every id fetches the row after its own. Ids count from zero, as rows do: id 0 is the table's first row.",
+            lambda ids, table: table[ids + 1],
+        ),
+        wrong(
+            "new_layer",
+            "A new nn.Embedding has a table of its own",
+            "nn.Embedding(...) is made with random numbers, and the table that you were given is not used. Take the "
+            "rows from `table`.",
+            lambda ids, table: nn.Embedding(table.shape[0], table.shape[1])(ids),
+        ),
+        wrong(
+            "copied_to_a_parameter",
+            "The table is copied into a parameter",
+            "nn.Parameter(table) is a new leaf: the gradient stops there and never reaches `table`. Take the rows from "
+            "`table` itself.",
+            lambda ids, table: nn.Parameter(table)[ids],
+        ),
+        wrong(
+            "padding_row_zero",
+            "Token 0 is taken for padding",
+            "Its vector comes out as zeros. Nothing here says that token 0 is special: it has a row like any other.",
+            lambda ids, table: table[ids] * (ids != 0).unsqueeze(-1),
+        ),
+        wrong(
+            "padding_gradient",
+            "Token 0 is taken for padding",
+            "With padding_idx=0 the row of token 0 gets no gradient, so it would never learn. Leave the argument out.",
+            lambda ids, table: F.embedding(ids, table, padding_idx=0),
+        ),
+        wrong(
+            "columns_taken",
+            "Columns are taken instead of rows",
+            "`table[:, ids]` counts along the second axis, the features. A token's vector is a row: table[ids].",
+            lambda ids, table: table[:, ids],
+        ),
+        wrong(
+            "table_transposed",
+            "The table is transposed",
+            "`table.T[ids]` takes columns of the table. A token's vector is a row: table[ids].",
+            lambda ids, table: table.T[ids],
+        ),
+        wrong(
+            "two_axes_for_index_select",
+            "index_select takes one axis of ids only",
+            "The ids have two axes, (b, n). Index the table with them, table[ids], or flatten them first and give the "
+            "result its shape back.",
+            lambda ids, table: table.index_select(0, ids),
+        ),
+        wrong(
+            "gathered",
+            "gather takes single numbers, not rows",
+            "`gather` wants an index for each number of the result. Rows are taken by indexing: table[ids].",
+            lambda ids, table: table.gather(0, ids),
+        ),
+        wrong(
+            "arguments_exchanged",
+            "Ids and table are exchanged",
+            "The ids were indexed with the table. It is the table that is looked up: table[token_ids].",
+            lambda ids, table: ids[table],
+        ),
+        wrong(
+            "arguments_of_embedding_exchanged",
+            "Ids and table are exchanged",
+            "F.embedding takes the ids first, then the table.",
+            lambda ids, table: F.embedding(table, ids),
+        ),
+        wrong(
+            "averaged",
+            "The words of a sentence are averaged",
+            "One vector a sentence, with the order lost. Every token keeps a vector of its own here: (b, n, d_model).",
+            lambda ids, table: table[ids].mean(dim=1),
+        ),
+        *slips(_embed),
         *usual_misconceptions(_embed, batch=False, example=_example),
     ),
 )

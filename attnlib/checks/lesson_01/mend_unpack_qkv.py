@@ -1,10 +1,13 @@
 """The exercise `mend_unpack_qkv` of lesson 01."""
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
 from attnlib.checks.draw import Draw
-from attnlib.checks.exercise import Exercise
+from attnlib.checks.exercise import Case, Exercise
+from attnlib.checks.lesson_00.slips import slips, slips_with_floats
 from attnlib.checks.usual import usual_cases, usual_misconceptions, wrong
 
 QKV = ("q", "k", "v")
@@ -22,6 +25,20 @@ def _take_turns(x: Tensor, w_qkv: Tensor) -> tuple[Tensor, ...]:
     return (x @ w_qkv).unflatten(-1, (-1, 3)).unbind(dim=-1)
 
 
+def _three_in_place_of_d(x: Tensor, w_qkv: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    q, k, v = (x @ w_qkv).unflatten(-1, (-1, 3)).movedim(-2, 0)
+    return q, k, v
+
+
+def _three_in_place_of_d_in_turns(x: Tensor, w_qkv: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    q, k, v = (x @ w_qkv).unflatten(-1, (3, -1)).movedim(-1, 0)
+    return q, k, v
+
+
+def _weights_shuffled(x: Tensor, w_qkv: Tensor) -> tuple[Tensor, ...]:
+    return _unpack_qkv(x, w_qkv.unflatten(-1, (3, -1)).mT.flatten(-2))
+
+
 def _example() -> tuple[Tensor, ...]:
     return torch.ones(1, 1, 1), torch.arange(6.0).unsqueeze(0)
 
@@ -33,11 +50,14 @@ MEND_UNPACK_QKV = Exercise(
     parts={"values": 1, "gradient": 1, "robustness": 1},
     reference=_unpack_qkv,
     outputs=QKV,
-    cases=usual_cases(
-        _packed,
-        {"b": 2, "n": 5, "d_model": 7, "d": 3},
-        one={"b": 1, "n": 3, "d_model": 5, "d": 2},
-        more=[{"b": 3, "n": 11, "d_model": 13, "d": 5}, {"b": 5, "n": 2, "d_model": 3, "d": 7}],
+    cases=(
+        *usual_cases(
+            _packed,
+            {"b": 2, "n": 5, "d_model": 7, "d": 11},
+            one={"b": 1, "n": 3, "d_model": 5, "d": 2},
+            more=[{"b": 3, "n": 11, "d_model": 13, "d": 5}, {"b": 5, "n": 2, "d_model": 3, "d": 7}],
+        ),
+        Case(name="as many columns as features, and d = 3", inputs=partial(_packed, b=2, n=5, d_model=9, d=3)),
     ),
     example=_example,
     misconceptions=(
@@ -93,6 +113,92 @@ MEND_UNPACK_QKV = Exercise(
             "q, k and v came back as (b, d, n). Leave the tokens where they are: (b, n, d).",
             lambda x, w: tuple(part.mT for part in _unpack_qkv(x, w)),
         ),
+        wrong(
+            "words_cut",
+            "The words were cut, not the columns",
+            "dim=1 is the axis of the words. The columns are the last axis: chunk(3, dim=-1).",
+            lambda x, w: (x @ w).chunk(3, dim=1),
+        ),
+        wrong(
+            "batch_cut",
+            "The batch was cut, not the columns",
+            "Without `dim`, chunk cuts the first axis, the batch. The columns are the last axis: chunk(3, dim=-1).",
+            lambda x, w: (x @ w).chunk(3),
+        ),
+        wrong(
+            "pieces_of_three",
+            "Pieces of three columns, not three pieces",
+            "`split(3)` cuts pieces that are 3 columns wide. Three pieces of d columns are wanted: chunk(3, dim=-1).",
+            lambda x, w: (x @ w).split(3, dim=-1),
+        ),
+        wrong(
+            "three_in_place_of_d",
+            "d was set to 3",
+            "The order `(three d)` is right, but d=3 says that each vector has three numbers. It is the other name "
+            "that is 3: three=3.",
+            _three_in_place_of_d,
+        ),
+        wrong(
+            "three_in_place_of_d_in_turns",
+            "d was set to 3, and q, k and v still take turns",
+            "In `(d three)` the name on the right runs fastest, and the weights have blocks: `(three d)`. And it is "
+            "`three` that is 3: three=3.",
+            _three_in_place_of_d_in_turns,
+        ),
+        wrong(
+            "picked_from_last_axis",
+            "q, k and v are picked along the wrong axis",
+            "After the split the axes are (b, n, 3, d). The one to pick from is the 3, not the last: p[..., 0, :], or "
+            "unbind(dim=-2).",
+            lambda x, w: tuple((x @ w).unflatten(-1, (3, -1))[..., i] for i in range(3)),
+        ),
+        wrong(
+            "weights_shuffled",
+            "The weights are reordered the wrong way",
+            "The columns were in the right order for three blocks, and have been made to take turns. Reorder the "
+            "weights, or cut in blocks, not both.",
+            _weights_shuffled,
+        ),
+        wrong(
+            "take_turns_v_k_q",
+            "q, k and v still take turns",
+            "Another order of the three names does not help: columns 0, 3, 6 … are still cut out as one. The weights "
+            "have blocks: `(three d)`.",
+            lambda x, w: _take_turns(x, w)[::-1],
+        ),
+        wrong(
+            "take_turns_k_q_v",
+            "q, k and v still take turns",
+            "Another order of the three names does not help: columns 0, 3, 6 … are still cut out as one. The weights "
+            "have blocks: `(three d)`.",
+            lambda x, w: tuple(_take_turns(x, w)[i] for i in (1, 0, 2)),
+        ),
+        wrong(
+            "values_with_keys",
+            "The values begin where the keys begin",
+            "v is everything from column d on, the keys' columns among it. It begins at column 2·d.",
+            lambda x, w: (*_unpack_qkv(x, w)[:2], torch.cat(_unpack_qkv(x, w)[1:], dim=-1)),
+        ),
+        wrong(
+            "as_wide_as_x",
+            "The pieces are as wide as x",
+            "The cuts are at d_model and 2·d_model. d is a third of the columns, and need not be d_model.",
+            lambda x, w: (x @ w).tensor_split([x.shape[-1], 2 * x.shape[-1]], dim=-1),
+        ),
+        wrong(
+            "transposed_weights",
+            "The matrix is transposed",
+            "`x @ w.T`, or F.linear, is for a matrix stored as (out, in). This one is (in, out), as it was before.",
+            lambda x, w: _unpack_qkv(x, w.T),
+        ),
+        wrong(
+            "scaled_query",
+            "The query is scaled",
+            "q is divided by the root of d. Many libraries hide the scale there; here it has its place in lesson 02.",
+            lambda x, w: (_unpack_qkv(x, w)[0] / (w.shape[1] / 3) ** 0.5, *_unpack_qkv(x, w)[1:]),
+        ),
+        *slips(_unpack_qkv, outputs=3),
+        *slips_with_floats(_unpack_qkv),
         *usual_misconceptions(_unpack_qkv, example=_example),
     ),
 )

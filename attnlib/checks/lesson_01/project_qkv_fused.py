@@ -1,11 +1,15 @@
 """The exercise `project_qkv_fused` of lesson 01."""
 
+from functools import partial
+
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 import attnlib
 from attnlib.checks.draw import Draw
-from attnlib.checks.exercise import Exercise
+from attnlib.checks.exercise import Case, Exercise
+from attnlib.checks.lesson_00.slips import slips, slips_with_floats
 from attnlib.checks.usual import usual_cases, usual_misconceptions, wrong
 
 QKV = ("q", "k", "v")
@@ -50,15 +54,19 @@ PROJECT_QKV_FUSED = Exercise(
     reference=attnlib.project_qkv_fused,
     outputs=QKV,
     forbidden=("attnlib.project_qkv", "attnlib.project_qkv_fused"),
-    cases=usual_cases(
-        _one_matrix,
-        {"b": 2, "n": 5, "d_model": 7, "d_k": 3, "d_v": 11},
-        one={"b": 1, "n": 3, "d_model": 5, "d_k": 2, "d_v": 7},
-        more=[
-            {"b": 3, "n": 11, "d_model": 13, "d_k": 5, "d_v": 2},
-            {"b": 5, "n": 2, "d_model": 3, "d_k": 3, "d_v": 3},
-            {"b": 2, "n": 3, "d_model": 7, "d_k": 2, "d_v": 3},
-        ],
+    cases=(
+        *usual_cases(
+            _one_matrix,
+            {"b": 2, "n": 5, "d_model": 7, "d_k": 3, "d_v": 11},
+            one={"b": 1, "n": 3, "d_model": 5, "d_k": 2, "d_v": 7},
+            more=[
+                {"b": 3, "n": 11, "d_model": 13, "d_k": 5, "d_v": 2},
+                {"b": 5, "n": 2, "d_model": 3, "d_k": 3, "d_v": 3},
+                {"b": 2, "n": 3, "d_model": 7, "d_k": 2, "d_v": 3},
+            ],
+        ),
+        # where nothing raises an error, the numbers tell which axis was cut
+        Case(name="as many of everything as columns", inputs=partial(_one_matrix, b=9, n=9, d_model=9, d_k=3, d_v=3)),
     ),
     example=_example,
     misconceptions=(
@@ -127,6 +135,147 @@ PROJECT_QKV_FUSED = Exercise(
             "fused[..., :d_k], or torch.split(fused, [d_k, d_k, d_v], dim=-1).",
             _words_cut,
         ),
+        wrong(
+            "columns_q_v_k",
+            "Values taken from the middle columns",
+            "The columns stand in the order q, k, v, but v was cut right behind q.",
+            lambda x, w, d_k, d_v: tuple(_cut(x, w, d_k, d_v, d_k)[i] for i in (0, 2, 1)),
+        ),
+        wrong(
+            "columns_v_k_q",
+            "The columns are read from the wrong end",
+            "The columns stand in the order q, k, v, but your first d_v columns came back as v and the last as q.",
+            lambda x, w, d_k, d_v: _cut(x, w, d_v, d_k, d_k)[::-1],
+        ),
+        wrong(
+            "order_returned",
+            "Returned in another order",
+            "The cut is right, but the three come back as v, k, q. Here it is q, k, v.",
+            lambda x, w, d_k, d_v: _cut_qkv(x, w, d_k, d_v)[::-1],
+        ),
+        wrong(
+            "order_q_v_k",
+            "Keys and values are exchanged",
+            "The cut is right, but the three come back as q, v, k. Here it is q, k, v.",
+            lambda x, w, d_k, d_v: tuple(_cut_qkv(x, w, d_k, d_v)[i] for i in (0, 2, 1)),
+        ),
+        wrong(
+            "second_piece_d_v_wide",
+            "The widths stand in another order",
+            "The cut was made at d_k, d_v and d_k. The values come last: [d_k, d_k, d_v].",
+            lambda x, w, d_k, d_v: _cut(x, w, d_k, d_v, d_k),
+        ),
+        wrong(
+            "first_piece_d_v_wide",
+            "The widths stand in another order",
+            "The cut was made at d_v, d_k and d_k. The values come last: [d_k, d_k, d_v].",
+            lambda x, w, d_k, d_v: _cut(x, w, d_v, d_k, d_k),
+        ),
+        wrong(
+            "split_widths_exchanged",
+            "d_k and d_v are exchanged",
+            "The cut was made at d_v, d_v and d_k, which is more than there is. Queries and keys share the width d_k, "
+            "because they meet in a dot product.",
+            lambda x, w, d_k, d_v: _cut(x, w, d_v, d_v, d_k),
+        ),
+        wrong(
+            "pieces_of_d_k",
+            "All pieces are d_k wide",
+            "`split(d_k)` goes on cutting pieces of d_k columns. The values have a width of their own: "
+            "split([d_k, d_k, d_v], dim=-1).",
+            lambda x, w, d_k, d_v: (x @ w).split(d_k, dim=-1),
+        ),
+        wrong(
+            "values_d_k_wide",
+            "The values are cut to the width of the keys",
+            "v is columns 2·d_k to 3·d_k. It goes on to the end, d_v columns: fused[..., 2 * d_k :].",
+            lambda x, w, d_k, d_v: ((x @ w)[..., :d_k], (x @ w)[..., d_k : 2 * d_k], (x @ w)[..., 2 * d_k : 3 * d_k]),
+        ),
+        wrong(
+            "values_last_d_k",
+            "The values are cut to the width of the keys",
+            "v is the last d_k columns. It is the last d_v: fused[..., -d_v:].",
+            lambda x, w, d_k, d_v: ((x @ w)[..., :d_k], (x @ w)[..., d_k : 2 * d_k], (x @ w)[..., -d_k:]),
+        ),
+        wrong(
+            "values_with_keys",
+            "The values begin where the keys begin",
+            "v is everything from column d_k on, the keys' columns among it. It begins behind both blocks, at column "
+            "2·d_k.",
+            lambda x, w, d_k, d_v: ((x @ w)[..., :d_k], (x @ w)[..., d_k : 2 * d_k], (x @ w)[..., d_k:]),
+        ),
+        wrong(
+            "keys_with_values",
+            "The keys go on to the end",
+            "k is everything from column d_k on, the values' columns among it. It ends at column 2·d_k.",
+            lambda x, w, d_k, d_v: ((x @ w)[..., :d_k], (x @ w)[..., d_k:], (x @ w)[..., 2 * d_k :]),
+        ),
+        wrong(
+            "widths_taken_for_ends",
+            "A slice ends at a place, not after a width",
+            "`fused[..., a:b]` goes from column a to column b. The keys go from d_k to 2·d_k, the values from there to "
+            "2·d_k + d_v.",
+            lambda x, w, d_k, d_v: ((x @ w)[..., :d_k], (x @ w)[..., d_k:d_k], (x @ w)[..., 2 * d_k : d_v]),
+        ),
+        wrong(
+            "widths_taken_for_places",
+            "The places of the cuts are wanted, not the widths",
+            "`tensor_split` takes the columns at which to cut: [d_k, 2 * d_k]. It is `split` that takes widths.",
+            lambda x, w, d_k, d_v: (x @ w).tensor_split([d_k, d_k], dim=-1),
+        ),
+        wrong(
+            "split_along_words",
+            "The words are split, not the columns",
+            "dim=1 is the axis of the words. The columns are the last axis: split([d_k, d_k, d_v], dim=-1).",
+            lambda x, w, d_k, d_v: (x @ w).split([d_k, d_k, d_v], dim=1),
+        ),
+        wrong(
+            "split_along_batch",
+            "The batch is split, not the columns",
+            "Without `dim`, split cuts the first axis, the batch. The columns are the last axis: "
+            "split([d_k, d_k, d_v], dim=-1).",
+            lambda x, w, d_k, d_v: (x @ w).split([d_k, d_k, d_v]),
+        ),
+        wrong(
+            "rows_of_the_matrix",
+            "The rows of the matrix are cut",
+            "The columns of w_qkv belong to q, k and v: w_qkv[:, :d_k]. Its rows are d_model, which all three share.",
+            lambda x, w, d_k, d_v: tuple(x @ part for part in w.split([d_k, d_k, d_v], dim=0)),
+        ),
+        wrong(
+            "transposed_weights",
+            "The matrix is transposed",
+            "`x @ w.T`, or F.linear, is for a matrix stored as (out, in). This one is (in, out): x @ w_qkv.",
+            lambda x, w, d_k, d_v: F.linear(x, w).split([d_k, d_k, d_v], dim=-1),
+        ),
+        wrong(
+            "reshaped_to_thirds",
+            "Cut into three equal parts",
+            "A reshape to (…, 3, width) wants three parts of one size. The values may be wider or narrower than the "
+            "keys: the widths are d_k, d_k and d_v.",
+            lambda x, w, d_k, d_v: (x @ w).reshape(*x.shape[:2], 3, -1).unbind(dim=2),
+        ),
+        wrong(
+            "every_third_column",
+            "The columns are read as if they took turns",
+            "Columns 0, 3, 6 … became q. Some codebases pack q, k, v column by column like that; here they stand in "
+            "blocks: first all of q, then all of k, then all of v.",
+            lambda x, w, d_k, d_v: tuple((x @ w)[..., i::3] for i in range(3)),
+        ),
+        wrong(
+            "weights_alone",
+            "The matrix is cut, and not multiplied",
+            "The three pieces are parts of w_qkv itself. Multiply x with it first, or with each of the pieces.",
+            lambda x, w, d_k, d_v: w.split([d_k, d_k, d_v], dim=-1),
+        ),
+        wrong(
+            "order_returned_scaled",
+            "Queries and keys are exchanged, and the query is scaled",
+            "Two things at once: the first d_k columns are q, and the root of d_k has its place in lesson 02.",
+            lambda x, w, d_k, d_v: (_cut(x, w, d_k, d_k, d_v)[1] / d_k**0.5, *_cut(x, w, d_k, d_k, d_v)[::2]),
+        ),
+        *slips(_cut_qkv, outputs=3),
+        *slips_with_floats(_cut_qkv),
         *usual_misconceptions(_cut_qkv, example=_example),
     ),
 )

@@ -1,11 +1,14 @@
 """The exercise `QKVProjection` of lesson 01."""
 
+from functools import partial
+
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 import attnlib
 from attnlib.checks.draw import Draw
-from attnlib.checks.exercise import Exercise
+from attnlib.checks.exercise import Case, Exercise
 from attnlib.checks.usual import usual_cases, usual_misconceptions, wrong
 
 QKV = ("q", "k", "v")
@@ -90,6 +93,70 @@ class _InitForgotten(_Right):
         self.w_q = nn.Linear(d_model, d_k, bias=bias)
 
 
+class _BiasArgumentMissing(_Right):
+    def __init__(self, d_model: int, d_k: int, d_v: int) -> None:
+        super().__init__(d_model, d_k, d_v)
+
+
+def _forward(compute):
+    """A module with the right layers whose forward pass is `compute(module, x)`."""
+
+    class Wrong(_Right):
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            return compute(self, x)
+
+    return Wrong
+
+
+def _layers(make):
+    """A module whose layers by name are `make(d_model, d_k, d_v, bias)`; those of other names are never asked."""
+
+    class Wrong(_Right):
+        def __init__(self, d_model: int, d_k: int, d_v: int, bias: bool = True) -> None:
+            nn.Module.__init__(self)
+            for name, layer in make(d_model, d_k, d_v, bias).items():
+                setattr(self, name, layer)
+
+    return Wrong
+
+
+def _named(*names: str):
+    return _layers(
+        lambda d_model, d_k, d_v, bias: {
+            name: nn.Linear(d_model, d, bias=bias) for name, d in zip(names, (d_k, d_k, d_v), strict=True)
+        }
+    )
+
+
+def _sized(widths, *, biased=lambda bias: (bias, bias, bias)):
+    """Layers of the right names, from and to `widths(d_model, d_k, d_v)`."""
+    return _layers(
+        lambda d_model, d_k, d_v, bias: {
+            name: nn.Linear(size[0], size[1], bias=with_bias)
+            for name, size, with_bias in zip(
+                ("w_q", "w_k", "w_v"), widths(d_model, d_k, d_v), biased(bias), strict=True
+            )
+        }
+    )
+
+
+def _right_widths(d_model: int, d_k: int, d_v: int) -> tuple[tuple[int, int], ...]:
+    return (d_model, d_k), (d_model, d_k), (d_model, d_v)
+
+
+def _chained(module: _Right, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    q = module.w_q(x)
+    k = module.w_k(q)
+    return q, k, module.w_v(k)
+
+
+def _weights_detached(module: _Right, x: Tensor) -> tuple[Tensor, ...]:
+    return tuple(
+        F.linear(x, layer.weight.detach(), None if layer.bias is None else layer.bias.detach())
+        for layer in (module.w_q, module.w_k, module.w_v)
+    )
+
+
 QKV_PROJECTION = Exercise(
     name="QKVProjection",
     lesson="01_qkv_projections",
@@ -99,15 +166,19 @@ QKV_PROJECTION = Exercise(
     reference=QKVProjection,
     outputs=QKV,
     forbidden=("attnlib.QKVProjection.forward",),
-    cases=usual_cases(
-        _module_inputs,
-        {"b": 2, "n": 5, "sizes": (7, 3, 11)},
-        one={"b": 1, "n": 3, "sizes": (5, 2, 7, False)},
-        more=[
-            {"b": 3, "n": 11, "sizes": (13, 5, 2, True)},
-            {"b": 5, "n": 2, "sizes": (3, 3, 3)},
-            {"b": 2, "n": 7, "sizes": (5, 7, 3, False)},
-        ],
+    cases=(
+        *usual_cases(
+            _module_inputs,
+            {"b": 2, "n": 5, "sizes": (7, 3, 11)},
+            one={"b": 1, "n": 3, "sizes": (5, 2, 7, False)},
+            more=[
+                {"b": 3, "n": 11, "sizes": (13, 5, 2, True)},
+                {"b": 5, "n": 2, "sizes": (3, 3, 3)},
+                {"b": 2, "n": 7, "sizes": (5, 7, 3, False)},
+            ],
+        ),
+        # where nothing raises an error, the numbers tell what was multiplied with what
+        Case(name="all axes of one length", inputs=partial(_module_inputs, b=3, n=3, sizes=(3, 3, 3))),
     ),
     misconceptions=(
         wrong(
@@ -184,6 +255,187 @@ QKV_PROJECTION = Exercise(
             "nn.Module keeps a list of its layers, and makes that list in its own __init__. Call super().__init__() "
             "before the first layer.",
             _InitForgotten,
+        ),
+        wrong(
+            "chained",
+            "Each projection starts from the one before",
+            "k was computed from q, and v from k. All three layers take the same x.",
+            _forward(_chained),
+        ),
+        wrong(
+            "all_from_w_k",
+            "Queries and keys come from the same layer",
+            "q is computed with w_k; w_q exists and is never used, so it would never learn.",
+            _forward(lambda m, x: (m.w_k(x), m.w_k(x), m.w_v(x))),
+        ),
+        wrong(
+            "values_with_w_k",
+            "The values are computed with the keys' layer",
+            "v is computed with w_k; w_v exists and is never used, so it would never learn.",
+            _forward(lambda m, x: (m.w_q(x), m.w_k(x), m.w_k(x))),
+        ),
+        wrong(
+            "keys_values_exchanged",
+            "Keys and values are exchanged",
+            "The three come back as q, v, k. Here it is q, k, v.",
+            _forward(lambda m, x: (m.w_q(x), m.w_v(x), m.w_k(x))),
+        ),
+        wrong(
+            "exchanged_and_scaled",
+            "Queries and keys are exchanged, and the query is scaled",
+            "Two things at once: q comes from w_q and k from w_k, and the root of d_k has its place in lesson 02.",
+            _forward(lambda m, x: (m.w_k(x) / m.w_k.out_features**0.5, m.w_q(x), m.w_v(x))),
+        ),
+        wrong(
+            "axes_exchanged",
+            "Token and feature axes are exchanged",
+            "q, k and v came back as (b, d, n). Leave the tokens where they are: (b, n, d).",
+            _forward(lambda m, x: (m.w_q(x).mT, m.w_k(x).mT, m.w_v(x).mT)),
+        ),
+        wrong(
+            "first_entry_alone",
+            "Only the first entry of the batch comes back",
+            "The batch axis is gone: the result is that of x[0]. A layer takes the whole batch: (b, n, d).",
+            _forward(lambda m, x: (m.w_q(x[0]), m.w_k(x[0]), m.w_v(x[0]))),
+        ),
+        wrong(
+            "one_tensor",
+            "One tensor comes back where three are asked for",
+            "Three results are asked for, each a tensor of its own. Return them with commas between; do not stack or "
+            "concatenate them, and do not leave any out.",
+            _forward(lambda m, x: torch.cat([m.w_q(x), m.w_k(x), m.w_v(x)], dim=-1)),
+        ),
+        wrong(
+            "nothing_returned",
+            "The result is not returned",
+            "A forward without `return` gives back None. End with `return q, k, v`.",
+            _forward(lambda m, x: None),
+        ),
+        wrong(
+            "layers_returned",
+            "The layers are returned, not what they compute",
+            "`self.w_q` is a layer. Call it with the input: self.w_q(x).",
+            _forward(lambda m, x: (m.w_q, m.w_k, m.w_v)),
+        ),
+        wrong(
+            "matrices_returned",
+            "The weights are returned, not what they compute",
+            "`self.w_q.weight` is the layer's matrix. Call the layer with the input: self.w_q(x).",
+            _forward(lambda m, x: (m.w_q.weight, m.w_k.weight, m.w_v.weight)),
+        ),
+        wrong(
+            "weights_detached",
+            "The gradient does not reach the weights",
+            "`.data` or `.detach()` cuts the weights off, so that the layers would never learn. Call the layer: "
+            "self.w_q(x).",
+            _forward(_weights_detached),
+        ),
+        wrong(
+            "bias_of_w_v",
+            "`bias=False` does not reach w_v",
+            "w_v has a bias although bias=False was asked for. Pass the argument on to all three: nn.Linear(…, "
+            "bias=bias).",
+            _sized(_right_widths, biased=lambda bias: (bias, bias, True)),
+        ),
+        wrong(
+            "bias_of_w_k_and_w_v",
+            "`bias=False` reaches w_q only",
+            "w_k and w_v have a bias although bias=False was asked for. Pass the argument on to all three: "
+            "nn.Linear(…, bias=bias).",
+            _sized(_right_widths, biased=lambda bias: (bias, True, True)),
+        ),
+        wrong(
+            "bias_turned_round",
+            "The bias is there when it should not be",
+            "With bias=True the layers have none, with bias=False they have one. Pass the argument on as it is.",
+            _sized(_right_widths, biased=lambda bias: (not bias,) * 3),
+        ),
+        wrong(
+            "bias_argument_missing",
+            "The constructor does not take `bias`",
+            "The contract is QKVProjection(d_model, d_k, d_v, bias=True). Add the argument, and pass it on.",
+            _BiasArgumentMissing,
+        ),
+        wrong(
+            "sizes_turned_round",
+            "The layers go the wrong way",
+            "nn.Linear takes the width that comes in, then the width that goes out: nn.Linear(d_model, d_k).",
+            _sized(lambda d_model, d_k, d_v: ((d_k, d_model), (d_k, d_model), (d_v, d_model))),
+        ),
+        wrong(
+            "all_as_wide_as_x",
+            "The layers go from d_model to d_model",
+            "Queries and keys are d_k wide, values d_v: nn.Linear(d_model, d_k).",
+            _sized(lambda d_model, d_k, d_v: ((d_model, d_model),) * 3),
+        ),
+        wrong(
+            "widths_exchanged",
+            "d_k and d_v are exchanged",
+            "w_q and w_k go to d_k, because queries and keys meet in a dot product; w_v goes to d_v.",
+            _sized(lambda d_model, d_k, d_v: ((d_model, d_v), (d_model, d_v), (d_model, d_k))),
+        ),
+        *(
+            wrong(
+                f"layers_called_{names[0]}",
+                "The layers have other names",
+                "The check fills the layers by their names, and so does everyone who loads saved weights. They are "
+                "called w_q, w_k and w_v.",
+                _named(*names),
+            )
+            for names in (
+                ("wq", "wk", "wv"),
+                ("W_q", "W_k", "W_v"),
+                ("W_Q", "W_K", "W_V"),
+                ("q", "k", "v"),
+                ("q_proj", "k_proj", "v_proj"),
+                ("query", "key", "value"),
+                ("to_q", "to_k", "to_v"),
+            )
+        ),
+        wrong(
+            "one_layer_for_all",
+            "One layer in place of three",
+            "Fused weights are the exercise before. Here three layers are asked for, w_q, w_k and w_v.",
+            _layers(lambda d_model, d_k, d_v, bias: {"w_qkv": nn.Linear(d_model, 2 * d_k + d_v, bias=bias)}),
+        ),
+        wrong(
+            "layers_not_registered",
+            "The module does not know its layers",
+            "Layers in a plain list, or made inside forward, are no parameters of the module: they are neither saved "
+            "nor trained. Make them in __init__, as self.w_q, self.w_k and self.w_v.",
+            _layers(lambda d_model, d_k, d_v, bias: {"layers": [nn.Linear(d_model, d_k)]}),
+        ),
+        wrong(
+            "layers_in_a_module_list",
+            "The layers have numbers in place of names",
+            "In an nn.ModuleList the layers are called 0, 1 and 2. They have to be w_q, w_k and w_v.",
+            _layers(
+                lambda d_model, d_k, d_v, bias: {
+                    "layers": nn.ModuleList(nn.Linear(d_model, d, bias=bias) for d in (d_k, d_k, d_v))
+                }
+            ),
+        ),
+        wrong(
+            "bare_parameters",
+            "Parameters in place of layers",
+            "w_q, w_k and w_v are to be nn.Linear layers, which hold a weight and a bias each.",
+            _layers(
+                lambda d_model, d_k, d_v, bias: {
+                    name: nn.Parameter(torch.zeros(d_model, d))
+                    for name, d in (("w_q", d_k), ("w_k", d_k), ("w_v", d_v))
+                }
+            ),
+        ),
+        wrong(
+            "output_layer_added",
+            "There is a fourth layer, w_o",
+            "Multi-head attention has one, and it comes in lesson 03. Here there are three: w_q, w_k and w_v.",
+            _layers(
+                lambda d_model, d_k, d_v, bias: {
+                    **dict(_Right(d_model, d_k, d_v, bias).named_children()),
+                    "w_o": nn.Linear(d_v, d_model, bias=bias),
+                }
+            ),
         ),
         *usual_misconceptions(_Right),
     ),

@@ -1,0 +1,114 @@
+"""More mistakes that can be made in any code, for the exercises of the first three lessons."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_map_only
+
+from attnlib.checks.exercise import Misconception
+from attnlib.checks.usual import wrong
+
+
+def slips(reference: Callable[..., Any], *, outputs: int = 1, batch: bool = True) -> tuple[Misconception, ...]:
+    """Slips around the right answer, a function with so many outputs; `batch` says that they are (b, n, ...)."""
+    listed = [
+        wrong(
+            "nothing_returned",
+            "The result is not returned",
+            "A function without `return` gives back None, however right what it computes is. End with `return` and "
+            "the result.",
+            lambda *inputs: None,
+        ),
+        wrong(
+            "always_float64",
+            "The result is always float64",
+            "`.double()` or dtype=torch.float64 stands somewhere on the way, and float32 comes back as float64. Give "
+            "back the dtype that you were given.",
+            _around(reference, Tensor.double),
+        ),
+    ]
+    if batch:
+        listed += [
+            wrong(
+                "first_entry_alone",
+                "Only the first entry of the batch comes back",
+                "The batch axis is gone: the result is that of entry 0. `x[0]`, or a `return` inside the loop, does "
+                "that. Every entry has to come back: (b, ...).",
+                _around(reference, lambda t: t[0]),
+            ),
+            wrong(
+                "squeezed",
+                "Axes of length 1 are squeezed away",
+                "`squeeze()` removes every axis of length 1, and with a batch of one that is the batch. Leave the axes "
+                "where they are.",
+                _around(reference, torch.squeeze),
+            ),
+            wrong(
+                "batch_second",
+                "The batch is not the first axis any more",
+                "The first two axes have changed places. The result begins as the input does: the batch comes first.",
+                _around(reference, lambda t: t.transpose(0, 1)),
+            ),
+        ]
+    if outputs > 1:
+        listed += [
+            wrong(
+                "one_tensor",
+                f"One tensor comes back where {outputs} are asked for",
+                f"{outputs} results are asked for, each a tensor of its own. Return them one behind the other, with "
+                "commas; do not stack or concatenate them, and do not leave any out.",
+                lambda *inputs: reference(*inputs)[0],
+            ),
+            wrong(
+                "dictionary",
+                "A dictionary comes back",
+                "The results are asked for in a fixed order, without names: return them with commas between.",
+                lambda *inputs: dict(enumerate(reference(*inputs))),
+            ),
+        ]
+    return tuple(listed)
+
+
+def slips_with_floats(reference: Callable[..., Any]) -> tuple[Misconception, ...]:
+    """Slips that need a first input of floating numbers, and others behind it."""
+    return (
+        wrong(
+            "overwrites_input",
+            "The input is changed in place",
+            "An operation with a trailing underscore, under torch.no_grad() or on `.data`, wrote into the tensor you "
+            "were given. The caller still needs it. Make a new tensor instead (`x = x * 2`, not `x.mul_(2)`).",
+            lambda x, *others: reference(_doubled_in_place(x) / 2, *others),
+        ),
+        wrong(
+            "others_detached",
+            "The gradient reaches the first input only",
+            "`.detach()`, `.data` or `nn.Parameter(...)` around one of the other inputs makes a copy that autograd "
+            "does not follow back. Use every input as it was given.",
+            lambda x, *others: reference(x, *(t.detach() if isinstance(t, Tensor) else t for t in others)),
+        ),
+    )
+
+
+def fixed_scales(with_factor: Callable[[float], Any]) -> tuple[Misconception, ...]:
+    """The scale as a number; `with_factor` makes the attention whose scores are multiplied by it."""
+    return tuple(
+        wrong(
+            f"fixed_scale_{width}",
+            "The scale is a fixed number",
+            f"The scores are divided by √{width}, however wide the vectors are. That is right for d = {width} alone: "
+            "take the width from the tensor, q.shape[-1].",
+            with_factor(width**-0.5),
+        )
+        for width in (4, 8, 64, 512)
+    )
+
+
+def _around(reference: Callable[..., Any], change: Callable[[Tensor], Tensor]) -> Callable[..., Any]:
+    return lambda *inputs: tree_map_only(Tensor, change, reference(*inputs))
+
+
+def _doubled_in_place(x: Tensor) -> Tensor:
+    with torch.no_grad():
+        return x.mul_(2)
