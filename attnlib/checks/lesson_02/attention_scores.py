@@ -1,12 +1,15 @@
 """The exercise `attention_scores` of lesson 02."""
 
+from functools import partial
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 import attnlib
 from attnlib.checks.draw import Draw
-from attnlib.checks.exercise import Exercise
+from attnlib.checks.exercise import Case, Exercise
+from attnlib.checks.lesson_00.slips import fixed_scales, slips, slips_with_floats
 from attnlib.checks.usual import usual_cases, usual_misconceptions, wrong
 from attnlib.checks.watch import ATTENTION
 
@@ -26,6 +29,15 @@ def scaled(q: Tensor, k: Tensor) -> Tensor:
     return q @ k.mT / q.shape[-1] ** 0.5
 
 
+def _three_axes_unpacked(q: Tensor, k: Tensor) -> Tensor:
+    _batch, _length, d = q.shape
+    return q @ k.mT / d**0.5
+
+
+def _causal(scores: Tensor) -> Tensor:
+    return scores.masked_fill(torch.ones_like(scores, dtype=torch.bool).triu(1), -torch.inf)
+
+
 ATTENTION_SCORES = Exercise(
     name="attention_scores",
     lesson="02_scaled_dot_product_attention",
@@ -33,16 +45,21 @@ ATTENTION_SCORES = Exercise(
     parts={"values": 2, "gradient": 1, "robustness": 1},
     reference=attnlib.attention_scores,
     forbidden=("attnlib.attention_scores", *ATTENTION),
-    cases=usual_cases(
-        _queries_keys,
-        {"lead": (2,), "q": 5, "k": 7, "d": 3},
-        one={"lead": (1, 3), "q": 3, "k": 2, "d": 5},
-        more=[
-            {"lead": (2, 3), "q": 5, "k": 11, "d": 7},
-            {"lead": (), "q": 13, "k": 3, "d": 11},
-            {"lead": (3,), "q": 7, "k": 7, "d": 7},
-            {"lead": (2, 1, 3), "q": 1, "k": 5, "d": 2},
-        ],
+    cases=(
+        *usual_cases(
+            _queries_keys,
+            {"lead": (2,), "q": 5, "k": 7, "d": 3},
+            one={"lead": (1, 7), "q": 3, "k": 2, "d": 5},
+            more=[
+                {"lead": (2, 3), "q": 5, "k": 11, "d": 7},
+                {"lead": (), "q": 13, "k": 3, "d": 11},
+                {"lead": (3,), "q": 7, "k": 7, "d": 7},
+                {"lead": (2, 1, 3), "q": 1, "k": 5, "d": 2},
+            ],
+        ),
+        Case(name="no leading axis", inputs=partial(_queries_keys, lead=(), q=7, k=5, d=3)),
+        # where nothing raises an error, the numbers tell which axis was taken for which
+        Case(name="all axes of one length", inputs=partial(_queries_keys, lead=(3,), q=3, k=3, d=3)),
     ),
     example=_small_queries_keys,
     misconceptions=(
@@ -133,6 +150,135 @@ ATTENTION_SCORES = Exercise(
             "k.transpose(-2, -1), or k.mT.",
             lambda q, k: scaled(q, k.transpose(1, 2).mT),
         ),
+        wrong(
+            "bmm_only",
+            "It works for three axes only",
+            "torch.bmm wants exactly three axes, and there may be any number of leading ones, or none: use `@`.",
+            lambda q, k: torch.bmm(q, k.mT) / q.shape[-1] ** 0.5,
+        ),
+        wrong(
+            "three_letters_only",
+            "It works for three axes only",
+            "An einsum with its letters spelled out wants exactly as many axes. `...` stands for any leading axes: "
+            "'... q d, ... k d -> ... q k'.",
+            lambda q, k: torch.einsum("bqd,bkd->bqk", q, k) / q.shape[-1] ** 0.5,
+        ),
+        wrong(
+            "three_sizes_unpacked",
+            "It works for three axes only",
+            "`b, n, d = q.shape` fails for two axes and for four. Take what you need from the end: d = q.shape[-1].",
+            _three_axes_unpacked,
+        ),
+        wrong(
+            "two_letters_only",
+            "It works without leading axes only",
+            "An einsum with two letters for each tensor takes no batch. `...` stands for any leading axes: "
+            "'... q d, ... k d -> ... q k'.",
+            lambda q, k: torch.einsum("qd,kd->qk", q, k) / q.shape[-1] ** 0.5,
+        ),
+        wrong(
+            "four_letters_only",
+            "It works for a batch with heads only",
+            "An einsum with four letters for each tensor wants exactly (b, h, n, d). `...` stands for any leading "
+            "axes: '... q d, ... k d -> ... q k'.",
+            lambda q, k: torch.einsum("bhqd,bhkd->bhqk", q, k) / q.shape[-1] ** 0.5,
+        ),
+        wrong(
+            "first_axes_exchanged",
+            "The first two axes are exchanged, not the last two",
+            "`transpose(0, 1)` is right for a single matrix. Where there is a batch, it moves the batch. Count from "
+            "the end: k.transpose(-2, -1), or k.mT.",
+            lambda q, k: q @ k.transpose(0, 1) / q.shape[-1] ** 0.5,
+        ),
+        wrong(
+            "not_transposed",
+            "The transpose is missing",
+            "`q @ k` multiplies the rows of q with the *columns* of k. The keys are its rows: q @ k.mT.",
+            lambda q, k: q @ k / q.shape[-1] ** 0.5,
+        ),
+        *fixed_scales(lambda factor: lambda q, k: q @ k.mT * factor),
+        wrong(
+            "scaled_by_axis_one",
+            "Divided by the root of another axis",
+            "q.shape[1] is the width only where there are no leading axes. It is the last axis: q.shape[-1].",
+            lambda q, k: q @ k.mT / q.shape[1] ** 0.5,
+        ),
+        wrong(
+            "scaled_by_axis_zero",
+            "Divided by the root of the first axis",
+            "len(q), or q.shape[0], is the batch, or the number of queries. The width is the last axis: q.shape[-1].",
+            lambda q, k: q @ k.mT / q.shape[0] ** 0.5,
+        ),
+        wrong(
+            "divided_by_twice_d",
+            "Divided by 2·d instead of √d",
+            "`d ** 1/2` is (d ** 1) / 2 in Python, because powers come before division. Write d ** 0.5.",
+            lambda q, k: q @ k.mT / q.shape[-1] ** 1 / 2,
+        ),
+        wrong(
+            "divided_by_half_d",
+            "Divided by d/2 instead of √d",
+            "`d ** 1/2` is (d ** 1) / 2 in Python, because powers come before division. Write d ** 0.5.",
+            lambda q, k: q @ k.mT / (q.shape[-1] ** 1 / 2),
+        ),
+        wrong(
+            "fourth_root",
+            "Divided by the fourth root of d",
+            "If only one of q and k is divided by d ** 0.25, half of the scale is missing: divide both, or the product "
+            "by d ** 0.5.",
+            lambda q, k: q @ k.mT / q.shape[-1] ** 0.25,
+        ),
+        wrong(
+            "divided_by_d_squared",
+            "Divided by d² instead of √d",
+            "The root is d ** 0.5. With d ** 2 the scores become far too small.",
+            lambda q, k: q @ k.mT / q.shape[-1] ** 2,
+        ),
+        wrong(
+            "root_of_the_score",
+            "The root is taken of the score",
+            "The root belongs to d alone. Of a negative score it is NaN: q @ k.mT / d ** 0.5.",
+            lambda q, k: (q @ k.mT / q.shape[-1]) ** 0.5,
+        ),
+        wrong(
+            "cosine_scaled",
+            "Cosine similarity instead of the dot product",
+            "The vectors are brought to length 1, and then divided by √d as well. The dot product is wanted, over √d.",
+            lambda q, k: F.normalize(q, dim=-1) @ F.normalize(k, dim=-1).mT / q.shape[-1] ** 0.5,
+        ),
+        wrong(
+            "exchanged_unscaled",
+            "Rows and columns are exchanged, and the scale is missing",
+            "Two things at once: row i belongs to query i, (q, k), and the scores are divided by √d.",
+            lambda q, k: k @ q.mT,
+        ),
+        wrong(
+            "softmax_unscaled",
+            "The softmax is taken already, and the scale is missing",
+            "Two things at once: the scores are divided by √d, and the softmax is the next exercise.",
+            lambda q, k: (q @ k.mT).softmax(dim=-1),
+        ),
+        wrong(
+            "maximum_subtracted",
+            "The largest score is subtracted already",
+            "That is the first step of a softmax that does not break, and belongs to the next exercise.",
+            lambda q, k: scaled(q, k) - scaled(q, k).amax(dim=-1, keepdim=True),
+        ),
+        wrong(
+            "causal",
+            "Later keys are hidden",
+            "A causal mask comes in lesson 05. Here every query meets every key.",
+            lambda q, k: _causal(scaled(q, k)),
+        ),
+        wrong(
+            "one_length_only",
+            "It works only for as many keys as queries",
+            "The number of queries stands in for the number of keys: the result is (…, q, q), or an index is too "
+            "large. Take it from k.shape.",
+            lambda q, k: torch.stack([(scaled(q, k[..., j, :].unsqueeze(-2)))[..., 0] for j in range(q.shape[-2])], -1),
+        ),
+        *slips(scaled, batch=False),
+        *slips_with_floats(scaled),
         *usual_misconceptions(scaled, example=_small_queries_keys),
     ),
 )

@@ -8,6 +8,8 @@ from torch import Tensor
 
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Case, Exercise
+from attnlib.checks.lesson_00.slips import slips
+from attnlib.checks.lesson_02.attention_scores import scaled
 from attnlib.checks.usual import wrong
 from attnlib.checks.watch import ATTENTION
 
@@ -22,11 +24,33 @@ def _attend_with(
         "1/√d_model": x.shape[-1] ** -0.5,
         "1/√d_v": v.shape[-1] ** -0.5,
         "1/√n": x.shape[-2] ** -0.5,
+        "1/√b": x.shape[0] ** -0.5,
+        "1/√8": 8**-0.5,
+        "1/8": 1 / 8,
+        "1/√d_k·1/√d_model": (k.shape[-1] * x.shape[-1]) ** -0.5,
+        "1/d_model": 1 / x.shape[-1],
+        "√d_model": x.shape[-1] ** 0.5,
         "1/d_k": 1 / k.shape[-1],
         "√d_k": k.shape[-1] ** 0.5,
         "1": 1.0,
     }
     weights = torch.softmax(q @ k.transpose(-2, -1) * factors[factor], dim=axis)
+    return weights @ v, weights
+
+
+def _around(change: Callable[..., tuple[Tensor, ...]]) -> Callable[..., tuple[Tensor, ...]]:
+    """The mended function around another middle: `change(q, k, v)` in place of attention."""
+    return lambda x, w_q, w_k, w_v: change(x @ w_q, x @ w_k, x @ w_v)
+
+
+def _attend(scores: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    weights = scores.softmax(dim=-1)
+    return weights @ v, weights
+
+
+def _over_everything(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    scores = scaled(q, k)
+    weights = scores.flatten(1).softmax(dim=-1).reshape(scores.shape)
     return weights @ v, weights
 
 
@@ -54,7 +78,8 @@ MEND_SELF_ATTENTION = Exercise(
         Case(name="a batch of sentences", inputs=_sentences(2, 5, 13, 3, 7)),
         Case(name="more words than features", inputs=_sentences(3, 11, 7, 5, 2), gradient=True),
         Case(name="float64", inputs=_sentences(2, 7, 5, 3, 11), dtype=torch.float64, gradient=True),
-        Case(name="one sentence", inputs=_sentences(1, 5, 3, 7, 11), hidden=True),
+        Case(name="all axes of one length", inputs=_sentences(3, 3, 3, 3, 3)),
+        Case(name="one sentence", inputs=_sentences(1, 5, 3, 7, 11)),
         Case(name="d_k larger than d_model", inputs=_sentences(5, 3, 7, 13, 2), hidden=True),
     ),
     misconceptions=(
@@ -122,5 +147,138 @@ MEND_SELF_ATTENTION = Exercise(
             "how long the sentence is. In (b, n, d_k), d_k is the last axis, n the one before it.",
             partial(_attend_with, factor="1/√n"),
         ),
+        wrong(
+            "scaled_by_batch",
+            "Scaled by the number of sentences",
+            "Axis 0 is the batch. A dot product is a sum over the entries of one query: d_k, the last axis of k.",
+            partial(_attend_with, factor="1/√b"),
+        ),
+        wrong(
+            "scaled_by_d_model_itself",
+            "Divided by d_model",
+            "The axis is right. The scores have to be divided by the standard deviation of q · k, and that is √d_k.",
+            partial(_attend_with, factor="1/d_model"),
+        ),
+        wrong(
+            "multiplied_by_root_d_model",
+            "Multiplied by √d_model",
+            "The scores are multiplied where they should be divided, and by the width of the words: 1/√d_k is wanted.",
+            partial(_attend_with, factor="√d_model"),
+        ),
+        wrong(
+            "scaled_twice",
+            "Scaled by √d_model as well",
+            "The scores are divided by √d_k now, but the old √d_model is still there. The first is enough.",
+            partial(_attend_with, factor="1/√d_k·1/√d_model"),
+        ),
+        *(
+            wrong(
+                f"fixed_scale_{name}",
+                "The scale is a fixed number",
+                "The scores are divided by the same number, however wide the queries are. Take the width from the "
+                "tensor: k.shape[-1] ** -0.5.",
+                partial(_attend_with, factor=factor),
+            )
+            for name, factor in (("of_root_8", "1/√8"), ("of_8", "1/8"))
+        ),
+        *(
+            wrong(
+                f"{where}_{how}",
+                f"{title}, and {also}",
+                "Two mistakes are left. The weights have to add up to 1 along the last axis, the keys: dim=-1. And the "
+                "scores are divided by √d_k, the root of the number of terms in q · k.",
+                partial(_attend_with, factor=factor, axis=axis),
+            )
+            for where, title, axis in (
+                ("queries", "Each key is shared out among the queries", -2),
+                ("sentences", "Softmax over the batch", 0),
+            )
+            for how, also, factor in (
+                ("unscaled", "the scale is gone", "1"),
+                ("by_d", "divided by d_k instead of its root", "1/d_k"),
+                ("by_d_v", "scaled by the width of the values", "1/√d_v"),
+                ("by_length", "scaled by the number of words", "1/√n"),
+                ("by_d_model", "scaled by the width of the words", "1/√d_model"),
+            )
+            if (where, how) != ("queries", "by_d_model")  # that is how it was
+        ),
+        wrong(
+            "over_everything",
+            "One softmax for the whole table",
+            "All weights of a sentence together add up to 1. Each query has to share out exactly 1 among the keys.",
+            _around(_over_everything),
+        ),
+        wrong(
+            "values_to_keys",
+            "Each key is shared out among the queries",
+            "Transposing the weights before they meet the values does not mend the softmax: it still runs over the "
+            "queries. The axis to share out is the last one.",
+            _around(lambda q, k, v: ((w := scaled(q, k).softmax(dim=-2)).mT @ v, w)),
+        ),
+        wrong(
+            "exchanged",
+            "Queries and keys are exchanged",
+            "Softmax over axis 1, and then a transpose: each row adds up to 1 now, but it is the row of a key. Leave q "
+            "and k where they were, and change the axis of the softmax.",
+            _around(lambda q, k, v: _attend(scaled(k, q), v)),
+        ),
+        wrong(
+            "reshaped",
+            "reshape where a transpose was needed",
+            "The transpose was right. `reshape` (or `view`) keeps the numbers in their order in memory, so that the "
+            "columns are no longer the keys.",
+            _around(lambda q, k, v: _attend(q @ k.reshape(k.shape[0], k.shape[2], -1) / k.shape[-1] ** 0.5, v)),
+        ),
+        wrong(
+            "all_axes_reversed",
+            "`.T` on a tensor with a batch",
+            "The transpose was right. `.T` reverses *all* axes, the batch among them.",
+            _around(lambda q, k, v: _attend(q @ k.permute(2, 1, 0) / k.shape[-1] ** 0.5, v)),
+        ),
+        wrong(
+            "not_transposed",
+            "The transpose is missing",
+            "It was right: the keys are the rows of k, and have to become columns for the product.",
+            _around(lambda q, k, v: _attend(q @ k / k.shape[-1] ** 0.5, v)),
+        ),
+        wrong(
+            "scale_after_softmax",
+            "Scaled after the softmax",
+            "The weights are divided by √d_k, so that a row adds up to 1/√d_k. The scale belongs to the scores, before "
+            "the softmax.",
+            _around(lambda q, k, v: ((w := (q @ k.mT).softmax(dim=-1) / k.shape[-1] ** 0.5) @ v, w)),
+        ),
+        wrong(
+            "no_softmax",
+            "The softmax is gone",
+            "The values are added up with the raw scores as weights: some are negative, and no row adds up to 1.",
+            _around(lambda q, k, v: (scaled(q, k) @ v, scaled(q, k))),
+        ),
+        wrong(
+            "returns_scores",
+            "The scores are returned in place of the weights",
+            "The output is right, but the second result holds the scores before the softmax.",
+            _around(lambda q, k, v: (_attend(scaled(q, k), v)[0], scaled(q, k))),
+        ),
+        wrong(
+            "order_returned",
+            "Returned in another order",
+            "The weights came first. The contract is (output, weights).",
+            _around(lambda q, k, v: _attend(scaled(q, k), v)[::-1]),
+        ),
+        wrong(
+            "weights_transposed",
+            "The weights are transposed before they meet the values",
+            "Axis and scale are right now. weights @ v adds up over the keys; transposed, it adds up over the queries.",
+            _around(lambda q, k, v: ((w := scaled(q, k).softmax(dim=-1)).mT @ v, w)),
+        ),
+        wrong(
+            "detached",
+            "The gradient is cut off",
+            "`.detach()`, `.data`, `torch.no_grad()` or `torch.tensor(...)` around a result copies the numbers and "
+            "forgets how they came about. Nothing before that point could learn.",
+            _around(lambda q, k, v: tuple(t.detach() for t in _attend(scaled(q, k), v))),
+        ),
+        *slips(_attend_with, outputs=2),
     ),
 )

@@ -9,6 +9,7 @@ from torch import Tensor
 import attnlib
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Case, Exercise, Misconception
+from attnlib.checks.lesson_00.slips import fixed_scales, slips, slips_with_floats
 from attnlib.checks.lesson_02.attention_scores import scaled
 from attnlib.checks.usual import usual_cases, usual_misconceptions, wrong
 from attnlib.checks.watch import ATTENTION
@@ -53,6 +54,185 @@ def _one_width_only(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     return output.reshape(q.shape), weights
 
 
+def _causal(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    scores = scaled(q, k)
+    later = torch.ones_like(scores, dtype=torch.bool).triu(1)
+    return weighted(scores.masked_fill(later, -torch.inf).softmax(dim=-1), v)
+
+
+def _output_in_new_tensor(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    output, weights = attend(q, k, v)
+    new = torch.zeros(output.shape)
+    new[...] = output
+    return new, weights
+
+
+def more_attention_misconceptions() -> tuple[Misconception, ...]:
+    """Rarer mistakes in attention, and two at once."""
+    return (
+        wrong(
+            "scaled_by_root_q",
+            "Scaled by the number of queries",
+            "The scale depends on the width of the vectors, q.shape[-1], not on how many queries there are "
+            "(q.shape[-2]).",
+            _with_scale(lambda q, k, v: q.shape[-2] ** -0.5),
+        ),
+        wrong(
+            "scaled_by_axis_zero",
+            "Scaled by the first axis",
+            "len(q), or q.shape[0], is the batch. The scale depends on the width of the vectors, q.shape[-1].",
+            _with_scale(lambda q, k, v: q.shape[0] ** -0.5),
+        ),
+        wrong(
+            "divided_by_half_d",
+            "Divided by d_k / 2 instead of √d_k",
+            "`d ** 1/2` is (d ** 1) / 2 in Python, because powers come before division. Write d ** 0.5.",
+            _with_scale(lambda q, k, v: 2 / q.shape[-1]),
+        ),
+        *fixed_scales(lambda factor: _with_scale(lambda q, k, v: factor)),
+        wrong(
+            "scale_on_output",
+            "The output is scaled, not the scores",
+            "The output is divided by √d_k, and the weights are as sharp as without a scale. It belongs to the scores, "
+            "before the softmax.",
+            lambda q, k, v: ((w := (q @ k.mT).softmax(dim=-1)) @ v / q.shape[-1] ** 0.5, w),
+        ),
+        wrong(
+            "softmax_twice",
+            "The softmax is taken twice",
+            "The softmax of weights between 0 and 1 is nearly the same for all keys. Take it once, of the scores.",
+            lambda q, k, v: weighted(scaled(q, k).softmax(dim=-1).softmax(dim=-1), v),
+        ),
+        wrong(
+            "returns_unscaled_scores",
+            "The scores are returned in place of the weights",
+            "The output is right, but the second result holds the dot products before scale and softmax.",
+            lambda q, k, v: (attend(q, k, v)[0], q @ k.mT),
+        ),
+        wrong(
+            "weights_transposed",
+            "The weights are transposed before they meet the values",
+            "weights @ v adds up over the keys. With the weights transposed, it adds up over the queries.",
+            lambda q, k, v: ((w := attend(q, k, v)[1]).mT @ v, w),
+        ),
+        wrong(
+            "weights_returned_transposed",
+            "The weights are returned with rows and columns exchanged",
+            "The output is right. Row i of the weights has to belong to query i: (…, q, k).",
+            lambda q, k, v: ((o := attend(q, k, v))[0], o[1].mT),
+        ),
+        wrong(
+            "values_first",
+            "The values stand before the weights",
+            "A row of weights mixes the rows of v, so the weights come first: weights @ v.",
+            lambda q, k, v: (v @ (w := attend(q, k, v)[1]), w),
+        ),
+        wrong(
+            "output_transposed",
+            "The output has rows and columns exchanged",
+            "Every query gets a row: (…, q, d_v). Yours has them as columns.",
+            lambda q, k, v: ((o := attend(q, k, v))[0].mT, o[1]),
+        ),
+        wrong(
+            "not_transposed",
+            "The transpose is missing",
+            "`q @ k` multiplies the rows of q with the *columns* of k. The keys are its rows: q @ k.mT.",
+            lambda q, k, v: weighted((q @ k / q.shape[-1] ** 0.5).softmax(dim=-1), v),
+        ),
+        wrong(
+            "causal",
+            "Later keys are hidden",
+            "A causal mask comes in lesson 05. Here every query meets every key.",
+            _causal,
+        ),
+        wrong(
+            "winner_takes_all",
+            "Only the best key gets a weight",
+            "That is argmax, through which no gradient flows. The softmax gives every key its share.",
+            lambda q, k, v: weighted(torch.nn.functional.one_hot(scaled(q, k).argmax(-1), k.shape[-2]).to(q.dtype), v),
+        ),
+        wrong(
+            "sigmoid",
+            "Sigmoid instead of softmax",
+            "Each score is squeezed into (0, 1) on its own. In a softmax the keys compete: their weights add up to 1.",
+            lambda q, k, v: weighted(scaled(q, k).sigmoid(), v),
+        ),
+        wrong(
+            "logarithm",
+            "The logarithm of the softmax",
+            "The numbers are negative: this is log-softmax, which losses use. Attention needs the weights themselves.",
+            lambda q, k, v: weighted(scaled(q, k).log_softmax(dim=-1), v),
+        ),
+        wrong(
+            "sum_without_axis",
+            "The sums have lost an axis",
+            "Without keepdim=True the sums of the exponentials have one axis fewer, and broadcasting lines them up "
+            "with the columns instead of the rows.",
+            lambda q, k, v: weighted(scaled(q, k).exp() / scaled(q, k).exp().sum(dim=-1), v),
+        ),
+        wrong(
+            "not_normalised",
+            "The weights are not divided by their sum",
+            "exp makes every score positive, but a row adds up to 1 only after division by its sum.",
+            lambda q, k, v: weighted(scaled(q, k).exp(), v),
+        ),
+        wrong(
+            "averaged",
+            "The values are averaged over the keys once more",
+            "The weights add up to 1 already: their products with the values are added, not averaged.",
+            lambda q, k, v: (attend(q, k, v)[0] / k.shape[-2], attend(q, k, v)[1]),
+        ),
+        wrong(
+            "equal_weights",
+            "All keys have the same weight",
+            "The output is the plain mean of the values, whatever the queries ask. Their scores decide how the values "
+            "are mixed.",
+            lambda q, k, v: weighted(torch.softmax(q @ k.mT * 0, dim=-1), v),
+        ),
+        wrong(
+            "weights_detached",
+            "The weights are cut off from the output",
+            "The output is made with detached weights, so that no gradient reaches queries and keys, and they would "
+            "never learn. Detach what you return, if you like, not what you use.",
+            lambda q, k, v: weighted(attend(q, k, v)[1].detach(), v),
+        ),
+        *(
+            wrong(
+                f"unscaled_{name}",
+                f"The scale is missing, and {also}",
+                f"Two things at once: the scores are divided by √d_k before the softmax, and {rather}.",
+                implementation,
+            )
+            for name, also, rather, implementation in (
+                (
+                    "over_queries",
+                    "the softmax runs over the queries",
+                    "the softmax runs over the keys, dim=-1",
+                    lambda q, k, v: weighted((q @ k.mT).softmax(dim=-2), v),
+                ),
+                (
+                    "over_first_axis",
+                    "the softmax runs over the first axis",
+                    "the softmax runs over the keys, dim=-1",
+                    lambda q, k, v: weighted((q @ k.mT).softmax(dim=0), v),
+                ),
+                (
+                    "without_softmax",
+                    "so is the softmax",
+                    "the softmax makes shares of them",
+                    lambda q, k, v: weighted(q @ k.mT, v),
+                ),
+                (
+                    "order_returned",
+                    "the weights come first",
+                    "the contract is (output, weights)",
+                    lambda q, k, v: weighted((q @ k.mT).softmax(dim=-1), v)[::-1],
+                ),
+            )
+        ),
+    )
+
+
 def _mistakes_of_the_function() -> tuple[Misconception, ...]:
     """Mistakes that a module cannot make: lengths, widths or the number of axes differ, or a result is left out."""
     return (
@@ -83,11 +263,57 @@ def _mistakes_of_the_function() -> tuple[Misconception, ...]:
             lambda q, k, v: attention(q, k, v)[0],
         ),
         wrong(
+            "q_k_exchanged",
+            "Queries and keys are exchanged",
+            "The rows of the scores belong to the keys. Each query has a row: q @ k.mT, not k @ q.mT.",
+            lambda q, k, v: attend(k, q, v),
+        ),
+        wrong(
+            "axes_counted_from_front",
+            "The axes are counted from the front",
+            "Axis 1 and axis 2 are the last two of (b, k, d), but not of (b, h, k, d). Count from the end: "
+            "k.transpose(-2, -1), or k.mT.",
+            lambda q, k, v: weighted((q @ k.transpose(1, 2) / q.shape[-1] ** 0.5).softmax(dim=-1), v),
+        ),
+        wrong(
+            "first_axes_exchanged",
+            "The first two axes are exchanged, not the last two",
+            "`transpose(0, 1)` is right for a single matrix. Where there is a batch, it moves the batch. Count from "
+            "the end: k.transpose(-2, -1), or k.mT.",
+            lambda q, k, v: weighted((q @ k.transpose(0, 1) / q.shape[-1] ** 0.5).softmax(dim=-1), v),
+        ),
+        wrong(
+            "scaled_by_axis_one",
+            "Scaled by another axis",
+            "q.shape[1] is the width only where there are no leading axes. It is the last axis: q.shape[-1].",
+            _with_scale(lambda q, k, v: q.shape[1] ** -0.5),
+        ),
+        wrong(
+            "axis_of_softmax_left_out",
+            "The softmax has no axis",
+            "Without `dim`, F.softmax guesses one, and warns: axis 0 of three, axis 1 of four. Say which: dim=-1.",
+            lambda q, k, v: weighted(scaled(q, k).softmax(dim=0 if q.dim() in (0, 1, 3) else 1), v),
+        ),
+        wrong(
+            "output_in_new_tensor",
+            "A new tensor is made without the input's dtype and device",
+            "The output is filled into torch.zeros(shape), which is float32 and lives on the CPU. Write "
+            "`q.new_zeros(shape)`, or pass dtype=q.dtype, device=q.device.",
+            _output_in_new_tensor,
+        ),
+        wrong(
+            "unscaled_over_axis_one",
+            "The scale is missing, and the softmax runs over axis 1",
+            "Two things at once: the scores are divided by √d_k before the softmax, and the softmax runs over the "
+            "keys, dim=-1.",
+            lambda q, k, v: weighted((q @ k.mT).softmax(dim=1), v),
+        ),
+        wrong(
             "over_axis_one",
             "The softmax runs over axis 1",
             "Axis 1 counts the queries of (b, q, k), and the heads of (b, h, q, k). Each query shares its attention "
             "among the keys, which stand last however many axes come before: dim=-1.",
-            lambda q, k, v: weighted(scaled(q, k).softmax(dim=1 if q.dim() > 2 else -1), v),
+            lambda q, k, v: weighted(scaled(q, k).softmax(dim=1), v),
         ),
     )
 
@@ -146,13 +372,13 @@ def attention_misconceptions():
             "The softmax runs over the batch (or the heads)",
             "The numbers add up to 1 over the first axis. Entries of a batch, and heads, have nothing to do with one "
             "another: dim=-1.",
-            lambda q, k, v: weighted(scaled(q, k).softmax(dim=0 if q.dim() > 2 else -1), v),
+            lambda q, k, v: weighted(scaled(q, k).softmax(dim=0), v),
         ),
         wrong(
             "over_heads",
             "The softmax runs over the axis before the queries",
             "The numbers add up to 1 over the heads. Each head attends for itself: dim=-1.",
-            lambda q, k, v: weighted(scaled(q, k).softmax(dim=-3 if q.dim() > 2 else -1), v),
+            lambda q, k, v: weighted(scaled(q, k).softmax(dim=-3), v),
         ),
         wrong(
             "no_softmax",
@@ -232,11 +458,16 @@ SCALED_DOT_PRODUCT_ATTENTION = Exercise(
         # where lengths or widths agree, more mistakes run, and the numbers tell which one it is
         Case(name="as many keys as queries", inputs=partial(_qkv, lead=(2,), q=5, k=5, d_k=7, d_v=3)),
         Case(name="values as wide as keys", inputs=partial(_qkv, lead=(2,), q=5, k=3, d_k=7, d_v=7)),
+        Case(name="no leading axis", inputs=partial(_qkv, lead=(), q=7, k=5, d_k=3, d_v=2)),
+        Case(name="all axes of one length", inputs=partial(_qkv, lead=(3,), q=3, k=3, d_k=3, d_v=3)),
     ),
     example=_small_attention,
     misconceptions=(
         *attention_misconceptions(),
+        *more_attention_misconceptions(),
         *_mistakes_of_the_function(),
+        *(m for m in slips(attend, outputs=2, batch=False) if m.id != "one_tensor"),  # output_alone says more
+        *slips_with_floats(attend),
         *usual_misconceptions(attend, example=_small_attention),
     ),
 )

@@ -1,11 +1,19 @@
 """The exercise `SelfAttention` of lesson 02."""
 
+from functools import partial
+
+import torch
 from torch import Tensor, nn
 
 import attnlib
 from attnlib.checks.draw import Draw
-from attnlib.checks.exercise import Exercise
-from attnlib.checks.lesson_02.scaled_dot_product_attention import attend, attention_misconceptions, weighted
+from attnlib.checks.exercise import Case, Exercise
+from attnlib.checks.lesson_02.scaled_dot_product_attention import (
+    attend,
+    attention_misconceptions,
+    more_attention_misconceptions,
+    weighted,
+)
 from attnlib.checks.usual import usual_cases, usual_misconceptions, wrong
 from attnlib.checks.watch import ATTENTION
 
@@ -42,6 +50,64 @@ class _WithBias(SelfAttention):
         self.w_q, self.w_k, self.w_v = nn.Linear(d_model, d_k), nn.Linear(d_model, d_k), nn.Linear(d_model, d_v)
 
 
+class _Right(SelfAttention):
+    """The same without attnlib's forward, for the mistakes below to change."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        return attend(self.w_q(x), self.w_k(x), self.w_v(x))
+
+
+def _layers(make):
+    """A module whose layers by name are `make(d_model, d_k, d_v)`; those of other names are never asked."""
+
+    class Wrong(_Right):
+        def __init__(self, d_model: int, d_k: int, d_v: int) -> None:
+            nn.Module.__init__(self)
+            for name, layer in make(d_model, d_k, d_v).items():
+                setattr(self, name, layer)
+
+    return Wrong
+
+
+def _named(*names: str):
+    return _layers(
+        lambda d_model, d_k, d_v: {
+            name: nn.Linear(d_model, d, bias=False) for name, d in zip(names, (d_k, d_k, d_v), strict=True)
+        }
+    )
+
+
+def _sized(widths):
+    """Layers of the right names, from and to `widths(d_model, d_k, d_v)`."""
+    return _layers(
+        lambda d_model, d_k, d_v: {
+            name: nn.Linear(size[0], size[1], bias=False)
+            for name, size in zip(("w_q", "w_k", "w_v"), widths(d_model, d_k, d_v), strict=True)
+        }
+    )
+
+
+class _BiasOfValues(SelfAttention):
+    def __init__(self, d_model: int, d_k: int, d_v: int) -> None:
+        super().__init__(d_model, d_k, d_v)
+        self.w_v = nn.Linear(d_model, d_v)
+
+
+class _OutputLayer(SelfAttention):
+    def __init__(self, d_model: int, d_k: int, d_v: int) -> None:
+        super().__init__(d_model, d_k, d_v)
+        self.w_o = nn.Linear(d_v, d_model, bias=False)
+
+
+class _InitForgotten(SelfAttention):
+    def __init__(self, d_model: int, d_k: int, d_v: int) -> None:
+        self.w_q = nn.Linear(d_model, d_k, bias=False)
+
+
+def _first_entry(outputs: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    return outputs[0][0], outputs[1][0]
+
+
 SELF_ATTENTION = Exercise(
     name="SelfAttention",
     lesson="02_scaled_dot_product_attention",
@@ -53,21 +119,25 @@ SELF_ATTENTION = Exercise(
     detachable=("weights",),
     forbidden=ATTENTION,
     weight_scale=1.2,
-    cases=usual_cases(
-        _module_inputs,
-        {"b": 2, "n": 5, "sizes": (7, 3, 11)},
-        one={"b": 1, "n": 3, "sizes": (5, 2, 7)},
-        more=[
-            {"b": 3, "n": 11, "sizes": (13, 5, 2)},
-            {"b": 5, "n": 2, "sizes": (3, 3, 3)},
-            {"b": 2, "n": 7, "sizes": (7, 7, 7)},
-        ],
+    cases=(
+        *usual_cases(
+            _module_inputs,
+            {"b": 2, "n": 5, "sizes": (7, 3, 11)},
+            one={"b": 1, "n": 3, "sizes": (5, 2, 7)},
+            more=[
+                {"b": 3, "n": 11, "sizes": (13, 5, 2)},
+                {"b": 5, "n": 2, "sizes": (3, 3, 3)},
+                {"b": 2, "n": 7, "sizes": (7, 7, 7)},
+            ],
+        ),
+        # where nothing raises an error, the numbers tell what was multiplied with what
+        Case(name="all axes of one length", inputs=partial(_module_inputs, b=3, n=3, sizes=(3, 3, 3))),
     ),
     misconceptions=(
         *(
             wrong(m.id, m.title, m.explanation, _self_attention(lambda s, x, q, k, v, f=m.implementation: f(q, k, v)))
-            for m in attention_misconceptions()
-            if m.id not in ("keys_for_values", "three_axes_only", "over_heads")
+            for m in (*attention_misconceptions(), *more_attention_misconceptions())
+            if m.id not in ("keys_for_values", "three_axes_only", "over_heads", "scaled_by_root_q")
         ),
         wrong(
             "scaled_by_root_d_model",
@@ -121,6 +191,178 @@ SELF_ATTENTION = Exercise(
             "key: project first.",
             _self_attention(lambda module, x, q, k, v: attend(x, x * (x.shape[-1] / q.shape[-1]) ** 0.5, v)),
         ),
-        *usual_misconceptions(_self_attention(lambda s, x, q, k, v: attend(q, k, v))),
+        wrong(
+            "queries_twice",
+            "Queries and keys come from the same layer",
+            "The queries are compared with themselves, and w_k is never used. Every word then finds itself best.",
+            _self_attention(lambda s, x, q, k, v: attend(q, q, v)),
+        ),
+        wrong(
+            "keys_twice",
+            "Queries and keys come from the same layer",
+            "The keys are compared with themselves, and w_q is never used. Every word then finds itself best.",
+            _self_attention(lambda s, x, q, k, v: attend(k, k, v)),
+        ),
+        wrong(
+            "keys_values_exchanged",
+            "Keys and values are exchanged",
+            "The queries are compared with the values, and the keys are averaged. A key is what is matched, a value "
+            "what is brought back.",
+            _self_attention(lambda s, x, q, k, v: attend(q, v, k)),
+        ),
+        wrong(
+            "nothing_projected",
+            "The layers are not used",
+            "Scores and mixture are made of x itself. Project first: self.w_q(x), self.w_k(x), self.w_v(x).",
+            _self_attention(lambda s, x, q, k, v: attend(x, x, x)),
+        ),
+        wrong(
+            "chained",
+            "Each projection starts from the one before",
+            "k was computed from q, and v from k. All three layers take the same x.",
+            _self_attention(lambda s, x, q, k, v: attend(q, s.w_k(q), s.w_v(s.w_k(q)))),
+        ),
+        wrong(
+            "weight_not_transposed",
+            "A layer's weight has the widths the other way round",
+            "The weight of nn.Linear is (d_out, d_in), so the product is x @ weight.T. Calling the layer does it: "
+            "self.w_q(x).",
+            _self_attention(lambda s, x, q, k, v: attend(x @ s.w_q.weight, x @ s.w_k.weight, x @ s.w_v.weight)),
+        ),
+        wrong(
+            "words_and_features_exchanged",
+            "The words and their features have changed places",
+            "x came into the layers as (b, d_model, n). A layer works on the last axis, and that has to be d_model.",
+            _self_attention(lambda s, x, q, k, v: attend(s.w_q(x.mT), s.w_k(x.mT), s.w_v(x.mT))),
+        ),
+        wrong(
+            "unscaled_exchanged",
+            "Queries and keys are exchanged, and the scale is missing",
+            "Two things at once: the rows of the scores belong to the queries, and the scores are divided by √d_k.",
+            _self_attention(lambda s, x, q, k, v: weighted((k @ q.mT).softmax(dim=-1), v)),
+        ),
+        wrong(
+            "scaled_twice_over",
+            "Scaled by √d_model as well",
+            "The scores are divided by √d_k and by √d_model. The first is enough.",
+            _self_attention(lambda s, x, q, k, v: attend(q / x.shape[-1] ** 0.5, k, v)),
+        ),
+        wrong(
+            "bias_of_w_v",
+            "w_v has a bias",
+            "nn.Linear adds a bias unless it is told not to. All three projections are plain matrices: bias=False.",
+            _BiasOfValues,
+        ),
+        wrong(
+            "output_layer_added",
+            "There is a fourth layer, w_o",
+            "Multi-head attention has one, and it comes in lesson 03. Here there are three: w_q, w_k and w_v.",
+            _OutputLayer,
+        ),
+        wrong(
+            "init_forgotten",
+            "super().__init__() is missing",
+            "nn.Module keeps a list of its layers, and makes that list in its own __init__. Call super().__init__() "
+            "before the first layer.",
+            _InitForgotten,
+        ),
+        wrong(
+            "value_width",
+            "w_v has the width of the keys",
+            "w_v maps to d_k. Values may have a width of their own, d_v: they never meet the keys in a dot product.",
+            _sized(lambda d_model, d_k, d_v: ((d_model, d_k),) * 3),
+        ),
+        wrong(
+            "sizes_turned_round",
+            "The layers go the wrong way",
+            "nn.Linear takes the width that comes in, then the width that goes out: nn.Linear(d_model, d_k).",
+            _sized(lambda d_model, d_k, d_v: ((d_k, d_model), (d_k, d_model), (d_v, d_model))),
+        ),
+        wrong(
+            "all_as_wide_as_x",
+            "The layers go from d_model to d_model",
+            "Queries and keys are d_k wide, values d_v: nn.Linear(d_model, d_k).",
+            _sized(lambda d_model, d_k, d_v: ((d_model, d_model),) * 3),
+        ),
+        wrong(
+            "widths_exchanged",
+            "d_k and d_v are exchanged",
+            "w_q and w_k go to d_k, because queries and keys meet in a dot product; w_v goes to d_v.",
+            _sized(lambda d_model, d_k, d_v: ((d_model, d_v), (d_model, d_v), (d_model, d_k))),
+        ),
+        *(
+            wrong(
+                f"layers_called_{names[0]}",
+                "The layers have other names",
+                "The check fills the layers by their names, and so does everyone who loads saved weights. They are "
+                "called w_q, w_k and w_v.",
+                _named(*names),
+            )
+            for names in (
+                ("wq", "wk", "wv"),
+                ("W_q", "W_k", "W_v"),
+                ("W_Q", "W_K", "W_V"),
+                ("q", "k", "v"),
+                ("q_proj", "k_proj", "v_proj"),
+                ("query", "key", "value"),
+                ("to_q", "to_k", "to_v"),
+            )
+        ),
+        wrong(
+            "one_layer_for_all",
+            "One layer in place of three",
+            "Fused weights are an exercise of lesson 01. Here three layers are asked for, w_q, w_k and w_v.",
+            _layers(lambda d_model, d_k, d_v: {"w_qkv": nn.Linear(d_model, 2 * d_k + d_v, bias=False)}),
+        ),
+        wrong(
+            "layers_not_registered",
+            "The module does not know its layers",
+            "Layers in a plain list, or made inside forward, are no parameters of the module: they are neither saved "
+            "nor trained. Make them in __init__, as self.w_q, self.w_k and self.w_v.",
+            _layers(lambda d_model, d_k, d_v: {"layers": [nn.Linear(d_model, d_k)]}),
+        ),
+        wrong(
+            "bare_parameters",
+            "Parameters in place of layers",
+            "w_q, w_k and w_v are to be nn.Linear layers, which hold a weight each.",
+            _layers(
+                lambda d_model, d_k, d_v: {
+                    name: nn.Parameter(torch.zeros(d_model, d))
+                    for name, d in (("w_q", d_k), ("w_k", d_k), ("w_v", d_v))
+                }
+            ),
+        ),
+        wrong(
+            "first_entry_alone",
+            "Only the first entry of the batch comes back",
+            "The batch axis is gone: the result is that of x[0]. Layers and `@` take the whole batch.",
+            _self_attention(lambda s, x, q, k, v: _first_entry(attend(q, k, v))),
+        ),
+        wrong(
+            "squeezed",
+            "Axes of length 1 are squeezed away",
+            "`squeeze()` removes every axis of length 1, and with a batch of one that is the batch. Leave the axes "
+            "where they are.",
+            _self_attention(lambda s, x, q, k, v: tuple(map(torch.squeeze, attend(q, k, v)))),
+        ),
+        wrong(
+            "nothing_returned",
+            "The result is not returned",
+            "A forward without `return` gives back None. End with `return output, weights`.",
+            _self_attention(lambda s, x, q, k, v: None),
+        ),
+        wrong(
+            "words_averaged",
+            "One vector for the whole sentence",
+            "The outputs of the words are averaged. Every word keeps an output of its own: (b, n, d_v).",
+            _self_attention(lambda s, x, q, k, v: (attend(q, k, v)[0].mean(dim=1), attend(q, k, v)[1])),
+        ),
+        wrong(
+            "weights_averaged",
+            "The weights are averaged over the batch",
+            "Every sentence has weights of its own: (b, n, n).",
+            _self_attention(lambda s, x, q, k, v: (attend(q, k, v)[0], attend(q, k, v)[1].mean(dim=0))),
+        ),
+        *usual_misconceptions(_Right),
     ),
 )

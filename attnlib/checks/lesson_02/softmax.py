@@ -8,6 +8,7 @@ from torch import Tensor
 import attnlib
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Case, Exercise
+from attnlib.checks.lesson_00.slips import slips
 from attnlib.checks.usual import usual_cases, usual_misconceptions, wrong
 from attnlib.checks.watch import SOFTMAX
 
@@ -66,9 +67,11 @@ SOFTMAX_EXERCISE = Exercise(
         *usual_cases(
             _scores,
             {"shape": (2, 5, 7)},
-            one={"shape": (1, 3, 5)},
+            one={"shape": (1, 2, 3, 5)},
             more=[{"shape": (3, 2, 5, 11)}, {"shape": (13,)}, {"shape": (7, 3)}, {"shape": (2, 3, 1)}],
         ),
+        # where a lost axis raises no error, the numbers tell which one it was
+        Case(name="as many rows as columns", inputs=lambda draw: _scores(draw, shape=(5, 5))),
         Case(
             name="scores near 10000 and -10000",
             inputs=_large_scores,
@@ -130,9 +133,9 @@ SOFTMAX_EXERCISE = Exercise(
         wrong(
             "no_shift",
             "exp overflows",
-            "exp(1e4) is larger than any float: inf / inf is NaN. Subtract each row's largest score first: the result "
-            "is the same, because numerator and denominator shrink by the same factor, and exp never sees a positive "
-            "number.",
+            "exp(1e4) is larger than any float: inf / inf is NaN. Subtract each row's largest score first (the score, "
+            "not its index): the result is the same, because numerator and denominator shrink by the same factor, and "
+            "exp never sees a positive number.",
             lambda scores: torch.exp(scores) / torch.exp(scores).sum(dim=-1, keepdim=True),
         ),
         wrong(
@@ -217,6 +220,192 @@ SOFTMAX_EXERCISE = Exercise(
             "the columns instead of the rows: an error, or a wrong number in every row.",
             _without_keepdim,
         ),
+        wrong(
+            "sum_without_axis",
+            "The sums have lost an axis",
+            "Without keepdim=True the sums have one axis fewer than the scores, and broadcasting lines them up with "
+            "the columns instead of the rows: an error, or a wrong number in every row.",
+            lambda scores: _exponentials(scores) / _exponentials(scores).sum(dim=-1),
+        ),
+        wrong(
+            "sum_without_axis_unshifted",
+            "The sums have lost an axis",
+            "Without keepdim=True the sums have one axis fewer than the scores, and broadcasting lines them up with "
+            "the columns instead of the rows. And nothing was subtracted: exp(1e4) overflows.",
+            lambda scores: torch.exp(scores) / torch.exp(scores).sum(dim=-1),
+        ),
+        wrong(
+            "both_without_axis",
+            "The largest scores and the sums have lost an axis",
+            "Without keepdim=True both have one axis fewer than the scores, and broadcasting lines them up with "
+            "the columns instead of the rows: an error, or a wrong number in every row.",
+            lambda scores: (e := torch.exp(scores - scores.amax(dim=-1))) / e.sum(dim=-1),
+        ),
+        wrong(
+            "pair_subtracted",
+            "`max` over an axis gives two results",
+            "With `dim`, torch.max gives back the largest values *and* where they stand. Subtract the values alone: "
+            "scores.max(dim=-1, keepdim=True).values, or amax.",
+            lambda scores: torch.exp(scores - scores.max(dim=-1, keepdim=True)),
+        ),
+        wrong(
+            "over_axis_one",
+            "The softmax runs over axis 1",
+            "Axis 1 is the last one of a matrix only. Whatever comes before it, a row lies on the last axis: dim=-1.",
+            lambda scores: _softmax(scores, 1),
+        ),
+        wrong(
+            "over_axis_one_unshifted",
+            "The softmax runs over axis 1, and exp overflows",
+            "Axis 1 is the last one of a matrix only: dim=-1. And the largest score has to be subtracted first.",
+            lambda scores: torch.exp(scores) / torch.exp(scores).sum(dim=1, keepdim=True),
+        ),
+        *(
+            wrong(
+                f"shifted_by_axis_{name}",
+                "The maximum is taken over another axis",
+                "The largest score of each *column* is subtracted, a different number from each score of a row, which "
+                "changes the weights. One number is subtracted from a whole row: amax(dim=-1, keepdim=True).",
+                lambda scores, axis=axis: _shifted(scores, scores.amax(dim=axis, keepdim=True)),
+            )
+            for name, axis in (("zero", 0), ("one", 1), ("before_last", -2))
+        ),
+        *(
+            wrong(
+                f"summed_over_axis_{name}",
+                "The sum is taken over another axis",
+                "The largest score is that of the row, but the exponentials are added up down the columns, so that the "
+                "rows do not add up to 1: sum(dim=-1, keepdim=True).",
+                lambda scores, axis=axis: _exponentials(scores) / _exponentials(scores).sum(dim=axis, keepdim=True),
+            )
+            for name, axis in (("zero", 0), ("one", 1), ("before_last", -2))
+        ),
+        wrong(
+            "sum_of_everything",
+            "One sum for the whole tensor",
+            "All numbers together add up to 1, instead of each row. Sum over the last axis only, with keepdim=True.",
+            lambda scores: _exponentials(scores) / _exponentials(scores).sum(),
+        ),
+        wrong(
+            "over_each_entry",
+            "One softmax for each entry of the first axis",
+            "The loop goes over the first axis, and what it meets there is not a row yet unless the scores are a "
+            "matrix. A row lies along the last axis: dim=-1, with no loop.",
+            lambda scores: _softmax(scores.reshape(len(scores), -1)).reshape(scores.shape),
+        ),
+        wrong(
+            "clamped_above",
+            "The scores are cut off",
+            "Clamping keeps exp finite and changes the answer: all scores above the limit look equal, and a row far "
+            "below zero is still 0 / 0. Subtract the maximum.",
+            lambda scores: torch.exp(scores.clamp(max=80)) / torch.exp(scores.clamp(max=80)).sum(-1, keepdim=True),
+        ),
+        *(
+            wrong(
+                f"epsilon_{digits}",
+                "Something is added to the sum",
+                "The rows then add up to a little less than 1. Once the maximum is subtracted, the sum is at least 1, "
+                "and nothing has to be kept from zero.",
+                lambda scores, digits=digits: (
+                    _exponentials(scores) / (_exponentials(scores).sum(dim=-1, keepdim=True) + 10.0**-digits)
+                ),
+            )
+            for digits in (3, 5, 6, 8, 9, 10)
+        ),
+        wrong(
+            "epsilon_unshifted",
+            "exp overflows",
+            "A small number in the denominator does not help: exp(1e4) is larger than any float, and inf / inf is NaN. "
+            "Subtract each row's largest score first.",
+            lambda scores: torch.exp(scores) / (torch.exp(scores).sum(dim=-1, keepdim=True) + 1e-9),
+        ),
+        wrong(
+            "shifted_above_only",
+            "The maximum is subtracted above the line only",
+            "Numerator and denominator have to shrink by the same factor. Keep the exponentials of the shifted scores, "
+            "and add *those* up.",
+            lambda scores: _exponentials(scores) / torch.exp(scores).sum(dim=-1, keepdim=True),
+        ),
+        wrong(
+            "maximum_added",
+            "The maximum is added, not subtracted",
+            "exp then sees numbers twice as large, and overflows all the sooner: scores - amax.",
+            lambda scores: _shifted(scores, -scores.amax(dim=-1, keepdim=True)),
+        ),
+        wrong(
+            "divided_by_maximum",
+            "Divided by the maximum, not shifted by it",
+            "Dividing changes the distances between the scores, and with them the weights. Only a number that is "
+            "subtracted from the whole row cancels.",
+            lambda scores: _softmax(scores / scores.amax(dim=-1, keepdim=True)),
+        ),
+        wrong(
+            "absolute_maximum",
+            "The largest absolute value is subtracted",
+            "In a row of large negative scores that is far above all of them: every exp is 0, and 0 / 0 is NaN. "
+            "Subtract the largest score itself.",
+            lambda scores: _shifted(scores, scores.abs().amax(dim=-1, keepdim=True)),
+        ),
+        wrong(
+            "fixed_shift",
+            "A fixed number is subtracted",
+            "Whatever number you choose, there are scores for which it is too small, and others for which it is too "
+            "large. Subtract each row's own largest score.",
+            lambda scores: _shifted(scores, torch.tensor(100.0, dtype=scores.dtype)),
+        ),
+        wrong(
+            "divided_by_mean",
+            "Divided by the mean, not by the sum",
+            "The rows add up to the number of keys. Divide by the sum, and they add up to 1.",
+            lambda scores: _softmax(scores) * scores.shape[-1],
+        ),
+        wrong(
+            "unit_length",
+            "The rows have length 1, not sum 1",
+            "`norm` and `F.normalize` take the root of the sum of squares. Weights are divided by their plain sum.",
+            lambda scores: _exponentials(scores) / _exponentials(scores).norm(dim=-1, keepdim=True),
+        ),
+        wrong(
+            "winner_takes_all",
+            "Only the largest score gets a weight",
+            "That is argmax, which has no gradient. A softmax gives every key its share: exp, then divide by the sum.",
+            lambda scores: torch.nn.functional.one_hot(scores.argmax(dim=-1), scores.shape[-1]).to(scores.dtype),
+        ),
+        wrong(
+            "no_exponential_shifted",
+            "Divided by the sum without exp",
+            "The smallest score is subtracted, so nothing is negative, but there is no exp: a difference between two "
+            "scores has to become a *ratio* of two weights.",
+            lambda scores: (s := scores - scores.amin(dim=-1, keepdim=True)) / s.sum(dim=-1, keepdim=True),
+        ),
+        wrong(
+            "absolute_scores",
+            "Divided by the sum without exp",
+            "The sign of the scores is dropped, so a very bad fit counts as much as a very good one. exp makes every "
+            "number positive and keeps the order.",
+            lambda scores: scores.abs() / scores.abs().sum(dim=-1, keepdim=True),
+        ),
+        wrong(
+            "sigmoid_shared",
+            "Sigmoid instead of exp",
+            "The numbers of a row add up to 1, but sigmoid flattens large scores. Use torch.exp.",
+            lambda scores: torch.sigmoid(scores) / torch.sigmoid(scores).sum(dim=-1, keepdim=True),
+        ),
+        wrong(
+            "scaled_by_root_k",
+            "The scores are scaled here",
+            "The scores are divided by the root of their number. The scale is that of attention_scores, √d, and is in "
+            "the scores already.",
+            lambda scores: _softmax(scores / scores.shape[-1] ** 0.5),
+        ),
+        wrong(
+            "sum_detached",
+            "The gradient does not flow through the sum",
+            "The values are right. But when one weight grows, the others shrink, and a detached sum hides that from "
+            "autograd.",
+            lambda scores: _exponentials(scores) / _exponentials(scores).sum(dim=-1, keepdim=True).detach(),
+        ),
+        *slips(_softmax, batch=False),
         *usual_misconceptions(_softmax, example=_example),
     ),
 )
