@@ -99,6 +99,19 @@ MERGE_HEADS = Exercise(
             lambda x: rearrange(x, "b h n d -> b (h n) d"),
         ),
         wrong(
+            "words_joined",
+            "The words are joined, not the heads",
+            "Yours is (b, h, n·d): all words of a head in one row. Exchange heads and words first, so that the last "
+            "two axes, which you join, are heads and numbers.",
+            lambda x: x.flatten(2),
+        ),
+        wrong(
+            "words_first",
+            "The words stand in front of the batch",
+            "Yours is (n, b, h·d). The batch stays first: (b, n, h·d).",
+            lambda x: _right(x).transpose(0, 1),
+        ),
+        wrong(
             "summed",
             "The heads are added up",
             "A sum is only d wide, and what the heads found can no longer be told apart. They are put side by side; "

@@ -1,12 +1,16 @@
 """Exercise `split_heads`: cut the width into heads, and move the heads in front of the words."""
 
+import re
+from collections.abc import Callable
+
 import torch
 from einops import rearrange
 from torch import Tensor
 
 import attnlib
+from attnlib.checks.attempt import Failed
 from attnlib.checks.draw import Draw
-from attnlib.checks.exercise import Case, Exercise
+from attnlib.checks.exercise import Asked, Case, Exercise, Inputs
 from attnlib.checks.usual import usual_cases, usual_misconceptions, wrong
 
 LESSON = "03_multi_head_attention"
@@ -20,6 +24,18 @@ def _indivisible(b: int, n: int, width: int, h: int):
     return lambda draw: (draw.normal(b, n, width), h)
 
 
+def _numbers_said(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
+    """1 where the ValueError says the width, 1 where it says the number of heads."""
+    try:
+        return asked(*inputs)
+    except Failed as failed:
+        said = failed.failure.text
+        if not said.startswith("raised ValueError"):
+            raise
+    x, num_heads = inputs
+    return (x.new_tensor([float(str(n) in re.findall(r"\d+", said)) for n in (x.shape[-1], num_heads)]),)
+
+
 def _small_words() -> tuple[Tensor, int]:
     return torch.tensor([[[11.0, 12.0], [21.0, 22.0], [31.0, 32.0]]]), 2
 
@@ -27,6 +43,25 @@ def _small_words() -> tuple[Tensor, int]:
 def _refuse(x: Tensor, num_heads: int) -> None:
     if x.shape[-1] % num_heads:
         raise ValueError(f"{num_heads} heads do not divide a width of {x.shape[-1]}")
+
+
+def _refusing(message: Callable[[int, int], str], error: type[Exception] = ValueError):
+    """Right, with a message of its own, or an error of another type."""
+
+    def split(x: Tensor, num_heads: int) -> Tensor:
+        if x.shape[-1] % num_heads:
+            raise error(message(x.shape[-1], num_heads))
+        return _right(x, num_heads)
+
+    return split
+
+
+def _nothing_returned(x: Tensor, num_heads: int) -> Tensor | None:
+    return None if x.shape[-1] % num_heads else _right(x, num_heads)
+
+
+def _error_returned(x: Tensor, num_heads: int) -> Tensor | ValueError:
+    return ValueError(f"{num_heads}, {x.shape[-1]}") if x.shape[-1] % num_heads else _right(x, num_heads)
 
 
 def _split(pattern: str):
@@ -90,6 +125,12 @@ SPLIT_HEADS = Exercise(
             ],
         ),
         Case(name="3 heads and a width of 14", inputs=_indivisible(2, 5, 14, 3), part="error", raises=True),
+        Case(
+            name="what the error says about 3 heads and a width of 14",
+            inputs=_indivisible(2, 5, 14, 3),
+            part="error",
+            probe=_numbers_said,
+        ),
         Case(name="more heads than columns", inputs=_indivisible(2, 7, 3, 5), part="error", raises=True, hidden=True),
         # 15 words: without a look at the width, reshape would find numbers enough for 3 heads
         Case(name="3 heads, 15 words", inputs=_indivisible(1, 15, 7, 3), part="error", raises=True, hidden=True),
@@ -186,6 +227,60 @@ SPLIT_HEADS = Exercise(
             "Where the width is not a multiple of num_heads, the last columns vanish without a word. Nobody wants "
             "that: raise a ValueError that says both numbers.",
             _cut_short,
+        ),
+        wrong(
+            "no_numbers",
+            "The ValueError does not say the two numbers",
+            "Whoever reads it has to know which width and how many heads did not fit. Put both into the message: "
+            'raise ValueError(f"{num_heads} heads do not divide a width of {x.shape[-1]}").',
+            _refusing(lambda width, num_heads: "num_heads must divide the width"),
+        ),
+        wrong(
+            "no_width",
+            "The ValueError does not say the width",
+            "It says how many heads were wanted. What they should have divided, the width, belongs into the message, "
+            "too.",
+            _refusing(lambda width, num_heads: f"{num_heads} heads do not divide the width"),
+        ),
+        wrong(
+            "no_number_of_heads",
+            "The ValueError does not say how many heads were wanted",
+            "It says the width. What did not divide it, num_heads, belongs into the message, too.",
+            _refusing(lambda width, num_heads: f"a width of {width} is not divisible by num_heads"),
+        ),
+        wrong(
+            "type_error",
+            "A TypeError instead of a ValueError",
+            "TypeError is for a value of the wrong *type*. The number of heads is an int, as it should be, but not a "
+            "good one: that is a ValueError.",
+            _refusing(lambda width, num_heads: f"{num_heads}, {width}", TypeError),
+        ),
+        wrong(
+            "plain_exception",
+            "An Exception instead of a ValueError",
+            "`except ValueError` does not catch a plain Exception. Say what is wrong by the type, too: a value. "
+            "raise ValueError(...).",
+            _refusing(lambda width, num_heads: f"{num_heads}, {width}", Exception),
+        ),
+        wrong(
+            "nothing_returned",
+            "None is returned in place of an error",
+            "Where num_heads does not divide the width, the caller gets None and fails somewhere else. Raise the "
+            "error: raise ValueError(...).",
+            _nothing_returned,
+        ),
+        wrong(
+            "error_returned",
+            "The error is returned, not raised",
+            "`return ValueError(...)` hands the caller an object. `raise ValueError(...)` stops him.",
+            _error_returned,
+        ),
+        wrong(
+            "heads_listed",
+            "The heads are a list, not a tensor",
+            "`chunk` and `split` give a tuple of h tensors. Stack them on a new axis in front of the words: "
+            "torch.stack(the_heads, dim=1).",
+            lambda x, num_heads: _right(x, num_heads).unbind(1),
         ),
         wrong(
             "torch_complains",

@@ -118,6 +118,31 @@ STACK_HEAD_WEIGHTS = Exercise(
             lambda per_head: torch.cat(list(per_head), dim=-1).T,
         ),
         wrong(
+            "listed",
+            "The matrices are still a list",
+            "They are collected, but not joined. torch.cat makes one matrix of them.",
+            lambda per_head: list(per_head),
+        ),
+        wrong(
+            "each_transposed",
+            "Each matrix is transposed",
+            "The matrices come as they are needed, (d_model, d): they multiply from the right, x @ w. Join them as "
+            "they are.",
+            lambda per_head: torch.cat([w.T for w in per_head], dim=-1),
+        ),
+        wrong(
+            "last_head_lost",
+            "The last head is missing",
+            "A range that ends at len(per_head) - 1 stops one head too early.",
+            lambda per_head: torch.cat(list(per_head)[: max(1, len(per_head) - 1)], dim=-1),
+        ),
+        wrong(
+            "two_heads_only",
+            "Only the first two heads are joined",
+            "per_head may have any length: hand the whole list to torch.cat.",
+            lambda per_head: torch.cat(list(per_head)[:2], dim=-1),
+        ),
+        wrong(
             "first_head_only",
             "One head for all",
             "Every block of columns is the matrix of head 0, so all heads would ask the same.",

@@ -63,6 +63,13 @@ def _scaled_by(width: Callable[[Tensor, Tensor], int]) -> Callable[..., Any]:
     return attention
 
 
+def _overwritten(x: Tensor, memory: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Tensor, Tensor]:
+    scores = x @ w_q @ (memory @ w_k).mT * w_k.shape[-1] ** -0.5
+    weights = (scores - scores.amax(dim=-1, keepdim=True)).exp()
+    weights /= weights.sum(dim=-1, keepdim=True)
+    return weights @ (memory @ w_v), weights
+
+
 def _both_texts(x: Tensor, memory: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Tensor, Tensor]:
     everything = torch.cat([memory, x], dim=1)
     return attend(x @ w_q, everything @ w_k, everything @ w_v)
@@ -105,6 +112,26 @@ def _whose_is_whose() -> tuple[Misconception, ...]:
             "Your weights are right: they say where in the memory to look. But what is brought back comes from x. "
             "A key and its value describe the same position: both come from the memory.",
             lambda x, memory, w_q, w_k, w_v: attend(x @ w_q, memory @ w_k, x @ w_v),
+        ),
+        wrong(
+            "memory_detached",
+            "The memory is cut from the gradient",
+            "The numbers are right. But the encoder that made the memory learns only through it: do not detach it.",
+            lambda x, memory, w_q, w_k, w_v: _right(x, memory.detach(), w_q, w_k, w_v),
+        ),
+        wrong(
+            "weights_detached",
+            "The weights are cut from the gradient",
+            "The numbers are right. But the weights that meet the values were detached, or made under "
+            "torch.no_grad(): w_q and w_k can never learn.",
+            lambda x, memory, w_q, w_k, w_v: weighted(_right(x, memory, w_q, w_k, w_v)[1].detach(), memory @ w_v),
+        ),
+        wrong(
+            "exp_overwritten",
+            "A result that the gradient needs is overwritten",
+            "The numbers are right. But exp's gradient is computed from its own result, and `/=` has written into it. "
+            "Make a new tensor: weights = weights / total.",
+            _overwritten,
         ),
         wrong(
             "both_texts_answer",

@@ -102,6 +102,53 @@ CAUSAL_MASK = Exercise(
             lambda q_len, k_len: torch.ones(q_len, k_len, dtype=torch.bool).tril(q_len - k_len),
         ),
         wrong(
+            "upper_from_top_left",
+            "The triangle is the upper one, from the first key on",
+            "`triu` keeps what stands on and above the diagonal: the future. The past lies below: `tril`. And with "
+            "more keys than queries the diagonal is shifted by k_len - q_len.",
+            lambda q_len, k_len: torch.ones(q_len, k_len, dtype=torch.bool).triu(),
+        ),
+        wrong(
+            "blocked_from_top_left",
+            "True marks what is blocked, from the first key on",
+            "`triu` with diagonal 1 is the future, and True means: may attend. Put a `~` in front. And with more keys "
+            "than queries the diagonal is shifted by k_len - q_len.",
+            lambda q_len, k_len: torch.ones(q_len, k_len, dtype=torch.bool).triu(1),
+        ),
+        wrong(
+            "never_shifted_back",
+            "The diagonal is not shifted where there are fewer keys",
+            "With more queries than keys, k_len - q_len is negative, and that is right: the last query stands at the "
+            "last key, and the first queries see nothing. Do not cut the shift off at 0.",
+            lambda q_len, k_len: torch.ones(q_len, k_len, dtype=torch.bool).tril(max(0, k_len - q_len)),
+        ),
+        wrong(
+            "shifted_without_sign",
+            "The shift has lost its sign",
+            "With more queries than keys, k_len - q_len is negative, and that is right: the first queries see nothing. "
+            "abs() opens keys instead.",
+            lambda q_len, k_len: torch.ones(q_len, k_len, dtype=torch.bool).tril(abs(k_len - q_len)),
+        ),
+        wrong(
+            "listed",
+            "A list of lists, not a tensor",
+            "The entries are right. torch.tensor(the_list) makes a mask of them.",
+            lambda q_len, k_len: _right(q_len, k_len).tolist(),
+        ),
+        wrong(
+            "array",
+            "A NumPy array, not a tensor",
+            "torch.from_numpy(the_array) makes a tensor of it; torch has arange, ones and tril of its own.",
+            lambda q_len, k_len: _right(q_len, k_len).numpy(),
+        ),
+        wrong(
+            "integers_of_32_bits",
+            "Integers instead of bool",
+            "Your mask is made of the integers 1 and 0. `~1` is -2, so the first `~mask` further down goes wrong "
+            "without an error. Make it bool: dtype=torch.bool, or compare something.",
+            lambda q_len, k_len: _right(q_len, k_len).int(),
+        ),
+        wrong(
             "reversed",
             "The triangle leans the other way",
             "The first query sees every key, and the last sees one: the rows (or columns) are in reverse order. Query "

@@ -132,6 +132,42 @@ PADDING_MASK = Exercise(
             lambda lengths, max_len: _right(lengths, max_len).long(),
         ),
         wrong(
+            "integers_of_32_bits",
+            "Integers instead of bool",
+            "Your mask is made of 1 and 0. Here a mask is bool: compare something, or call `.bool()`.",
+            lambda lengths, max_len: _right(lengths, max_len).int(),
+        ),
+        wrong(
+            "additive",
+            "A mask to be added, instead of bool",
+            "You return 0 and -inf, to be added to the scores: another convention. Here a mask is bool, True = a real "
+            "key. Only where it is used does it become -inf.",
+            lambda lengths, max_len: torch.zeros(len(lengths), max_len, device=lengths.device).masked_fill(
+                ~_right(lengths, max_len), -torch.inf
+            ),
+        ),
+        wrong(
+            "padding_without_its_first",
+            "True marks the padding, but for its first token",
+            "True = a real key: what you mark is not there. And > leaves out position `length`, the first of the "
+            "padding. A position is real if it is < the length.",
+            _with(lambda position, length: position > length),
+        ),
+        wrong(
+            "no_column",
+            "The lengths are lined up with the positions",
+            "(k) against (b) is compared entry by entry, or fails. The lengths have to be a column, lengths[:, None], "
+            "so that each sentence gets a row of its own.",
+            lambda lengths, max_len: torch.arange(max_len, device=lengths.device) < lengths,
+        ),
+        wrong(
+            "pairs",
+            "A table of pairs for each sentence",
+            "Yours is (b, k, k), True where both words are real. The contract wants one row for each sentence, (b, k): "
+            "all its queries are kept from the same keys.",
+            lambda lengths, max_len: _right(lengths, max_len)[:, :, None] & _right(lengths, max_len)[:, None],
+        ),
+        wrong(
             "numbers",
             "Numbers instead of bool",
             "Your mask is made of 1.0 and 0.0. Make it bool: PyTorch's attention would *add* these "

@@ -107,6 +107,42 @@ RENORMALISED_CAUSAL_WEIGHTS = Exercise(
             ),
         ),
         wrong(
+            "upside_down",
+            "The past is dropped and the future is kept",
+            "True and False are exchanged: each query keeps what it must not see, and the last keeps nothing: 0 / 0.",
+            _kept(lambda scores: 1 - _triangle(scores)),
+        ),
+        wrong(
+            "divided_by_total",
+            "Divided by the sum of everything",
+            "All weights together add up to 1 now. Each *row* has to: sum(dim=-1, keepdim=True).",
+            lambda scores: scores.softmax(dim=-1) * _triangle(scores) / (scores.softmax(-1) * _triangle(scores)).sum(),
+        ),
+        wrong(
+            "divisor_detached",
+            "The sums are cut from the gradient",
+            "The numbers are right. But the sum of what is left depends on the scores, too: do not detach it.",
+            lambda scores: (
+                scores.softmax(dim=-1)
+                * _triangle(scores)
+                / (scores.softmax(dim=-1) * _triangle(scores)).sum(dim=-1, keepdim=True).detach()
+            ),
+        ),
+        *(
+            wrong(
+                name,
+                "A small number is added to the sums",
+                "The sums are never 0 here, for each query sees at least one key. The small number only bends the "
+                "rows: they add up to less than 1.",
+                lambda scores, guard=guard: (
+                    scores.softmax(dim=-1)
+                    * _triangle(scores)
+                    / ((scores.softmax(dim=-1) * _triangle(scores)).sum(dim=-1, keepdim=True) + guard)
+                ),
+            )
+            for name, guard in (("small_number", 1e-6), ("smaller_number", 1e-8))
+        ),
+        wrong(
             "divided_by_count",
             "Divided by the number of open keys",
             "A row is to be divided by the *sum* of what is left in it, not by how many entries are left.",

@@ -94,13 +94,21 @@ class _WithoutBias(_Plain):
         self.down = nn.Linear(d_hidden, d_model, bias=False)
 
 
+class _WidthIgnored(_Plain):
+    def __init__(self, d_model: int, d_hidden: int, dropout: float = 0.0) -> None:
+        super().__init__(d_model, 4 * d_model, dropout)
+
+
+def _scaled_later(s: Any, x: Tensor) -> Tensor:
+    return x * (torch.rand_like(x) >= s.p) if s.training else x * (1 - s.p)
+
+
 class _Exchanged(_Plain):
     def __init__(self, d_model: int, d_hidden: int, dropout: float = 0.0) -> None:
-        super().__init__(d_model, d_hidden, dropout)
-        self.up, self.down = self.down, self.up
+        super().__init__(d_hidden, d_model, dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.up(F.gelu(self.down(x)))
+        return self.drop(self.down(self.drop(F.gelu(self.up(x)))))
 
 
 FEED_FORWARD = Exercise(
@@ -120,7 +128,7 @@ FEED_FORWARD = Exercise(
             more=[
                 {"b": 3, "n": 11, "sizes": (13, 5)},
                 {"b": 5, "n": 2, "sizes": (3, 7)},
-                {"b": 2, "n": 7, "sizes": (7, 7)},
+                {"b": 2, "n": 7, "sizes": (7, 11)},
             ],
         ),
         Case(
@@ -190,6 +198,18 @@ FEED_FORWARD = Exercise(
             _bent(lambda x: 0.5 * x * (1 + torch.erf(x))),
         ),
         wrong(
+            "sigmoid",
+            "A sigmoid instead of GELU",
+            "The sigmoid squeezes everything into (0, 1). GELU is x · Φ(x): large numbers pass as they are.",
+            _bent(torch.sigmoid),
+        ),
+        wrong(
+            "leaky_relu",
+            "Leaky ReLU instead of GELU",
+            "Leaky ReLU lets a hundredth of every negative number through. GELU is x · Φ(x).",
+            _bent(F.leaky_relu),
+        ),
+        wrong(
             "no_activation",
             "There is no activation between the layers",
             "Two linear layers in a row are one linear layer. GELU goes between `up` and `down`.",
@@ -232,6 +252,12 @@ FEED_FORWARD = Exercise(
             "up and down are exchanged",
             "`up` widens, from d_model to d_hidden; `down` brings it back. nn.Linear takes (in, out).",
             _Exchanged,
+        ),
+        wrong(
+            "width_ignored",
+            "d_hidden is not used",
+            "The hidden layer is always 4 · d_model wide. How wide it is, the caller says: d_hidden.",
+            _WidthIgnored,
         ),
         wrong(
             "without_bias",
@@ -278,6 +304,29 @@ FEED_FORWARD = Exercise(
             _perceptron(lambda s, x: s.drop(s.down(s.drop(F.gelu(s.up(s.drop(x))))))),
         ),
         wrong(
+            "probability_not_passed",
+            "Dropout drops one half, whatever it is told",
+            "F.dropout and nn.Dropout drop with probability 0.5 unless you pass p. Hand `dropout` on.",
+            _perceptron(
+                lambda s, x: F.dropout(s.down(F.dropout(F.gelu(s.up(x)), training=s.training)), training=s.training)
+            ),
+        ),
+        wrong(
+            "dropout_only_at_evaluation",
+            "Dropout acts at evaluation, and not in training",
+            "self.training is True in training, which is when dropout acts: training=self.training, without a `not`.",
+            _perceptron(
+                lambda s, x: F.dropout(s.down(F.dropout(F.gelu(s.up(x)), s.p, not s.training)), s.p, not s.training)
+            ),
+        ),
+        wrong(
+            "scaled_at_evaluation",
+            "Scaled down at evaluation instead of up in training",
+            "The first paper on dropout did it so. Today what is kept is divided by 1 - p in training, and evaluation "
+            "leaves the numbers alone.",
+            _perceptron(lambda s, x: _scaled_later(s, s.down(_scaled_later(s, F.gelu(s.up(x)))))),
+        ),
+        wrong(
             "dropout_not_scaled",
             "What is kept is not scaled up",
             "With a share p set to 0, everything after it is smaller by 1 - p on average in training than at "
@@ -287,13 +336,10 @@ FEED_FORWARD = Exercise(
         wrong(
             "keep_probability",
             "dropout is taken for the share that is kept",
-            "dropout is the probability that an entry is set to 0, as in nn.Dropout(p). Yours keeps that share.",
+            "dropout is the probability that an entry is set to 0, as in nn.Dropout(p). Yours keeps that share, "
+            "and without dropout nothing at all.",
             _perceptron(
-                lambda s, x: F.dropout(
-                    s.down(F.dropout(F.gelu(s.up(x)), 1 - s.p, s.training and s.p > 0)),
-                    1 - s.p,
-                    s.training and s.p > 0,
-                )
+                lambda s, x: F.dropout(s.down(F.dropout(F.gelu(s.up(x)), 1 - s.p, s.training)), 1 - s.p, s.training)
             ),
         ),
         *usual_misconceptions(_bent(F.gelu)),

@@ -1,5 +1,6 @@
 """`layer_norm`: every vector brought to mean 0 and variance 1."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -68,6 +69,28 @@ def _axis_lost(x: Tensor, gain: Tensor, bias: Tensor, eps: float = 1e-5) -> Tens
     return (x - x.mean(dim=-1)) / (x.var(dim=-1, correction=0) + eps).sqrt() * gain + bias
 
 
+def _divided_by(spread: Callable[[Tensor, float], Tensor]) -> Callable[..., Tensor]:
+    """x without its mean, divided by `spread(x, eps)`."""
+
+    def attempt(x: Tensor, gain: Tensor, bias: Tensor, eps: float = 1e-5) -> Tensor:
+        return (x - x.mean(dim=-1, keepdim=True)) / spread(x, eps) * gain + bias
+
+    return attempt
+
+
+def _variance(x: Tensor) -> Tensor:
+    return x.var(dim=-1, correction=0, keepdim=True)
+
+
+def _bracket_forgotten(x: Tensor, gain: Tensor, bias: Tensor, eps: float = 1e-5) -> Tensor:
+    return x - x.mean(dim=-1, keepdim=True) / (_variance(x) + eps).sqrt() * gain + bias
+
+
+def _statistics_detached(x: Tensor, gain: Tensor, bias: Tensor, eps: float = 1e-5) -> Tensor:
+    mean, variance = x.mean(dim=-1, keepdim=True).detach(), _variance(x).detach()
+    return (x - mean) / (variance + eps).sqrt() * gain + bias
+
+
 def _example() -> tuple[Tensor, ...]:
     return torch.tensor([[1.0, 3.0, 4.0, 5.0, 7.0]]), torch.ones(5), torch.zeros(5)
 
@@ -130,6 +153,57 @@ LAYER_NORM = Exercise(
             "eps is missing",
             "Where all entries of a vector are equal the variance is 0, and 0 / 0 is NaN. Add eps to the variance.",
             lambda x, gain, bias, eps=1e-5: _normalise(x, gain, bias, 0.0),
+        ),
+        wrong(
+            "spread_not_centred",
+            "The variance is taken around 0, not around the mean",
+            "The mean is subtracted above, but the squares are those of x itself. The variance is the mean of "
+            "(x - mean)².",
+            _divided_by(lambda x, eps: ((x * x).mean(dim=-1, keepdim=True) + eps).sqrt()),
+        ),
+        wrong(
+            "squares_summed",
+            "The squares are added up, not averaged",
+            "The variance is the *mean* of (x - mean)²: divide their sum by d_model.",
+            _divided_by(lambda x, eps: (_variance(x) * x.shape[-1] + eps).sqrt()),
+        ),
+        wrong(
+            "mean_distance",
+            "Divided by the mean distance, not by the root of the variance",
+            "The mean of |x - mean| is another measure of spread. Layer norm takes the root of the mean square.",
+            _divided_by(lambda x, eps: (x - x.mean(dim=-1, keepdim=True)).abs().mean(dim=-1, keepdim=True) + eps),
+        ),
+        wrong(
+            "bracket_forgotten",
+            "Only the mean is divided",
+            "/ binds before -: x - mean / root divides the mean alone. Put brackets around x - mean.",
+            _bracket_forgotten,
+        ),
+        wrong(
+            "eps_squared",
+            "eps is squared",
+            "It is sqrt(variance + eps). With eps² the 10⁻⁵ becomes 10⁻¹⁰.",
+            _divided_by(lambda x, eps: (_variance(x) + eps**2).sqrt()),
+        ),
+        wrong(
+            "eps_as_floor",
+            "eps is a floor, not an addend",
+            "Your root is never below eps, but where it is above, eps has no effect. It is sqrt(variance + eps).",
+            _divided_by(lambda x, eps: _variance(x).sqrt().clamp(min=eps)),
+        ),
+        wrong(
+            "statistics_detached",
+            "Mean and variance are cut from the gradient",
+            "The numbers are right. But mean and variance depend on x, and the gradient flows through them, too: "
+            "without that part it is wrong.",
+            _statistics_detached,
+        ),
+        wrong(
+            "variance_detached",
+            "The variance is cut from the gradient",
+            "The numbers are right. But the variance depends on x, and the gradient flows through it, too: without "
+            "that part it is wrong.",
+            _divided_by(lambda x, eps: (_variance(x).detach() + eps).sqrt()),
         ),
         wrong(
             "eps_fixed",

@@ -26,6 +26,16 @@ def _perceptron_first(s: Any, x: Tensor, m: Tensor | None) -> Tensor:
     return x + s.attend(s.norm2(x), m)
 
 
+def _norms_stay(s: Any, x: Tensor, m: Tensor | None) -> Tensor:
+    x = x + s.mlp(s.norm2(x))
+    return x + s.attend(s.norm1(x), m)
+
+
+def _overwritten(s: Any, x: Tensor) -> Tensor:
+    x += s.mlp(s.norm2(x))
+    return x
+
+
 def _residual_of_the_start(s: Any, x: Tensor, m: Tensor | None) -> Tensor:
     return x + s.mlp(s.norm2(x + s.attend(s.norm1(x), m)))
 
@@ -133,6 +143,20 @@ MISTAKES_BETWEEN: tuple[Misconception, ...] = (
         "A pre-LN block leaves its sum as it is. The one norm at the end of a stack belongs to the stack, not to the "
         "block.",
         block(lambda s, x, m: s.norm2(PlainBlock.forward(s, x, m))),
+    ),
+    wrong(
+        "stream_overwritten",
+        "The stream is changed in place",
+        "The numbers are right. But the gradient of norm2 needs the x that it was given, and `x += …` has written over "
+        "it. Make a new tensor: x = x + mlp(norm2(x)).",
+        two_steps(perceptron=_overwritten),
+    ),
+    wrong(
+        "attention_last",
+        "Attention comes after the perceptron",
+        "Each has its own norm, but the order is the other way round: first the words exchange (attn), then each "
+        "thinks about what it got (mlp).",
+        block(_norms_stay),
     ),
     wrong(
         "perceptron_first",

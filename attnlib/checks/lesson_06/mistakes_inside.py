@@ -43,6 +43,35 @@ class _DropsAlways(PlainBlock):
         return x + F.dropout(self.mlp.down(hidden), self.p)
 
 
+class _RatioIgnored(PlainBlock):
+    def __init__(self, d_model: int, num_heads: int, mlp_ratio: float = 4.0, dropout: float = 0.0) -> None:
+        super().__init__(d_model, num_heads, 4.0, dropout)
+
+
+class _OtherRatio(PlainBlock):
+    def __init__(self, d_model: int, num_heads: int, mlp_ratio: float = 2.0, dropout: float = 0.0) -> None:
+        super().__init__(d_model, num_heads, mlp_ratio, dropout)
+
+
+class _WholeRatio(PlainBlock):
+    def __init__(self, d_model: int, num_heads: int, mlp_ratio: float = 4.0, dropout: float = 0.0) -> None:
+        super().__init__(d_model, num_heads, int(mlp_ratio), dropout)
+
+
+class _OneNorm(PlainBlock):
+    def __init__(self, d_model: int, num_heads: int, mlp_ratio: float = 4.0, dropout: float = 0.0) -> None:
+        super().__init__(d_model, num_heads, mlp_ratio, dropout)
+        self.norm2 = self.norm1
+
+
+def _perceptron_drops(*, inside: bool) -> type[nn.Module]:
+    def perceptron(s: PlainBlock, x: Tensor) -> Tensor:
+        hidden = F.gelu(s.mlp.up(s.norm2(x)))
+        return x + (s.mlp.down(s.drop(hidden)) if inside else s.drop(s.mlp.down(hidden)))
+
+    return two_steps(perceptron=perceptron)
+
+
 MISTAKES_INSIDE: tuple[Misconception, ...] = (
     wrong(
         "unbiased_norm",
@@ -81,6 +110,31 @@ MISTAKES_INSIDE: tuple[Misconception, ...] = (
         "The perceptron's width is rounded",
         "d_hidden = int(d_model * mlp_ratio): int cuts off, round does not. 12 · 2.65 = 31.8 gives 31.",
         built(hidden=round),
+    ),
+    wrong(
+        "ratio_ignored",
+        "mlp_ratio is not used",
+        "The perceptron is always 4 · d_model wide. Its width is int(d_model * mlp_ratio); 4 is only the default.",
+        _RatioIgnored,
+    ),
+    wrong(
+        "other_ratio",
+        "mlp_ratio has another default",
+        "Where the caller says nothing it is 4.0.",
+        _OtherRatio,
+    ),
+    wrong(
+        "whole_ratio",
+        "mlp_ratio is cut off before it is used",
+        "d_hidden = int(d_model * mlp_ratio): first the product, then int. int(2.65) is 2, and a ratio below 1 leaves "
+        "nothing.",
+        _WholeRatio,
+    ),
+    wrong(
+        "one_norm_layer",
+        "There is only one norm",
+        "norm1 serves both sub-layers, and there is no norm2. Each has a norm with weights of its own.",
+        _OneNorm,
     ),
     wrong(
         "no_projection_bias",
@@ -143,6 +197,26 @@ MISTAKES_INSIDE: tuple[Misconception, ...] = (
         same_as="key_mask_ignored",
     ),
     wrong(
+        "key_mask_as_memory",
+        "key_mask is handed on as the memory",
+        "The second argument of attn is the memory of lesson 04. Pass the mask by its name: key_mask=key_mask.",
+        attending(lambda s, x, m: s.attn(x, m)),
+    ),
+    wrong(
+        "key_mask_as_mask",
+        "key_mask is handed on as mask",
+        "`mask` speaks of pairs, (…, q, k), and a (b, k) does not line up with it. Pass mask=…[:, None, None, :], or "
+        "simply key_mask=key_mask.",
+        attending(lambda s, x, m: s.attn(x, mask=m)),
+    ),
+    wrong(
+        "padded_words_zeroed",
+        "The padded words are set to zero, not blocked",
+        "A word of zeros still has a key, the bias of w_k, and a score, and takes its share of the softmax. Only a "
+        "blocked score keeps it out: attn(norm1(x), key_mask=key_mask).",
+        attending(lambda s, x, m: s.attn(x if m is None else x * m[..., None])),
+    ),
+    wrong(
         "masked_after_softmax",
         "The mask comes after the softmax",
         "Setting weights to 0 afterwards leaves rows that no longer add up to 1. Mask the scores, before the softmax.",
@@ -178,6 +252,28 @@ MISTAKES_INSIDE: tuple[Misconception, ...] = (
         "Dropout after both sub-layers, and inside attention",
         "Many models do that. In this contract dropout is the perceptron's alone.",
         attending(lambda s, x, m: s.drop(by_hand(s, x, m, drop=True))),
+    ),
+    wrong(
+        "dropout_only_inside",
+        "The perceptron drops only after GELU",
+        "The contract of FeedForward asks for dropout in two places: after GELU, and after `down`.",
+        _perceptron_drops(inside=True),
+    ),
+    wrong(
+        "dropout_only_at_the_end",
+        "The perceptron drops only after `down`",
+        "The contract of FeedForward asks for dropout in two places: after GELU, and after `down`.",
+        _perceptron_drops(inside=False),
+    ),
+    wrong(
+        "dropout_on_both_branches",
+        "Dropout around both sub-layers",
+        "Many models drop what each sub-layer adds. In this contract dropout is the perceptron's alone, and the "
+        "perceptron drops its own output already.",
+        two_steps(
+            lambda s, x, m: x + s.drop(s.attend(s.norm1(x), m)),
+            lambda s, x: x + s.drop(s.mlp(s.norm2(x))),
+        ),
     ),
     wrong(
         "dropout_twice",

@@ -41,8 +41,9 @@ class PlainBlock(nn.Module):
     ) -> None:
         super().__init__()
         self.num_heads, self.p = num_heads, dropout
-        self.norm1, self.norm2 = nn.LayerNorm(d_model, eps=eps), nn.LayerNorm(d_model, eps=eps)
+        self.norm1 = nn.LayerNorm(d_model, eps=eps)
         self.attn = attnlib.MultiHeadAttention(d_model, num_heads, bias=bias)
+        self.norm2 = nn.LayerNorm(d_model, eps=eps)
         inside = dropout if mlp_dropout is None else mlp_dropout
         self.mlp = _Perceptron(d_model, hidden(d_model * mlp_ratio), inside, activation)
 

@@ -28,7 +28,7 @@ def split_by_einops(x, num_heads):
 def split_by_slices(x: Tensor, num_heads: int) -> Tensor:
     d, rest = divmod(x.size(-1), num_heads)
     if rest:
-        raise ValueError("the heads do not divide the width")
+        raise ValueError(f"{num_heads} heads do not divide a width of {x.size(-1)}")
     return torch.stack([x[:, :, i * d : (i + 1) * d] for i in range(num_heads)], dim=1)
 
 
@@ -36,7 +36,7 @@ def split_by_chunks(x: Tensor, num_heads: int) -> Tensor:
     try:
         return torch.stack(x.split([x.shape[2] // num_heads] * num_heads, dim=2), 1)
     except RuntimeError as error:
-        raise ValueError("not divisible") from error
+        raise ValueError(f"{x.shape} is not divisible into {num_heads} heads") from error
 
 
 def split_one_number_at_a_time(x: Tensor, num_heads: int) -> Tensor:
@@ -53,7 +53,7 @@ class SplitWithALayer:
     def __call__(self, x: Tensor, num_heads: int) -> Tensor:
         print("splitting", tuple(x.shape))
         if x.shape[-1] % num_heads > 0:
-            raise ValueError
+            raise ValueError(num_heads, x.shape[-1])
         return Rearrange("b n (h d) -> b h n d", h=num_heads)(x).contiguous()
 
 
