@@ -26,13 +26,14 @@ def _indivisible(b: int, n: int, width: int, h: int):
 
 def _numbers_said(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
     """1 where the ValueError says the width, 1 where it says the number of heads."""
+    x, num_heads = inputs
+    asked(x[..., : x.shape[-1] // num_heads * num_heads], num_heads)  # who refuses this, too, is not asked further
     try:
         return asked(*inputs)
     except Failed as failed:
         said = failed.failure.text
         if not said.startswith("raised ValueError"):
             raise
-    x, num_heads = inputs
     return (x.new_tensor([float(str(n) in re.findall(r"\d+", said)) for n in (x.shape[-1], num_heads)]),)
 
 
@@ -54,6 +55,12 @@ def _refusing(message: Callable[[int, int], str], error: type[Exception] = Value
         return _right(x, num_heads)
 
     return split
+
+
+def _words_checked(x: Tensor, num_heads: int) -> Tensor:
+    if x.shape[1] % num_heads:
+        raise ValueError(f"{num_heads} heads do not divide {x.shape[1]}")
+    return rearrange(x, "b n (h d) -> b h n d", h=num_heads)
 
 
 def _nothing_returned(x: Tensor, num_heads: int) -> Tensor | None:
@@ -247,6 +254,13 @@ SPLIT_HEADS = Exercise(
             "The ValueError does not say how many heads were wanted",
             "It says the width. What did not divide it, num_heads, belongs into the message, too.",
             _refusing(lambda width, num_heads: f"a width of {width} is not divisible by num_heads"),
+        ),
+        wrong(
+            "words_checked",
+            "The number of words is checked, not the width",
+            "num_heads has to divide the width, x.shape[-1], which is what is cut. How many words there are, "
+            "x.shape[1], does not matter.",
+            _words_checked,
         ),
         wrong(
             "type_error",

@@ -63,6 +63,12 @@ def _scaled_by(width: Callable[[Tensor, Tensor], int]) -> Callable[..., Any]:
     return attention
 
 
+def _causal(x: Tensor, memory: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Tensor, Tensor]:
+    scores = x @ w_q @ (memory @ w_k).mT * w_k.shape[-1] ** -0.5
+    future = torch.ones_like(scores, dtype=torch.bool).triu(1)
+    return weighted(scores.masked_fill(future, -torch.inf).softmax(dim=-1), memory @ w_v)
+
+
 def _overwritten(x: Tensor, memory: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Tensor, Tensor]:
     scores = x @ w_q @ (memory @ w_k).mT * w_k.shape[-1] ** -0.5
     weights = (scores - scores.amax(dim=-1, keepdim=True)).exp()
@@ -112,6 +118,22 @@ def _whose_is_whose() -> tuple[Misconception, ...]:
             "Your weights are right: they say where in the memory to look. But what is brought back comes from x. "
             "A key and its value describe the same position: both come from the memory.",
             lambda x, memory, w_q, w_k, w_v: attend(x @ w_q, memory @ w_k, x @ w_v),
+        ),
+        wrong(
+            "softmax_twice",
+            "The softmax is taken twice",
+            "The weights went through a second softmax. Their entries lie between 0 and 1, so the second one makes "
+            "them nearly even. Once is enough.",
+            lambda x, memory, w_q, w_k, w_v: weighted(
+                _right(x, memory, w_q, w_k, w_v)[1].softmax(dim=-1), memory @ w_v
+            ),
+        ),
+        wrong(
+            "causal",
+            "A causal mask on the memory",
+            "Query i sees only the first i + 1 positions of the memory. The memory is there as a whole, and its "
+            "positions have nothing to do with those of x: every query sees all of it.",
+            _causal,
         ),
         wrong(
             "memory_detached",

@@ -89,6 +89,12 @@ def _asserted() -> type[nn.Module]:
     return Causal
 
 
+class _Residual(_module()):  # type: ignore[misc]
+    def forward(self, x: Tensor, key_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        output, weights = super().forward(x, key_mask)
+        return output + x, weights
+
+
 def _truth_of_the_mask(x: Tensor, key_mask: Tensor | None) -> Tensor:
     return _past(x) & key_mask[:, None, None, :] if key_mask else _past(x)
 
@@ -403,6 +409,12 @@ LISTED = (
         "The output is right. But torch.stack puts the new axis first, (h, b, n, n). The batch comes first: stack with "
         "dim=1.",
         _module(answer=lambda module, joined, weights: (module.w_o(joined), weights.transpose(0, 1))),
+    ),
+    wrong(
+        "residual_added",
+        "The input is added to the output",
+        "A residual connection belongs to the block around attention (lesson 06), not to attention itself.",
+        _Residual,
     ),
     wrong(
         "weights_averaged",
