@@ -118,9 +118,14 @@ def _device_difference(got: Observation) -> Difference | None:
     return None
 
 
-def coarser(*dtypes: torch.dtype) -> torch.dtype:
-    """The floating dtype with the fewest digits: no result is more exact than what it passed through."""
-    return max((d for d in dtypes if d.is_floating_point), key=lambda d: torch.finfo(d).eps)
+def coarser(asked: torch.dtype, *through: torch.dtype) -> torch.dtype:
+    """The floating dtype with the fewest digits: no result is more exact than what it passed through.
+
+    Half precision that nobody asked for is no excuse: its tolerance would let a cut-off gradient pass.
+    """
+    half = (torch.float16, torch.bfloat16)
+    excused = [d for d in through if d.is_floating_point and d not in half]
+    return max([asked, *excused], key=lambda d: torch.finfo(d).eps)
 
 
 def _value_difference(

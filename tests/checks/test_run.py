@@ -286,3 +286,11 @@ def test_a_failed_check_shows_one_line_in_ipython() -> None:
     with pytest.raises(CheckFailed) as caught:
         check("pairwise_dot", unwritten)
     assert caught.value._render_traceback_() == [f"CheckFailed: {caught.value}"]
+
+
+def test_half_precision_is_no_excuse_for_a_wrong_gradient():
+    def merge_heads(x: Tensor) -> Tensor:
+        merged = x.transpose(-2, -3).flatten(-2)
+        return (0.9 * merged + 0.1 * merged.detach()).bfloat16() if x.requires_grad else merged
+
+    assert run("merge_heads", merge_heads, hidden=True).parts["gradient"] is False

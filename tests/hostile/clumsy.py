@@ -250,6 +250,12 @@ def cells_the_other_way_round(s):
 
 
 @leads_to()
+def a_drive_mounted_where_the_answer_is(s):
+    mounted = "from google.colab import drive\n\ndrive.mount('/content/drive')\n\n\n"
+    s.cell("pairwise_dot")["source"] = mounted + s.cell("pairwise_dot")["source"]
+
+
+@leads_to()
 def metadata_gone_as_colab_does(s):
     for cell in s.cells:
         cell["metadata"] = {"id": "AbCdEf", "colab": {"base_uri": "https://localhost:8080/"}}

@@ -11,6 +11,7 @@ import builtins
 import linecache
 import signal
 import symtable
+import sys
 import types
 import warnings
 from collections.abc import Collection, Iterator
@@ -382,6 +383,21 @@ class NoShell:
 
     def __iter__(self) -> Iterator[str]:
         return iter(())
+
+
+class Colab(types.ModuleType):
+    """`google.colab`, whose parts do nothing: an answer's cell may mount a drive before it defines the answer."""
+
+    def __getattr__(self, name: str) -> NoShell:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return NoShell()
+
+
+def offer_colab() -> None:
+    """Make `from google.colab import drive` work."""
+    sys.modules.setdefault("google", types.ModuleType("google"))
+    sys.modules["google.colab"] = Colab("google.colab")
 
 
 def display(*objects: Any, **options: Any) -> None:
