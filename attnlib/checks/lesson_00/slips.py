@@ -79,7 +79,14 @@ def slips_with_floats(reference: Callable[..., Any]) -> tuple[Misconception, ...
             "The input is changed in place",
             "An operation with a trailing underscore, under torch.no_grad() or on `.data`, wrote into the tensor you "
             "were given. The caller still needs it. Make a new tensor instead (`x = x * 2`, not `x.mul_(2)`).",
-            lambda x, *others: reference(_doubled_in_place(x) / 2, *others),
+            lambda x, *others: reference(_overwritten(x), *others),
+        ),
+        wrong(
+            "first_detached",
+            "No gradient reaches the first input",
+            "`.detach()` or `.data` on the first input makes a copy that autograd does not follow back. Use it as it "
+            "was given.",
+            lambda x, *others: reference(x.detach(), *others),
         ),
         wrong(
             "others_detached",
@@ -109,6 +116,9 @@ def _around(reference: Callable[..., Any], change: Callable[[Tensor], Tensor]) -
     return lambda *inputs: tree_map_only(Tensor, change, reference(*inputs))
 
 
-def _doubled_in_place(x: Tensor) -> Tensor:
+def _overwritten(x: Tensor) -> Tensor:
+    """What x was. Its gradient is right: a wrong one would be taken for this mistake where no input is changed."""
+    kept = x.clone()
     with torch.no_grad():
-        return x.mul_(2)
+        x.mul_(2)
+    return kept

@@ -57,7 +57,7 @@ ATTENTION_SCORES = Exercise(
                 {"lead": (2, 1, 3), "q": 1, "k": 5, "d": 2},
             ],
         ),
-        Case(name="no leading axis", inputs=partial(_queries_keys, lead=(), q=7, k=5, d=3)),
+        Case(name="no leading axis", inputs=partial(_queries_keys, lead=(), q=5, k=7, d=3)),
         # where nothing raises an error, the numbers tell which axis was taken for which
         Case(name="all axes of one length", inputs=partial(_queries_keys, lead=(3,), q=3, k=3, d=3)),
     ),
