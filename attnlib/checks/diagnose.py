@@ -1,10 +1,12 @@
 """Which misconception an attempt shows: the one that does the same as the attempt on every case."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import torch
 
+from attnlib.checks.attempt import Failure
 from attnlib.checks.compare import ASPECTS, SEPARATION, Difference, first_difference
 from attnlib.checks.exercise import Case, Exercise, Misconception
 from attnlib.checks.observe import Memory, Observation, observe
@@ -88,18 +90,33 @@ def _agreeing(
 
 
 def _shows_a_value(trials: Sequence[Trial]) -> bool:
-    return any(t.got.failure is None and t.difference is not None for t in trials) or any(
-        t.got.failure is None and not t.case.other_device for t in trials
-    )
+    return any(t.got.failure is None and t.difference is not None for t in trials)
 
 
 def _same_words(rival: Rival, trials: Sequence[Trial]) -> bool:
-    """Where an attempt only ever raises, the messages have to agree, too: a type of exception says too little."""
+    """Where an attempt is wrong only by raising, the messages have to agree, too: a type of exception says too little.
+
+    Not so on another device; nor, if anything is right, where an error is asked for or the attempt raises its own.
+    """
+    some_right = any(t.got.failure is None and t.difference is None and not t.case.other_device for t in trials)
     for trial in trials:
+        failure = trial.got.failure
+        if failure is None or trial.case.other_device:
+            continue
+        if some_right and (trial.case.raises or _RAISED_ITSELF.search(failure.place)):
+            continue
         mine = rival.seen[trial.case.name].failure if trial.case.name in rival.seen else None
-        if trial.got.failure and (mine is None or mine.text[:60] != trial.got.failure.text[:60]):
+        if mine is None or _words(mine) != _words(failure):
             return False
     return True
+
+
+def _words(failure: Failure) -> str:
+    """What an error says, without the name that a learner gave to a function or class: `Mine.__init__() got …`."""
+    return re.sub(r"[\w.<>]+\(\)", "()", failure.text)
+
+
+_RAISED_ITSELF = re.compile(r"`(raise|assert)\b")
 
 
 def _stands_apart(
@@ -112,7 +129,7 @@ def _stands_apart(
     up_to: str,
 ) -> bool:
     def apart(case: Case, one: Observation, other: Observation) -> bool:
-        if one.failure and other.failure and one.failure.text[:60] != other.failure.text[:60]:
+        if one.failure and other.failure and _words(one.failure) != _words(other.failure):
             return True
         found = first_difference(exercise, case, one, other, device=device, up_to=up_to)
         return found is not None and found.tolerances >= SEPARATION
