@@ -115,6 +115,8 @@ def bubblewrap_command(program: str, runtime_folder: Path) -> list[str]:
     for name, value in ENVIRONMENT.items():
         command += ["--setenv", name, value]
     outermost = list(_outermost(python_folders()))
+    # first, because Python may itself be installed beneath /tmp
+    command += ["--size", str(SCRATCH_BYTES), "--perms", "1777", "--tmpfs", "/tmp"]
     for parent in sorted({str(parent) for path in outermost for parent in Path(path).parents} - {"/"}):
         if not parent.startswith(tuple(path + os.sep for path in outermost)) and parent not in outermost:
             command += ["--perms", "0755", "--dir", parent]
@@ -132,12 +134,6 @@ def bubblewrap_command(program: str, runtime_folder: Path) -> list[str]:
         "/dev",
         "--remount-ro",
         "/dev",
-        "--size",
-        str(SCRATCH_BYTES),
-        "--perms",
-        "1777",
-        "--tmpfs",
-        "/tmp",
     ]
     command += ["--ro-bind", str(runtime_folder), "/sandbox", "--chdir", "/tmp", "--remount-ro", "/"]
     return command

@@ -11,7 +11,7 @@ from autograder.errors import CourseError
 from autograder.sandbox import layers as layer
 from autograder.sandbox.inside.wire import POLL_SECONDS, BadMessage, Channel, Closed
 
-MARGIN_BYTES = 64 << 20  # files are not counted in one moment: a full scratch is the student's own error, not the guard's
+MARGIN_BYTES = 64 << 20  # files are not counted in one moment, and a full scratch is the student's own error
 START_SECONDS = 300.0  # a loaded machine imports slowly
 ASLEEP_SECONDS = 10.0  # so long may a child wait for nothing at all: input, sleep, a lock
 ASLEEP_AGAIN_SECONDS = 2.0  # and so long in a cell that has already been found to wait
