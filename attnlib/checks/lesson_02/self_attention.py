@@ -8,6 +8,7 @@ from torch import Tensor, nn
 import attnlib
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Case, Exercise
+from attnlib.checks.lesson_01.three_layers import mistakes_in_three_layers
 from attnlib.checks.lesson_02.scaled_dot_product_attention import (
     attend,
     attention_misconceptions,
@@ -272,42 +273,7 @@ SELF_ATTENTION = Exercise(
             "w_v maps to d_k. Values may have a width of their own, d_v: they never meet the keys in a dot product.",
             _sized(lambda d_model, d_k, d_v: ((d_model, d_k),) * 3),
         ),
-        wrong(
-            "sizes_turned_round",
-            "The layers go the wrong way",
-            "nn.Linear takes the width that comes in, then the width that goes out: nn.Linear(d_model, d_k).",
-            _sized(lambda d_model, d_k, d_v: ((d_k, d_model), (d_k, d_model), (d_v, d_model))),
-        ),
-        wrong(
-            "all_as_wide_as_x",
-            "The layers go from d_model to d_model",
-            "Queries and keys are d_k wide, values d_v: nn.Linear(d_model, d_k).",
-            _sized(lambda d_model, d_k, d_v: ((d_model, d_model),) * 3),
-        ),
-        wrong(
-            "widths_exchanged",
-            "d_k and d_v are exchanged",
-            "w_q and w_k go to d_k, because queries and keys meet in a dot product; w_v goes to d_v.",
-            _sized(lambda d_model, d_k, d_v: ((d_model, d_v), (d_model, d_v), (d_model, d_k))),
-        ),
-        *(
-            wrong(
-                f"layers_called_{names[0]}",
-                "The layers have other names",
-                "The check fills the layers by their names, and so does everyone who loads saved weights. They are "
-                "called w_q, w_k and w_v.",
-                _named(*names),
-            )
-            for names in (
-                ("wq", "wk", "wv"),
-                ("W_q", "W_k", "W_v"),
-                ("W_Q", "W_K", "W_V"),
-                ("q", "k", "v"),
-                ("q_proj", "k_proj", "v_proj"),
-                ("query", "key", "value"),
-                ("to_q", "to_k", "to_v"),
-            )
-        ),
+        *mistakes_in_three_layers(_sized, _named),
         wrong(
             "one_layer_for_all",
             "One layer in place of three",

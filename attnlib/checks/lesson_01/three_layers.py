@@ -1,0 +1,49 @@
+"""Mistakes in three layers w_q, w_k and w_v, wherever a module has them."""
+
+from collections.abc import Callable
+from typing import Any
+
+from attnlib.checks.exercise import Misconception
+from attnlib.checks.usual import wrong
+
+
+def mistakes_in_three_layers(sized: Callable[..., Any], named: Callable[..., Any]) -> tuple[Misconception, ...]:
+    """`sized` makes a module from (in, out) of each layer, a function of d_model, d_k and d_v; `named` from names."""
+    return (
+        wrong(
+            "sizes_turned_round",
+            "The layers go the wrong way",
+            "nn.Linear takes the width that comes in, then the width that goes out: nn.Linear(d_model, d_k).",
+            sized(lambda d_model, d_k, d_v: ((d_k, d_model), (d_k, d_model), (d_v, d_model))),
+        ),
+        wrong(
+            "all_as_wide_as_x",
+            "The layers go from d_model to d_model",
+            "Queries and keys are d_k wide, values d_v: nn.Linear(d_model, d_k).",
+            sized(lambda d_model, d_k, d_v: ((d_model, d_model),) * 3),
+        ),
+        wrong(
+            "widths_exchanged",
+            "d_k and d_v are exchanged",
+            "w_q and w_k go to d_k, because queries and keys meet in a dot product; w_v goes to d_v.",
+            sized(lambda d_model, d_k, d_v: ((d_model, d_v), (d_model, d_v), (d_model, d_k))),
+        ),
+        *(
+            wrong(
+                f"layers_called_{names[0]}",
+                "The layers have other names",
+                "The check fills the layers by their names, and so does everyone who loads saved weights. They are "
+                "called w_q, w_k and w_v.",
+                named(*names),
+            )
+            for names in (
+                ("wq", "wk", "wv"),
+                ("W_q", "W_k", "W_v"),
+                ("W_Q", "W_K", "W_V"),
+                ("q", "k", "v"),
+                ("q_proj", "k_proj", "v_proj"),
+                ("query", "key", "value"),
+                ("to_q", "to_k", "to_v"),
+            )
+        ),
+    )
