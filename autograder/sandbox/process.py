@@ -182,6 +182,7 @@ class Child:
         """Wait for what comes of the cells, as long as they compute within the limit; else Died.
 
         With `patience`, a cell that waits for so many seconds without computing is woken: that ends it, and no other.
+        The cells after it are woken sooner.
         """
         return self._exchange(None, _Guard(self, cpu_seconds or self.sandbox.limits.step_cpu_seconds, patience))
 
@@ -243,14 +244,16 @@ class _Guard:
         child.waited += POLL_SECONDS
         if state["asleep"]:
             child.asleep += POLL_SECONDS
-        resting = state["asleep"] and state["cpu"] - self.last < POLL_SECONDS / 5
-        self.still = self.still + POLL_SECONDS if resting else 0.0
+        if state["cpu"] - self.last >= POLL_SECONDS / 5:
+            self.still = 0.0
+        elif state["asleep"]:  # else it waits for the processor, or was caught while a timer of its own woke it
+            self.still += POLL_SECONDS
         self.last = state["cpu"]
         if state["cpu"] - self.first > self.cpu_seconds:
             raise Died(f"did not end within {self.cpu_seconds:.0f} seconds of computing")
         if self.wake_after is not None and self.still >= self.wake_after:
             child.sandbox._ask({"do": "wake", "pid": child.pid})
-            self.still = 0.0
+            self.still, self.wake_after = 0.0, min(self.wake_after, ASLEEP_AGAIN_SECONDS)
         if self.still >= ASLEEP_SECONDS or child.asleep >= ASLEEP_IN_ALL_SECONDS:
             raise Died(f"waited for {max(self.still, child.asleep):.0f} seconds without computing")
         if child.waited >= WALL_SECONDS:

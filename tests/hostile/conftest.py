@@ -24,7 +24,7 @@ def impatient():
     """Lower limits: what hangs, hangs as well for 5 seconds. Workers are forked, so they have them, too."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(process, "ASLEEP_SECONDS", 5.0)
-        patch.setattr(process, "ASLEEP_IN_ALL_SECONDS", 8.0)
+        patch.setattr(process, "ASLEEP_IN_ALL_SECONDS", 12.0)
         patch.setattr(process, "Limits", functools.partial(process.Limits, step_cpu_seconds=5.0))
         yield
 
