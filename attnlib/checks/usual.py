@@ -19,6 +19,13 @@ def wrong(id: str, title: str, explanation: str, implementation: Any, same_as: s
     return Misconception(id=id, title=title, explanation=explanation, implementation=implementation, same_as=same_as)
 
 
+def without(misconceptions: Sequence[Misconception], *ids: str) -> tuple[Misconception, ...]:
+    """A list that exercises share, but for those that one of them has no room for; a KeyError if it has no such."""
+    if unknown := set(ids) - {misconception.id for misconception in misconceptions}:
+        raise KeyError(f"no such misconception: {', '.join(sorted(unknown))}")
+    return tuple(misconception for misconception in misconceptions if misconception.id not in ids)
+
+
 def usual_cases(
     make: Make,
     sizes: Sizes,

@@ -1,47 +1,56 @@
-"""What goes wrong around multi-head attention: its layers, what goes into them, and what is returned."""
+"""What goes wrong around attention with heads, in lessons 03 to 05: the layers, and what is returned."""
 
 from collections.abc import Callable
 
 from torch import Tensor, nn
 
 from attnlib.checks.exercise import Misconception
-from attnlib.checks.lesson_03.plain_multi_head import Plain, after, but, with_layers
+from attnlib.checks.lesson_03.heads import Heads, after, but
 from attnlib.checks.usual import wrong
 
 LAYERS = ("w_q", "w_k", "w_v", "w_o")
 
 
-def _scores_returned(self: Plain, x: Tensor) -> tuple[Tensor, Tensor]:
-    q, k, v = (self.split(projected) for projected in self.project(x))
-    scores = q @ k.mT * self.scale(x)
-    return self.w_o(self.merge(scores.softmax(dim=-1) @ v)), scores
+def _scores_returned(self: Heads, x: Tensor, memory: Tensor, allowed: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    q, k, v = (self.split(projected) for projected in self.project(x, memory))
+    scores = q @ k.mT * self.scale(x, memory)
+    return self.w_o(self.merge(self.share(scores, allowed) @ v)), scores
 
 
-def _bias(has: bool, *names: str) -> type[Plain]:
+def _with_layers(plain: type[Heads], change: Callable[..., None]) -> type[Heads]:
+    """The plain module, whose layers `change(module, d_model, d_memory, bias)` has replaced."""
+
+    def make_layers(self: Heads, d_model: int, d_memory: int, width: int, bias: bool) -> None:
+        plain.make_layers(self, d_model, d_memory, width, bias)
+        change(self, d_model, d_memory, bias)
+
+    return but(plain, make_layers=make_layers)
+
+
+def _bias(plain: type[Heads], has: bool, *names: str) -> type[Heads]:
     """These layers have a bias, or have none, whatever the caller asks for."""
 
-    def change(self: Plain, d_model: int, bias: bool) -> None:
+    def change(self: Heads, d_model: int, d_memory: int, bias: bool) -> None:
         for name in names:
             layer = getattr(self, name)
             setattr(self, name, nn.Linear(layer.in_features, layer.out_features, bias=has))
 
-    return with_layers(change)
+    return _with_layers(plain, change)
 
 
-def _forget(layer: str) -> type[Plain]:
-    return with_layers(lambda self, d_model, bias: delattr(self, layer))
-
-
-def _all_from_to_d_model(self: Plain, d_model: int, bias: bool) -> None:
-    self.w_q, self.w_k, self.w_v, self.w_o = (nn.Linear(d_model, d_model, bias=bias) for _ in range(4))
-
-
-def _out_from_d_model(self: Plain, d_model: int, bias: bool) -> None:
+def _all_to_d_model(self: Heads, d_model: int, d_memory: int, bias: bool) -> None:
+    self.w_q = nn.Linear(d_model, d_model, bias=bias)
+    self.w_k, self.w_v = (nn.Linear(d_memory, d_model, bias=bias) for _ in range(2))
     self.w_o = nn.Linear(d_model, d_model, bias=bias)
 
 
-def _layers_of_one_head(self: Plain, d_model: int, bias: bool) -> None:
-    self.w_q, self.w_k, self.w_v = (nn.Linear(d_model, self.d_head, bias=bias) for _ in range(3))
+def _out_from_d_model(self: Heads, d_model: int, d_memory: int, bias: bool) -> None:
+    self.w_o = nn.Linear(d_model, d_model, bias=bias)
+
+
+def _layers_of_one_head(self: Heads, d_model: int, d_memory: int, bias: bool) -> None:
+    self.w_q = nn.Linear(d_model, self.d_head, bias=bias)
+    self.w_k, self.w_v = (nn.Linear(d_memory, self.d_head, bias=bias) for _ in range(2))
 
 
 def _without_bias(x: Tensor, layer: nn.Linear) -> Tensor:
@@ -53,255 +62,262 @@ def _as_stored(x: Tensor, layer: nn.Linear) -> Tensor:
 
 
 def _projected(how: Callable[[Tensor, nn.Linear], Tensor]) -> Callable[..., tuple[Tensor, ...]]:
-    return lambda self, x: tuple(how(x, layer) for layer in (self.w_q, self.w_k, self.w_v))
+    return lambda self, x, memory: (how(x, self.w_q), how(memory, self.w_k), how(memory, self.w_v))
 
 
-def _bias_for_each_head(self: Plain, x: Tensor) -> Tensor:
+def _bias_for_each_head(self: Heads, x: Tensor) -> Tensor:
     return self.w_o(x) if self.w_o.bias is None else self.w_o(x) + (self.num_heads - 1) * self.w_o.bias
 
 
-def _input_cut_first(self: Plain, d_model: int, bias: bool) -> None:
+def _input_cut_first(self: Heads, d_model: int, d_memory: int, bias: bool) -> None:
     self.w_q, self.w_k, self.w_v = (nn.Linear(self.d_head, self.d_head, bias=bias) for _ in range(3))
 
 
-def _asserted(self: Plain, d_model: int, num_heads: int, d_head: int | None) -> int:
+def _asserted(self: Heads, d_model: int, num_heads: int, d_head: int | None) -> int:
     assert d_head is not None or d_model % num_heads == 0, "num_heads must divide d_model"
     return d_head or d_model // num_heads
 
 
-def _overwritten(self: Plain, d_model: int, num_heads: int, d_head: int | None) -> int:
+def _overwritten(self: Heads, d_model: int, num_heads: int, d_head: int | None) -> int:
     if d_head is None and d_model % num_heads:
         raise ValueError(f"num_heads = {num_heads} does not divide d_model = {d_model}")
     return d_model // num_heads
 
 
-def results_mistakes() -> tuple[Misconception, ...]:
-    """What is projected, and what is returned."""
+def projection_mistakes(plain: type[Heads]) -> tuple[Misconception, ...]:
+    """What is projected, before the heads and behind them."""
     return (
         wrong(
             "no_output_projection",
             "The output projection is forgotten",
             "The heads stand side by side and are returned like that. w_o is made but never called: it is what lets "
             "the findings of different heads be mixed.",
-            but(finish=lambda self, x: x),
+            but(plain, finish=lambda self, x: x),
         ),
         wrong(
             "output_projection_transposed",
             "The output projection is transposed",
             "nn.Linear computes x @ weight.T. You multiplied by the weight as it is stored. Call the layer instead.",
-            but(finish=lambda self, x: _as_stored(x, self.w_o)),
+            but(plain, finish=lambda self, x: _as_stored(x, self.w_o)),
         ),
         wrong(
             "projections_transposed",
             "The projections are transposed",
             "nn.Linear computes x @ weight.T. You multiplied by the weights as they are stored, which fits by chance "
             "where they are square. Call the layers instead: self.w_q(x).",
-            but(project=_projected(_as_stored)),
+            but(plain, project=_projected(_as_stored)),
         ),
         wrong(
             "all_layers_transposed",
             "All four weights are used as they are stored",
             "nn.Linear computes x @ weight.T. You multiplied by the weight itself, which fits by chance where it is "
             "square. Call the layers instead: self.w_q(x).",
-            but(project=_projected(_as_stored), finish=lambda self, x: _as_stored(x, self.w_o)),
+            but(plain, project=_projected(_as_stored), finish=lambda self, x: _as_stored(x, self.w_o)),
         ),
         wrong(
             "projections_transposed_without_bias",
             "The weights are used as they are stored, without their biases",
             "nn.Linear computes x @ weight.T + bias. You multiplied by the weight itself, and left the bias out. Call "
             "the layers instead: self.w_q(x).",
-            but(project=_projected(lambda x, layer: x @ layer.weight)),
+            but(plain, project=_projected(lambda x, layer: x @ layer.weight)),
         ),
         wrong(
             "biases_unused",
             "The biases are there, but not used",
             "You multiplied by the weights alone. Call the layers instead, self.w_q(x): they add their bias.",
-            but(project=_projected(_without_bias), finish=lambda self, x: _without_bias(x, self.w_o)),
+            but(plain, project=_projected(_without_bias), finish=lambda self, x: _without_bias(x, self.w_o)),
         ),
         wrong(
             "biases_unused_before",
             "The biases of w_q, w_k and w_v are not used",
             "You multiplied by the weights alone. Call the layers instead, self.w_q(x): they add their bias.",
-            but(project=_projected(_without_bias)),
+            but(plain, project=_projected(_without_bias)),
         ),
         wrong(
             "bias_unused_behind",
             "The bias of w_o is not used",
             "You multiplied by its weight alone. Call the layer instead, self.w_o(x): it adds its bias.",
-            but(finish=lambda self, x: _without_bias(x, self.w_o)),
+            but(plain, finish=lambda self, x: _without_bias(x, self.w_o)),
         ),
         wrong(
             "bias_for_each_head",
             "The bias of w_o is added once for each head",
             "Each head went through its own rows of w_o, and the parts were added up: that is right but for the bias, "
             "which came along h times. Join the heads and call w_o once.",
-            but(finish=_bias_for_each_head),
+            but(plain, finish=_bias_for_each_head),
         ),
         wrong(
             "q_k_exchanged",
             "Queries and keys are exchanged",
-            "The queries come from w_k and the keys from w_q. Each word then listens to those that look for it.",
-            but(project=lambda self, x: (self.w_k(x), self.w_q(x), self.w_v(x))),
+            "The queries come from w_k and the keys from w_q. Each position then listens to those that look for it.",
+            but(plain, project=lambda self, x, memory: (self.w_k(x), self.w_q(memory), self.w_v(memory))),
         ),
         wrong(
             "keys_for_values",
             "The keys are averaged in place of the values",
             "The output is made of weights @ k: w_v is never used.",
-            but(project=lambda self, x: (self.w_q(x), self.w_k(x), self.w_k(x))),
+            but(plain, project=lambda self, x, memory: (self.w_q(x), self.w_k(memory), self.w_k(memory))),
         ),
         wrong(
             "k_v_exchanged",
             "Keys and values are exchanged",
             "The keys come from w_v and the values from w_k. Trained from scratch nobody would notice. With given "
             "weights it is wrong.",
-            but(project=lambda self, x: (self.w_q(x), self.w_v(x), self.w_k(x))),
+            but(plain, project=lambda self, x, memory: (self.w_q(x), self.w_v(memory), self.w_k(memory))),
         ),
         wrong(
             "queries_for_keys",
             "The keys are made by w_q",
-            "Queries and keys come from the same layer, and w_k is never used: then what a word looks for is what it "
-            "offers. The keys are self.w_k(x).",
-            but(project=lambda self, x: (self.w_q(x), self.w_q(x), self.w_v(x))),
+            "Queries and keys come from the same layer, and w_k is never used: then what is looked for is what is "
+            "offered. The keys are made by w_k.",
+            but(plain, project=lambda self, x, memory: (self.w_q(x), self.w_q(memory), self.w_v(memory))),
         ),
         wrong(
             "values_for_keys",
             "The keys are made by w_v",
-            "Keys and values come from the same layer, and w_k is never used. The keys are self.w_k(x).",
-            but(project=lambda self, x: (self.w_q(x), self.w_v(x), self.w_v(x))),
+            "Keys and values come from the same layer, and w_k is never used. The keys are made by w_k.",
+            but(plain, project=lambda self, x, memory: (self.w_q(x), self.w_v(memory), self.w_v(memory))),
         ),
         wrong(
             "queries_for_values",
             "The values are made by w_q",
-            "The weights are right, but they mix the queries: w_v is never used. The values are self.w_v(x).",
-            but(project=lambda self, x: (self.w_q(x), self.w_k(x), self.w_q(x))),
+            "The weights are right, but they mix what w_q has made: w_v is never used.",
+            but(plain, project=lambda self, x, memory: (self.w_q(x), self.w_k(memory), self.w_q(memory))),
         ),
         wrong(
             "values_not_projected",
-            "The words themselves are mixed, not their values",
-            "The weights are right, but they mix x, cut into heads: w_v is never used. The values are self.w_v(x).",
-            but(project=lambda self, x: (self.w_q(x), self.w_k(x), x)),
+            "The vectors themselves are mixed, not their values",
+            "The weights are right, but they mix what came in, cut into heads: w_v is never used.",
+            but(plain, project=lambda self, x, memory: (self.w_q(x), self.w_k(memory), memory)),
         ),
+    )
+
+
+def result_mistakes(plain: type[Heads], axes: str) -> tuple[Misconception, ...]:
+    """What is returned; `axes` are those of one head's weights, as the contract calls them."""
+    return (
         wrong(
             "residual_added",
             "The input is added to the output",
             "A residual connection belongs to the block around attention (lesson 06), not to attention itself.",
-            after(lambda self, x, output, weights: (output + x, weights)),
+            after(plain, lambda x, output, weights: (output + x, weights)),
         ),
         wrong(
             "scores_returned",
             "The scores are returned in place of the weights",
             "The output is right, but the second result holds the scores before the softmax.",
-            but(forward=_scores_returned),
+            but(plain, attend=_scores_returned),
         ),
         wrong(
             "weights_mean_returned",
             "The weights are averaged over the heads",
-            "The output is right. But you return one (n, n) for each sentence, as nn.MultiheadAttention does unless "
-            "it is told otherwise. The contract keeps the heads: (b, h, n, n).",
-            after(lambda self, x, output, weights: (output, weights.mean(dim=1))),
+            f"The output is right. But you return one ({axes}) for each entry of the batch, as nn.MultiheadAttention "
+            f"does unless it is told otherwise. The contract keeps the heads: (b, h, {axes}).",
+            after(plain, lambda x, output, weights: (output, weights.mean(dim=1))),
         ),
         wrong(
             "weights_heads_first",
             "The heads' weights are stacked in front of the batch",
-            "The output is right. But torch.stack puts the new axis first, (h, b, n, n). The batch comes first: "
-            "(b, h, n, n), so stack with dim=1.",
-            after(lambda self, x, output, weights: (output, weights.transpose(0, 1))),
+            f"The output is right. But torch.stack puts the new axis first, (h, b, {axes}). The batch comes first: "
+            f"(b, h, {axes}), so stack with dim=1.",
+            after(plain, lambda x, output, weights: (output, weights.transpose(0, 1))),
         ),
         wrong(
             "weights_heads_last",
-            "The heads' weights are stacked behind the words",
-            "The output is right, but the weights are (b, n, n, h). The heads stand in front of the words, "
-            "(b, h, n, n): stack with dim=1.",
-            after(lambda self, x, output, weights: (output, weights.movedim(1, -1))),
+            "The heads' weights are stacked behind the keys",
+            f"The output is right, but the weights are (b, {axes}, h). The heads stand in front, "
+            f"(b, h, {axes}): stack with dim=1.",
+            after(plain, lambda x, output, weights: (output, weights.movedim(1, -1))),
         ),
         wrong(
             "weights_of_the_last_head",
             "Only the last head's weights are returned",
-            "The output is right. But what your loop leaves behind are the weights of its last round, (b, n, n). "
-            "Collect those of every head and stack them: (b, h, n, n).",
-            after(lambda self, x, output, weights: (output, weights[:, -1])),
+            f"The output is right. But what your loop leaves behind are the weights of its last round, (b, {axes}). "
+            f"Collect those of every head and stack them: (b, h, {axes}).",
+            after(plain, lambda x, output, weights: (output, weights[:, -1])),
         ),
         wrong(
             "weights_listed",
             "The weights are a list, one entry for each head",
-            "The contract wants one tensor, (b, h, n, n): torch.stack(the_list, dim=1).",
-            after(lambda self, x, output, weights: (output, list(weights.unbind(1)))),
+            f"The contract wants one tensor, (b, h, {axes}): torch.stack(the_list, dim=1).",
+            after(plain, lambda x, output, weights: (output, list(weights.unbind(1)))),
         ),
         wrong(
             "weights_returned_transposed",
             "The weights are returned transposed",
             "The output is right. But row i of what you return belongs to key i. Rows are queries, columns are keys.",
-            after(lambda self, x, output, weights: (output, weights.mT)),
+            after(plain, lambda x, output, weights: (output, weights.mT)),
         ),
         wrong(
             "order_returned",
             "Returned in another order",
             "The weights came first. The contract is (output, weights).",
-            after(lambda self, x, output, weights: (weights, output)),
+            after(plain, lambda x, output, weights: (weights, output)),
         ),
         wrong(
             "weights_forgotten",
             "Only the output is returned",
             "The contract is (output, weights): you will want to look at the weights of each head.",
-            after(lambda self, x, output, weights: output),
+            after(plain, lambda x, output, weights: output),
         ),
     )
 
 
-def layers_mistakes() -> tuple[Misconception, ...]:
+def layer_mistakes(plain: type[Heads]) -> tuple[Misconception, ...]:
     """The constructor and its arguments."""
     return (
         wrong(
             "never_a_bias",
             "Layers have no bias",
             "`bias` is True unless the caller says otherwise, and it goes to all four layers.",
-            _bias(False, *LAYERS),
+            _bias(plain, False, *LAYERS),
         ),
         wrong(
             "always_a_bias",
             "`bias` is not passed on",
             "With bias=False none of the four layers has one: hand it to nn.Linear.",
-            _bias(True, *LAYERS),
+            _bias(plain, True, *LAYERS),
         ),
         wrong(
             "projections_without_bias",
             "w_q, w_k and w_v have no bias",
             "`bias` is True unless the caller says otherwise, and it goes to all four layers.",
-            _bias(False, "w_q", "w_k", "w_v"),
+            _bias(plain, False, "w_q", "w_k", "w_v"),
         ),
         wrong(
             "w_o_without_bias",
             "w_o has no bias",
             "`bias` is True unless the caller says otherwise, and it goes to all four layers.",
-            _bias(False, "w_o"),
+            _bias(plain, False, "w_o"),
         ),
         wrong(
             "w_k_always_biased",
             "`bias` does not reach w_k",
             "With bias=False none of the four layers has one: hand it to every nn.Linear.",
-            _bias(True, "w_k"),
+            _bias(plain, True, "w_k"),
         ),
         wrong(
             "w_v_always_biased",
             "`bias` does not reach w_v",
             "With bias=False none of the four layers has one: hand it to every nn.Linear.",
-            _bias(True, "w_v"),
+            _bias(plain, True, "w_v"),
         ),
         wrong(
             "w_o_always_biased",
             "`bias` does not reach w_o",
             "With bias=False none of the four layers has one: hand it to every nn.Linear.",
-            _bias(True, "w_o"),
+            _bias(plain, True, "w_o"),
         ),
         wrong(
             "d_head_ignored",
             "`d_head` is not used",
-            "When d_head is given, the heads are that wide, whatever d_model is. w_q, w_k and w_v go from d_model to "
-            "num_heads * d_head, and w_o goes back.",
+            "When d_head is given, the heads are that wide, whatever d_model is: w_q, w_k and w_v lead to "
+            "num_heads * d_head columns, and w_o goes back.",
             but(
-                width_of_a_head=lambda self, d_model, num_heads, d_head: Plain.width_of_a_head(
+                plain,
+                width_of_a_head=lambda self, d_model, num_heads, d_head: plain.width_of_a_head(
                     self, d_model, num_heads, None
-                )
+                ),
             ),
         ),
         wrong(
@@ -309,55 +325,54 @@ def layers_mistakes() -> tuple[Misconception, ...]:
             "`d_head` is overwritten",
             "d_model // num_heads is only what d_head is without a caller's wish. You compute it also where a d_head "
             "is given: do so only `if d_head is None`.",
-            but(width_of_a_head=_overwritten),
+            but(plain, width_of_a_head=_overwritten),
         ),
         wrong(
             "layers_as_wide_as_words",
-            "All layers go from d_model to d_model",
-            "That fits as long as nobody gives a d_head. w_q, w_k and w_v go from d_model to num_heads * d_head, and "
-            "w_o goes back.",
-            with_layers(_all_from_to_d_model),
+            "w_q, w_k and w_v lead to d_model columns",
+            "That fits as long as nobody gives a d_head. They lead to num_heads * d_head columns, and w_o goes back.",
+            _with_layers(plain, _all_to_d_model),
         ),
         wrong(
             "out_from_d_model",
             "w_o is made for vectors of d_model",
             "w_o reads all heads side by side, and these are num_heads * d_head wide. That is d_model only as long as "
             "nobody gives a d_head: nn.Linear(num_heads * d_head, d_model).",
-            with_layers(_out_from_d_model),
+            _with_layers(plain, _out_from_d_model),
         ),
         wrong(
             "layers_of_one_head",
             "The layers are as wide as a single head",
-            "w_q, w_k and w_v make the queries, keys and values of *all* heads, side by side. They go from d_model to "
-            "num_heads * d_head.",
-            with_layers(_layers_of_one_head),
+            "w_q, w_k and w_v make the queries, keys and values of *all* heads, side by side: they lead to "
+            "num_heads * d_head columns.",
+            _with_layers(plain, _layers_of_one_head),
         ),
         wrong(
             "no_output_layer",
             "There is no w_o",
             "The fourth layer is missing: w_o goes from num_heads * d_head back to d_model, and mixes what the heads "
             "have found.",
-            _forget("w_o"),
+            _with_layers(plain, lambda self, d_model, d_memory, bias: delattr(self, "w_o")),
         ),
         wrong(
             "input_cut_first",
             "The input is cut into heads, and one small matrix serves them all",
             "Some published code does this, and it is cheaper. But in the paper's multi-head attention each head has "
-            "matrices of its own and reads the whole word: the layers go from d_model to num_heads * d_head.",
-            with_layers(_input_cut_first),
+            "matrices of its own and reads the whole vector: the layers lead to num_heads * d_head columns.",
+            _with_layers(plain, _input_cut_first),
         ),
         wrong(
             "no_error",
             "A width that does not divide is accepted",
             "`d_model // num_heads` rounds down, and columns are lost without a word. Where d_head is not given and "
             "num_heads does not divide d_model, raise a ValueError that says both numbers.",
-            but(width_of_a_head=lambda self, d_model, num_heads, d_head: d_head or d_model // num_heads),
+            but(plain, width_of_a_head=lambda self, d_model, num_heads, d_head: d_head or d_model // num_heads),
         ),
         wrong(
             "assertion",
             "An assertion instead of a ValueError",
             "`assert` is for what cannot happen, and Python drops it when it runs with -O. What a caller did wrong is "
             "a ValueError: `raise ValueError(...)`.",
-            but(width_of_a_head=_asserted),
+            but(plain, width_of_a_head=_asserted),
         ),
     )

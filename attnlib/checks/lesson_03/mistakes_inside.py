@@ -1,173 +1,169 @@
-"""What goes wrong inside multi-head attention: the scores, and the heads' place among the axes."""
+"""What goes wrong inside attention with heads, in lessons 03 to 05: the scores, and the heads' place among the axes."""
 
-import torch
 from einops import rearrange
 from torch import Tensor
 
 from attnlib.checks.exercise import Misconception
-from attnlib.checks.lesson_03.plain_multi_head import Plain, but
+from attnlib.checks.lesson_03.heads import Heads, but, masked_softmax
 from attnlib.checks.usual import wrong
 
 
-def _split_by_reshape(self: Plain, x: Tensor) -> Tensor:
+def _split_by_reshape(self: Heads, x: Tensor) -> Tensor:
     return x.reshape(x.shape[0], self.num_heads, x.shape[1], self.d_head)
 
 
-def _merge_by_reshape(self: Plain, x: Tensor) -> Tensor:
+def _merge_by_reshape(self: Heads, x: Tensor) -> Tensor:
     return x.reshape(x.shape[0], x.shape[2], -1)
 
 
-def _split_and_left(self: Plain, x: Tensor) -> Tensor:
+def _split_and_left(self: Heads, x: Tensor) -> Tensor:
     return x.unflatten(-1, (self.num_heads, self.d_head))
 
 
-def _split_taking_turns(self: Plain, x: Tensor) -> Tensor:
+def _split_taking_turns(self: Heads, x: Tensor) -> Tensor:
     return rearrange(x, "b n (d h) -> b h n d", h=self.num_heads)
 
 
-def _merge_taking_turns(self: Plain, x: Tensor) -> Tensor:
+def _merge_taking_turns(self: Heads, x: Tensor) -> Tensor:
     return rearrange(x, "b h n d -> b n (d h)")
 
 
-def _one_wide_head(self: Plain, x: Tensor) -> tuple[Tensor, Tensor]:
-    q, k, v = self.project(x)
-    weights = (q @ k.mT * self.d_head**-0.5).softmax(dim=-1)
-    return self.w_o(weights @ v), weights[:, None].expand(-1, self.num_heads, -1, -1)
+def _one_wide_head(self: Heads, x: Tensor, memory: Tensor, allowed: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    q, k, v = self.project(x, memory)
+    weights = self.share((q @ k.mT * self.d_head**-0.5)[:, None], allowed)
+    return self.w_o(weights[:, 0] @ v), weights.expand(-1, self.num_heads, -1, -1)
 
 
-def _heads_in_a_loop(self: Plain, x: Tensor) -> tuple[Tensor, Tensor]:
-    q, k, v = (self.split(projected)[:, :1] for projected in self.project(x))
-    weights = (q @ k.mT * self.d_head**-0.5).softmax(dim=-1).repeat(1, self.num_heads, 1, 1)
+def _heads_in_a_loop(self: Heads, x: Tensor, memory: Tensor, allowed: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    q, k, v = (self.split(projected)[:, :1] for projected in self.project(x, memory))
+    weights = self.share(q @ k.mT * self.d_head**-0.5, allowed).repeat(1, self.num_heads, 1, 1)
     return self.w_o(self.merge(weights @ v)), weights
 
 
-def _causal(self: Plain, scores: Tensor) -> Tensor:
-    future = torch.ones_like(scores, dtype=torch.bool).triu(1)
-    return scores.masked_fill(future, -torch.inf).softmax(dim=-1)
-
-
-def scores_mistakes() -> tuple[Misconception, ...]:
+def scores_mistakes(plain: type[Heads]) -> tuple[Misconception, ...]:
     """Scale and softmax."""
     return (
         wrong(
             "no_scale",
             "The scale is missing",
             "The scores go into the softmax without being divided by √d. The rows of your weights are too sharp.",
-            but(scale=lambda self, x: 1.0),
+            but(plain, scale=lambda self, x, memory: 1.0),
         ),
         wrong(
             "scaled_by_root_d_model",
-            "Scaled by the root of the whole width instead of √d",
-            "A head's scores are sums of d products, because its queries are d wide. You divided by √d_model (or by "
-            "√(h·d), the width before the split): with 8 heads that is √8 too much, and the weights come out too even.",
-            but(scale=lambda self, x: x.shape[-1] ** -0.5),
+            "Scaled by √d_model instead of √d",
+            "A head's scores are sums of d products, because its queries are d wide. You divided by √d_model, the "
+            "width before the split: with 8 heads that is √8 too much, and the weights come out too even.",
+            but(plain, scale=lambda self, x, memory: x.shape[-1] ** -0.5),
+        ),
+        wrong(
+            "scaled_by_root_width",
+            "Scaled by the width of all heads together",
+            "A head's scores are sums of d products. You divided by the root of h·d, the width before it is split.",
+            but(plain, scale=lambda self, x, memory: (self.num_heads * self.d_head) ** -0.5),
         ),
         wrong(
             "scaled_by_d",
             "Divided by d instead of √d",
             "The standard deviation of a dot product grows with √d. Dividing by d makes the weights too even.",
-            but(scale=lambda self, x: 1 / self.d_head),
+            but(plain, scale=lambda self, x, memory: 1 / self.d_head),
         ),
         wrong(
             "scale_multiplied",
             "Multiplied by √d instead of divided",
             "The scores grow with √d already, and yours grow by as much again: the softmax gives nearly all to one "
-            "word. Divide by √d, or multiply by d ** -0.5.",
-            but(scale=lambda self, x: self.d_head**0.5),
-        ),
-        wrong(
-            "scaled_by_root_n",
-            "Scaled by the number of words",
-            "The scale depends on how wide a head's queries are, d, not on how many words there are.",
-            but(scale=lambda self, x: x.shape[-2] ** -0.5),
+            "position. Divide by √d, or multiply by d ** -0.5.",
+            but(plain, scale=lambda self, x, memory: self.d_head**0.5),
         ),
         wrong(
             "scaled_by_root_heads",
             "Scaled by the number of heads",
             "The scale depends on how *wide* a head is, because that is the length of the sum in one dot product. How "
             "many heads there are does not matter to any of them.",
-            but(scale=lambda self, x: self.num_heads**-0.5),
+            but(plain, scale=lambda self, x, memory: self.num_heads**-0.5),
         ),
         wrong(
             "scale_after_softmax",
             "Scaled after the softmax",
             "A row of your weights adds up to 1/√d. The scale belongs to the scores, before the softmax.",
-            but(scale=lambda self, x: 1.0, share=lambda self, scores: scores.softmax(dim=-1) * self.d_head**-0.5),
+            but(
+                plain,
+                scale=lambda self, x, memory: 1.0,
+                share=lambda self, scores, allowed: masked_softmax(scores, allowed) * self.d_head**-0.5,
+            ),
         ),
         wrong(
             "over_queries",
             "The softmax runs over the queries",
             "Your columns add up to 1; the rows have to. Each query shares its attention among the keys: dim=-1.",
-            but(share=lambda self, scores: scores.softmax(dim=-2)),
+            but(plain, share=lambda self, scores, allowed: masked_softmax(scores, allowed, dim=-2)),
         ),
         wrong(
             "over_heads",
             "The softmax runs over the heads",
-            "The heads compete for each pair of words. But each head attends for itself: its rows add up to 1. In "
-            "(b, h, n, n), axis 1 holds the heads now; dim=-1 is the keys.",
-            but(share=lambda self, scores: scores.softmax(dim=1)),
+            "The heads compete for each pair of positions. But each head attends for itself: its rows add up to 1. "
+            "Axis 1 of the scores holds the heads now; dim=-1 is the keys.",
+            but(plain, share=lambda self, scores, allowed: scores.softmax(dim=1)),
         ),
         wrong(
             "over_batch",
             "The softmax runs over the batch",
-            "What one sentence looks at depends on which others came along. Each query shares its attention among the "
+            "What one text looks at depends on which others came along. Each query shares its attention among the "
             "keys: dim=-1.",
-            but(share=lambda self, scores: scores.softmax(dim=0)),
+            but(plain, share=lambda self, scores, allowed: scores.softmax(dim=0)),
         ),
         wrong(
             "no_softmax",
             "The softmax is missing",
             "The values are added up with the raw scores as weights: some are negative, and no row adds up to 1.",
-            but(share=lambda self, scores: scores),
+            but(plain, share=lambda self, scores, allowed: scores),
         ),
         wrong(
             "softmax_twice",
             "The softmax is taken twice",
             "The weights went through a second softmax. Their entries lie between 0 and 1, so the second one makes "
             "them nearly even. Once is enough.",
-            but(share=lambda self, scores: scores.softmax(dim=-1).softmax(dim=-1)),
-        ),
-        wrong(
-            "causal",
-            "Words see only what stands before them",
-            "A causal mask belongs to networks that guess the next word (lesson 05). Here every word looks at the "
-            "whole sentence, its end included.",
-            but(share=_causal),
+            but(plain, share=lambda self, scores, allowed: masked_softmax(masked_softmax(scores, allowed), allowed)),
         ),
         wrong(
             "weights_transposed",
             "The weights are transposed before they meet the values",
             "The weights that you return are right. But row i of weights @ v has to mix the values with query i's "
-            "shares; with weights.mT it mixes them with the shares that others gave to word i.",
-            but(mix=lambda self, weights, v: weights.mT @ v),
+            "shares; with weights.mT it mixes them with the shares that others gave to position i.",
+            but(plain, mix=lambda self, weights, v: weights.mT @ v),
         ),
         wrong(
             "weights_detached",
             "The weights are cut from the gradient",
             "The numbers are right. But the weights that meet the values were detached, or made under "
             "torch.no_grad(): w_q and w_k can never learn. Detach at most the copy that you return.",
-            but(mix=lambda self, weights, v: weights.detach() @ v),
+            but(plain, mix=lambda self, weights, v: weights.detach() @ v),
         ),
         wrong(
             "softmax_in_float32",
             "The weights are float32, whatever the scores are",
             "`.float()`, or dtype=torch.float32 in the softmax, makes float32 weights, and a matrix product wants both "
             "sides in one dtype: with float64 values it fails. Leave the dtype alone, or go back to that of x.",
-            but(share=lambda self, scores: scores.softmax(dim=-1, dtype=torch.float32)),
+            but(plain, share=lambda self, scores, allowed: masked_softmax(scores, allowed).float()),
         ),
         wrong(
             "scores_summed",
             "The scores of all heads are added up",
-            "Every head looks at the same words, since they all use the sum of all scores. That is one wide head: the "
-            "loudest question wins. Each head needs a softmax of its own.",
-            but(share=lambda self, scores: scores.sum(dim=1, keepdim=True).softmax(dim=-1).expand_as(scores)),
+            "Every head looks at the same positions, since they all use the sum of all scores. That is one wide head: "
+            "the loudest question wins. Each head needs a softmax of its own.",
+            but(
+                plain,
+                share=lambda self, scores, allowed: masked_softmax(scores.sum(dim=1, keepdim=True), allowed).expand_as(
+                    scores
+                ),
+            ),
         ),
         wrong(
             "one_wide_head",
             "The heads are never split",
             "One attention over the full width, whose weights every head shares. Split q, k and v first: each head "
             "needs scores and a softmax of its own.",
-            but(forward=_one_wide_head),
+            but(plain, attend=_one_wide_head),
             same_as="scores_summed",
         ),
         wrong(
@@ -175,102 +171,114 @@ def scores_mistakes() -> tuple[Misconception, ...]:
             "The heads' weights are averaged before they meet the values",
             "Every head uses the mean of all weights. Then it no longer matters which head found what: each head's "
             "weights go with its own values.",
-            but(share=lambda self, scores: scores.softmax(dim=-1).mean(dim=1, keepdim=True).expand_as(scores)),
+            but(
+                plain,
+                share=lambda self, scores, allowed: (
+                    masked_softmax(scores, allowed).mean(dim=1, keepdim=True).expand_as(scores)
+                ),
+            ),
         ),
     )
 
 
-def axes_mistakes() -> tuple[Misconception, ...]:
+def axes_mistakes(plain: type[Heads]) -> tuple[Misconception, ...]:
     """Splitting and merging."""
     return (
         wrong(
             "split_and_merged_by_reshape",
             "reshape where a transpose was needed, both ways",
-            "`reshape(b, h, n, d)` gives each head a few *words*, cut into pieces, in place of its columns of all "
-            "words. Merging by reshape undoes exactly that, so shapes and round trip look right. Cut (b, n, h, d) "
+            "`reshape(b, h, n, d)` gives each head a few *positions*, cut into pieces, in place of its columns of "
+            "all. Merging by reshape undoes exactly that, so shapes and round trip look right. Cut (b, n, h, d) "
             "first, and exchange the two middle axes; the other way round when you merge.",
-            but(split=_split_by_reshape, merge=_merge_by_reshape),
+            but(plain, split=_split_by_reshape, merge=_merge_by_reshape),
         ),
         wrong(
             "split_by_reshape",
             "The heads are split by reshape alone",
-            "`reshape(b, h, n, d)` fills head 0 with the first few words, cut into pieces. Reshape to (b, n, h, d), "
-            "then exchange the two middle axes.",
-            but(split=_split_by_reshape),
+            "`reshape(b, h, n, d)` fills head 0 with the first few positions, cut into pieces. Reshape to (b, n, h, "
+            "d), then exchange the two middle axes.",
+            but(plain, split=_split_by_reshape),
         ),
         wrong(
             "merged_by_reshape",
             "The heads are merged by reshape alone",
-            "`reshape(b, n, h·d)` of a (b, h, n, d) puts one head at several words where several heads at one word "
-            "belong. Exchange the two middle axes first. The weights are right, only the output is not.",
-            but(merge=_merge_by_reshape),
+            "`reshape(b, n, h·d)` of a (b, h, n, d) puts one head at several positions where several heads at one "
+            "position belong. Exchange the two middle axes first. The weights are right, only the output is not.",
+            but(plain, merge=_merge_by_reshape),
         ),
         wrong(
             "heads_left_behind_words",
-            "Heads look at heads, not words at words",
-            "With (b, n, h, d) the last two axes are heads and numbers, so each word's heads are compared with one "
-            "another, and no word sees another word. Exchange the two middle axes before the scores: (b, h, n, d).",
-            but(split=_split_and_left, merge=lambda self, x: x.flatten(-2)),
+            "Heads look at heads, not positions at positions",
+            "With (b, n, h, d) the last two axes are heads and numbers, so the heads of one position are compared with "
+            "one another, and no position sees another. Exchange the two middle axes before the scores: (b, h, n, d).",
+            but(plain, split=_split_and_left, merge=lambda self, x: x.flatten(-2)),
         ),
         wrong(
             "never_split",
             "The heads are never split",
-            "The projections are as wide as all heads together, and went into one attention. Split them first: each "
-            "head attends with its own d columns, and has its own weights, (b, h, n, n).",
-            but(split=lambda self, x: x, merge=lambda self, x: x),
+            "There is one attention over the full width. Cut q, k and v first: each head attends with its own d "
+            "columns, and has its own weights.",
+            but(plain, split=lambda self, x: x[:, None]),
+        ),
+        wrong(
+            "never_split_nor_merged",
+            "The heads are never split, and the weights have no axis for them",
+            "There is one attention over the full width. Cut q, k and v first: each head attends with its own d "
+            "columns, and has its own weights.",
+            but(plain, split=lambda self, x: x, merge=lambda self, x: x),
         ),
         wrong(
             "heads_taking_turns",
             "The heads take turns",
             "Your heads are every h-th column, (d h). Trained from scratch this is as good as ours. With given "
             "weights it is wrong: head i is expected in the i-th run of d neighbouring columns, (h d).",
-            but(split=_split_taking_turns, merge=_merge_taking_turns),
+            but(plain, split=_split_taking_turns, merge=_merge_taking_turns),
         ),
         wrong(
             "split_taking_turns",
             "Split as (d h), merged as (h d)",
             "The heads take turns when you split, and stand side by side when you merge. Both have to be (h d).",
-            but(split=_split_taking_turns),
+            but(plain, split=_split_taking_turns),
         ),
         wrong(
             "merged_taking_turns",
             "Split as (h d), merged as (d h)",
             "The weights are right, but when you merge, the heads take turns. Both have to be (h d), since the rows of "
             "w_o are in the order of the heads.",
-            but(merge=_merge_taking_turns),
+            but(plain, merge=_merge_taking_turns),
         ),
         wrong(
             "heads_reversed",
             "The heads are merged in reverse order",
             "w_o expects head 0 first. The weights are right, but the output multiplies each head with another's rows.",
-            but(merge=lambda self, x: rearrange(x.flip(1), "b h n d -> b n (h d)")),
+            but(plain, merge=lambda self, x: rearrange(x.flip(1), "b h n d -> b n (h d)")),
         ),
         wrong(
             "first_head_repeated",
             "All heads are the first one",
             "Every head uses the first d columns of q, k and v. In a loop: does the slice use the head's index?",
-            but(forward=_heads_in_a_loop),
+            but(plain, attend=_heads_in_a_loop),
         ),
         wrong(
             "summed_before_w_o",
             "A layer gets vectors of one head's width",
-            "w_q, w_k and w_v read the whole word, d_model wide, so x is never cut before them. w_o reads all heads "
+            "w_q, w_k and w_v read whole vectors, so nothing is cut before them. w_o reads all heads "
             "side by side, (b, n, h·d): a sum, a mean, a join along another axis, or heads that were never merged are "
             "only d wide.",
-            but(merge=lambda self, x: x.sum(dim=1)),
+            but(plain, merge=lambda self, x: x.sum(dim=1)),
         ),
         wrong(
             "merged_to_d_model",
             "Merged to d_model instead of h·d",
             "The heads side by side are num_heads * d_head wide. That is d_model only as long as nobody gives a "
             "d_head; it is w_o that brings them back to d_model.",
-            but(merge=lambda self, x: x.transpose(1, 2).reshape(x.shape[0], x.shape[2], self.w_o.out_features)),
+            but(plain, merge=lambda self, x: x.transpose(1, 2).reshape(x.shape[0], x.shape[2], self.w_o.out_features)),
         ),
         wrong(
             "view_after_transpose",
             "view cannot join what a transpose has moved",
             "`transpose` moves no number in memory, and `view` needs neighbours there. Use `reshape`, or call "
             "`.contiguous()` first.",
-            but(merge=lambda self, x: x.transpose(1, 2).view(x.shape[0], x.shape[2], -1)),
+            but(plain, merge=lambda self, x: x.transpose(1, 2).view(x.shape[0], x.shape[2], -1)),
         ),
     )

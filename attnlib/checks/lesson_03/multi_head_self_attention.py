@@ -8,10 +8,10 @@ from torch import Tensor
 import attnlib
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Case, Exercise
-from attnlib.checks.lesson_03.mistakes_around import layers_mistakes, results_mistakes
+from attnlib.checks.lesson_03.heads import SelfHeads, but, causal
+from attnlib.checks.lesson_03.mistakes_around import layer_mistakes, projection_mistakes, result_mistakes
 from attnlib.checks.lesson_03.mistakes_inside import axes_mistakes, scores_mistakes
-from attnlib.checks.lesson_03.plain_multi_head import Plain
-from attnlib.checks.usual import usual_cases, usual_misconceptions
+from attnlib.checks.usual import usual_cases, usual_misconceptions, wrong
 from attnlib.checks.watch import ATTENTION
 
 LESSON = "03_multi_head_attention"
@@ -103,10 +103,24 @@ MULTI_HEAD_SELF_ATTENTION = Exercise(
         ),
     ),
     misconceptions=(
-        *scores_mistakes(),
-        *axes_mistakes(),
-        *results_mistakes(),
-        *layers_mistakes(),
-        *usual_misconceptions(Plain),
+        *scores_mistakes(SelfHeads),
+        wrong(
+            "scaled_by_root_n",
+            "Scaled by the number of words",
+            "The scale depends on how wide a head's queries are, d, not on how many words there are.",
+            but(SelfHeads, scale=lambda self, x, memory: x.shape[-2] ** -0.5),
+        ),
+        wrong(
+            "causal",
+            "Words see only what stands before them",
+            "A causal mask belongs to networks that guess the next word (lesson 05). Here every word looks at the "
+            "whole sentence, its end included.",
+            but(SelfHeads, share=causal),
+        ),
+        *axes_mistakes(SelfHeads),
+        *projection_mistakes(SelfHeads),
+        *result_mistakes(SelfHeads, "n, n"),
+        *layer_mistakes(SelfHeads),
+        *usual_misconceptions(SelfHeads),
     ),
 )

@@ -8,9 +8,10 @@ from torch import Tensor
 import attnlib
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Case, Exercise
-from attnlib.checks.lesson_04.mistakes import around, inside
+from attnlib.checks.lesson_03.mistakes_around import layer_mistakes, projection_mistakes, result_mistakes
+from attnlib.checks.lesson_03.mistakes_inside import axes_mistakes, scores_mistakes
+from attnlib.checks.lesson_04.mistakes import CrossHeads, own_mistakes
 from attnlib.checks.lesson_04.mistakes_of_roles import whose_is_whose
-from attnlib.checks.lesson_04.plain_cross_attention import Plain
 from attnlib.checks.usual import usual_cases, usual_misconceptions
 from attnlib.checks.watch import ATTENTION
 
@@ -112,5 +113,14 @@ MULTI_HEAD_CROSS_ATTENTION = Exercise(
             hidden=True,
         ),
     ),
-    misconceptions=(*whose_is_whose(), *inside(), *around(), *usual_misconceptions(Plain)),
+    misconceptions=(
+        *whose_is_whose(),
+        *own_mistakes(),
+        *scores_mistakes(CrossHeads),
+        *axes_mistakes(CrossHeads),
+        *projection_mistakes(CrossHeads),
+        *result_mistakes(CrossHeads, "q, k"),
+        *layer_mistakes(CrossHeads),
+        *usual_misconceptions(CrossHeads),
+    ),
 )
