@@ -51,7 +51,7 @@ def as_html(report: "Report") -> str:
     """The report for a notebook."""
     colour = "#1a7f37" if report.passed else "#b35900"
     lines = [f'<div style="border-left: 4px solid {colour}; padding: 0.2em 0 0.2em 0.9em; max-width: 60em">']
-    lines.append(f'<div style="color: {colour}; font-weight: bold">{escape(headline(report))}</div>')
+    lines.append(f'<div style="color: {colour}; font-weight: bold">{_marked_up(headline(report))}</div>')
     for section in report.sections:
         lines.append(f'<div style="margin-top: 0.6em"><b>{escape(section.heading)}</b></div>')
         if section.fixed:

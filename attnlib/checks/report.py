@@ -18,6 +18,7 @@ from attnlib.checks.observe import Observation, argument_names, input_names
 from attnlib.checks.render import as_html, as_text
 
 MIME = "application/vnd.attnlib.report+json"
+LONGEST_HEADLINE = 80  # characters: what fits on a line of a notebook, beside the exercise's name
 
 
 @dataclass(frozen=True)
@@ -143,10 +144,15 @@ def _explain_failure(
     chosen = min(visible or failed, key=lambda t: (order.index(t.case.part), _rank(t)))
     assert chosen.difference is not None
     aspect, text, got = chosen.difference.aspect, chosen.difference.text, chosen.got
+    if got.failure is not None and got.failure.kind == "unwritten" and exercise.kind == "function":
+        return text, []  # there is nothing yet to say more about; a module may be half written
     if aspect == "failure":
-        headline = _in_general(got.failure, text) if chosen.case.hidden else text
+        headline, details = (_in_general(got.failure, text), "") if chosen.case.hidden else _cut(text)
         place = got.failure.place if got.failure else ""
-        body = f"At {place.split(':')[0][:9] if chosen.case.hidden else place}\n" if place else ""
+        body = f"{details}\n" if details else ""
+        body += f"At {place.split(':')[0][:9] if chosen.case.hidden else place}\n" if place else ""
+    elif chosen.case.part == "error":  # the numbers only say what the message was searched for
+        headline, body = "the error does not say what it should", ""
     else:
         headline = {
             "shape": "the shape is not right",
@@ -168,6 +174,14 @@ def _explain_failure(
     if example is not None and (side := _side_by_side(exercise, example)):
         sections.append(side)
     return headline, sections
+
+
+def _cut(text: str) -> tuple[str, str]:
+    """A long failure is no headline: what happened, and apart from it the details."""
+    short, mark, details = text.partition("; ") if text.startswith("has no parameter") else text.partition(": ")
+    if not mark or len(text) <= LONGEST_HEADLINE or len(short) > LONGEST_HEADLINE:
+        return text, ""
+    return short, f"{details[0].upper()}{details[1:]}"
 
 
 def _in_general(failure: Failure | None, text: str) -> str:

@@ -4,6 +4,8 @@ import json
 
 import pytest
 import torch
+from einops import rearrange
+from torch import nn
 
 from attnlib.checks import exercises, run
 from attnlib.checks.report import MIME
@@ -43,6 +45,51 @@ def test_an_error_names_the_line_of_the_attempt() -> None:
     message = words(run("attention_scores", broken).message)
     assert "raised RuntimeError" in message
     assert "`return q @ k`" in message
+
+
+def test_a_long_error_stands_below_a_short_headline() -> None:
+    def split(x: torch.Tensor, num_heads: int) -> torch.Tensor:
+        return rearrange(x, "b n (h d) -> b h n d", h=num_heads)
+
+    report = run("split_heads", split)
+    assert report.headline == "raised EinopsError"
+    assert "Error while processing" in report.sections[0].body
+    assert "At line" in report.sections[0].body
+
+
+def test_a_missing_parameter_is_the_headline_and_those_that_are_there_stand_below() -> None:
+    class Renamed(nn.Module):
+        def __init__(self, d_model: int, d_k: int, d_v: int, bias: bool = True) -> None:
+            super().__init__()
+            self.query, self.key = nn.Linear(d_model, d_k, bias=bias), nn.Linear(d_model, d_k, bias=bias)
+            self.value = nn.Linear(d_model, d_v, bias=bias)
+
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+            return self.query(x), self.key(x), self.value(x)
+
+    report = run("QKVProjection", Renamed)
+    assert report.headline == "has no parameter 'w_q.weight'"
+    assert "It has query.weight, query.bias" in words(report.message)
+
+
+def test_an_error_that_says_too_little_is_not_told_in_numbers() -> None:
+    def split(x: torch.Tensor, num_heads: int) -> torch.Tensor:
+        if x.shape[-1] % num_heads:
+            raise ValueError("the width does not fit")
+        return rearrange(x, "b n (h d) -> b h n d", h=num_heads)
+
+    report = run("split_heads", split)
+    assert report.headline == "the error does not say what it should"
+    assert "differ" not in report.message
+
+
+def test_a_stub_is_told_in_one_line() -> None:
+    def pairwise_dot(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        raise NotImplementedError("pairwise_dot")
+
+    report = run("pairwise_dot", pairwise_dot)
+    assert report.sections == ()
+    assert "<code>raise NotImplementedError</code>" in report._repr_mimebundle_()["text/html"]
 
 
 def test_an_unknown_mistake_is_told_apart_from_the_known_ones() -> None:
