@@ -164,6 +164,39 @@ MEND_SQUARED_DISTANCES = Exercise(
             lambda x, y: x.sum(dim=-1, keepdim=True) + y.sum(dim=-1).unsqueeze(1) - 2 * x @ y.mT,
         ),
         wrong(
+            "lengths_with_root",
+            "The lengths are not squared",
+            "`norm` takes the root of the sum of squares. The formula has the *squared* lengths: reduce(x**2, ...), "
+            "reduce(y**2, ...), without a root.",
+            lambda x, y: x.norm(dim=-1, keepdim=True) + y.norm(dim=-1).unsqueeze(1) - 2 * x @ y.mT,
+        ),
+        wrong(
+            "lengths_squared_too_late",
+            "Squared after the sum",
+            "The numbers of a vector were added up first, and the sum was squared. Square each number, then add: "
+            "reduce(x**2, ...), not reduce(x, ...) ** 2.",
+            lambda x, y: x.sum(dim=-1, keepdim=True) ** 2 + y.sum(dim=-1).unsqueeze(1) ** 2 - 2 * x @ y.mT,
+        ),
+        wrong(
+            "same_set",
+            "x is compared with itself",
+            "The second set of vectors is never used: the result holds the distances of x to x, of shape (b, q, q).",
+            lambda x, y: _squared_distances(x, x),
+        ),
+        wrong(
+            "not_summed",
+            "The squares are not added up",
+            "Each pair still has d squares instead of one number: the result has a fourth axis, d. Sum over it.",
+            lambda x, y: (x.unsqueeze(2) - y.unsqueeze(1)) ** 2,
+        ),
+        wrong(
+            "both_over_batch",
+            "The lengths are added up over the batch",
+            "Without b after the arrow, the vectors at the same position in all sequences share one length. Keep the "
+            "batch: (b, q, 1) and (b, 1, k).",
+            lambda x, y: (x**2).sum(dim=(0, 2)).unsqueeze(1) + (y**2).sum(dim=(0, 2)) - 2 * x @ y.mT,
+        ),
+        wrong(
             "averaged",
             "A mean where a sum was needed",
             "The squares are averaged over d, which makes the distance d times too small.",

@@ -110,6 +110,44 @@ PAIRWISE_DOT = Exercise(
             lambda x, y: x @ x.mT,
         ),
         wrong(
+            "same_set_of_y",
+            "y is compared with itself",
+            "The first set of vectors is never used: the result holds the dot products of y with y, of shape (b, k, "
+            "k).",
+            lambda x, y: y @ y.mT,
+        ),
+        wrong(
+            "summed_apart",
+            "Both are summed before they are multiplied",
+            "Each vector has become a single number, the sum of its entries, and these were multiplied. Multiply entry "
+            "by entry first, and add the products: in einsum, both inputs share the letter d.",
+            lambda x, y: x.sum(dim=-1).unsqueeze(2) * y.sum(dim=-1).unsqueeze(1),
+        ),
+        wrong(
+            "added",
+            "The numbers are added, not multiplied",
+            "A dot product multiplies entry by entry, and then adds up the products: x * y, not x + y.",
+            lambda x, y: (x.unsqueeze(2) + y.unsqueeze(1)).sum(dim=-1),
+        ),
+        wrong(
+            "last_entry_left_out",
+            "The last number of each vector is left out",
+            "range(n) ends at n - 1 already. A loop over all numbers of a vector is `for i in range(x.shape[-1])`.",
+            lambda x, y: x[..., :-1] @ y[..., :-1].mT,
+        ),
+        wrong(
+            "first_entry_left_out",
+            "The first number of each vector is left out",
+            "The first place has the number 0. A loop over all numbers of a vector is `for i in range(x.shape[-1])`.",
+            lambda x, y: x[..., 1:] @ y[..., 1:].mT,
+        ),
+        wrong(
+            "without_sign",
+            "The signs are dropped",
+            "Two vectors that point in opposite directions have a negative dot product. It is wanted as it is.",
+            lambda x, y: (x @ y.mT).abs(),
+        ),
+        wrong(
             "not_summed",
             "The products are not added up",
             "Each pair still has d products instead of one number: the result has a fourth axis, d. In einsum, a "
@@ -143,6 +181,14 @@ PAIRWISE_DOT = Exercise(
             "The letter b is missing after the arrow, so the tables of all sequences are added into one. Every "
             "sequence keeps a table of its own: (b, q, k).",
             lambda x, y: torch.einsum("b q d, b k d -> q k", x, y),
+        ),
+        wrong(
+            "all_sequences_added_up",
+            "The batches are mixed, and added up",
+            "Every sequence of x met every sequence of y, and all of their tables were added into one. Sequence 0 "
+            "meets sequence 0 alone, and keeps a table of its own: the letter b has to stand in both inputs and in "
+            "the output.",
+            lambda x, y: torch.einsum("b q d, c k d -> q k", x, y),
         ),
         wrong(
             "every_pair_of_sequences",

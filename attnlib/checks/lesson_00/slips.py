@@ -24,8 +24,8 @@ def slips(reference: Callable[..., Any], *, outputs: int = 1, batch: bool = True
         wrong(
             "always_float64",
             "The result is always float64",
-            "`.double()` or dtype=torch.float64 stands somewhere on the way, and float32 comes back as float64. Give "
-            "back the dtype that you were given.",
+            "`.double()`, dtype=torch.float64 or a number of NumPy's stands somewhere on the way, and float32 comes "
+            "back as float64. Give back the dtype that you were given.",
             _around(reference, Tensor.double),
         ),
     ]
@@ -37,6 +37,13 @@ def slips(reference: Callable[..., Any], *, outputs: int = 1, batch: bool = True
                 "The batch axis is gone: the result is that of entry 0. `x[0]`, or a `return` inside the loop, does "
                 "that. Every entry has to come back: (b, ...).",
                 _around(reference, lambda t: t[0]),
+            ),
+            wrong(
+                "two_entries_only",
+                "It works for a batch of two only",
+                "Entries 0 and 1 are taken one by one, however many there are: a batch of one has no entry 1, and of a "
+                "larger one the rest is left out. Compute all at once, or loop over range(len(x)).",
+                _around(reference, lambda t: torch.stack([t[0], t[1]])),
             ),
             wrong(
                 "squeezed",
@@ -52,6 +59,16 @@ def slips(reference: Callable[..., Any], *, outputs: int = 1, batch: bool = True
                 _around(reference, lambda t: t.transpose(0, 1)),
             ),
         ]
+        if outputs == 1:
+            listed.append(
+                wrong(
+                    "list_of_entries",
+                    "A list comes back where a tensor is asked for",
+                    "The entries of the batch are right, but stand in a list. Make one tensor of them: "
+                    "torch.stack(results).",
+                    lambda *inputs: list(reference(*inputs)),
+                )
+            )
     if outputs > 1:
         listed += [
             wrong(

@@ -128,6 +128,13 @@ EMBED = Exercise(
             lambda token_ids, table: F.one_hot(token_ids, len(table)).float() @ table,
         ),
         wrong(
+            "one_hot_returned",
+            "The one-hot vectors themselves come back",
+            "A one-hot vector says which row to take, and has one number for each token of the vocabulary. Multiply it "
+            "with the table, or take the rows by their number: table[token_ids].",
+            lambda token_ids, table: F.one_hot(token_ids, len(table)).to(table.dtype),
+        ),
+        wrong(
             "one_hot_without_vocabulary",
             "The one-hot vectors are as wide as the largest id",
             "Without a number of classes, `one_hot` counts up to the largest id that it sees. The table has a row for "

@@ -108,6 +108,12 @@ MEND_UNPACK_QKV = Exercise(
             lambda x, w: (_unpack_qkv(x, w)[0],) * 3,
         ),
         wrong(
+            "same_block_twice",
+            "Keys cut from the queries' columns",
+            "q and k are the same columns. After the first third of the columns, the next third belongs to the keys.",
+            lambda x, w: tuple(_unpack_qkv(x, w)[i] for i in (0, 0, 2)),
+        ),
+        wrong(
             "axes_exchanged",
             "Token and feature axes are exchanged",
             "q, k and v came back as (b, d, n). Leave the tokens where they are: (b, n, d).",
@@ -184,6 +190,20 @@ MEND_UNPACK_QKV = Exercise(
             "The pieces are as wide as x",
             "The cuts are at d_model and 2·d_model. d is a third of the columns, and need not be d_model.",
             lambda x, w: (x @ w).tensor_split([x.shape[-1], 2 * x.shape[-1]], dim=-1),
+        ),
+        wrong(
+            "split_as_wide_as_x",
+            "The pieces are as wide as x",
+            "`split(d_model)` goes on cutting pieces of d_model columns. d is a third of the columns, and need not be "
+            "d_model: chunk(3, dim=-1).",
+            lambda x, w: (x @ w).split(x.shape[-1], dim=-1),
+        ),
+        wrong(
+            "fixed_places",
+            "The width is a fixed number",
+            "The cuts are at columns 4, 8 and 12, however many there are. d is a third of the columns: "
+            "w_qkv.shape[1] // 3.",
+            lambda x, w: ((x @ w)[..., :4], (x @ w)[..., 4:8], (x @ w)[..., 8:12]),
         ),
         wrong(
             "transposed_weights",

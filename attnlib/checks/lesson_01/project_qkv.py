@@ -46,6 +46,13 @@ def _layer_with_bias(x: Tensor, w: Tensor) -> Tensor:
     return x @ w + layer.bias
 
 
+def _copied_into_layer(x: Tensor, w: Tensor) -> Tensor:
+    layer = nn.Linear(w.shape[0], w.shape[1], bias=False)
+    with torch.no_grad():
+        layer.weight.copy_(w.T)
+    return layer(x)
+
+
 def _chained(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Tensor, ...]:
     q = x @ w_q
     k = q @ w_k
@@ -134,6 +141,13 @@ PROJECT_QKV = Exercise(
             "`x @ w.T` is what nn.Linear does with *its* weight, which is stored as (out, in). These are (in, out): x "
             "@ w.",
             lambda x, w_q, w_k, w_v: (x @ w_q.T, x @ w_k.T, x @ w_v.T),
+        ),
+        wrong(
+            "reshaped_weights",
+            "The matrices are reshaped",
+            "`reshape` (or `view`) keeps the numbers in their order in memory and draws the lines elsewhere: no column "
+            "is what it was. Nothing needs to be turned here, x @ w; for F.linear, turn it with w.T.",
+            lambda x, w_q, w_k, w_v: tuple(x @ w.reshape(w.shape[1], w.shape[0]).T for w in (w_q, w_k, w_v)),
         ),
         wrong(
             "chained",
@@ -241,6 +255,13 @@ PROJECT_QKV = Exercise(
             _each(lambda x, w: x.mean(dim=1) @ w),
         ),
         wrong(
+            "batch_added_up",
+            "The batch is added up",
+            "The letter b is missing after the arrow, so the vectors of all sequences are added into one. Every "
+            "sequence keeps its own: (b, n, d).",
+            _each(lambda x, w: (x @ w).sum(dim=0)),
+        ),
+        wrong(
             "softmax_taken",
             "A softmax after the projection",
             "The numbers of each vector add up to 1. A projection is one matrix product and nothing else.",
@@ -270,6 +291,27 @@ PROJECT_QKV = Exercise(
             "Queries and keys are exchanged, and the query is scaled",
             "Two things at once: q comes from w_q and k from w_k, and the root of d_k has its place in lesson 02.",
             lambda x, w_q, w_k, w_v: (x @ w_k / w_k.shape[1] ** 0.5, x @ w_q, x @ w_v),
+        ),
+        wrong(
+            "copied_into_layers",
+            "The matrices are copied into layers",
+            "A new nn.Linear owns its weight, and copying gives it the numbers alone: no gradient goes back to the "
+            "matrices, and the new layer is float32, whatever they are. Use the matrices as they are: x @ w.",
+            _each(_copied_into_layer),
+        ),
+        wrong(
+            "equal_thirds",
+            "Cut into three equal parts",
+            "Of one product with all three matrices side by side, `chunk(3)` makes three parts of one size. The "
+            "values may be wider or narrower than the keys: the widths are d_k, d_k and d_v.",
+            lambda x, w_q, w_k, w_v: (x @ torch.cat([w_q, w_k, w_v], dim=1)).chunk(3, dim=-1),
+        ),
+        wrong(
+            "matrices_stacked",
+            "Matrices of different widths cannot be stacked",
+            "`torch.stack` wants one shape, but values may have another width than keys. Multiply x with each of the "
+            "three.",
+            lambda x, w_q, w_k, w_v: (x.unsqueeze(0) @ torch.stack([w_q, w_k, w_v]).unsqueeze(1)).unbind(0),
         ),
         wrong(
             "stacked",

@@ -4,6 +4,7 @@ from functools import partial
 
 import torch
 import torch.nn.functional as F
+from einops import rearrange
 from torch import Tensor
 
 import attnlib
@@ -25,6 +26,11 @@ def _cut(x: Tensor, w_qkv: Tensor, *sizes: int) -> tuple[Tensor, ...]:
 
 def _cut_qkv(x: Tensor, w_qkv: Tensor, d_k: int, d_v: int) -> tuple[Tensor, ...]:
     return _cut(x, w_qkv, d_k, d_k, d_v)
+
+
+def _cut_and_scaled(x: Tensor, w_qkv: Tensor, d_k: int, d_v: int, scale: float) -> tuple[Tensor, Tensor, Tensor]:
+    q, k, v = _cut(x, w_qkv, d_k, d_k, d_v)
+    return q / scale, k / scale, v
 
 
 def _words_cut(x: Tensor, w_qkv: Tensor, d_k: int, d_v: int) -> tuple[Tensor, ...]:
@@ -58,7 +64,7 @@ PROJECT_QKV_FUSED = Exercise(
         *usual_cases(
             _one_matrix,
             {"b": 2, "n": 5, "d_model": 7, "d_k": 3, "d_v": 11},
-            one={"b": 1, "n": 3, "d_model": 5, "d_k": 2, "d_v": 7},
+            one={"b": 1, "n": 3, "d_model": 7, "d_k": 2, "d_v": 5},  # three thirds of 9 are whole, and wrong
             more=[
                 {"b": 3, "n": 11, "d_model": 13, "d_k": 5, "d_v": 2},
                 {"b": 5, "n": 2, "d_model": 3, "d_k": 3, "d_v": 3},
@@ -224,6 +230,37 @@ PROJECT_QKV_FUSED = Exercise(
             lambda x, w, d_k, d_v: (x @ w).tensor_split([d_k, d_k], dim=-1),
         ),
         wrong(
+            "widths_taken_for_cuts",
+            "The places of the cuts are wanted, not the widths",
+            "Slices and `tensor_split` go by the columns at which to cut: d_k and 2·d_k. Yours cut at d_k and at d_v, "
+            "so the keys go from d_k to d_v. It is `split` that takes widths.",
+            lambda x, w, d_k, d_v: ((x @ w)[..., :d_k], (x @ w)[..., d_k:d_v], (x @ w)[..., d_v:]),
+        ),
+        wrong(
+            "one_column_skipped",
+            "A column is skipped",
+            "The end of a slice does not belong to it: `fused[..., :d_k]` ends at column d_k - 1, and the next slice "
+            "begins at d_k, not at d_k + 1.",
+            lambda x, w, d_k, d_v: (
+                (x @ w)[..., :d_k],
+                (x @ w)[..., d_k + 1 : 2 * d_k + 1],
+                (x @ w)[..., 2 * d_k + 1 :],
+            ),
+        ),
+        wrong(
+            "fixed_widths",
+            "The widths are fixed numbers",
+            "4, 4 and 5 are the widths of the lesson's own example. Take them from the arguments: [d_k, d_k, d_v].",
+            lambda x, w, d_k, d_v: (x @ w).split([4, 4, 5], dim=-1),
+        ),
+        wrong(
+            "fixed_places",
+            "The widths are fixed numbers",
+            "Columns 4 and 8 are the places to cut in the lesson's own example. Take them from the arguments: d_k and "
+            "2 * d_k.",
+            lambda x, w, d_k, d_v: ((x @ w)[..., :4], (x @ w)[..., 4:8], (x @ w)[..., 8:]),
+        ),
+        wrong(
             "split_along_words",
             "The words are split, not the columns",
             "dim=1 is the axis of the words. The columns are the last axis: split([d_k, d_k, d_v], dim=-1).",
@@ -243,6 +280,38 @@ PROJECT_QKV_FUSED = Exercise(
             lambda x, w, d_k, d_v: tuple(x @ part for part in w.split([d_k, d_k, d_v], dim=0)),
         ),
         wrong(
+            "rows_of_the_matrix_sliced",
+            "The rows of the matrix are cut",
+            "The columns of w_qkv belong to q, k and v: w_qkv[:, :d_k]. Its rows are d_model, which all three share.",
+            lambda x, w, d_k, d_v: (x @ w[:d_k], x @ w[d_k : 2 * d_k], x @ w[2 * d_k :]),
+        ),
+        wrong(
+            "reshaped_weights",
+            "The matrix is reshaped",
+            "`reshape` (or `view`) keeps the numbers in their order in memory and draws the lines elsewhere: no column "
+            "is what it was. Nothing needs to be turned here, x @ w_qkv; for F.linear, turn it with w_qkv.T.",
+            lambda x, w, d_k, d_v: _cut(x, w.reshape(w.shape[1], w.shape[0]).T, d_k, d_k, d_v),
+        ),
+        wrong(
+            "scaled_all",
+            "The projections are scaled",
+            "All three are divided by the root of d_k. A projection is one matrix product and nothing else; the scale "
+            "has its place in lesson 02.",
+            lambda x, w, d_k, d_v: _cut(x / d_k**0.5, w, d_k, d_k, d_v),
+        ),
+        wrong(
+            "scaled_both",
+            "Queries and keys are scaled",
+            "q and k are each divided by the root of d_k. The scale has its place in lesson 02, once.",
+            lambda x, w, d_k, d_v: _cut_and_scaled(x, w, d_k, d_v, d_k**0.5),
+        ),
+        wrong(
+            "scaled_both_by_fourth_root",
+            "Queries and keys are scaled",
+            "q and k are each divided by the fourth root of d_k. The scale has its place in lesson 02.",
+            lambda x, w, d_k, d_v: _cut_and_scaled(x, w, d_k, d_v, d_k**0.25),
+        ),
+        wrong(
             "transposed_weights",
             "The matrix is transposed",
             "`x @ w.T`, or F.linear, is for a matrix stored as (out, in). This one is (in, out): x @ w_qkv.",
@@ -254,6 +323,20 @@ PROJECT_QKV_FUSED = Exercise(
             "A reshape to (…, 3, width) wants three parts of one size. The values may be wider or narrower than the "
             "keys: the widths are d_k, d_k and d_v.",
             lambda x, w, d_k, d_v: (x @ w).reshape(*x.shape[:2], 3, -1).unbind(dim=2),
+        ),
+        wrong(
+            "rearranged_to_thirds",
+            "Cut into three equal parts",
+            "`(three d)` wants three parts of one size. The values may be wider or narrower than the keys: the widths "
+            "are d_k, d_k and d_v.",
+            lambda x, w, d_k, d_v: tuple(rearrange(x @ w, "b n (three d) -> three b n d", three=3)),
+        ),
+        wrong(
+            "reshaped_across",
+            "The positions are mixed",
+            "The reshape put the axis of q, k and v in front, although its numbers stand on the last axis in memory. A "
+            "reshape never moves an axis. Cut the last axis where it is.",
+            lambda x, w, d_k, d_v: (x @ w).reshape(3, x.shape[0], x.shape[1], -1).unbind(0),
         ),
         wrong(
             "every_third_column",

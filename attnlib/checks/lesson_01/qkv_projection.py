@@ -151,6 +151,17 @@ def _chained(module: _Right, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return q, k, module.w_v(k)
 
 
+def _weight_reshaped(module: _Right, x: Tensor) -> tuple[Tensor, ...]:
+    return tuple(
+        x @ layer.weight.reshape(layer.in_features, layer.out_features) + (0 if layer.bias is None else layer.bias)
+        for layer in (module.w_q, module.w_k, module.w_v)
+    )
+
+
+def _bias_twice(module: _Right, x: Tensor) -> tuple[Tensor, ...]:
+    return tuple(layer(x) + (0 if layer.bias is None else layer.bias) for layer in (module.w_q, module.w_k, module.w_v))
+
+
 def _weights_detached(module: _Right, x: Tensor) -> tuple[Tensor, ...]:
     return tuple(
         F.linear(x, layer.weight.detach(), None if layer.bias is None else layer.bias.detach())
@@ -220,6 +231,18 @@ QKV_PROJECTION = Exercise(
             _ScaledQuery,
         ),
         wrong(
+            "scaled_by_root_d_model",
+            "The projections are scaled",
+            "All three are divided by the root of d_model. A projection is a matrix product and a bias, nothing else.",
+            _forward(lambda m, x: tuple(layer(x) / x.shape[-1] ** 0.5 for layer in (m.w_q, m.w_k, m.w_v))),
+        ),
+        wrong(
+            "scaled_both",
+            "Queries and keys are scaled",
+            "q and k are each divided by the root of d_k. The scale has its place in lesson 02, once.",
+            _forward(lambda m, x: (*(layer(x) / m.w_q.out_features**0.5 for layer in (m.w_q, m.w_k)), m.w_v(x))),
+        ),
+        wrong(
             "value_is_x",
             "The value is x itself",
             "w_v is not used. What a word brings along is the part of its vector that w_v picks out.",
@@ -249,6 +272,48 @@ QKV_PROJECTION = Exercise(
             "The weight of nn.Linear is (d_out, d_in), so the product is x @ weight.T, and then comes the bias. "
             "Calling the layer does both: self.w_q(x).",
             _WeightNotTransposed,
+        ),
+        wrong(
+            "weight_reshaped",
+            "A layer's weight is reshaped",
+            "`reshape` (or `view`) keeps the numbers in their order in memory and draws the lines elsewhere: no column "
+            "is what it was. To turn a weight, use .T; calling the layer does it for you: self.w_q(x).",
+            _forward(_weight_reshaped),
+        ),
+        wrong(
+            "input_made_float32",
+            "The input is made float32",
+            "`.float()` makes float32 of any x. The layers may be of another dtype, and do not take it then: give them "
+            "x as it is.",
+            _forward(lambda m, x: (m.w_q(x.float()), m.w_k(x.float()), m.w_v(x.float()))),
+        ),
+        wrong(
+            "bias_twice",
+            "The bias is added twice",
+            "A layer adds its bias itself: self.w_q(x) is the product and the bias.",
+            _forward(_bias_twice),
+        ),
+        wrong(
+            "new_layers",
+            "New layers have weights of their own",
+            "Layers that forward makes start with random numbers at every call, and what they learn is lost. Make them "
+            "in __init__, once, and call those: self.w_q(x).",
+            _forward(
+                lambda m, x: tuple(nn.Linear(x.shape[-1], layer.out_features)(x) for layer in (m.w_q, m.w_k, m.w_v))
+            ),
+        ),
+        wrong(
+            "one_layer_for_both",
+            "Queries and keys share one layer",
+            "w_q and w_k are two names of the same layer, and always compute the same. The query and the key of a word "
+            "answer two questions, and need a layer each.",
+            _layers(
+                lambda d_model, d_k, d_v, bias: {
+                    "w_q": (both := nn.Linear(d_model, d_k, bias=bias)),
+                    "w_k": both,
+                    "w_v": nn.Linear(d_model, d_v, bias=bias),
+                }
+            ),
         ),
         wrong(
             "init_forgotten",

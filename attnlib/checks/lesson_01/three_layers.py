@@ -30,6 +30,16 @@ def mistakes_in_three_layers(sized: Callable[..., Any], named: Callable[..., Any
         ),
         *(
             wrong(
+                f"fixed_widths_{d_model}",
+                "The widths are fixed numbers",
+                f"{d_model}, {d_k} and {d_v} are the widths of the lesson's own example. Take them from the "
+                "constructor's arguments: d_model, d_k and d_v.",
+                sized(lambda *_, widths=((d_model, d_k), (d_model, d_k), (d_model, d_v)): widths),
+            )
+            for d_model, d_k, d_v in ((6, 4, 5), (7, 4, 2))
+        ),
+        *(
+            wrong(
                 f"layers_called_{names[0]}",
                 "The layers have other names",
                 "The check fills the layers by their names, and so does everyone who loads saved weights. They are "
