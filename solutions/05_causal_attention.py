@@ -804,7 +804,7 @@ plt.show()
 # which comes with Python. They differ in one character. The sound one has the triangle `tril(0)`; the other has `tril(1)` and
 # sees one character too far.
 #
-# The model: a vector for each character and for each place, one block (attention and a perceptron; lesson 06 builds it), and
+# The model: a vector for each character and for each place, one block (attention, norms and a perceptron; lesson 06 builds it), and
 # one score for each possible next character.
 
 # %%
@@ -881,6 +881,7 @@ assert_close(sound_training, sound_writing, atol=1e-4, rtol=0)  # a sound model:
 guessing = torch.tensor(len(characters)).log().item()
 assert leak_training.mean() < 0.3 < 1.5 < sound_training.mean() < 2.5
 assert leak_writing.mean() > guessing
+assert leak_writing[-1] < guessing - 1  # in the last place it never had one to copy
 
 # %% tags=["nbval-ignore-output"]
 # nbval-ignore-output: last digits of a training differ by machine; asserts say what it shows
