@@ -450,7 +450,7 @@ print(tuple(sources.shape), tuple(targets.shape), f"{len(alphabet)} characters")
 # Who answers? The characters. But a bare *9* does not know whether it belongs to a day or to a year. So before it answers, each
 # character hears its two neighbours on either side, and no more: `nn.Conv1d` with a window of 5, and a bend (GELU, which lesson 06
 # explains). There is no other way from one end of the text to the other. Whatever an output place needs, it must fetch itself, and
-# you will be able to see it fetch.
+# you will be able to see it fetch. What it fetched is added to its question, so that the last layers know which place they answer for.
 
 
 # %%
@@ -665,9 +665,9 @@ assert share[:4, 0].min() > 0.85
 assert min(share[6, 1], share[9, 2]) > 0.85
 
 # %% [markdown]
-# The year is as clean as it gets. So are the second digits of month and day. The *first* digit of the month is not, and that is
-# worth a thought: in nine months of twelve it is 0. Where nothing speaks for October, November or December, the answer is 0, wherever
-# the row may have looked. A place that can guess has no need to look.
+# The year is as clean as it gets. So are the second digits of month and day. Their *first* digits are not, and that is worth a
+# thought. In nine months of twelve the first digit is 0. Where nothing speaks for October, November or December, the answer is 0,
+# wherever the row may have looked. (And the day?) A place that can guess has no need to look.
 #
 # **Second: does the picture show a cause?** Weights say where the network looked, not whether it mattered. So interfere. Replace
 # the third digit of the year by another digit, in all thousand texts, and count which places of the output change.
@@ -772,7 +772,8 @@ check("mend_decoder_attention", mend_decoder_attention)
 
 # %% [markdown]
 # Why could it live? Because a decoder that cannot read the original is still a language model: it learns which German words follow which,
-# and its loss falls a good way. Watch one number to notice it: the gradient of the memory. If nothing is read, it is zero.
+# and its loss falls a good way. To notice it, ask for the gradient of the memory. Where nothing
+# is read, there is none.
 
 # %% [markdown]
 # ## What you can now do
