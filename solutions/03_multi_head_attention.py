@@ -182,7 +182,7 @@ _, ax = plt.subplots(figsize=(8.4, 2.1), layout="constrained")
 ax.imshow(torch.stack([x[it], joined[it]]), cmap="PuOr", vmin=-1.3, vmax=1.3, aspect="auto")
 for row, vector in enumerate((x[it], joined[it])):
     for column, number in enumerate(vector):
-        colour = "white" if number > 0.9 else "black"
+        colour = "white" if number > 0.6 else "black"
         ax.text(column, row, f"{number:.2f}", ha="center", va="center", color=colour)
 ax.set_xticks(range(9), features)
 ax.set_yticks([0, 1], ["“it” before", "“it” after"])
@@ -467,7 +467,9 @@ _, axes = plt.subplots(1, 2, figsize=(11, 5), layout="constrained")
 plain = {"values": False, "colorbar": False, "vmax": 1.2}
 ways = {"with transpose": transposed, "reshape alone": reshaped}
 for ax, (title, attend) in zip(axes, ways.items(), strict=True):
-    plot_attention(hearing(attend), stopped, ax=ax, title=title, **plain)
+    reaction = hearing(attend)
+    reaction[reaction == 0] = torch.nan  # what is exactly zero stays grey
+    plot_attention(reaction, stopped, ax=ax, title=title, **plain)
     ax.set(ylabel="the output of …", xlabel="… reacts to")
 plt.show()
 apart = torch.block_diag(*[torch.ones(4, 4)] * 3) == 0  # pairs of words in different thirds
@@ -475,7 +477,7 @@ assert (hearing(transposed) > 0).all()  # everyone hears everyone
 assert (hearing(reshaped)[apart] == 0).all()  # nobody hears the other thirds
 
 # %% [markdown]
-# The sentence has come apart: *the animal did not* | *cross the street because* | *it was tired .* — the word *it* will never
+# Pale is little, grey is nothing at all. The sentence has come apart: *the animal did not* | *cross the street because* | *it was tired .* — the word *it* will never
 # find its animal. Nothing crashes, and the loss falls, since four words are better than none.
 #
 # Mind one more thing. Splitting by `reshape` and merging by `reshape` are exact inverses. A test that only says "merge undoes
@@ -695,6 +697,7 @@ def draw(*shape: int) -> Tensor:
 
 
 batch = torch.randn(b, n, d_model, generator=generator, dtype=torch.float64)
+# twice as large, so that no row of shares comes out even
 heads_q, heads_k, heads_v = ([2 * draw(d_model, d) for _ in range(h)] for _ in range(3))
 w_o = draw(h * d, d_model)
 
