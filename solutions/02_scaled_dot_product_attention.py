@@ -85,11 +85,11 @@ three_values = torch.tensor([[4.0, 0.0], [0.0, 2.0], [0.0, 0.0]])
 # %%
 def attend_one(query: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
     """One query (d), keys (k, d), values (k, d_v) -> output (d_v), weights (k). Slow and plain."""
-    grades = []
+    exponentials = []
     for key in keys.tolist():
         score = sum(a * b for a, b in zip(query.tolist(), key, strict=True))
-        grades.append(math.exp(score / math.sqrt(len(key))))
-    shares = [grade / sum(grades) for grade in grades]
+        exponentials.append(math.exp(score / math.sqrt(len(key))))
+    shares = [grown / sum(exponentials) for grown in exponentials]
     columns = values.T.tolist()
     mixture = [sum(w * v for w, v in zip(shares, column, strict=True)) for column in columns]
     return torch.tensor(mixture), torch.tensor(shares)
@@ -338,10 +338,11 @@ for row in ([4.0, 2.0, 0.0], [1e4, 2.0, 0.0], [-1e4, -1e4, -1e4]):
     print(row, "->", naive_softmax(torch.tensor(row)).numpy().round(3))
 assert naive_softmax(torch.tensor([1e4, 2.0, 0.0])).isnan().any()
 assert naive_softmax(torch.full((3,), -1e4)).isnan().all()
+assert torch.tensor([11.0, 12.0], dtype=torch.float16).exp().isinf().tolist() == [False, True]
 
 # %% [markdown]
-# One `nan` in one weight makes the output `nan`, then the loss, then every weight of the network. In float16 it takes no more
-# than a score above 11.
+# One `nan` in one weight makes the output `nan`, then the loss, then every weight of the network. In float16 a score of 12
+# is enough.
 #
 # The way out costs one line. Add the same constant $c$ to all scores, and the weights stay as they are:
 #
@@ -362,6 +363,7 @@ naive, careful = naive_softmax(shifted)[:, 0], attnlib.softmax(shifted)[:, 0]
 assert_close(careful, torch.full((521,), 0.8668), atol=1e-4, rtol=0)
 assert naive[shifts > 85].isnan().all()
 assert naive[shifts < -108.5].isnan().all()
+assert naive[(shifts > -108) & (shifts < -106)].min() > 0.99  # wrong, and no nan says so
 
 _, ax = plt.subplots(figsize=(7.2, 2.9), layout="constrained")
 ax.plot(shifts, careful, color="#6baed6", linewidth=7, label="softmax, with care")
