@@ -39,9 +39,9 @@ wide = "The animal did not cross the street because it was wide".lower().split()
 # translator were a dictionary, from one word to one word. Which words could it never get right in both sentences?
 
 # %%
-german = "das Tier – nicht überquerte die Straße weil {} war {}"
-german_tired = german.format("es", "müde").split()
-german_wide = german.format("sie", "breit").split()
+template = "das Tier – nicht überquerte die Straße weil {} war {}"
+german_tired = template.format("es", "müde").split()
+german_wide = template.format("sie", "breit").split()
 
 translations: dict[str, Counter[str]] = defaultdict(Counter)
 for english, german in zip(tired + wide, german_tired + german_wide, strict=True):
@@ -68,7 +68,7 @@ print(f"The best possible dictionary gets {right} of {len(tired + wide)} words r
 # $$s_t = \tanh(s_{t-1} W + x_t)$$
 #
 # How much of the sentence is still in there? Let us measure. We feed thousands of random strings of 11 words to such a
-# network and ask the best linear reader that exists (least squares) to tell from the state which word stood at each place.
+# network and let a linear reader, fitted by least squares, tell from the state which word stood at each place.
 
 
 # %%
@@ -85,7 +85,7 @@ def read_words(word_ids: Tensor, width: int) -> Tensor:
 
 
 def recall(states: Tensor, ids: Tensor) -> float:
-    """How often the best linear reader is right: fitted on 4000 strings, counted on 1000 others."""
+    """How often the linear reader is right: fitted on 4000 strings, counted on 1000 others."""
     states = F.pad(states, (0, 1), value=1.0)  # a column of ones: the reader's bias
     reader = torch.linalg.lstsq(states[:4000], F.one_hot(ids[:4000], 11).float()).solution
     return ((states[4000:] @ reader).argmax(-1) == ids[4000:]).float().mean().item()
@@ -101,6 +101,9 @@ states = {width: read_words(word_ids, width) for width in (8, 32, 128)}  # each 
 last_state = {width: [recall(states[width][-1], ids) for ids in word_ids.T] for width in states}
 all_states = [recall(state, ids) for state, ids in zip(states[32], word_ids.T, strict=True)]
 
+known = {width: sum(share > 0.5 for share in shares) for width, shares in last_state.items()}
+print("places known more often than not:", known)
+assert known == {8: 1, 32: 3, 128: 5}
 assert last_state[32][10] > 0.99  # the last word is known
 assert last_state[32][1] < 0.2  # the place of “animal” is no better than a guess
 assert min(all_states) > 0.99  # while each word was known when it had just been read
@@ -289,6 +292,7 @@ plt.show()
 # free. Before the matrix form, one query by hand: each of its 4 numbers is the dot product of the word with a column of $W^Q$.
 
 # %%
+# over √d_model, so that the products are about as large as x
 w_q = torch.randn(d_model, d_k, generator=generator) / d_model**0.5
 w_k = torch.randn(d_model, d_k, generator=generator) / d_model**0.5
 w_v = torch.randn(d_model, d_v, generator=generator) / d_model**0.5
