@@ -328,6 +328,7 @@ check("pairwise_dot", pairwise_dot)
 table = attnlib.attention_scores(batch, batch, scale=1.0)[0]  # (q, k), the first sentence
 assert_close(table[0], scores, rtol=0, atol=0)  # row 0 is what “the” found before
 assert torch.equal(table, rearrange(table, "q k -> k q"))
+assert torch.equal(table[0], table[5])  # both “the”
 
 # %% tags=["nbval-ignore-output"]
 # nbval-ignore-output: a picture's bytes depend on the fonts
@@ -363,8 +364,8 @@ plt.show()
 # $$|x - y|^2 = |x|^2 + |y|^2 - 2 x \cdot y$$
 #
 # The function below does this for all pairs. On a sentence compared with itself it runs, its shape is right, and its diagonal
-# is zero, as it should be. Yet it claims that the squared distance between *the* and *street* is −2. By hand, it is 5: one `t`
-# and one `e` too many, and `h`, `r` and `s` without a partner. **Find the fault and mend it.**
+# is zero, as it should be. Yet it claims that the squared distance between *the* and *street* is 3 + 3 − 2 · 4 = −2. By hand,
+# it is 5: one `t` and one `e` too many, and `h`, `r` and `s` without a partner. **Find the fault and mend it.**
 #
 # (The slip is real. [The code of a paper](https://github.com/io-papercode/pwa/issues/1) turns the lengths of $y$ into a row where it adds
 # them, and forgets it one line further down, where it divides by them. Two sets of one size, and nothing crashes.)
