@@ -118,6 +118,36 @@ ATTENTION_SCORES = Exercise(
             "keys. To exchange the last two axes, use `.mT` or `transpose(-2, -1)`.",
             lambda q, k: q @ k.reshape(*k.shape[:-2], k.shape[-1], k.shape[-2]) / q.shape[-1] ** 0.5,
         ),
+        *(
+            wrong(
+                f"same_set_of_{name}",
+                f"{name} is compared with itself",
+                f"The other set of vectors is never used: the result has the shape (…, {name}, {name}). Every query "
+                "meets every key: q @ k.mT.",
+                implementation,
+            )
+            for name, implementation in (("q", lambda q, k: scaled(q, q)), ("k", lambda q, k: scaled(k, k)))
+        ),
+        wrong(
+            "not_summed",
+            "The products are not added up",
+            "Each pair still has d products instead of one number: the result has one axis too many, d. In einsum, a "
+            "letter that is missing after the arrow is summed over.",
+            lambda q, k: q.unsqueeze(-2) * k.unsqueeze(-3) / q.shape[-1] ** 0.5,
+        ),
+        wrong(
+            "leading_axes_added_up",
+            "The leading axes are added up",
+            "Without `...` after the arrow, einsum adds the tables of all sequences and heads into one. Each keeps a "
+            "table of its own: '... q d, ... k d -> ... q k'.",
+            lambda q, k: scaled(q, k).sum(dim=tuple(range(q.dim() - 2))) if q.dim() > 2 else scaled(q, k),
+        ),
+        wrong(
+            "first_entry_alone",
+            "Only the first entry of the batch comes back",
+            "`q[0]` is one sequence, or one vector where there is no batch. `@` takes all leading axes along.",
+            lambda q, k: q[0] @ k[0].mT / q.shape[-1] ** 0.5,
+        ),
         wrong(
             "cosine",
             "Cosine similarity instead of the dot product",
@@ -155,6 +185,23 @@ ATTENTION_SCORES = Exercise(
             "It works for three axes only",
             "torch.bmm wants exactly three axes, and there may be any number of leading ones, or none: use `@`.",
             lambda q, k: torch.bmm(q, k.mT) / q.shape[-1] ** 0.5,
+        ),
+        *(
+            wrong(
+                f"three_axes_{how}",
+                "It works for three axes only",
+                f"`{call}` names the axes of (b, k, d) from the front, and there may be any number of leading axes, or "
+                "none. Count from the end: k.transpose(-2, -1), or k.mT.",
+                implementation,
+            )
+            for how, call, implementation in (
+                ("permuted", "permute(0, 2, 1)", lambda q, k: q @ k.permute(0, 2, 1) / q.shape[-1] ** 0.5),
+                (
+                    "exchanged_for_bmm",
+                    "transpose(1, 2)",
+                    lambda q, k: torch.bmm(q, k.transpose(1, 2)) / q.shape[-1] ** 0.5,
+                ),
+            )
         ),
         wrong(
             "three_letters_only",
@@ -220,6 +267,25 @@ ATTENTION_SCORES = Exercise(
             "Divided by d/2 instead of √d",
             "`d ** 1/2` is (d ** 1) / 2 in Python, because powers come before division. Write d ** 0.5.",
             lambda q, k: q @ k.mT / (q.shape[-1] ** 1 / 2),
+        ),
+        wrong(
+            "rounded_down",
+            "The scores are rounded down",
+            "`//` divides and drops what is behind the point, which leaves no gradient. Divide with `/`.",
+            lambda q, k: q @ k.mT // q.shape[-1] ** 0.5,
+        ),
+        wrong(
+            "root_rounded_down",
+            "The root is rounded down",
+            "`int`, `//` and math.isqrt make a whole number of the root: 2 in place of 2.24 for d = 5. Leave it as it "
+            "is: d ** 0.5.",
+            lambda q, k: q @ k.mT / int(q.shape[-1] ** 0.5),
+        ),
+        wrong(
+            "sign_turned",
+            "The sign is turned",
+            "A good fit has a large score. Yours is small where vectors are alike: there is no minus in the formula.",
+            lambda q, k: -scaled(q, k),
         ),
         wrong(
             "fourth_root",

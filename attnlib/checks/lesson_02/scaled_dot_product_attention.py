@@ -4,6 +4,7 @@ import math
 from functools import partial
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 import attnlib
@@ -96,6 +97,61 @@ def more_attention_misconceptions() -> tuple[Misconception, ...]:
             "The output is divided by √d_k, and the weights are as sharp as without a scale. It belongs to the scores, "
             "before the softmax.",
             lambda q, k, v: ((w := (q @ k.mT).softmax(dim=-1)) @ v / q.shape[-1] ** 0.5, w),
+        ),
+        wrong(
+            "scores_mixed",
+            "The scores mix the values, not the weights",
+            "The weights are right, and are not used: the output is scores @ v, without the softmax. It is the weights "
+            "that add up to 1: weights @ v.",
+            lambda q, k, v: (scaled(q, k) @ v, attend(q, k, v)[1]),
+        ),
+        wrong(
+            "scaled_by_fourth_root",
+            "Divided by the fourth root of d_k",
+            "If only one of q and k is divided by d ** 0.25, half of the scale is missing: divide both, or the product "
+            "by d ** 0.5.",
+            _with_scale(lambda q, k, v: q.shape[-1] ** -0.25),
+        ),
+        wrong(
+            "over_everything",
+            "One softmax for the whole table",
+            "All weights together add up to 1. Each query has to share out exactly 1 among the keys: dim=-1.",
+            lambda q, k, v: weighted(scaled(q, k).flatten().softmax(dim=0).reshape(*q.shape[:-1], k.shape[-2]), v),
+        ),
+        *(
+            wrong(
+                f"dropout_of_{percent}_percent_{where}",
+                "Dropout is always active",
+                "F.dropout drops weights at random unless it is told that no training is going on: every call gives "
+                "another result. No dropout is asked for here.",
+                implementation,
+            )
+            for percent in (10, 20, 50)
+            for where, implementation in (
+                ("returned", lambda q, k, v, p=percent / 100: weighted(F.dropout(attend(q, k, v)[1], p), v)),
+                ("used", lambda q, k, v, p=percent / 100: (F.dropout(attend(q, k, v)[1], p) @ v, attend(q, k, v)[1])),
+            )
+        ),
+        wrong(
+            "cosine",
+            "Cosine similarity instead of the dot product",
+            "The vectors are brought to length 1 first. The dot product is wanted, over √d_k: a long key may speak "
+            "louder.",
+            lambda q, k, v: weighted((F.normalize(q, dim=-1) @ F.normalize(k, dim=-1).mT).softmax(dim=-1), v),
+        ),
+        wrong(
+            "cosine_scaled",
+            "Cosine similarity instead of the dot product",
+            "The vectors are brought to length 1, and then divided by √d_k as well. The dot product is wanted, over "
+            "√d_k.",
+            lambda q, k, v: attend(F.normalize(q, dim=-1), F.normalize(k, dim=-1), v),
+        ),
+        wrong(
+            "not_summed",
+            "The weighted values are not added up",
+            "Each query still has one vector for each key: the output has an axis too many, k. `weights @ v` adds up "
+            "over the keys as it multiplies.",
+            lambda q, k, v: ((w := attend(q, k, v)[1]).unsqueeze(-1) * v.unsqueeze(-3), w),
         ),
         wrong(
             "softmax_twice",
@@ -274,6 +330,20 @@ def _mistakes_of_the_function() -> tuple[Misconception, ...]:
             "Axis 1 and axis 2 are the last two of (b, k, d), but not of (b, h, k, d). Count from the end: "
             "k.transpose(-2, -1), or k.mT.",
             lambda q, k, v: weighted((q @ k.transpose(1, 2) / q.shape[-1] ** 0.5).softmax(dim=-1), v),
+        ),
+        wrong(
+            "bmm_of_three_axes",
+            "It works for three axes only",
+            "torch.bmm wants exactly (b, n, d), and transpose(1, 2) counts the axes from the front. `@` and "
+            "k.transpose(-2, -1) take any leading axes: heads will need a fourth.",
+            lambda q, k, v: weighted((torch.bmm(q, k.transpose(1, 2)) / q.shape[-1] ** 0.5).softmax(dim=-1), v),
+        ),
+        wrong(
+            "three_axes_permuted",
+            "It works for three axes only",
+            "`permute(0, 2, 1)` names the axes of (b, k, d), and there may be any number of leading axes, or none. "
+            "Count from the end: k.transpose(-2, -1), or k.mT.",
+            lambda q, k, v: weighted((q @ k.permute(0, 2, 1) / q.shape[-1] ** 0.5).softmax(dim=-1), v),
         ),
         wrong(
             "first_axes_exchanged",

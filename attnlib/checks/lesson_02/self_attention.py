@@ -193,6 +193,13 @@ SELF_ATTENTION = Exercise(
             _self_attention(lambda module, x, q, k, v: attend(x, x * (x.shape[-1] / q.shape[-1]) ** 0.5, v)),
         ),
         wrong(
+            "scores_of_x_by_d_model",
+            "Queries and keys are x itself",
+            "The scores come from x with x, so w_q and w_k do nothing. A word asks with its query and is found by its "
+            "key: project first.",
+            _self_attention(lambda s, x, q, k, v: attend(x, x, v)),
+        ),
+        wrong(
             "queries_twice",
             "Queries and keys come from the same layer",
             "The queries are compared with themselves, and w_k is never used. Every word then finds itself best.",
@@ -279,6 +286,19 @@ SELF_ATTENTION = Exercise(
             "One layer in place of three",
             "Fused weights are an exercise of lesson 01. Here three layers are asked for, w_q, w_k and w_v.",
             _layers(lambda d_model, d_k, d_v: {"w_qkv": nn.Linear(d_model, 2 * d_k + d_v, bias=False)}),
+        ),
+        wrong(
+            "one_layer_for_both",
+            "Queries and keys share one layer",
+            "w_q and w_k are two names of the same layer, and always compute the same. The query and the key of a word "
+            "answer two questions, and need a layer each.",
+            _layers(
+                lambda d_model, d_k, d_v: {
+                    "w_q": (both := nn.Linear(d_model, d_k, bias=False)),
+                    "w_k": both,
+                    "w_v": nn.Linear(d_model, d_v, bias=False),
+                }
+            ),
         ),
         wrong(
             "layers_not_registered",

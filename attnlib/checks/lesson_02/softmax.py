@@ -87,6 +87,12 @@ SOFTMAX_EXERCISE = Exercise(
             magnitude=60.0,
         ),
         Case(
+            name="scores near 65",  # where exp is large and finite, and a limit below it makes all scores equal
+            inputs=lambda draw: (draw.normal(2, 3, 5, shift=65.0),),
+            part="large scores",
+            magnitude=65.0,
+        ),
+        Case(
             name="a row with scores from -10000 to 10000",
             inputs=lambda draw: (wide_rows(draw, span=1e4),),
             part="large scores",
@@ -168,6 +174,26 @@ SOFTMAX_EXERCISE = Exercise(
             "Clamping keeps exp finite and changes the answer: all scores beyond the limit look equal. Subtract the "
             "maximum.",
             lambda scores: _softmax(scores.clamp(-50, 50)),
+        ),
+        *(
+            wrong(
+                f"clamped_at_{limit}",
+                "The scores are cut off",
+                "Clamping keeps exp finite and changes the answer: all scores beyond the limit look equal. "
+                "Subtract the maximum.",
+                lambda scores, limit=limit: _shifted(scores.clamp(-limit, limit), scores.new_zeros(())),
+            )
+            for limit in (20, 30, 80)
+        ),
+        *(
+            wrong(
+                f"clamped_above_at_{limit}",
+                "The scores are cut off",
+                "Clamping keeps exp finite and changes the answer: all scores above the limit look equal, and a row "
+                "far below zero is still 0 / 0. Subtract the maximum.",
+                lambda scores, limit=limit: _shifted(scores.clamp(max=limit), scores.new_zeros(())),
+            )
+            for limit in (20, 30, 50)
         ),
         wrong(
             "nan_to_zero",
@@ -311,6 +337,26 @@ SOFTMAX_EXERCISE = Exercise(
                 ),
             )
             for digits in (3, 5, 6, 8, 9, 10)
+        ),
+        wrong(
+            "one_added",
+            "1 is added to the sum",
+            "The rows then add up to less than 1, as if there were one more key whose weight is thrown away. Divide "
+            "by the plain sum.",
+            lambda scores: _exponentials(scores) / (1 + _exponentials(scores).sum(dim=-1, keepdim=True)),
+        ),
+        wrong(
+            "shifted_too_late",
+            "The maximum is subtracted behind the exp",
+            "exp has overflowed by then, and a difference of exponentials is another weight. Subtract from the scores, "
+            "before exp sees them.",
+            lambda scores: (e := scores.exp() - scores.exp().amax(-1, keepdim=True)) / e.sum(-1, keepdim=True),
+        ),
+        wrong(
+            "squares",
+            "Squares in place of exp",
+            "A square is positive, but a very bad fit counts as much as a very good one then. exp keeps the order.",
+            lambda scores: scores**2 / (scores**2).sum(dim=-1, keepdim=True),
         ),
         wrong(
             "epsilon_unshifted",
