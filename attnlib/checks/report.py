@@ -145,12 +145,13 @@ def _explain_failure(
     assert chosen.difference is not None
     aspect, text, got = chosen.difference.aspect, chosen.difference.text, chosen.got
     if got.failure is not None and got.failure.kind == "unwritten" and exercise.kind == "function":
-        return text, []  # there is nothing yet to say more about; a module may be half written
+        said = _in_general(got.failure, text) if chosen.case.hidden else text
+        return said, []  # there is nothing yet to say more about; a module may be half written
     if aspect == "failure":
         headline, details = (_in_general(got.failure, text), "") if chosen.case.hidden else _cut(text)
-        place = got.failure.place if got.failure else ""
+        place = got.failure.place if got.failure and not chosen.case.hidden else ""  # its number may be made of inputs
         body = f"{details}\n" if details else ""
-        body += f"At {place.split(':')[0][:9] if chosen.case.hidden else place}\n" if place else ""
+        body += f"At {place}\n" if place else ""
     elif chosen.case.part == "error":  # the numbers only say what the message was searched for
         headline, body = "the error does not say what it should", ""
     else:

@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_leaves
 from attnlib.checks.attempt import Attempt, Failed, Failure, Shapes, Terms
 from autograder.sandbox.process import Child, Died
 
-PLACE = re.compile(r"line \d{1,4}: `")  # in hidden cases the number is shown, and nothing longer
+PLACE = re.compile(r"line \d{1,6}: `")
 KINDS = ("unwritten", "raised", "time", "type", "parameters", "forbidden")
 
 
