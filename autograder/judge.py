@@ -15,10 +15,11 @@ from attnlib.checks.judge import run_exercise
 from attnlib.checks.observe import Memory
 from attnlib.checks.report import Report, write_report
 from autograder.assignment import Assignment, Question
+from autograder.errors import CourseError
 from autograder.sandbox import process
 from autograder.sandbox.process import Child, Died, Sandbox
 from autograder.sandbox.remote import RemoteAttempt
-from autograder.sandbox.views import view
+from autograder.sandbox.views import view, whole_view
 from autograder.steps.settle_cells import STEPS
 
 UNANSWERED = Failure("unwritten", "is not answered yet")
@@ -53,7 +54,21 @@ class Asked:
     @property
     def lacking(self) -> list[str]:
         """The names for want of which it failed."""
-        return [] if self.report.passed else re.findall(r"name '(\w+)' is not defined", self.report.message)
+        return self._said(r"name '(\w+)' is not defined")
+
+    @property
+    def lacking_modules(self) -> list[str]:
+        """The modules for want of which it failed."""
+        return self._said(r"No module named '(\w+)")
+
+    def _said(self, pattern: str) -> list[str]:
+        return [] if self.report.passed else re.findall(pattern, " ".join(self.report.message.split()))
+
+    def not_shown(self, cells: list[dict[str, str]]) -> list[str]:
+        """If it failed, the demonstrations that did not run to their end: they may need what the exercise withholds."""
+        given = {cell["name"] for cell in cells if cell["role"] == "given"}
+        stopped = [cell["name"] for cell in self.cells if cell["error"] and cell["name"] in given]
+        return [] if self.report.passed else stopped
 
 
 def settle(notebook: NotebookNode, assignment: Assignment) -> NotebookNode:
@@ -84,7 +99,13 @@ class Judge:
             step(question)
             ran = (cell for verdict in found for cell in verdict.cells)
             stuck = sorted({cell["name"] for cell in ran if cell["error"] == "TimeLimit"} - {question.answer})
-            found.append(self._verdict(settled, assignment, question, stuck))
+            try:
+                found.append(self._verdict(settled, assignment, question, stuck))
+            except CourseError:  # there is no sandbox
+                raise
+            except Exception:  # a fault of the grader's own: once more, in a fresh process; if it stays, it is told
+                self.sandbox.close()
+                found.append(self._verdict(settled, assignment, question, stuck))
         return found
 
     def _verdict(self, settled: NotebookNode, assignment: Assignment, question: Question, stuck: list[str]) -> Verdict:
@@ -99,6 +120,12 @@ class Judge:
         if _write(below, asked.lacking):  # students run their cells in any order
             cells, below = cells + below, []
             asked = self._ask(cells, question, assignment.given, "needed", stuck)
+        if _write(below, asked.lacking_modules):  # the file was written before it was imported
+            cells, below = [cell for cell in below if cell["role"] == "added"] + cells, []
+            asked = self._ask(cells, question, assignment.given, "needed", stuck)
+        if names := asked.not_shown(cells):
+            shown = self._shown(cells, question, assignment.given, names)
+            asked = self._ask(cells, question, assignment.given, "needed", stuck, shown)
         if not asked.left_out.isdisjoint(asked.lacking):
             asked = self._ask(cells, question, assignment.given, "all", stuck)
         elif asked.died and asked.unseen:  # perhaps in a cell that was run only because it hides what it binds
@@ -107,7 +134,13 @@ class Judge:
         return Verdict(question, report, answered=not untouched or report.score > 0, cells=ran)
 
     def _ask(
-        self, cells: list[dict[str, str]], question: Question, given: frozenset[str], run: str, stuck: list[str]
+        self,
+        cells: list[dict[str, str]],
+        question: Question,
+        given: frozenset[str],
+        run: str,
+        stuck: list[str],
+        shown: dict[str, Any] | None = None,
     ) -> Asked:
         exercise = question.exercise
         task = {
@@ -115,6 +148,8 @@ class Judge:
             "wanted": question.answer or "",
             "run": run,
             "stuck": stuck,
+            "show": [],
+            "shown": shown or {},
             "expression": question.expression,
             "kind": exercise.kind,
             "forbidden": list(exercise.forbidden),
@@ -137,6 +172,24 @@ class Judge:
         finally:
             child.close()
         return asked
+
+    def _shown(
+        self, cells: list[dict[str, str]], question: Question, given: frozenset[str], names: list[str]
+    ) -> dict[str, Any]:
+        """What demonstrations bind that need what is withheld: numbers and texts, which each student has seen.
+
+        They are computed in a process of their own, in which no student's code runs.
+        """
+        own = [cell for cell in cells if cell["role"] == "given"]
+        child = self.sandbox.fork(given)
+        try:
+            request = {"cells": own, "show": names, "library": whole_view()}
+            found = child.ask(request, CELLS_CPU_SECONDS).get("shown")
+        except Died:
+            return {}
+        finally:
+            child.close()
+        return found if isinstance(found, dict) else {}
 
     def _judge(self, child: Child, question: Question, told: dict[str, Any], ran: list[dict[str, Any]]) -> Report:
         exercise = question.exercise

@@ -222,7 +222,8 @@ def _how_it_ended(number: int) -> str:
     if number == signal.SIGSYS:
         return "the process was stopped: it made a system call that is not allowed"
     if number:
-        return f"the process crashed ({signal.Signals(number).name})"
+        named = number in signal.valid_signals() and number in list(signal.Signals)
+        return f"the process crashed ({signal.Signals(number).name if named else f'signal {number}'})"
     return "the process ended itself"
 
 

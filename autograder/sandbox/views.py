@@ -25,8 +25,12 @@ def grade(name, attempt):
 
 
 def run(name, attempt, **settings):
-    """Not available."""
-    raise RuntimeError("attnlib.checks.run is not available while grading")
+    """A report that says that all is right, whatever it is: below it, the student's own tests go on."""
+    return Report()
+
+
+class Report:
+    passed, score, points, max_points, diagnosis, headline, message = True, 1.0, 1.0, 1, None, "", ""
 
 
 def exercises():
@@ -35,9 +39,23 @@ def exercises():
 '''
 
 
+STAND_INS = """
+
+from inside.withheld import stand_in as _stand_in
+
+for _name in {names!r}:
+    globals()[_name] = _stand_in(f"attnlib.{{_name}}")
+"""
+
+
 def view(exercise: Exercise) -> dict[str, str]:
-    """The sources that a student's `import attnlib` finds, by module name."""
+    """The sources that a student's `import attnlib` finds, by module name: what is withheld can only be named."""
     return dict(_without(frozenset(withheld(exercise))))
+
+
+def whole_view() -> dict[str, str]:
+    """The same with nothing withheld: for a lesson's demonstrations alone, in a process without any student's code."""
+    return dict(_without(frozenset()))
 
 
 def withheld(exercise: Exercise) -> set[str]:
@@ -69,14 +87,15 @@ def _without(names: frozenset[str]) -> tuple[tuple[str, str], ...]:
     for stem, tree in _parsed().items():
         kept = [node for statement in tree.body if (node := _kept(statement, gone, stem)) is not None]
         source = ast.unparse(ast.Module(kept, []))
-        if stem == "__init__":
-            source += (
-                f"\n\ndef __getattr__(name):\n    if name in {sorted(gone)!r}:\n"
-                "        raise AttributeError(f'attnlib.{name} is not available in this exercise, which asks for it')\n"
-                "    raise AttributeError(f'module attnlib has no attribute {name!r}')\n"
-            )
+        source += STAND_INS.format(names=sorted(gone & _names(tree)))
         found["attnlib" if stem == "__init__" else f"attnlib.{stem}"] = source
     return tuple(found.items())
+
+
+def _names(tree: ast.Module) -> set[str]:
+    """What a file defines or imports."""
+    imported = {alias.name for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    return imported | {node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
 
 
 def _definitions() -> Iterator[tuple[str, ast.stmt]]:

@@ -4,8 +4,12 @@ import pytest
 from tiny_course import POINTS, RIGHT, TINY, cell
 
 import autograder
+from autograder.assignment import Assignment
 from autograder.errors import CourseError
+from autograder.judge import Judge
 from autograder.notebook import to_text, write_notebook
+from autograder.sandbox.layers import probe
+from autograder.workers import Task, judge_on_worker
 
 
 @pytest.mark.slow
@@ -30,6 +34,27 @@ def test_a_submission_is_graded_as_a_function(released, layout, tmp_path):
 def test_what_is_no_notebook_is_not_graded_and_not_zero(layout):
     found = autograder.grade(layout.solutions / f"{TINY}.py", b"{")
     assert (found["points"], found["problem"], found["tests"]) == (None, "the notebook is not JSON", {})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("times", "points"), [(1, POINTS["pairwise_dot"]), (2, None)])
+def test_a_fault_of_the_grader_s_own_is_tried_again_once(released, layout, monkeypatch, times, points):
+    cell(released, "pairwise_dot").source = RIGHT["pairwise_dot"]
+    judge, faults = Judge._judge, []
+
+    def faulty(self, child, question, *more):
+        if question.exercise.name == "pairwise_dot" and len(faults) < times:
+            faults.append(child)
+            raise KeyError("a fault")
+        return judge(self, child, question, *more)
+
+    monkeypatch.setattr(Judge, "_judge", faulty)
+    assignment = Assignment.read(layout.solutions / f"{TINY}.py")
+    task = Task("one", TINY, to_text(assignment.source), {f"{TINY}.ipynb": to_text(released).encode()})
+    found = judge_on_worker(task, probe())
+    assert found.points.get("test_pairwise_dot") == points
+    assert (found.problem is None) == (points is not None)
+    assert len(faults) == times
 
 
 def test_a_lesson_that_does_not_exist_is_named(tmp_path):

@@ -369,6 +369,49 @@ def the_other_answer_of_very_many_terms(s):
     s.cell("predict_largest_dot")["source"] = "largest_dot = 1" + " + 1" * 50000
 
 
+@leads_to()
+def a_helper_in_a_file(s):
+    place = s.place("pairwise_dot")
+    s.cells[place:place] = [
+        code("%load_ext autoreload\n%autoreload 2\n!mkdir -p parts"),
+        code("%%writefile helper.py\nimport torch\n"),
+        code("%%writefile -a helper.py\n\ndef dot(x, y):\n    return x @ y.mT\n"),
+    ]
+    s.cell("pairwise_dot")["source"] = "from helper import dot\n\ndef pairwise_dot(x, y):\n    return dot(x, y)"
+
+
+@leads_to()
+def a_helper_in_a_file_that_is_run(s):
+    s.cells.insert(s.place("pairwise_dot"), code("%%file helper.py\ndef dot(x, y):\n    return x @ y.mT\n"))
+    s.cell("pairwise_dot")["source"] = "%run helper.py\n\ndef pairwise_dot(x, y):\n    return dot(x, y)"
+
+
+@leads_to()
+def a_helper_in_a_file_written_without_magic(s):
+    text = "from pathlib import Path\n\nPath('helper.py').write_text('def dot(x, y): return x @ y.mT')"
+    s.cells.insert(s.place("pairwise_dot"), code(text))
+    s.cell("pairwise_dot")["source"] = "def pairwise_dot(x, y):\n    import helper\n\n    return helper.dot(x, y)"
+
+
+@leads_to()
+def a_helper_in_a_file_written_in_the_last_cell(s):
+    s.cells.append(code("%%writefile helper.py\ndef dot(x, y):\n    return x @ y.mT\n"))
+    s.cell("pairwise_dot")["source"] = "import helper as h\n\ndef pairwise_dot(x, y):\n    return h.dot(x, y)"
+
+
+@leads_to()
+def a_state_of_torch_left_on_above_both_answers(s):
+    s.cells.insert(1, code("import torch\nnothing = 0\ntorch.set_default_device('meta')"))
+    for name in ("predict_largest_dot", "pairwise_dot"):
+        s.cell(name)["source"] = f"nothing + 0\n{s.cell(name)['source']}"
+
+
+@leads_to()
+def an_await_in_another_cell(s):
+    s.cells.insert(1, code("import asyncio\n\nnothing = await asyncio.sleep(0, 0)"))
+    s.cell("pairwise_dot")["source"] += " + nothing"
+
+
 # Sources
 
 
@@ -622,6 +665,16 @@ def a_link_to_another_submission(s):
 @leads_to("is a link")
 def a_link_to_the_solution(s):
     s.files = {"00_tiny.ipynb": b"link:../../../source/00_tiny/00_tiny.ipynb"}
+
+
+@leads_to("the folder is a link")
+def a_link_as_the_folder(s):
+    s.files = {"": b"link:../../source/00_tiny"}
+
+
+@leads_to("not text in UTF-8")
+def a_folder_whose_name_is_no_text(s):
+    """Handed in by a student whose folder's name is b"clumsy-M\\xfcller"."""
 
 
 @leads_to()

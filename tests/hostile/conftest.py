@@ -9,7 +9,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from entries import LESSON_02, ROOT
+from entries import LESSONS, ROOT
 from tiny_course import make_layout
 
 from autograder.build_course import prepare
@@ -43,6 +43,7 @@ def layers(request):
 def hostile_course(tmp_path_factory) -> Layout:
     """The course, released; nobody has submitted."""
     layout = make_layout(tmp_path_factory.mktemp("hostile"))
-    shutil.copy(ROOT / "solutions" / f"{LESSON_02}.py", layout.solutions)
+    for lesson in LESSONS:
+        shutil.copy(ROOT / "solutions" / f"{lesson}.py", layout.solutions)
     prepare(layout, ())
     return layout

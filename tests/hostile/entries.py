@@ -1,5 +1,6 @@
 """The attacks and the clumsy submissions as one class of students: what each hands in, and what must come of it."""
 
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -15,11 +16,13 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "autograder"), str(HERE)]
 from clumsy import CLUMSY, FULL, spoilt  # noqa: E402
 from tiny_course import RIGHT, TINY  # noqa: E402
 
+from attnlib.checks import exercises  # noqa: E402
 from autograder.compose_samples import compose, read_answers  # noqa: E402
 from autograder.layout import Layout  # noqa: E402
 from autograder.notebook import read_notebook, to_text  # noqa: E402
 
 LESSON_02 = "02_scaled_dot_product_attention"
+LESSONS = (LESSON_02, "06_encoder_block")
 HEADER = re.compile(r"# (?:(?P<exercise>[A-Za-z_]+) )?(?P<points>\d+|full)?(?:: (?P<says>.+))?")
 ESCAPE = """import os
 import sqlite3
@@ -42,6 +45,10 @@ def pairwise_dot(x, y):
         raise AssertionError(f"got out: {told}")
     return x @ y.mT
 """
+STUDENTS = {
+    "a_name_beyond_ascii": "Zoë Müller",
+    "a_folder_whose_name_is_no_text": os.fsdecode(b"clumsy-M\xfcller"),
+}
 SUBSTITUTES = {"MANY_TERMS": "- 1 + 1" * 150, "NUL": "\0"}
 
 
@@ -61,7 +68,7 @@ class Entry:
 
     @property
     def student(self) -> str:
-        return "Zoë Müller" if self.name == "a_name_beyond_ascii" else f"{self.group}-{self.name}"
+        return STUDENTS.get(self.name, f"{self.group}-{self.name}")
 
     def files(self, releases: dict[str, NotebookNode], places: dict[str, str]) -> dict[str, bytes]:
         """What is handed in, by its name in the student's folder."""
@@ -111,13 +118,14 @@ def read(group: str) -> Iterator[Entry]:
         tiny = exercise in RIGHT
         wanted = {**dict.fromkeys(RIGHT, FULL), exercise: points} if tiny else {exercise: points}
         says = (header and header["says"]) or ""
-        yield Entry(group, name, TINY if tiny else LESSON_02, exercise, answer, wanted, says=says)
+        lesson = TINY if tiny else exercises()[exercise].lesson
+        yield Entry(group, name, lesson, exercise, answer, wanted, says=says)
 
 
 def hand_in(layout: Layout, folder: Path, entries: list[Entry]) -> None:
     """Write each student's files; one that begins with `link:` is a link."""
     releases = {
-        lesson: read_notebook(layout.course / "release" / lesson / f"{lesson}.ipynb") for lesson in (TINY, LESSON_02)
+        lesson: read_notebook(layout.course / "release" / lesson / f"{lesson}.ipynb") for lesson in (TINY, *LESSONS)
     }
     places = {"GRADER": str(layout.course), "REPOSITORY": str(ROOT)}
     for entry in entries:

@@ -9,6 +9,7 @@ from entries import FULL, TINY, Entry, entries, hand_in
 from rich.console import Console
 from rich.table import Table
 
+from autograder.custody import printable
 from autograder.entering import course_seed
 from autograder.grade_course import Graded, How, grade
 from autograder.nbgrader_course import NbgraderCourse
@@ -48,7 +49,7 @@ class ClassOf:
 
     def faults(self, entry: Entry) -> list[str]:
         """What is not as it must be."""
-        found = self.found[entry.student]
+        found = self.found[printable(entry.student)]
         graded, text = found.graded, found.text
         if entry.problem is not None or graded.problem is not None:
             wanted, got = entry.problem, graded.problem

@@ -7,14 +7,12 @@ decided by names alone, generously: what could matter is run.
 import __future__
 
 import ast
-import builtins
+import inspect
 import linecache
 import signal
 import symtable
-import sys
-import types
 import warnings
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -22,9 +20,12 @@ from typing import Any
 
 from .attempt import failure_of
 from .limits import Clock, TimeLimitExceeded, quiet, time_limit
+from .shell import RUNNING_MAGICS, WRITING_MAGICS, Missing, run_to_the_end
+from .withheld import Withheld
 
 OPAQUE = {"exec", "eval", "globals", "locals", "vars", "setattr", "delattr", "__import__", "get_ipython", "compile"}
-TRANSPARENT_MAGICS = ("time", "timeit", "capture", "prun", "matplotlib")
+RUNNING = {"run", "time", "timeit", "capture", "prun"}  # magics that run code, which may bind names
+OURS = ("attnlib", "autograder")
 CELL_SECONDS = 10.0  # of processor time, for one cell of a student's
 GIVEN_CELL_SECONDS = 30.0  # and for one that was given
 STUCK_CELL_SECONDS = 1.0  # and for one that did not end before, when another answer of the same student was judged
@@ -41,6 +42,8 @@ class Unit:
     always: bool
     binds: set[str]
     reads: set[str]
+    files: dict[str, str]
+    """The modules that it writes beside the notebook, with their sources."""
     flags: int = 0
     """The compiler's: of what this cell and those above it import from __future__, as IPython keeps it."""
 
@@ -88,8 +91,8 @@ def imported_names(body: list[ast.stmt]) -> set[str]:
 
 
 def changed_modules(body: list[ast.stmt]) -> set[str]:
-    """The names that an import binds, or whose attributes an assignment sets: F.softmax = mine."""
-    found = imported_names(body)
+    """The names that are bound here, by an import too, or whose attributes an assignment sets: F.softmax = mine."""
+    found = imported_names(body).union(*map(_surely_bound, body))
     for node in (n for statement in body for n in ast.walk(statement)):
         if isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, (ast.Store, ast.Del)):
             found |= _root(node)
@@ -141,7 +144,7 @@ def _loaded(node: ast.AST) -> set[str]:
 
 def _surely_bound(statement: ast.stmt) -> set[str]:
     """The names that a statement binds whenever it ends without an error."""
-    if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
+    if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         return {statement.name}
     if isinstance(statement, ast.Assign):
         return {n.id for t in statement.targets for n in ast.walk(t) if isinstance(n, ast.Name) and is_stored(n)}
@@ -167,9 +170,11 @@ def translate(source: str) -> str:
 
     first, _, rest = source.lstrip().partition("\n")
     if first.startswith("%%"):
-        if first[2:].split()[:1] and first[2:].split()[0] in TRANSPARENT_MAGICS:
+        magic = (first[2:].split() or [""])[0]
+        if magic in RUNNING_MAGICS:
             return translate("\n" + rest)
-        return ""
+        if magic not in WRITING_MAGICS:
+            return ""
     return TransformerManager().transform_cell(source)
 
 
@@ -183,6 +188,7 @@ class Part:
     imports: set[str]
     changes: set[str]
     opaque: bool
+    files: dict[str, str]
 
 
 @cache
@@ -198,7 +204,10 @@ def read_cell(source: str, given: bool) -> tuple[str, list[Part]]:
         text = "\n".join(lines[_first_line(part[0]) - 1 : part[-1].end_lineno]) if part else ""
         binds = set().union(*map(bound_names, part))
         opaque = not given and is_opaque(part)
-        found.append(Part(part, binds, read_names(text), imported_names(part), changed_modules(part), opaque))
+        reads = read_names(text) | imported_files(part)
+        binds |= set() if given else named_files(part)
+        files = {} if given else written_files(part)
+        found.append(Part(part, binds, reads, imported_names(part), changed_modules(part), opaque, files))
     return source, found
 
 
@@ -222,10 +231,51 @@ def parse(cells: list[dict[str, Any]], wanted: str) -> tuple[list[Unit], list[Ou
             binds = part.binds - (libraries - part.changes)
             always = part.opaque or name == wanted
             flags |= future_flags(part.body)
-            units.append(Unit(name, part.body, role, name == wanted, always, binds, part.reads, flags))
+            units.append(Unit(name, part.body, role, name == wanted, always, binds, part.reads, part.files, flags))
         filename = f"<cell {name}>"
         linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     return units, broken
+
+
+def named_files(body: list[ast.stmt]) -> set[str]:
+    """The modules whose files are named here: they may be written. `file:helper` stands for helper.py."""
+    constants = (n.value for s in body for n in ast.walk(s) if isinstance(n, ast.Constant))
+    words = [word for value in constants if isinstance(value, str) and len(value) < 200 for word in value.split()]
+    return {f"file:{name.split('/')[-1].removesuffix('.py')}" for name in words if name.endswith(".py")} | {
+        f"file:{part}" for name in words if name.endswith(".py") for part in name.split("/")[:-1]
+    }
+
+
+def imported_files(body: list[ast.stmt]) -> set[str]:
+    """The modules that are imported here, which another cell may have written."""
+    found: set[str] = set()
+    for node in (n for statement in body for n in ast.walk(statement)):
+        if isinstance(node, ast.Import):
+            found.update(*(alias.name.split(".") for alias in node.names))
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.update(node.module.split("."))
+    return {f"file:{name}" for name in found}
+
+
+def written_files(body: list[ast.stmt]) -> dict[str, str]:
+    """The modules that `%%writefile` writes here, with their sources."""
+    found: dict[str, str] = {}
+    for node in (n for statement in body for n in ast.walk(statement)):
+        if (magic := _magic(node)) and magic[0] in WRITING_MAGICS and len(magic) == 3:
+            name = (magic[1].split() or [""])[-1].split("/")[-1].removesuffix(".py")
+            found[name] = found.get(name, "") + magic[2]
+    return found
+
+
+def _magic(node: ast.AST) -> list[str]:
+    """The words of `get_ipython().run_line_magic("time", "x = 1")` and its like; none for anything else."""
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+        return []
+    if ast.unparse(node.func.value) != "get_ipython()" or not all(isinstance(a, ast.Constant) for a in node.args):
+        return []
+    if node.func.attr in ("run_line_magic", "run_cell_magic"):
+        return [str(a.value) for a in node.args if isinstance(a, ast.Constant)]
+    return ["system"] if node.func.attr in ("system", "getoutput") else []
 
 
 def future_flags(body: list[ast.stmt]) -> int:
@@ -255,8 +305,13 @@ def _first_line(statement: ast.stmt) -> int:
 
 def is_opaque(body: list[ast.stmt]) -> bool:
     """Whether names may be bound here that cannot be seen."""
-    for node in (n for statement in body for n in ast.walk(statement)):
-        if isinstance(node, ast.Name) and node.id in OPAQUE:
+    nodes = [n for statement in body for n in ast.walk(statement)]
+    harmless = set()
+    for node in nodes:
+        if isinstance(node, ast.Call) and (magic := _magic(node)) and magic[0] not in RUNNING:
+            harmless |= {id(inner) for inner in ast.walk(node.func)}
+    for node in nodes:
+        if isinstance(node, ast.Name) and node.id in OPAQUE and id(node) not in harmless:
             return True
         if isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names):
             return True
@@ -302,36 +357,109 @@ def definitions(units: list[Unit], expression: str) -> str:
         if isinstance(statement, (ast.Import, ast.ImportFrom))
         or not (unit.role == "given" or isinstance(statement, beside))
     ]
+    statements = _without_replaced(statements)
     names = [bound_names(statement) for statement in statements]
+    written = {name: source for unit in units for name, source in unit.files.items()}
+    read: set[str] = set()
     chosen: set[int] = set()
     while more := {i for i, bound in enumerate(names) if i not in chosen and bound & wanted}:
         chosen |= more
         wanted = wanted.union(*(read_names(ast.unparse(statements[i])) for i in more))
+        for file in imported_files([statements[i] for i in more]) & {f"file:{name}" for name in written} - read:
+            read.add(file)
+            inside = _statements_of(written[file.removeprefix("file:")])
+            statements += inside
+            names += [bound_names(statement) for statement in inside]
+        if read:
+            wanted |= _members([statements[i] for i in chosen])
+            wanted |= set().union(*names) if "*" in wanted else set()
     return "\n".join(ast.unparse(statements[i]) for i in sorted(chosen))
 
 
-def run_units(units: list[Unit], namespace: dict[str, Any], stuck: Collection[str] = ()) -> Iterator[Outcome]:
-    """Run them, cell by cell; an error ends its cell, and no other. Cells that are `stuck` are not waited for again."""
+def _statements_of(source: str) -> list[ast.stmt]:
+    try:
+        return _parsed(source)[1]
+    except (SyntaxError, ValueError):
+        return []
+
+
+def _members(body: list[ast.stmt]) -> set[str]:
+    """What is asked of modules: `helper.f`, `from helper import f`."""
+    nodes = [n for statement in body for n in ast.walk(statement)]
+    return {n.attr for n in nodes if isinstance(n, ast.Attribute)} | {n.name for n in nodes if isinstance(n, ast.alias)}
+
+
+def _without_replaced(statements: list[ast.stmt]) -> list[ast.stmt]:
+    """The statements without imports and assignments of names that are surely bound again before anything uses them.
+
+    Who imports torch's softmax, and then writes one with that name, uses their own.
+    """
+    replaced: set[str] = set()
+    kept: list[ast.stmt] = []
+    for statement in reversed(statements):
+        left: ast.stmt | None = statement
+        if isinstance(statement, (ast.Import, ast.ImportFrom)):
+            aliases = [a for a in statement.names if (a.asname or a.name).split(".")[0] not in replaced]
+            left = _with_aliases(statement, aliases) if aliases else None
+        elif isinstance(statement, ast.Assign) and all(isinstance(target, ast.Name) for target in statement.targets):
+            left = None if _surely_bound(statement) <= replaced else statement
+        if left is not None:
+            kept.append(left)
+            replaced = (replaced | _surely_bound(left)) - _read_at_once(left)
+    return kept[::-1]
+
+
+def _with_aliases(node: ast.Import | ast.ImportFrom, aliases: list[ast.alias]) -> ast.stmt:
+    made = ast.Import(aliases) if isinstance(node, ast.Import) else ast.ImportFrom(node.module, aliases, node.level)
+    return ast.copy_location(made, node)
+
+
+def _read_at_once(statement: ast.stmt) -> set[str]:
+    """The names that a statement may read when it is run; what is called may read any, but is not looked into."""
+    if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        parts = [*statement.decorator_list, *statement.args.defaults, *statement.args.kw_defaults]
+        return set().union(*(_loaded(part) for part in parts if part is not None))
+    return _loaded(statement)
+
+
+def run_units(
+    units: list[Unit],
+    namespace: dict[str, Any],
+    stuck: Collection[str] = (),
+    shown: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Iterator[Outcome]:
+    """Run them, cell by cell; an error ends its cell, and no other. Cells that are `stuck` are not waited for again.
+
+    `shown` holds, by cell, what a demonstration binds that needs what is withheld here.
+    """
     place = 0
     while place < len(units):
-        cell, seconds = units[place].cell, GIVEN_CELL_SECONDS if units[place].role == "given" else CELL_SECONDS
-        seconds = STUCK_CELL_SECONDS if cell in stuck else seconds
+        first = units[place]
+        seconds = GIVEN_CELL_SECONDS if first.role == "given" else CELL_SECONDS
+        seconds = STUCK_CELL_SECONDS if first.cell in stuck else seconds
         body: list[ast.stmt] = []
-        flags = units[place].flags
-        while place < len(units) and units[place].cell == cell:
+        while place < len(units) and units[place].cell == first.cell:
             body += units[place].body
             place += 1
-        yield run_cell(cell, body, namespace, seconds, flags)
+        values = (shown or {}).get(first.cell) if first.role == "given" else None
+        yield run_cell(first.cell, body, namespace, seconds, first.flags, values)
 
 
-def run_cell(cell: str, body: list[ast.stmt], namespace: dict[str, Any], seconds: float, flags: int) -> Outcome:
+def run_cell(
+    cell: str,
+    body: list[ast.stmt],
+    namespace: dict[str, Any],
+    seconds: float,
+    flags: int,
+    values: Mapping[str, Any] | None = None,
+) -> Outcome:
     """Run one cell's statements within the limits."""
     outcome = Outcome(cell)
     with quiet() as text:
         try:
             with _woken(), time_limit(Clock(cpu_seconds=seconds, wall_seconds=1e9)):
-                code = compile(ast.Module(body, []), f"<cell {cell}>", "exec", flags, dont_inherit=True)
-                exec(code, namespace)
+                while body:
+                    body = _run_statements(body, f"<cell {cell}>", namespace, flags, values, outcome)
         except TimeLimitExceeded:
             outcome.error = "TimeLimit"
             outcome.text = f"did not end within {seconds:.0f} seconds of computing"
@@ -339,13 +467,61 @@ def run_cell(cell: str, body: list[ast.stmt], namespace: dict[str, Any], seconds
             outcome.error = "TimeLimit"
             outcome.text = "waited without computing"
         except BaseException as error:
-            failure = failure_of(error)
-            outcome.error = type(error).__name__
-            outcome.text = f"{failure.text.removeprefix('raised ')}" + (
-                f", at {failure.place}" if failure.place else ""
-            )
+            _note(outcome, error)
     outcome.printed = text.text()
     return outcome
+
+
+def _note(outcome: Outcome, error: BaseException) -> None:
+    failure = failure_of(error)
+    outcome.error = type(error).__name__
+    outcome.text = failure.text.removeprefix("raised ") + (f", at {failure.place}" if failure.place else "")
+
+
+def _run_statements(
+    body: list[ast.stmt],
+    filename: str,
+    namespace: dict[str, Any],
+    flags: int,
+    values: Mapping[str, Any] | None,
+    outcome: Outcome,
+) -> list[ast.stmt]:
+    """Run the statements; return those behind one that only the grading has stopped, which is noted and passed over."""
+    flags |= ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    code = compile(ast.Module(body, []), filename, "exec", flags, dont_inherit=True)
+    try:
+        waiting = eval(code, namespace)
+        if code.co_flags & inspect.CO_COROUTINE:
+            run_to_the_end(waiting)
+    except Exception as error:
+        place = _stopped_at(body, error, filename)
+        if place is None or not (values is not None or _is_of_grading(body[place], error)):
+            raise
+        _note(outcome, error)
+        bound = bound_names(body[place])
+        if isinstance(error, ModuleNotFoundError) and values is None:
+            namespace.update(dict.fromkeys(bound, Missing(error)))
+        namespace.update({name: value for name, value in (values or {}).items() if name in bound})
+        return body[place + 1 :]
+    return []
+
+
+def _is_of_grading(statement: ast.stmt, error: Exception) -> bool:
+    """Whether the statement works where the student wrote it: the library is whole there, and others are installed."""
+    if isinstance(error, ModuleNotFoundError) and isinstance(statement, (ast.Import, ast.ImportFrom)):
+        return (error.name or "").split(".")[0] not in OURS
+    return isinstance(error, Withheld)
+
+
+def _stopped_at(body: list[ast.stmt], error: Exception, filename: str) -> int | None:
+    """Which of the statements an exception comes from."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename != filename:
+        trace = trace.tb_next
+    if trace is None:
+        return None
+    line = trace.tb_lineno
+    return next((i for i, s in enumerate(body) if _first_line(s) <= line <= (s.end_lineno or s.lineno)), None)
 
 
 class Woken(BaseException):
@@ -362,44 +538,3 @@ def _woken() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGUSR1, signal.SIG_IGN)
-
-
-def new_namespace() -> dict[str, Any]:
-    """A notebook's empty namespace, with what IPython would put there."""
-    main = types.ModuleType("__main__")
-    namespace = main.__dict__
-    namespace.update(__builtins__=builtins, get_ipython=NoShell, display=display)
-    return namespace
-
-
-class NoShell:
-    """What `get_ipython()` gives, and all that it has: magics do nothing, and there is no shell."""
-
-    def __getattr__(self, name: str) -> "NoShell":
-        return self
-
-    def __call__(self, *arguments: Any, **more: Any) -> "NoShell":
-        return self
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(())
-
-
-class Colab(types.ModuleType):
-    """`google.colab`, whose parts do nothing: an answer's cell may mount a drive before it defines the answer."""
-
-    def __getattr__(self, name: str) -> NoShell:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return NoShell()
-
-
-def offer_colab() -> None:
-    """Make `from google.colab import drive` work."""
-    sys.modules.setdefault("google", types.ModuleType("google"))
-    sys.modules["google.colab"] = Colab("google.colab")
-
-
-def display(*objects: Any, **options: Any) -> None:
-    """IPython's `display`, as text."""
-    print(*objects)

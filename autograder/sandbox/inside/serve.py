@@ -8,13 +8,17 @@ from collections.abc import Sequence
 from types import CodeType, ModuleType
 from typing import Any
 
+import numpy as np
 import torch
 
 from . import cells
 from .attempt import Failed, Failure, LocalSession, Terms, failure_of, unfit_reason
 from .refuse import Refusal
+from .shell import new_namespace
 from .shortcuts import shortcuts
-from .wire import Channel, Closed
+from .wire import Channel, Closed, encode
+
+MOST_SHOWN = 1 << 20
 
 
 def serve(connection: Any) -> None:
@@ -22,6 +26,9 @@ def serve(connection: Any) -> None:
     channel = Channel(connection)
     try:
         task = channel.receive()
+        if task.get("show"):
+            channel.send({"shown": show(task)})
+            return
         refusal = Refusal(task["forbidden"])
         attempt = prepare(channel, task)
         refusal.begin()
@@ -30,11 +37,33 @@ def serve(connection: Any) -> None:
         pass
 
 
+def show(task: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Run a lesson's own cells, with the library whole: by cell, the numbers and texts that are bound at its end."""
+    sys.meta_path.insert(0, View(task["library"]))
+    namespace, found = new_namespace(), {}
+    units, _ = cells.parse(task["cells"], "")
+    bound = {name: set().union(*(u.binds for u in units if u.cell == name)) for name in task["show"]}
+    wanted = " or ".join(sorted(set().union(*bound.values())))
+    for outcome in cells.run_units(cells.needed(units, wanted, "needed"), namespace):
+        values = {name: namespace[name] for name in bound.get(outcome.cell, ()) if name in namespace}
+        found[outcome.cell] = {name: value for name, value in values.items() if _is_plain(value)}
+    return {cell: values for cell, values in found.items() if cell in bound}
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether it can be sent as it is, and is not large."""
+    if isinstance(value, dict) and not all(type(key) is str for key in value):
+        return False
+    try:
+        return len(encode({"": value})) < MOST_SHOWN
+    except (TypeError, ValueError, RecursionError):
+        return False
+
+
 def prepare(channel: Channel, task: dict[str, Any]) -> Any:
     """Run what the exercise needs of the notebook, report it, and return the answer."""
     sys.meta_path.insert(0, View(task["library"]))
     builtins.input = _no_input
-    cells.offer_colab()
     units, outcomes = cells.parse(task["cells"], task["wanted"])
     every, seen = units, cells.needed(units, task["expression"], "seen")
     units = cells.needed(units, task["expression"], task["run"])
@@ -46,11 +75,9 @@ def prepare(channel: Channel, task: dict[str, Any]) -> Any:
         uses = []
     found = [[use.name, use.text] for use in uses]
     channel.send({"shortcuts": found, "left_out": sorted(left_out), "unseen": len(units) - len(seen)})
-    namespace = cells.new_namespace()
-    sys.modules["__main__"] = ModuleType("__main__")
-    sys.modules["__main__"].__dict__.update(namespace)
-    namespace = sys.modules["__main__"].__dict__
-    outcomes += cells.run_units(units, namespace, task["stuck"])
+    namespace = new_namespace()
+    outcomes += cells.run_units(units, namespace, task["stuck"], task.get("shown"))
+    settle_process()
     told: dict[str, Any] = {
         "cells": [vars(outcome) for outcome in outcomes],
         "missing": "",
@@ -66,6 +93,25 @@ def prepare(channel: Channel, task: dict[str, Any]) -> Any:
         told["missing"] = failure_of(error).text.removeprefix("raised ")
     channel.send(told)
     return attempt
+
+
+RECURSION = sys.getrecursionlimit()
+
+
+def settle_process() -> None:
+    """torch, numpy and Python as they were before the cells: what a cell has left on is no part of the answer."""
+    while torch._C._len_torch_function_stack():
+        torch._C._pop_torch_function_stack()
+    torch.set_default_device(None)
+    torch.set_default_dtype(torch.float32)
+    torch.set_grad_enabled(True)
+    torch.set_autocast_enabled("cpu", False)
+    torch.autograd.set_detect_anomaly(False)
+    torch.use_deterministic_algorithms(False)
+    torch.set_float32_matmul_precision("highest")
+    torch.set_flush_denormal(False)
+    np.seterr(divide="warn", over="warn", under="ignore", invalid="warn")
+    sys.setrecursionlimit(max(RECURSION, sys.getrecursionlimit()))
 
 
 def _no_input(prompt: object = "") -> str:

@@ -1,0 +1,163 @@
+"""What Jupyter and Colab put around a notebook's cells: magics, `display`, a running event loop, a drive to mount."""
+
+import asyncio
+import builtins
+import functools
+import os
+import shlex
+import sys
+import threading
+import types
+from collections.abc import Coroutine, Iterator
+from typing import Any
+
+import matplotlib
+import torch
+
+RUNNING_MAGICS = ("time", "timeit", "capture", "prun", "matplotlib", "memit", "pyinstrument", "wandb")
+"""Those above a cell that run the cell."""
+WRITING_MAGICS = ("writefile", "file")
+
+
+class Nothing:
+    """What a magic without effect gives, and all that it has: nothing is measured, and nothing is shown."""
+
+    def __getattr__(self, name: str) -> "Nothing":
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self
+
+    def __call__(self, *arguments: Any, **more: Any) -> "Nothing":
+        return self
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+    def __format__(self, how: str) -> str:
+        return ""
+
+
+class Missing:
+    """A library that is not installed here, in place of what was imported: only its use is an error."""
+
+    def __init__(self, error: ModuleNotFoundError) -> None:
+        self.__dict__["__error__"] = error
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise ModuleNotFoundError(str(self.__error__))
+
+    def __call__(self, *arguments: Any, **more: Any) -> Any:
+        raise ModuleNotFoundError(str(self.__error__))
+
+
+class Shell(Nothing):
+    """What `get_ipython()` gives: it writes files and runs them, beside the notebook; all else does nothing."""
+
+    def __init__(self, namespace: dict[str, Any]) -> None:
+        self.user_ns = namespace
+
+    def run_cell_magic(self, name: str, line: str, cell: str) -> Any:
+        if name in WRITING_MAGICS:
+            write_file(line, cell)
+        elif name in RUNNING_MAGICS:
+            exec(cell, self.user_ns)
+        return Nothing()
+
+    def run_line_magic(self, name: str, line: str, *more: Any) -> Any:
+        if name == "time":
+            exec(line, self.user_ns)
+        elif name == "run" and (words := [word for word in shlex.split(line) if not word.startswith("-")]):
+            path = words[0] if words[0].endswith(".py") else f"{words[0]}.py"
+            with open(path, encoding="utf-8") as file:
+                exec(compile(file.read(), path, "exec", dont_inherit=True), self.user_ns)
+        return Nothing()
+
+
+def write_file(line: str, text: str) -> None:
+    """`%%writefile [-a] PATH`."""
+    words = shlex.split(line)
+    path = os.path.expanduser(words[-1])
+    with open(path, "a" if {"-a", "--append"} & set(words[:-1]) else "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+class Colab(types.ModuleType):
+    """`google.colab`, whose parts do nothing: an answer's cell may mount a drive before it defines the answer."""
+
+    def __getattr__(self, name: str) -> Nothing:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Nothing()
+
+
+def display(*objects: Any, **options: Any) -> None:
+    """IPython's `display`, as text."""
+    print(*objects)
+
+
+def new_namespace() -> dict[str, Any]:
+    """`__main__`, emptied, with what a notebook finds there; modules beside the notebook can be imported."""
+    main = types.ModuleType("__main__")
+    sys.modules["__main__"] = main
+    sys.path.insert(0, os.getcwd())
+    sys.modules.setdefault("google", types.ModuleType("google"))
+    sys.modules["google.colab"] = Colab("google.colab")
+    namespace = main.__dict__
+    shell = Shell(namespace)
+    names = {**dict.fromkeys(("_", "__", "___", "_i", "_ii", "_iii"), ""), "In": [""], "Out": {}}
+    namespace.update(names, __builtins__=builtins, get_ipython=lambda: shell, display=display)
+    asyncio.set_event_loop_policy(_Policy())
+    vars(torch)["set_num_interop_threads"] = Nothing()  # too late here, and in time where the student ran it
+    vars(matplotlib)["use"] = Nothing()  # there is no screen
+    if (ipython := sys.modules.get("IPython")) is not None:
+        ipython.get_ipython = namespace["get_ipython"]  # type: ignore[attr-defined]
+    return namespace
+
+
+class _Waits:
+    """What an event loop waits with: there are no connections here, only time and other threads."""
+
+    def __init__(self) -> None:
+        self.woken = threading.Event()
+
+    def select(self, seconds: float | None) -> list[Any]:
+        self.woken.wait(seconds)
+        self.woken.clear()
+        return []
+
+
+class Loop(asyncio.BaseEventLoop):
+    """An event loop without the pair of sockets that asyncio's own ones wake themselves with: no socket is allowed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._selector = _Waits()
+
+    def _process_events(self, events: list[Any]) -> None:
+        pass
+
+    def _write_to_self(self) -> None:
+        self._selector.woken.set()
+
+
+class _Policy(asyncio.DefaultEventLoopPolicy):
+    def new_event_loop(self) -> asyncio.AbstractEventLoop:
+        return Loop()
+
+
+@functools.cache
+def _loop() -> asyncio.AbstractEventLoop:
+    """The notebook's one loop: what a cell leaves running goes on while another cell waits."""
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    return loop
+
+
+def run_to_the_end(waiting: Coroutine[Any, Any, Any]) -> None:
+    """A cell that awaits something."""
+    _loop().run_until_complete(waiting)
