@@ -179,10 +179,11 @@ def _explain_failure(
 
 def _cut(text: str) -> tuple[str, str]:
     """A long failure is no headline: what happened, and apart from it the details."""
+    own_words = not text.startswith("raised")  # what an exception says stays as it is, to be searched for
     short, mark, details = text.partition("; ") if text.startswith("has no parameter") else text.partition(": ")
     if not mark or len(text) <= LONGEST_HEADLINE or len(short) > LONGEST_HEADLINE:
         return text, ""
-    return short, f"{details[0].upper()}{details[1:]}"
+    return short, f"{details[:1].upper()}{details[1:]}" if own_words else details
 
 
 def _in_general(failure: Failure | None, text: str) -> str:

@@ -8,7 +8,7 @@ from einops import rearrange
 from torch import nn
 
 from attnlib.checks import exercises, run
-from attnlib.checks.report import MIME
+from attnlib.checks.report import MIME, _cut
 
 
 def no_scale(q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
@@ -81,6 +81,10 @@ def test_an_error_that_says_too_little_is_not_told_in_numbers() -> None:
     report = run("split_heads", split)
     assert report.headline == "the error does not say what it should"
     assert "differ" not in report.message
+
+
+def test_a_failure_that_ends_where_its_details_would_begin_is_told_all_the_same() -> None:
+    assert _cut(f"must return {'a' * 67}: ") == (f"must return {'a' * 67}", "")  # a child may send any text
 
 
 def test_a_stub_is_told_in_one_line() -> None:
