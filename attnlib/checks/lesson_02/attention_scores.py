@@ -34,7 +34,7 @@ def _three_axes_unpacked(q: Tensor, k: Tensor) -> Tensor:
     return q @ k.mT / d**0.5
 
 
-def _causal(scores: Tensor) -> Tensor:
+def causal(scores: Tensor) -> Tensor:
     return scores.masked_fill(torch.ones_like(scores, dtype=torch.bool).triu(1), -torch.inf)
 
 
@@ -334,7 +334,7 @@ ATTENTION_SCORES = Exercise(
             "causal",
             "Later keys are hidden",
             "A causal mask comes in lesson 05. Here every query meets every key.",
-            lambda q, k: _causal(scaled(q, k)),
+            lambda q, k: causal(scaled(q, k)),
         ),
         wrong(
             "one_length_only",

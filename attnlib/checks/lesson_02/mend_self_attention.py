@@ -9,7 +9,7 @@ from torch import Tensor
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Case, Exercise
 from attnlib.checks.lesson_00.slips import slips
-from attnlib.checks.lesson_02.attention_scores import scaled
+from attnlib.checks.lesson_02.attention_scores import causal, scaled
 from attnlib.checks.usual import wrong
 from attnlib.checks.watch import ATTENTION
 
@@ -25,6 +25,7 @@ def _attend_with(
         "1/√d_v": v.shape[-1] ** -0.5,
         "1/√n": x.shape[-2] ** -0.5,
         "1/√b": x.shape[0] ** -0.5,
+        "1/√4": 4**-0.5,
         "1/√8": 8**-0.5,
         "1/8": 1 / 8,
         "1/√d_k·1/√d_model": (k.shape[-1] * x.shape[-1]) ** -0.5,
@@ -179,7 +180,7 @@ MEND_SELF_ATTENTION = Exercise(
                 "tensor: k.shape[-1] ** -0.5.",
                 partial(_attend_with, factor=factor),
             )
-            for name, factor in (("of_root_8", "1/√8"), ("of_8", "1/8"))
+            for name, factor in (("of_root_4", "1/√4"), ("of_root_8", "1/√8"), ("of_8", "1/8"))
         ),
         *(
             wrong(
@@ -207,6 +208,47 @@ MEND_SELF_ATTENTION = Exercise(
             "One softmax for the whole table",
             "All weights of a sentence together add up to 1. Each query has to share out exactly 1 among the keys.",
             _around(_over_everything),
+        ),
+        wrong(
+            "divided_afterwards",
+            "Each key is shared out among the queries",
+            "The rows add up to 1 only because they are divided by their sum afterwards. The softmax still runs over "
+            "the queries: let it run over the last axis, and nothing has to be repaired.",
+            _around(
+                lambda q, k, v: (
+                    (w := (s := scaled(q, k).softmax(dim=-2)) / s.sum(dim=-1, keepdim=True)) @ v,
+                    w,
+                )
+            ),
+        ),
+        *(
+            wrong(
+                f"softmax_twice_{name}",
+                "The softmax is taken twice",
+                "The softmax of weights between 0 and 1 is nearly the same for all keys. Take it once, of the scores, "
+                "over the last axis.",
+                _around(lambda q, k, v, axis=axis: _attend(scaled(q, k).softmax(dim=axis), v)),
+            )
+            for name, axis in (("over_keys", -1), ("over_both", -2))
+        ),
+        wrong(
+            "keys_values_exchanged",
+            "Keys and values are exchanged",
+            "The queries are compared with the values, and the keys are averaged. They were right: change the scale "
+            "and the axis alone.",
+            _around(lambda q, k, v: _attend(scaled(q, v), k)),
+        ),
+        wrong(
+            "keys_for_values",
+            "The keys are averaged in place of the values",
+            "The output is weights @ k, and the values are never used. It was right: weights @ v.",
+            _around(lambda q, k, v: ((w := scaled(q, k).softmax(dim=-1)) @ k, w)),
+        ),
+        wrong(
+            "causal",
+            "Later words are hidden",
+            "A causal mask comes in lesson 05. Here every word meets every word.",
+            _around(lambda q, k, v: _attend(causal(scaled(q, k)), v)),
         ),
         wrong(
             "values_to_keys",

@@ -59,7 +59,7 @@ class _Right(SelfAttention):
 
 
 def _layers(make):
-    """A module whose layers by name are `make(d_model, d_k, d_v)`; those of other names are never asked."""
+    """A module whose layers by name are `make(d_model, d_k, d_v)`."""
 
     class Wrong(_Right):
         def __init__(self, d_model: int, d_k: int, d_v: int) -> None:
@@ -68,14 +68,6 @@ def _layers(make):
                 setattr(self, name, layer)
 
     return Wrong
-
-
-def _named(*names: str):
-    return _layers(
-        lambda d_model, d_k, d_v: {
-            name: nn.Linear(d_model, d, bias=False) for name, d in zip(names, (d_k, d_k, d_v), strict=True)
-        }
-    )
 
 
 def _sized(widths):
@@ -200,6 +192,17 @@ SELF_ATTENTION = Exercise(
             _self_attention(lambda s, x, q, k, v: attend(x, x, v)),
         ),
         wrong(
+            "batches_mixed",
+            "The sentences are mixed",
+            "The scores run over every pair of sentences and are added up. Each sentence is a world of its own: the "
+            "letter b has to stand in both inputs and in the output.",
+            _self_attention(
+                lambda s, x, q, k, v: weighted(
+                    (torch.einsum("b q d, c k d -> b q k", q, k) / q.shape[-1] ** 0.5).softmax(dim=-1), v
+                )
+            ),
+        ),
+        wrong(
             "queries_twice",
             "Queries and keys come from the same layer",
             "The queries are compared with themselves, and w_k is never used. Every word then finds itself best.",
@@ -280,7 +283,7 @@ SELF_ATTENTION = Exercise(
             "w_v maps to d_k. Values may have a width of their own, d_v: they never meet the keys in a dot product.",
             _sized(lambda d_model, d_k, d_v: ((d_model, d_k),) * 3),
         ),
-        *mistakes_in_three_layers(_sized, _named),
+        *mistakes_in_three_layers(_sized),
         wrong(
             "one_layer_for_all",
             "One layer in place of three",
