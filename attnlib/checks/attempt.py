@@ -289,6 +289,10 @@ def place_in_attempt(trace: TracebackType | None) -> str:
 def _compare_parameters(wanted: Shapes, found: Shapes) -> None:
     missing = [name for name in wanted if name not in found]
     extra = [name for name in found if name not in wanted]
+    if missing and sorted(found.values()) == sorted(map(tuple, wanted.values())):
+        told = f"it has {', '.join(extra)} in place of {', '.join(missing)}"
+        numbered = any(part.isdigit() for name in extra for part in name.split("."))
+        raise ContractBroken("parameters", f"has parameters under {'numbers' if numbered else 'other names'}: {told}")
     if missing:
         has = f"it has {', '.join(found)}" if found else "it has no parameters at all"
         raise ContractBroken("parameters", f"has no parameter {missing[0]!r}; {has}")

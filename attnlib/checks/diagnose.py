@@ -112,8 +112,9 @@ def _same_words(rival: Rival, trials: Sequence[Trial]) -> bool:
 
 
 def _words(failure: Failure) -> str:
-    """What an error says, without the name that a learner gave to a function or class: `Mine.__init__() got …`."""
-    return re.sub(r"[\w.<>]+\(\)", "()", failure.text)
+    """What an error says, without the names that a learner gave: to a function, `mine() got …`, or to parameters."""
+    text = failure.text.split(":")[0] if failure.kind == "parameters" else failure.text
+    return re.sub(r"[\w.<>]+\(\)", "()", text)
 
 
 _RAISED_ITSELF = re.compile(r"`(raise|assert)\b")

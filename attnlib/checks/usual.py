@@ -134,7 +134,17 @@ def usual_misconceptions(
             _around(reference, _fill_new_tensor),
         ),
     ]
-    if not (isinstance(reference, type) and issubclass(reference, nn.Module)):
+    if isinstance(reference, type) and issubclass(reference, nn.Module):
+        listed.append(
+            wrong(
+                "layers_renamed",
+                "The layers have other names",
+                "All layers are there, but not under the names of the contract. The check fills them by their names, "
+                "and so does everyone who loads saved weights.",
+                _renamed(reference),
+            )
+        )
+    else:
         listed.append(
             wrong(
                 "keeps_first_answer",
@@ -203,6 +213,15 @@ def _around(reference: Any, change: Callable[[Any, tuple[Any, ...]], Any]) -> An
 
         return Changed
     return lambda *inputs: change(reference(*inputs), inputs)
+
+
+def _renamed(reference: type[nn.Module]) -> type[nn.Module]:
+    class Renamed(reference):  # type: ignore[misc, valid-type]
+        def named_parameters(self, *arguments: Any, **options: Any) -> Any:
+            for name, parameter in super().named_parameters(*arguments, **options):
+                yield f"my_{name}", parameter
+
+    return Renamed
 
 
 def _change_input(outputs: Any, inputs: tuple[Any, ...]) -> Any:

@@ -7,9 +7,12 @@ import torch
 
 from attnlib.checks import Misconception, exercises, run
 from attnlib.checks.compare import SEPARATION, first_difference
-from attnlib.checks.judge import cases_of, try_case
-from attnlib.checks.observe import observe
+from attnlib.checks.judge import cases_of, run_exercise, try_case
+from attnlib.checks.observe import Memory, observe
 from attnlib.checks.usual import usual_misconceptions
+
+MEMORY: Memory = {}
+"""As the grader does it: what the references and the rivals of a misconception do is computed once, not for each."""
 
 MISCONCEPTIONS = [
     pytest.param(name, misconception, id=f"{name}-{misconception.id}")
@@ -23,7 +26,8 @@ MISCONCEPTIONS = [
 def test_a_misconception_is_rejected_under_its_own_name(
     name: str, misconception: Misconception, hidden: bool, seed: int
 ) -> None:
-    report = run(name, misconception.implementation, hidden=hidden, seed=seed)
+    exercise = exercises()[name]
+    report = run_exercise(exercise, misconception.implementation, hidden=hidden, seed=seed, memory=MEMORY)
     assert not report.passed
     assert report.score < 1
     assert report.diagnosis == (misconception.same_as or misconception.id), report.message
@@ -37,7 +41,7 @@ def test_a_misconception_is_far_from_the_reference(name: str, misconception: Mis
         assert misconception.implementation != exercise.reference
         return
     trials = [
-        try_case(exercise, misconception.implementation, c, seed=0, device="cpu")
+        try_case(exercise, misconception.implementation, c, seed=0, device="cpu", memory=MEMORY)
         for c in cases_of(exercise, hidden=False)
     ]
     assert max(t.difference.tolerances if t.difference else 0 for t in trials) >= SEPARATION
@@ -48,7 +52,7 @@ def test_any_two_misconceptions_are_told_apart_or_declared_the_same(name: str) -
     exercise = exercises()[name]
     cases = cases_of(exercise, hidden=False)
     seen = {
-        m.id: [observe(exercise, m.implementation, case, seed=0, device="cpu") for case in cases]
+        m.id: [observe(exercise, m.implementation, case, seed=0, device="cpu", memory=MEMORY) for case in cases]
         for m in exercise.misconceptions
     }
 

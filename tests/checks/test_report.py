@@ -57,7 +57,18 @@ def test_a_long_error_stands_below_a_short_headline() -> None:
     assert "At line" in report.sections[0].body
 
 
-def test_a_missing_parameter_is_the_headline_and_those_that_are_there_stand_below() -> None:
+def test_a_missing_parameter_is_the_headline_with_those_that_are_there() -> None:
+    class TwoOfThree(nn.Module):
+        def __init__(self, d_model: int, d_k: int, d_v: int, bias: bool = True) -> None:
+            super().__init__()
+            self.w_k, self.w_v = nn.Linear(d_model, d_k, bias=bias), nn.Linear(d_model, d_v, bias=bias)
+
+    report = run("QKVProjection", TwoOfThree)
+    assert report.headline.startswith("has no parameter 'w_q.weight'")
+    assert "has w_k.weight, w_k.bias" in words(report.message)
+
+
+def test_layers_under_other_names_are_named_so_whatever_the_names_are() -> None:
     class Renamed(nn.Module):
         def __init__(self, d_model: int, d_k: int, d_v: int, bias: bool = True) -> None:
             super().__init__()
@@ -68,7 +79,8 @@ def test_a_missing_parameter_is_the_headline_and_those_that_are_there_stand_belo
             return self.query(x), self.key(x), self.value(x)
 
     report = run("QKVProjection", Renamed)
-    assert report.headline == "has no parameter 'w_q.weight'"
+    assert report.diagnosis == "layers_renamed"
+    assert report.headline == "has parameters under other names"
     assert "It has query.weight, query.bias" in words(report.message)
 
 

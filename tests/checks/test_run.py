@@ -127,10 +127,16 @@ def test_waiting_ends_by_the_clock_on_the_wall(monkeypatch: pytest.MonkeyPatch) 
     assert "did not end within" in report.message
 
 
-class MissingLayer(SelfAttentionWith):
+class RenamedLayer(SelfAttentionWith):
     def __init__(self, *sizes: int) -> None:
         super().__init__(*sizes)
         self.key, self.w_k = self.w_k, None
+
+
+class MissingLayer(SelfAttentionWith):
+    def __init__(self, *sizes: int) -> None:
+        super().__init__(*sizes)
+        self.w_k = None
 
 
 class ExtraLayer(SelfAttentionWith):
@@ -148,7 +154,8 @@ class WrongShape(SelfAttentionWith):
 @pytest.mark.parametrize(
     ("attempt", "said"),
     [
-        (MissingLayer, r"has no parameter 'w_k.weight'; it has w_q.weight, w_v.weight, key.weight"),
+        (RenamedLayer, r"has parameters under other names: it has key.weight in place of w_k.weight"),
+        (MissingLayer, r"has no parameter 'w_k.weight'; it has w_q.weight, w_v.weight"),
         (ExtraLayer, r"has a parameter 'w_o.weight' that the contract does not ask for"),
         (WrongShape, r"parameter 'w_v.weight' must have shape \(11, 7\), got \(3, 7\)"),
         (

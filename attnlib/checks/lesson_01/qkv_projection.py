@@ -110,7 +110,7 @@ def _forward(compute):
 
 
 def _layers(make):
-    """A module whose layers by name are `make(d_model, d_k, d_v, bias)`; those of other names are never asked."""
+    """A module whose layers by name are `make(d_model, d_k, d_v, bias)`."""
 
     class Wrong(_Right):
         def __init__(self, d_model: int, d_k: int, d_v: int, bias: bool = True) -> None:
@@ -119,14 +119,6 @@ def _layers(make):
                 setattr(self, name, layer)
 
     return Wrong
-
-
-def _named(*names: str):
-    return _layers(
-        lambda d_model, d_k, d_v, bias: {
-            name: nn.Linear(d_model, d, bias=bias) for name, d in zip(names, (d_k, d_k, d_v), strict=True)
-        }
-    )
 
 
 def _sized(widths, *, biased=lambda bias: (bias, bias, bias)):
@@ -422,7 +414,7 @@ QKV_PROJECTION = Exercise(
             "The contract is QKVProjection(d_model, d_k, d_v, bias=True). Add the argument, and pass it on.",
             _BiasArgumentMissing,
         ),
-        *mistakes_in_three_layers(_sized, _named),
+        *mistakes_in_three_layers(_sized),
         wrong(
             "one_layer_for_all",
             "One layer in place of three",

@@ -7,8 +7,8 @@ from attnlib.checks.exercise import Misconception
 from attnlib.checks.usual import wrong
 
 
-def mistakes_in_three_layers(sized: Callable[..., Any], named: Callable[..., Any]) -> tuple[Misconception, ...]:
-    """`sized` makes a module from (in, out) of each layer, a function of d_model, d_k and d_v; `named` from names."""
+def mistakes_in_three_layers(sized: Callable[..., Any]) -> tuple[Misconception, ...]:
+    """`sized` makes a module from (in, out) of each layer, a function of d_model, d_k and d_v."""
     return (
         wrong(
             "sizes_turned_round",
@@ -37,23 +37,5 @@ def mistakes_in_three_layers(sized: Callable[..., Any], named: Callable[..., Any
                 sized(lambda *_, widths=((d_model, d_k), (d_model, d_k), (d_model, d_v)): widths),
             )
             for d_model, d_k, d_v in ((6, 4, 5), (7, 4, 2))
-        ),
-        *(
-            wrong(
-                f"layers_called_{names[0]}",
-                "The layers have other names",
-                "The check fills the layers by their names, and so does everyone who loads saved weights. They are "
-                "called w_q, w_k and w_v.",
-                named(*names),
-            )
-            for names in (
-                ("wq", "wk", "wv"),
-                ("W_q", "W_k", "W_v"),
-                ("W_Q", "W_K", "W_V"),
-                ("q", "k", "v"),
-                ("q_proj", "k_proj", "v_proj"),
-                ("query", "key", "value"),
-                ("to_q", "to_k", "to_v"),
-            )
         ),
     )
