@@ -65,10 +65,10 @@ class Asked:
         return [] if self.report.passed else re.findall(pattern, " ".join(self.report.message.split()))
 
     def not_shown(self, cells: list[dict[str, str]]) -> list[str]:
-        """If it failed, the demonstrations that did not run to their end: they may need what the exercise withholds."""
+        """If names were lacking, the demonstrations that did not run to their end: they may need what is withheld."""
         given = {cell["name"] for cell in cells if cell["role"] == "given"}
         stopped = [cell["name"] for cell in self.cells if cell["error"] and cell["name"] in given]
-        return [] if self.report.passed else stopped
+        return stopped if self.lacking else []
 
 
 def settle(notebook: NotebookNode, assignment: Assignment) -> NotebookNode:

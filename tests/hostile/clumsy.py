@@ -394,6 +394,13 @@ def a_helper_in_a_file_written_without_magic(s):
 
 
 @leads_to()
+def a_helper_in_a_file_imported_by_its_name_in_a_text(s):
+    s.cells.insert(s.place("pairwise_dot"), code("%%writefile helper.py\ndef dot(x, y):\n    return x @ y.mT\n"))
+    text = "import importlib\n\nhelper = importlib.import_module('helper')\n\n\n"
+    s.cell("pairwise_dot")["source"] = text + "def pairwise_dot(x, y):\n    return helper.dot(x, y)"
+
+
+@leads_to()
 def a_helper_in_a_file_written_in_the_last_cell(s):
     s.cells.append(code("%%writefile helper.py\ndef dot(x, y):\n    return x @ y.mT\n"))
     s.cell("pairwise_dot")["source"] = "import helper as h\n\ndef pairwise_dot(x, y):\n    return h.dot(x, y)"

@@ -254,6 +254,9 @@ def imported_files(body: list[ast.stmt]) -> set[str]:
             found.update(*(alias.name.split(".") for alias in node.names))
         elif isinstance(node, ast.ImportFrom) and node.module:
             found.update(node.module.split("."))
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            names = (a.value for a in node.args if isinstance(a, ast.Constant) and isinstance(a.value, str))
+            found.update(*(name.split(".") for name in names))
     return {f"file:{name}" for name in found}
 
 
