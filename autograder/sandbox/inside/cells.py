@@ -254,7 +254,7 @@ def imported_files(body: list[ast.stmt]) -> set[str]:
             found.update(*(alias.name.split(".") for alias in node.names))
         elif isinstance(node, ast.ImportFrom) and node.module:
             found.update(node.module.split("."))
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+        elif isinstance(node, ast.Call) and "import_module" in (getattr(node.func, k, "") for k in ("id", "attr")):
             names = (a.value for a in node.args if isinstance(a, ast.Constant) and isinstance(a.value, str))
             found.update(*(name.split(".") for name in names))
     return {f"file:{name}" for name in found}
@@ -274,7 +274,10 @@ def _magic(node: ast.AST) -> list[str]:
     """The words of `get_ipython().run_line_magic("time", "x = 1")` and its like; none for anything else."""
     if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
         return []
-    if ast.unparse(node.func.value) != "get_ipython()" or not all(isinstance(a, ast.Constant) for a in node.args):
+    shell = node.func.value.func if isinstance(node.func.value, ast.Call) else None
+    if not (isinstance(shell, ast.Name) and shell.id == "get_ipython"):
+        return []
+    if not all(isinstance(argument, ast.Constant) for argument in node.args):
         return []
     if node.func.attr in ("run_line_magic", "run_cell_magic"):
         return [str(a.value) for a in node.args if isinstance(a, ast.Constant)]
