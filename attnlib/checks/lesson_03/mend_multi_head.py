@@ -43,6 +43,12 @@ def _reference(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, nu
     return _folded(x, w_q, w_k, w_v, w_o, num_heads)
 
 
+def _reversed(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, num_heads: int) -> tuple[Tensor, Tensor]:
+    backwards = rearrange(w_o, "(h d) m -> h d m", h=num_heads).flip(0).flatten(0, 1)
+    weights = _folded(x, w_q, w_k, w_v, w_o, num_heads)[1]
+    return _folded(x, w_q, w_k, w_v, backwards, num_heads)[0], weights
+
+
 def _averaged(*inputs: Any) -> tuple[Tensor, Tensor]:
     output, weights = _folded(*inputs)
     return output, weights.mean(dim=1)
@@ -126,6 +132,25 @@ MEND_MULTI_HEAD = Exercise(
             "You made (b, h, n, d) rightly, and then reshaped it to (b, n, h·d). The heads have to be moved behind the "
             "words before they can be joined.",
             partial(_folded, joined="(h b) n d -> b (h n d)"),
+        ),
+        wrong(
+            "weights_heads_first",
+            "The heads' weights stand in front of the batch",
+            "The output is right. Your weights are (h, b, n, n): cut apart, (h b), but not exchanged. The batch comes "
+            "first: (b, h, n, n).",
+            partial(_folded, shown="(h b) q k -> h b q k"),
+        ),
+        wrong(
+            "weights_returned_transposed",
+            "The weights are returned transposed",
+            "The output is right. But row i of your weights belongs to key i. Rows are queries, columns are keys.",
+            partial(_folded, shown="(h b) q k -> b h k q"),
+        ),
+        wrong(
+            "heads_reversed",
+            "The heads are joined in reverse order",
+            "The sentences are apart now, and the weights are right. But w_o expects head 0 first.",
+            _reversed,
         ),
         wrong(
             "averaged_weights",

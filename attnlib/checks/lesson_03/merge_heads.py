@@ -6,7 +6,7 @@ from torch import Tensor
 
 import attnlib
 from attnlib.checks.draw import Draw
-from attnlib.checks.exercise import Exercise
+from attnlib.checks.exercise import Case, Exercise
 from attnlib.checks.usual import usual_cases, usual_misconceptions, wrong
 
 LESSON = "03_multi_head_attention"
@@ -41,17 +41,27 @@ MERGE_HEADS = Exercise(
     parts={"values": 2, "gradient": 1, "robustness": 1},
     reference=attnlib.merge_heads,
     forbidden=("attnlib.merge_heads",),
-    cases=usual_cases(
-        _heads,
-        {"b": 2, "h": 3, "n": 7, "d": 5},
-        one={"b": 1, "h": 2, "n": 5, "d": 3},
-        more=[
-            {"b": 3, "h": 5, "n": 2, "d": 7},
-            {"b": 2, "h": 1, "n": 11, "d": 3},
-            {"b": 5, "h": 7, "n": 3, "d": 1},
-            {"b": 2, "h": 3, "n": 1, "d": 2},
-            {"b": 2, "h": 6, "n": 6, "d": 6},
-        ],
+    cases=(
+        *usual_cases(
+            _heads,
+            {"b": 2, "h": 3, "n": 7, "d": 5},
+            one={"b": 1, "h": 2, "n": 5, "d": 3},
+            more=[
+                {"b": 3, "h": 5, "n": 2, "d": 7},
+                {"b": 2, "h": 1, "n": 11, "d": 3},
+                {"b": 5, "h": 7, "n": 3, "d": 1},
+                {"b": 2, "h": 3, "n": 1, "d": 2},
+                {"b": 2, "h": 6, "n": 6, "d": 6},
+            ],
+        ),
+        # no number has to move: under torch.no_grad() the result is then a view of x, and not a detached one
+        Case(
+            name="one head, gradients",
+            inputs=lambda draw: _heads(draw, b=2, h=1, n=5, d=3),
+            part="gradient",
+            gradient=True,
+            dtype=torch.float64,
+        ),
     ),
     example=_small_heads,
     misconceptions=(
@@ -70,6 +80,13 @@ MERGE_HEADS = Exercise(
             "What has to change places is heads and words, axes 1 and 2, so that the heads stand right before their "
             "numbers. You exchanged words and numbers.",
             _wrong_axes,
+        ),
+        wrong(
+            "heads_and_numbers_exchanged",
+            "Heads and numbers are exchanged, not heads and words",
+            "Axes 1 and 3 have changed places, (b, d, n, h). It is heads and words, axes 1 and 2, that do: the numbers "
+            "of a head stay last.",
+            lambda x: x.transpose(1, 3).reshape(x.shape[0], x.shape[2], -1),
         ),
         wrong(
             "heads_fastest",
@@ -104,6 +121,32 @@ MERGE_HEADS = Exercise(
             "Yours is (b, h, n·d): all words of a head in one row. Exchange heads and words first, so that the last "
             "two axes, which you join, are heads and numbers.",
             lambda x: x.flatten(2),
+        ),
+        wrong(
+            "joined_with_words_and_moved",
+            "The heads are joined with the words",
+            "Yours is (b, n·h, d): the heads are moved behind the words, but then joined with them. It is the last two "
+            "axes that are joined, heads and numbers.",
+            lambda x: x.transpose(1, 2).flatten(1, 2),
+        ),
+        wrong(
+            "batch_lost",
+            "Only the first sentence is left",
+            "Yours is (n, h·d): `x[0]`, or a `return` inside a loop over the sentences, drops the others. Keep the "
+            "batch axis in front: (b, n, h·d).",
+            lambda x: _right(x)[0],
+        ),
+        wrong(
+            "batch_joined_with_words",
+            "The sentences of the batch are joined into one",
+            "Yours is (b·n, h·d), as a linear layer may want it. The contract keeps the batch: (b, n, h·d).",
+            lambda x: _right(x).flatten(0, 1),
+        ),
+        wrong(
+            "squeezed",
+            "Axes of length 1 have vanished",
+            "`squeeze()` takes away *every* axis of length 1: the batch of a single sentence, too. Leave it out.",
+            lambda x: _right(x).squeeze(),
         ),
         wrong(
             "words_first",
@@ -142,6 +185,13 @@ MERGE_HEADS = Exercise(
             "Words and width are exchanged",
             "Yours is (b, h·d, n). A word is a row: (b, n, h·d).",
             lambda x: rearrange(x, "b h n d -> b (h d) n"),
+        ),
+        wrong(
+            "without_grad",
+            "The gradient is cut off",
+            "torch.no_grad() computes the numbers and does not note how they came about. Nothing before that point "
+            "could learn.",
+            torch.no_grad()(_right),
         ),
         *usual_misconceptions(_right, example=_small_heads),
     ),

@@ -84,6 +84,12 @@ def _overwritten(self: Heads, d_model: int, num_heads: int, d_head: int | None) 
     return d_model // num_heads
 
 
+def _refused(self: Heads, d_model: int, num_heads: int, d_head: int | None) -> int:
+    if d_model % num_heads:
+        raise ValueError(f"num_heads = {num_heads} does not divide d_model = {d_model}")
+    return d_head or d_model // num_heads
+
+
 def projection_mistakes(plain: type[Heads]) -> tuple[Misconception, ...]:
     """What is projected, before the heads and behind them."""
     return (
@@ -138,6 +144,12 @@ def projection_mistakes(plain: type[Heads]) -> tuple[Misconception, ...]:
             "The bias of w_o is not used",
             "You multiplied by its weight alone. Call the layer instead, self.w_o(x): it adds its bias.",
             but(plain, finish=lambda self, x: _without_bias(x, self.w_o)),
+        ),
+        wrong(
+            "heads_detached",
+            "What the heads found is cut from the gradient",
+            "The numbers are right. But w_o gets a detached tensor: w_o can learn, and nothing before it.",
+            but(plain, finish=lambda self, x: self.w_o(x.detach())),
         ),
         wrong(
             "bias_for_each_head",
@@ -214,6 +226,13 @@ def result_mistakes(plain: type[Heads], axes: str) -> tuple[Misconception, ...]:
             f"The output is right. But you return one ({axes}) for each entry of the batch, as nn.MultiheadAttention "
             f"does unless it is told otherwise. The contract keeps the heads: (b, h, {axes}).",
             after(plain, lambda x, output, weights: (output, weights.mean(dim=1))),
+        ),
+        wrong(
+            "weights_summed_returned",
+            "The weights are summed over the heads",
+            "The output is right. But the rows of your weights add up to the number of heads. The contract keeps the "
+            f"heads: (b, h, {axes}).",
+            after(plain, lambda x, output, weights: (output, weights.sum(dim=1))),
         ),
         wrong(
             "weights_heads_first",
@@ -326,6 +345,26 @@ def layer_mistakes(plain: type[Heads]) -> tuple[Misconception, ...]:
             "d_model // num_heads is only what d_head is without a caller's wish. You compute it also where a d_head "
             "is given: do so only `if d_head is None`.",
             but(plain, width_of_a_head=_overwritten),
+        ),
+        wrong(
+            "d_head_refused",
+            "d_model is checked even where `d_head` is given",
+            "With a d_head of its own a head may be as wide as it likes: num_heads need not divide d_model then. Raise "
+            "the ValueError only `if d_head is None`.",
+            but(plain, width_of_a_head=_refused),
+        ),
+        wrong(
+            "d_head_is_d_model",
+            "Without `d_head`, each head is d_model wide",
+            "The heads share d_model: each is d_model // num_heads wide, unless the caller gives a d_head.",
+            but(plain, width_of_a_head=lambda self, d_model, num_heads, d_head: d_head or d_model),
+        ),
+        wrong(
+            "scaled_by_shared_width",
+            "Scaled by √(d_model / num_heads), also where `d_head` is given",
+            "A head's scores are sums of d products. d is d_model / num_heads only as long as nobody gives a d_head: "
+            "scale by the root of how wide the head *is*.",
+            but(plain, scale=lambda self, x, memory: (x.shape[-1] // self.num_heads) ** -0.5),
         ),
         wrong(
             "layers_as_wide_as_words",

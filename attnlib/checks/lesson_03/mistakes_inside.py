@@ -28,6 +28,18 @@ def _merge_taking_turns(self: Heads, x: Tensor) -> Tensor:
     return rearrange(x, "b h n d -> b n (d h)")
 
 
+def _over_all_pairs(self: Heads, scores: Tensor, allowed: Tensor | None) -> Tensor:
+    pairs = None if allowed is None else allowed.expand(scores.shape).flatten(-2)
+    return masked_softmax(scores.flatten(-2), pairs).unflatten(-1, scores.shape[-2:])
+
+
+def _keys_reshaped(self: Heads, x: Tensor, memory: Tensor, allowed: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    q, k, v = (self.split(projected) for projected in self.project(x, memory))
+    columns = k.reshape(*k.shape[:2], k.shape[3], k.shape[2])
+    weights = self.share(q @ columns * self.scale(x, memory), allowed)
+    return self.w_o(self.merge(weights @ v)), weights
+
+
 def _one_wide_head(self: Heads, x: Tensor, memory: Tensor, allowed: Tensor | None = None) -> tuple[Tensor, Tensor]:
     q, k, v = self.project(x, memory)
     weights = self.share((q @ k.mT * self.d_head**-0.5)[:, None], allowed)
@@ -65,7 +77,8 @@ def scores_mistakes(plain: type[Heads]) -> tuple[Misconception, ...]:
         wrong(
             "scaled_by_d",
             "Divided by d instead of √d",
-            "The standard deviation of a dot product grows with √d. Dividing by d makes the weights too even.",
+            "The standard deviation of a dot product grows with √d. Dividing by d makes the weights too even. "
+            "(Did you scale twice? √d · √d is d.)",
             but(plain, scale=lambda self, x, memory: 1 / self.d_head),
         ),
         wrong(
@@ -111,6 +124,13 @@ def scores_mistakes(plain: type[Heads]) -> tuple[Misconception, ...]:
             "What one text looks at depends on which others came along. Each query shares its attention among the "
             "keys: dim=-1.",
             but(plain, share=lambda self, scores, allowed: scores.softmax(dim=0)),
+        ),
+        wrong(
+            "over_all_pairs",
+            "The softmax runs over all pairs",
+            "All weights of a head together add up to 1. Each *row* has to: every query shares out 1 of its own, among "
+            "the keys alone, dim=-1.",
+            but(plain, share=_over_all_pairs),
         ),
         wrong(
             "no_softmax",
@@ -205,6 +225,13 @@ def axes_mistakes(plain: type[Heads]) -> tuple[Misconception, ...]:
             "`reshape(b, n, h·d)` of a (b, h, n, d) puts one head at several positions where several heads at one "
             "position belong. Exchange the two middle axes first. The weights are right, only the output is not.",
             but(plain, merge=_merge_by_reshape),
+        ),
+        wrong(
+            "keys_reshaped",
+            "The keys are reshaped, not transposed",
+            "`reshape(b, h, d, n)` gives the keys the shape that the product needs, but only breaks the lines "
+            "elsewhere: a column is no longer a key. Exchange the last two axes: k.transpose(-2, -1).",
+            but(plain, attend=_keys_reshaped),
         ),
         wrong(
             "heads_left_behind_words",

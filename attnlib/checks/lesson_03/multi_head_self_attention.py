@@ -1,16 +1,18 @@
 """Exercise `MultiHeadSelfAttention`: the module; its mistakes stand in files of their own."""
 
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
 import attnlib
 from attnlib.checks.draw import Draw
-from attnlib.checks.exercise import Case, Exercise
+from attnlib.checks.exercise import Asked, Case, Exercise, Inputs
 from attnlib.checks.lesson_03.heads import SelfHeads, but, causal
 from attnlib.checks.lesson_03.mistakes_around import layer_mistakes, projection_mistakes, result_mistakes
 from attnlib.checks.lesson_03.mistakes_inside import axes_mistakes, scores_mistakes
+from attnlib.checks.lesson_03.modules import module_mistakes
 from attnlib.checks.usual import usual_cases, usual_misconceptions, wrong
 from attnlib.checks.watch import ATTENTION
 
@@ -48,6 +50,22 @@ def _indivisible(draw: Draw, *, b: int, n: int, d_model: int, h: int) -> tuple[t
     return (d_model, h), (draw.normal(b, n, d_model),)
 
 
+def _only_built(asked: Asked, inputs: Inputs) -> tuple[Tensor, Tensor]:
+    """Never calls the module: what it refuses is refused by the constructor."""
+    return inputs[0], inputs[0]
+
+
+def _any_width(self: Any, d_model: int, num_heads: int, d_head: int | None) -> int:
+    self.fits = d_head is not None or d_model % num_heads == 0
+    return d_head or d_model // num_heads
+
+
+def _refused_late(self: Any, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+    if not self.fits:
+        raise ValueError("num_heads does not divide d_model")
+    return SelfHeads.attend(self, x, memory)
+
+
 MULTI_HEAD_SELF_ATTENTION = Exercise(
     name="MultiHeadSelfAttention",
     lesson=LESSON,
@@ -73,6 +91,11 @@ MULTI_HEAD_SELF_ATTENTION = Exercise(
             ],
         ),
         Case(name="d_head is given", inputs=partial(_free_width, b=2, n=5, d_model=11, h=3, d=7), part="options"),
+        Case(
+            name="d_head is given, where num_heads divides d_model",
+            inputs=partial(_free_width, b=2, n=5, d_model=12, h=3, d=7),
+            part="options",
+        ),
         Case(name="no bias", inputs=partial(_without_bias, b=2, n=7, h=2, d=5), part="options"),
         Case(
             name="a small d_head, no bias",
@@ -85,6 +108,13 @@ MULTI_HEAD_SELF_ATTENTION = Exercise(
             inputs=partial(_indivisible, b=2, n=5, d_model=14, h=3),
             part="error",
             raises=True,
+        ),
+        Case(
+            name="3 heads and a d_model of 14, nothing but the constructor",
+            inputs=partial(_indivisible, b=2, n=5, d_model=14, h=3),
+            part="error",
+            raises=True,
+            probe=_only_built,
         ),
         Case(
             name="2 heads and a d_model of 7",
@@ -117,10 +147,24 @@ MULTI_HEAD_SELF_ATTENTION = Exercise(
             "whole sentence, its end included.",
             but(SelfHeads, share=causal),
         ),
+        wrong(
+            "input_detached",
+            "x is cut from the gradient",
+            "The numbers are right, and the layers can learn. But what made x cannot: no gradient reaches it. Do not "
+            "detach what you are given.",
+            but(SelfHeads, project=lambda self, x, memory: SelfHeads.project(self, x.detach(), memory.detach())),
+        ),
+        wrong(
+            "refused_too_late",
+            "The error comes only when the module is called",
+            "A module that cannot work should not be made: raise the ValueError in `__init__`, not in `forward`.",
+            but(SelfHeads, width_of_a_head=_any_width, attend=_refused_late),
+        ),
         *axes_mistakes(SelfHeads),
         *projection_mistakes(SelfHeads),
         *result_mistakes(SelfHeads, "n, n"),
         *layer_mistakes(SelfHeads),
+        *module_mistakes(SelfHeads),
         *usual_misconceptions(SelfHeads),
     ),
 )

@@ -188,6 +188,20 @@ SPLIT_HEADS = Exercise(
             _split("b n (h d) -> b h d n"),
         ),
         wrong(
+            "heads_last",
+            "The heads stand at the end",
+            "Yours is (b, n, d, h). A matrix product works on the last two axes, and these have to be words and "
+            "numbers: (b, h, n, d).",
+            _split("b n (h d) -> b n d h"),
+        ),
+        wrong(
+            "batch_lost",
+            "Only the first sentence is left",
+            "Yours is (h, n, d): `x[0]`, or a `return` inside a loop over the sentences, drops the others. Keep the "
+            "batch axis in front: (b, h, n, d).",
+            lambda x, num_heads: _right(x, num_heads)[0],
+        ),
+        wrong(
             "number_for_width",
             "num_heads taken for the width of a head",
             "You made heads of width num_heads, as many as fit. num_heads says how many; each is width // num_heads "
@@ -316,6 +330,13 @@ SPLIT_HEADS = Exercise(
             "`assert` is for what cannot happen, and Python drops it when it runs with -O. What a caller did wrong is "
             "a ValueError: `raise ValueError(...)`.",
             _asserted,
+        ),
+        wrong(
+            "without_grad",
+            "The gradient is cut off",
+            "torch.no_grad() computes the numbers and does not note how they came about. Nothing before that point "
+            "could learn.",
+            torch.no_grad()(_right),
         ),
         *usual_misconceptions(_right, example=_small_words),
     ),

@@ -70,6 +70,13 @@ STACK_HEAD_WEIGHTS = Exercise(
             lambda per_head: torch.stack(list(per_head), dim=1),
         ),
         wrong(
+            "new_axis_last",
+            "The matrices lie side by side on a new last axis",
+            "Yours is (d_model, d, h): torch.stack makes a new axis. Join the matrices along the axis that is there: "
+            "torch.cat with dim=-1.",
+            lambda per_head: torch.stack(list(per_head), dim=-1),
+        ),
+        wrong(
             "reshaped",
             "reshape where a transpose was needed",
             "torch.stack gives (h, d_model, d), and in memory all of head 0 comes first. `reshape(d_model, h * d)` "
@@ -129,6 +136,19 @@ STACK_HEAD_WEIGHTS = Exercise(
             "The matrices come as they are needed, (d_model, d): they multiply from the right, x @ w. Join them as "
             "they are.",
             lambda per_head: torch.cat([w.T for w in per_head], dim=-1),
+        ),
+        wrong(
+            "first_head_alone",
+            "Only the first matrix is returned",
+            "The other heads are missing. Does a `return` stand inside the loop? All h matrices go into the result.",
+            lambda per_head: per_head[0] * 1,
+        ),
+        wrong(
+            "new_parameter",
+            "The result is a new parameter",
+            "nn.Parameter(...), or requires_grad_() after a detach, starts a new leaf: it copies the numbers, and the "
+            "gradient ends there. The matrices that you were given are the ones that learn.",
+            lambda per_head: torch.cat(list(per_head), dim=-1).detach().requires_grad_(per_head[0].requires_grad),
         ),
         wrong(
             "last_head_lost",

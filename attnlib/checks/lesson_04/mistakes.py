@@ -1,9 +1,12 @@
 """What goes wrong in multi-head cross-attention because the memory is another text, of another width."""
 
+from collections.abc import Callable
+from typing import Any
+
 from torch import Tensor, nn
 
 from attnlib.checks.exercise import Misconception
-from attnlib.checks.lesson_03.heads import Heads, after, but, causal
+from attnlib.checks.lesson_03.heads import Heads, but, causal
 from attnlib.checks.usual import wrong
 
 
@@ -30,6 +33,38 @@ def _widths_exchanged(self: Heads, d_model: int, d_memory: int, width: int, bias
 def _out_to_d_memory(self: Heads, d_model: int, d_memory: int, width: int, bias: bool) -> None:
     CrossHeads.make_layers(self, d_model, d_memory, width, bias)
     self.w_o = nn.Linear(width, d_memory, bias=bias)
+
+
+def _kept(self: Any, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    if not hasattr(self, "first"):
+        self.first = self.w_k(memory), self.w_v(memory)
+    return self.w_q(x), *self.first
+
+
+def _width(choose: Callable[[int, int, int], int]) -> type[Heads]:
+    """Without a d_head, a head is `choose(d_model, d_memory, num_heads)` wide."""
+
+    class Mistaken(CrossHeads):
+        def __init__(
+            self, d_model: int, d_memory: int, num_heads: int, d_head: int | None = None, bias: bool = True
+        ) -> None:
+            d_head = choose(d_model, d_memory, num_heads) if d_head is None else d_head
+            super().__init__(d_model, d_memory, num_heads, d_head, bias)
+
+    return Mistaken
+
+
+def _divided(width: int, num_heads: int) -> int:
+    if width % num_heads:
+        raise ValueError(f"num_heads = {num_heads} does not divide {width}")
+    return width // num_heads
+
+
+class _ArgumentsExchanged(CrossHeads):
+    def __init__(
+        self, d_memory: int, d_model: int, num_heads: int, d_head: int | None = None, bias: bool = True
+    ) -> None:
+        super().__init__(d_model, d_memory, num_heads, d_head, bias)
 
 
 def own_mistakes() -> tuple[Misconception, ...]:
@@ -71,11 +106,18 @@ def own_mistakes() -> tuple[Misconception, ...]:
             ),
         ),
         wrong(
-            "weights_summed_returned",
-            "The weights are summed over the heads",
-            "The output is right. But the rows of your weights add up to the number of heads. The contract keeps the "
-            "heads: (b, h, q, k).",
-            after(CrossHeads, lambda x, output, weights: (output, weights.sum(dim=1))),
+            "input_detached",
+            "x is cut from the gradient",
+            "The numbers are right, and the layers can learn. But what made x cannot: no gradient reaches it. Do not "
+            "detach what you are given.",
+            but(CrossHeads, project=lambda self, x, memory: CrossHeads.project(self, x.detach(), memory)),
+        ),
+        wrong(
+            "memory_kept",
+            "Keys and values of the first memory are kept",
+            "They are stored at the first call and used again at the next, although another memory has come. Compute "
+            "them from the arguments.",
+            but(CrossHeads, project=_kept),
         ),
         wrong(
             "memory_width_forgotten",
@@ -89,6 +131,33 @@ def own_mistakes() -> tuple[Misconception, ...]:
             "w_q reads x, which is d_model wide; w_k and w_v read the memory, which is d_memory wide. w_o goes back "
             "to d_model, because the output stands at the positions of x.",
             but(CrossHeads, make_layers=_widths_exchanged),
+        ),
+        wrong(
+            "arguments_exchanged",
+            "The constructor takes d_memory before d_model",
+            "The contract's order is d_model, d_memory, num_heads. Where the two widths differ, every layer is made "
+            "for the other text.",
+            _ArgumentsExchanged,
+        ),
+        wrong(
+            "d_memory_shared_out",
+            "The heads share d_memory, not d_model",
+            "Without a d_head, each head is d_model // num_heads wide: all together they are as wide as x. The width "
+            "of the memory takes no part.",
+            _width(lambda d_model, d_memory, num_heads: _divided(d_memory, num_heads)),
+        ),
+        wrong(
+            "d_memory_shared_out_unchecked",
+            "The heads share d_memory, not d_model",
+            "Without a d_head, each head is d_model // num_heads wide: all together they are as wide as x. The width "
+            "of the memory takes no part.",
+            _width(lambda d_model, d_memory, num_heads: d_memory // num_heads),
+        ),
+        wrong(
+            "d_memory_checked",
+            "d_memory is checked, not d_model",
+            "It is d_model that the heads share out among themselves, so it is d_model that num_heads has to divide.",
+            _width(lambda d_model, d_memory, num_heads: _divided(d_memory, num_heads) and d_model // num_heads),
         ),
         wrong(
             "out_to_d_memory",

@@ -1,5 +1,7 @@
 """What goes wrong in multi-head cross-attention when one text is taken for the other."""
 
+from functools import partialmethod
+
 import torch
 from torch import Tensor
 
@@ -9,9 +11,12 @@ from attnlib.checks.lesson_04.mistakes import CrossHeads
 from attnlib.checks.usual import wrong
 
 
-def _split_by_length_of_x(self: Heads, x: Tensor, memory: Tensor, allowed: None = None) -> tuple[Tensor, Tensor]:
+def _split_by_length_of_x(
+    self: Heads, x: Tensor, memory: Tensor, allowed: None = None, *, width_named: bool = False
+) -> tuple[Tensor, Tensor]:
     b, n, _ = x.shape
-    q, k, v = (p.view(b, n, self.num_heads, -1).transpose(1, 2) for p in self.project(x, memory))
+    width = self.d_head if width_named else -1
+    q, k, v = (p.view(b, n, self.num_heads, width).transpose(1, 2) for p in self.project(x, memory))
     weights = (q @ k.mT * self.d_head**-0.5).softmax(dim=-1)
     return self.w_o((weights @ v).transpose(1, 2).reshape(b, n, -1)), weights
 
@@ -78,5 +83,13 @@ def whose_is_whose() -> tuple[Misconception, ...]:
             "You take n from x.shape and use it for the keys and values as well. The memory has a length of its own: "
             "use memory.shape[1], or -1, or einops, for k and v.",
             but(CrossHeads, attend=_split_by_length_of_x),
+        ),
+        wrong(
+            "split_by_length_of_x_and_width",
+            "The memory is cut with the length of x",
+            "You take n from x.shape and use it for the keys and values as well. The memory has a length of its own: "
+            "use memory.shape[1], or -1, or einops, for k and v.",
+            but(CrossHeads, attend=partialmethod(_split_by_length_of_x, width_named=True)),
+            same_as="split_by_length_of_x",
         ),
     )

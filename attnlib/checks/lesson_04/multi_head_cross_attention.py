@@ -10,6 +10,7 @@ from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Case, Exercise
 from attnlib.checks.lesson_03.mistakes_around import layer_mistakes, projection_mistakes, result_mistakes
 from attnlib.checks.lesson_03.mistakes_inside import axes_mistakes, scores_mistakes
+from attnlib.checks.lesson_03.modules import module_mistakes
 from attnlib.checks.lesson_04.mistakes import CrossHeads, own_mistakes
 from attnlib.checks.lesson_04.mistakes_of_roles import whose_is_whose
 from attnlib.checks.usual import usual_cases, usual_misconceptions
@@ -82,8 +83,17 @@ MULTI_HEAD_CROSS_ATTENTION = Exercise(
             inputs=partial(_inputs, b=2, q=5, k=5, h=3, d=7, d_memory=None),
         ),
         Case(
+            name="a memory of another width that could be shared out, too",
+            inputs=partial(_inputs, b=2, q=3, k=5, h=3, d=5, d_memory=12),
+        ),
+        Case(
             name="d_head is given",
             inputs=partial(_free_width, b=2, q=5, k=3, d_model=11, d_memory=13, h=3, d=7),
+            part="options",
+        ),
+        Case(
+            name="d_head is given, where num_heads divides d_model",
+            inputs=partial(_free_width, b=2, q=5, k=3, d_model=12, d_memory=13, h=3, d=7),
             part="options",
         ),
         Case(
@@ -121,6 +131,7 @@ MULTI_HEAD_CROSS_ATTENTION = Exercise(
         *projection_mistakes(CrossHeads),
         *result_mistakes(CrossHeads, "q, k"),
         *layer_mistakes(CrossHeads),
+        *module_mistakes(CrossHeads),
         *usual_misconceptions(CrossHeads),
     ),
 )

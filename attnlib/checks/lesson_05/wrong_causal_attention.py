@@ -9,6 +9,7 @@ from torch import Tensor
 from attnlib.checks.lesson_03.heads import Heads, but, masked_softmax
 from attnlib.checks.lesson_03.mistakes_around import layer_mistakes, projection_mistakes, result_mistakes
 from attnlib.checks.lesson_03.mistakes_inside import axes_mistakes, scores_mistakes
+from attnlib.checks.lesson_03.modules import module_mistakes
 from attnlib.checks.usual import usual_misconceptions, without, wrong
 
 
@@ -59,8 +60,60 @@ def _padding_after_softmax(self: Heads, scores: Tensor, allowed: Tensor) -> Tens
     return masked_softmax(scores, past) * allowed
 
 
+def _values_zeroed(self: Heads, x: Tensor, key_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    q, k, v = (self.split(projected) for projected in self.project(x, x))
+    weights = self.share(q @ k.mT * self.scale(x, x), _past(x))
+    values = v if key_mask is None else v * key_mask[:, None, :, None]
+    return self.finish(self.merge(weights @ values)), weights
+
+
+def _needs_a_key_mask(self: CausalHeads, x: Tensor, key_mask: Tensor) -> Any:
+    return CausalHeads.forward(self, x, key_mask)
+
+
+def _filled_scores_returned(fill: float) -> type[Heads]:
+    def attend(self: Heads, x: Tensor, memory: Tensor, allowed: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        assert allowed is not None
+        q, k, v = (self.split(projected) for projected in self.project(x, memory))
+        scores = q @ k.mT * self.scale(x, memory)
+        output = self.finish(self.merge(self.share(scores, allowed) @ v))
+        return output, scores.masked_fill(~allowed, fill)
+
+    return but(CausalHeads, attend=attend)
+
+
+def _along(dim: int, fill: float, *, zeroed: bool = False) -> type[Heads]:
+    """A softmax along another axis, of blocked scores that were filled; `zeroed` blocks the weights, too."""
+
+    def share(self: Heads, scores: Tensor, allowed: Tensor) -> Tensor:
+        weights = scores.masked_fill(~allowed, fill).softmax(dim=dim)
+        return weights * allowed if zeroed else weights
+
+    return but(CausalHeads, share=share)
+
+
+def _unchecked(self: Heads, d_model: int, num_heads: int, d_head: int | None) -> int:
+    return d_model // num_heads
+
+
+def _whole_layers(self: Heads, d_model: int, d_memory: int, width: int, bias: bool) -> None:
+    Heads.make_layers(self, d_model, d_model, d_model, bias)
+
+
+def _split_by_view(self: Heads, x: Tensor) -> Tensor:
+    return x.view(*x.shape[:2], self.num_heads, self.d_head).transpose(1, 2)
+
+
 # this module has no d_head to be forgotten: its heads together are as wide as a word
-NO_D_HEAD = ("d_head_ignored", "d_head_overwritten", "layers_as_wide_as_words", "out_from_d_model")
+NO_D_HEAD = (
+    "d_head_ignored",
+    "d_head_overwritten",
+    "d_head_refused",
+    "d_head_is_d_model",
+    "scaled_by_shared_width",
+    "layers_as_wide_as_words",
+    "out_from_d_model",
+)
 
 LISTED = (
     wrong(
@@ -136,6 +189,33 @@ LISTED = (
         but(CausalHeads, allowed=_with_padding(_past, lambda key_mask: key_mask)),
     ),
     wrong(
+        "padding_without_the_heads_axis",
+        "The key mask has no axis for the heads",
+        "key_mask[:, None, :] is (b, 1, n), and the scores are (b, h, n, n): the sentences are lined up with the "
+        "heads. Give the mask an axis for the heads, too: key_mask[:, None, None, :].",
+        but(CausalHeads, allowed=_with_padding(_past, lambda key_mask: key_mask[:, None, :])),
+    ),
+    wrong(
+        "key_mask_demanded",
+        "forward does not work without a key mask",
+        "A batch without padding has none: def forward(self, x, key_mask=None).",
+        but(CausalHeads, forward=_needs_a_key_mask),
+    ),
+    wrong(
+        "padded_values_zeroed",
+        "Only the values of padded words are zero",
+        "Padding brings nothing back, but it still takes its share of the weights, so that the rows of the others add "
+        "up to less than 1. Block its *scores*.",
+        but(CausalHeads, forward=_values_zeroed),
+    ),
+    wrong(
+        "mask_added",
+        "The mask itself is added to the scores",
+        "True counts as 1, so open keys get a bonus of 1 and blocked ones stay in. What is added has to be 0 for open "
+        "and -inf for blocked keys.",
+        but(CausalHeads, share=lambda self, scores, allowed: (scores + allowed).softmax(dim=-1)),
+    ),
+    wrong(
         "truth_of_the_key_mask",
         "A whole mask is asked whether it is true",
         "`if key_mask:` wants one True or False, and a tensor of several has none. Ask whether there is a mask at all: "
@@ -202,6 +282,48 @@ LISTED = (
         "In (b, h, n, n), axis 1 holds the heads, and they do not compete. The keys are the last axis: dim=-1.",
         but(CausalHeads, share=lambda self, scores, allowed: scores.masked_fill(~allowed, -1e9).softmax(dim=1)),
     ),
+    *(
+        wrong(
+            f"over_{axis}_{how}",
+            f"The softmax runs over the {axis}",
+            f"In (b, h, n, n), axis {dim} holds the {axis}, and nothing is shared out there. The keys are the last "
+            "axis: dim=-1.",
+            _along(dim, fill, zeroed=how == "zeroed"),
+        )
+        for axis, dim in (("heads", 1), ("batch", 0))
+        for how, fill in (("filled", -1e9), ("zeroed", -1e9), ("with_nan", -torch.inf))
+        if (axis, how) != ("heads", "filled")  # that one is `over_heads`
+    ),
+    *(
+        wrong(
+            f"filled_scores_returned_{name}",
+            "The scores are returned in place of the weights",
+            "The output is right, but the second result holds the blocked scores, as they were before the softmax.",
+            _filled_scores_returned(fill),
+        )
+        for name, fill in (("inf", -torch.inf), ("1e9", -1e9))
+    ),
+    wrong(
+        "torch_complains",
+        "The error is torch's, not yours",
+        "view fails by chance, with a RuntimeError about a shape that the caller has never heard of. Look at d_model "
+        "and num_heads in __init__, and raise a ValueError.",
+        but(CausalHeads, width_of_a_head=_unchecked, make_layers=_whole_layers, split=_split_by_view),
+    ),
+    wrong(
+        "einops_complains",
+        "The error is einops's, not yours",
+        "rearrange refuses with an EinopsError, which is no ValueError. Look at d_model and num_heads in __init__, and "
+        "raise a ValueError.",
+        but(CausalHeads, width_of_a_head=_unchecked, make_layers=_whole_layers),
+    ),
+    wrong(
+        "input_detached",
+        "x is cut from the gradient",
+        "The numbers are right, and the layers can learn. But what made x cannot: no gradient reaches it. Do not "
+        "detach what you are given.",
+        but(CausalHeads, prepare=lambda self, x, key_mask: x.detach()),
+    ),
     wrong(
         "no_softmax",
         "The softmax is missing",
@@ -213,5 +335,6 @@ LISTED = (
     *projection_mistakes(CausalHeads),
     *result_mistakes(CausalHeads, "n, n"),
     *without(layer_mistakes(CausalHeads), *NO_D_HEAD),
+    *module_mistakes(CausalHeads),
     *usual_misconceptions(CausalHeads),
 )
