@@ -63,6 +63,15 @@ def _scaled_by(width: Callable[[Tensor, Tensor], int]) -> Callable[..., Any]:
     return attention
 
 
+def _scores(x: Tensor, memory: Tensor, w_q: Tensor, w_k: Tensor) -> Tensor:
+    return x @ w_q @ (memory @ w_k).mT * w_k.shape[-1] ** -0.5
+
+
+def _output_float32(x: Tensor, memory: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Tensor, Tensor]:
+    output, weights = _right(x, memory, w_q, w_k, w_v)
+    return output.float(), weights
+
+
 def _causal(x: Tensor, memory: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Tensor, Tensor]:
     scores = x @ w_q @ (memory @ w_k).mT * w_k.shape[-1] ** -0.5
     future = torch.ones_like(scores, dtype=torch.bool).triu(1)
@@ -176,6 +185,41 @@ def _whose_is_whose() -> tuple[Misconception, ...]:
             lambda x, memory, w_q, w_k, w_v: attend(x @ w_q, memory @ w_v, memory @ w_k),
         ),
         wrong(
+            "w_q_for_keys",
+            "The keys are made with w_q",
+            "w_q is there for x; the memory has matrices of its own, w_k and w_v. Where memory and x are of different "
+            "widths the product does not even fit.",
+            lambda x, memory, w_q, w_k, w_v: attend(x @ w_q, memory @ w_q, memory @ w_v),
+        ),
+        wrong(
+            "w_q_w_k_exchanged",
+            "w_q and w_k are exchanged",
+            "x asks with w_q, the memory offers with w_k. Where memory and x are of different widths the products do "
+            "not even fit.",
+            lambda x, memory, w_q, w_k, w_v: attend(x @ w_k, memory @ w_q, memory @ w_v),
+        ),
+        wrong(
+            "matrices_transposed",
+            "The matrices are transposed",
+            "w_q is (d_model, d_k) and multiplies from the right: x @ w_q. F.linear(x, w) would be x @ w.T, for "
+            "matrices stored the other way round.",
+            lambda x, memory, w_q, w_k, w_v: attend(x @ w_q.T, memory @ w_k.T, memory @ w_v.T),
+        ),
+        wrong(
+            "input_detached",
+            "x is cut from the gradient",
+            "The numbers are right, and the matrices can learn. But what made x cannot: no gradient reaches it. Do not "
+            "detach what you are given.",
+            lambda x, memory, w_q, w_k, w_v: _right(x.detach(), memory, w_q, w_k, w_v),
+        ),
+        wrong(
+            "x_made_float32",
+            "x is made float32",
+            "`.float()` makes float32 of any input, and a product of float32 and float64 fails. Leave the dtype alone: "
+            "inputs and matrices come in one dtype.",
+            lambda x, memory, w_q, w_k, w_v: _right(x.float(), memory, w_q, w_k, w_v),
+        ),
+        wrong(
             "keys_for_values",
             "The keys are averaged in place of the values",
             "The output is weights @ k, so that w_v is never used. A key is what is matched, a value is what is "
@@ -206,6 +250,39 @@ def _scale_and_results() -> tuple[Misconception, ...]:
             "The scores are sums of d_k products. d_memory, the width of the memory before it is projected, takes no "
             "part.",
             _scaled_by(lambda x, memory: memory.shape[-1]),
+        ),
+        wrong(
+            "scaled_by_root_q",
+            "Scaled by the number of queries",
+            "The scores are sums of d_k products. How many positions ask does not matter to any of them.",
+            lambda x, memory, w_q, w_k, w_v: weighted(
+                (x @ w_q @ (memory @ w_k).mT * x.shape[1] ** -0.5).softmax(dim=-1), memory @ w_v
+            ),
+        ),
+        wrong(
+            "over_all_pairs",
+            "The softmax runs over all pairs",
+            "All weights together add up to 1. Each *row* has to: every query shares out 1 of its own, among the keys "
+            "alone, dim=-1.",
+            lambda x, memory, w_q, w_k, w_v: weighted(
+                _scores(x, memory, w_q, w_k).flatten(1).softmax(dim=-1).view(*x.shape[:2], -1), memory @ w_v
+            ),
+        ),
+        wrong(
+            "divided_without_exp",
+            "The scores are divided by their sum, without exp",
+            "Scores may be negative, and their sum may be near 0. The softmax takes exp first, which makes them "
+            "positive.",
+            lambda x, memory, w_q, w_k, w_v: weighted(
+                _scores(x, memory, w_q, w_k) / _scores(x, memory, w_q, w_k).sum(dim=-1, keepdim=True), memory @ w_v
+            ),
+        ),
+        wrong(
+            "output_float32",
+            "The output is always float32",
+            "It was collected in a tensor made with torch.zeros or torch.empty, which is float32 whatever the input "
+            "is. Make it from an input, `x.new_zeros(...)`, or pass dtype=x.dtype.",
+            _output_float32,
         ),
         wrong(
             "residual_added",
@@ -265,7 +342,6 @@ CROSS_ATTENTION = Exercise(
         Case(
             name="every width the same",
             inputs=partial(_inputs, b=3, q=7, k=7, d_model=5, d_memory=5, d_k=5, d_v=5),
-            hidden=True,
         ),
     ),
     example=_small_texts,

@@ -56,6 +56,22 @@ def _masked_too_late(
     return weights @ (memory @ w_v), weights
 
 
+def _mask_added(
+    x: Tensor, memory: Tensor, x_is_real: Tensor, memory_is_real: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor
+) -> tuple[Tensor, Tensor]:
+    k = memory @ w_k
+    weights = torch.softmax(x @ w_q @ k.mT * k.shape[-1] ** -0.5 + memory_is_real[:, None, :], dim=-1)
+    return weights @ (memory @ w_v), weights
+
+
+def _values_zeroed(
+    x: Tensor, memory: Tensor, x_is_real: Tensor, memory_is_real: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor
+) -> tuple[Tensor, Tensor]:
+    k = memory @ w_k
+    weights = torch.softmax(x @ w_q @ k.mT * k.shape[-1] ** -0.5, dim=-1)
+    return weights @ (memory * memory_is_real[:, :, None] @ w_v), weights
+
+
 def _real(draw: Draw, b: int, n: int) -> Tensor:
     """(b, n): the first positions are real, at least two; each text is padded, but for the first."""
     lengths = draw.integers(2, n, (b, 1))
@@ -172,6 +188,32 @@ MEND_DECODER_ATTENTION = Exercise(
             "the columns: memory_is_real[:, None, :].",
             partial(_attend, mask="x", along="queries"),
             same_as="mask_dropped",
+        ),
+        wrong(
+            "memory_mask_on_queries",
+            "The mask lies on the queries, not on the keys",
+            "[:, :, None] closes whole rows. What must not be heard are padded *answers*, the columns: "
+            "memory_is_real[:, None, :]. Where the texts are of different lengths it does not even fit.",
+            partial(_attend, along="queries"),
+        ),
+        wrong(
+            "mask_added",
+            "The mask itself is added to the scores",
+            "True counts as 1, so real positions get a bonus of 1 and the padding stays in. A closed score is -inf.",
+            _mask_added,
+        ),
+        wrong(
+            "values_zeroed",
+            "Only the values of the padding are zero",
+            "The padding brings nothing back, but it still takes its share of the weights. Close its *scores*.",
+            _values_zeroed,
+        ),
+        wrong(
+            "all_from_memory",
+            "The memory asks itself",
+            "The mask, the keys and the values are right now. But the queries come from the memory, too. Who asks is "
+            "x: x @ w_q.",
+            partial(_attend, queries="memory"),
         ),
         wrong(
             "filled_with_zero",
