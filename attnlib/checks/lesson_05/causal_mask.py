@@ -149,6 +149,20 @@ CAUSAL_MASK = Exercise(
             lambda q_len, k_len: _right(q_len, k_len).int(),
         ),
         wrong(
+            "integers_of_8_bits",
+            "Integers instead of bool",
+            "Your mask is made of the integers 1 and 0. `~1` is 254 in uint8, so the first `~mask` further down goes "
+            "wrong without an error. Make it bool: dtype=torch.bool, or compare something.",
+            lambda q_len, k_len: _right(q_len, k_len).byte(),
+        ),
+        wrong(
+            "keys_reversed",
+            "The triangle leans the other way",
+            "The columns are in reverse order: the first query sees the last key, and nothing else. Key 0 "
+            "is the oldest, and stands on the left.",
+            lambda q_len, k_len: _right(q_len, k_len).flip(1),
+        ),
+        wrong(
             "reversed",
             "The triangle leans the other way",
             "The first query sees every key, and the last sees one: the rows (or columns) are in reverse order. Query "
@@ -205,6 +219,19 @@ CAUSAL_MASK = Exercise(
             "Rows and columns are exchanged",
             "The mask is (k, q). Rows belong to queries, as in the scores: (q_len, k_len).",
             lambda q_len, k_len: _right(q_len, k_len).mT,
+        ),
+        wrong(
+            "sizes_exchanged",
+            "Rows and columns are exchanged",
+            "The mask is (k, q). Rows belong to queries, as in the scores: (q_len, k_len).",
+            lambda q_len, k_len: _right(k_len, q_len),
+        ),
+        wrong(
+            "leading_axis",
+            "One axis too many",
+            "The mask has a leading axis of size 1. Broadcasting adds it by itself where it is needed: (q, k) is what "
+            "is wanted.",
+            lambda q_len, k_len: _right(q_len, k_len)[None],
         ),
         wrong(
             "leading_axes",

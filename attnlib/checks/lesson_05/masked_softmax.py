@@ -59,9 +59,9 @@ def _large(name: str, blocked: float, open_keys: float, **how: Any) -> Case:
     return Case(name=name, inputs=partial(_far, blocked=blocked, open_keys=open_keys), part="large scores", **how)
 
 
-def _right(scores: Tensor, mask: Tensor) -> Tensor:
-    empty = ~mask.any(dim=-1, keepdim=True)
-    return scores.masked_fill(~(mask | empty), -torch.inf).softmax(dim=-1).masked_fill(empty, 0.0)
+def _right(scores: Tensor, mask: Tensor, dim: int = -1) -> Tensor:
+    empty = ~mask.any(dim=dim, keepdim=True)
+    return scores.masked_fill(~(mask | empty), -torch.inf).softmax(dim=dim).masked_fill(empty, 0.0)
 
 
 def _filled(fill: float, *, zero_after: bool = False) -> Callable[[Tensor, Tensor], Tensor]:
@@ -111,9 +111,26 @@ def _largest_of_everything(scores: Tensor, mask: Tensor) -> Tensor:
 
 def _down(dim: int, fill: float) -> Callable[[Tensor, Tensor], Tensor]:
     def attempt(scores: Tensor, mask: Tensor) -> Tensor:
-        return scores.masked_fill(~mask, fill).softmax(dim=dim if scores.dim() > 1 else -1)
+        return scores.masked_fill(~mask, fill).softmax(dim=dim)
 
     return attempt
+
+
+def _down_with_empty_rows(scores: Tensor, mask: Tensor) -> Tensor:
+    empty = ~mask.any(dim=-1, keepdim=True)
+    return scores.masked_fill(~(mask | empty), -torch.inf).softmax(dim=-2).masked_fill(~mask, 0.0)
+
+
+def _empty_columns(scores: Tensor, mask: Tensor) -> Tensor:
+    mask = mask.expand(scores.shape)
+    empty = ~mask.any(dim=-2, keepdim=True)
+    weights = scores.masked_fill(~mask, -torch.inf).masked_fill(empty, 0.0).softmax(dim=-1)
+    return weights.masked_fill(~mask, 0.0)
+
+
+def _all_open_together(scores: Tensor, mask: Tensor) -> Tensor:
+    open_keys = mask.expand(scores.shape)
+    return torch.zeros_like(scores).masked_scatter(open_keys, scores[open_keys].softmax(dim=0))
 
 
 def _kept_and_guarded(guard: float) -> Callable[[Tensor, Tensor], Tensor]:
@@ -196,7 +213,7 @@ MASKED_SOFTMAX = Exercise(
             magnitude=1e4,
         ),
         _large("gradients, blocked scores far larger", 1e4, 0.0, dtype=torch.float64, gradient=True, hidden=True),
-        _large("blocked scores of 10³⁰", 1e30, 0.0, hidden=True),
+        _large("blocked scores of 10³⁰", 1e30, 0.0),
     ),
     example=_example,
     misconceptions=(
@@ -233,6 +250,41 @@ MASKED_SOFTMAX = Exercise(
             "Multiplying by the mask, or filling with 0, makes the blocked scores 0, and e⁰ = 1 is a good share of "
             "attention. A blocked score has to be so low that exp makes it 0: -inf.",
             lambda scores, mask: (scores * mask).softmax(dim=-1),
+        ),
+        wrong(
+            "scores_times_mask_zeroed",
+            "Blocked scores become 0 before the softmax",
+            "e⁰ = 1 is a good share: it stays in the sum even if the blocked weights are set to 0 afterwards, and the "
+            "rows add up to less than 1. A blocked score has to be so low that exp makes it 0: -inf.",
+            lambda scores, mask: (scores * mask).softmax(dim=-1) * mask,
+        ),
+        wrong(
+            "mask_added_zeroed",
+            "The mask itself is added to the scores",
+            "True counts as 1, so blocked keys stay in the sum, and setting their weights to 0 afterwards leaves rows "
+            "that add up to less than 1. What is added has to be 0 for open and -inf for blocked keys.",
+            lambda scores, mask: (scores + mask).softmax(dim=-1) * mask,
+        ),
+        wrong(
+            "empty_columns",
+            "It is asked which columns are empty, not which rows",
+            "mask.any(dim=-2) says of each key whether any query may see it. A query sees nothing where its *row* has "
+            "no True: mask.any(dim=-1, keepdim=True).",
+            _empty_columns,
+        ),
+        wrong(
+            "all_open_together",
+            "One softmax for all open entries",
+            "scores[mask] is one long list of all open entries, of every row. Together they add up to 1; each *row* "
+            "has to. Keep the shape, and fill the blocked entries instead.",
+            _all_open_together,
+        ),
+        wrong(
+            "softmax_twice",
+            "The softmax is taken twice",
+            "The weights went through a second softmax, which makes them nearly even and gives blocked keys a share "
+            "again. Once is enough.",
+            lambda scores, mask: _right(scores, mask).softmax(dim=-1),
         ),
         wrong(
             "mask_added",
@@ -319,6 +371,20 @@ MASKED_SOFTMAX = Exercise(
             _filled(-1e9, zero_after=True),
         ),
         wrong(
+            "fill_not_low_enough_rows_zeroed",
+            "The fill is not low enough for all scores",
+            "Rows without any True are treated well. But open scores may lie below the number that you fill in "
+            "(here: -10¹²), and then the blocked keys win the softmax. -inf is lower than any score.",
+            lambda scores, mask: _filled(-1e9)(scores, mask) * mask.any(dim=-1, keepdim=True),
+        ),
+        wrong(
+            "minus_1e9_added_zeroed",
+            "-1e9 is added to blocked scores",
+            "Rows without any True are treated well. But adding keeps a blocked score that is far above the others "
+            "too high, and open ones may lie below -10⁹. -inf is lower than any score.",
+            lambda scores, mask: (scores + torch.where(mask, 0.0, -1e9).to(scores.dtype)).softmax(dim=-1) * mask,
+        ),
+        wrong(
             "empty_rows_unmasked",
             "A row without any True gets the plain softmax",
             "You left the scores of such a row in, so that no NaN comes up: good. Now its weights have to be set to 0: "
@@ -330,9 +396,21 @@ MASKED_SOFTMAX = Exercise(
             "The softmax runs down the columns",
             "Your columns add up to 1. A row belongs to a query, and each query shares its attention among its open "
             "keys: dim=-1.",
-            lambda scores, mask: (
-                _right(scores.mT, mask.expand(scores.shape).mT).mT if scores.dim() > 1 else _right(scores, mask)
-            ),
+            lambda scores, mask: _right(scores, mask.expand(scores.shape), -2),
+        ),
+        wrong(
+            "over_queries_rows_zeroed",
+            "The softmax runs down the columns",
+            "Your columns add up to 1. A row belongs to a query, and each query shares its attention among its open "
+            "keys: dim=-1.",
+            _down_with_empty_rows,
+        ),
+        wrong(
+            "over_second_axis",
+            "The softmax runs over axis 1",
+            "Axis 1 holds the heads, or the queries where there are no heads. Each query shares its attention among "
+            "its open keys, the last axis: dim=-1.",
+            _down(1, torch.finfo(torch.float32).min),
         ),
         wrong(
             "over_queries_with_nan",
@@ -494,6 +572,12 @@ MASKED_SOFTMAX = Exercise(
             "1. And where a blocked score is far the largest, the softmax has rounded the others to 0 before you keep "
             "them. Block first.",
             _kept_and_guarded(1e-6),
+        ),
+        wrong(
+            "exp_times_mask_alone",
+            "Not divided by the sum",
+            "exp makes positive numbers and the mask blocks, but the rows do not add up to 1.",
+            lambda scores, mask: scores.exp() * mask,
         ),
         wrong(
             "not_divided",

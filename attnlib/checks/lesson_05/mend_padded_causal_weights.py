@@ -48,10 +48,18 @@ def _reference(scores: Tensor, real: Tensor) -> Tensor:
     return attnlib.masked_softmax(scores, attnlib.causal_mask(n, n, device=scores.device) & real[:, None, None, :])
 
 
-def _swept(scores: Tensor, real: Tensor) -> Tensor:
+def _mask(scores: Tensor, real: Tensor) -> Tensor:
     n = scores.shape[-1]
-    past = torch.ones(n, n, dtype=torch.bool, device=scores.device).tril()
-    added = torch.zeros_like(scores).masked_fill(~(past & real[:, None, None, :]), -torch.inf)
+    return torch.ones(n, n, dtype=torch.bool, device=scores.device).tril() & real[:, None, None, :]
+
+
+def _overwritten(scores: Tensor, real: Tensor) -> Tensor:
+    mask = _mask(scores, real)
+    return scores.masked_fill_(~mask, -1e10).softmax(dim=-1) * mask
+
+
+def _swept(scores: Tensor, real: Tensor) -> Tensor:
+    added = torch.zeros_like(scores).masked_fill(~_mask(scores, real), -torch.inf)
     return (scores + added).softmax(dim=-1).nan_to_num(0.0)
 
 
@@ -108,8 +116,9 @@ MEND_PADDED_CAUSAL_WEIGHTS = Exercise(
         wrong(
             "empty_rows_nan",
             "A query that sees nothing becomes NaN",
-            "The padding is on the axis of the keys now, and -inf blocks. With padding on the left, the first queries "
-            "see nothing at all, and the softmax of a row of -inf is 0 / 0. masked_softmax gives zeros there.",
+            "The padding is on the axis of the keys now. With padding on the left, the first queries see nothing at "
+            "all. The softmax of a row of -inf is 0 / 0, and so is a row of zeros divided by its sum. masked_softmax "
+            "gives zeros there.",
             partial(_weights, empty_rows="as they come"),
         ),
         wrong(
@@ -140,6 +149,45 @@ MEND_PADDED_CAUSAL_WEIGHTS = Exercise(
             partial(_weights, past=torch.ones_like),
         ),
         wrong(
+            "upside_down",
+            "The mask is upside down",
+            "What may be seen is blocked, and what may not is open. True = may be seen: masked_fill wants ~mask, "
+            "masked_softmax the mask itself.",
+            partial(_weights, joined_by=lambda padding, past: ~(padding & past)),
+        ),
+        wrong(
+            "padding_upside_down",
+            "The padding is taken the other way round",
+            "The real keys are blocked and the padding is open. In `real` True = a real key, as it stands.",
+            partial(_weights, joined_by=lambda padding, past: ~padding & past),
+        ),
+        wrong(
+            "strict",
+            "A word may not see itself",
+            "The triangle was right as it stood. Without its diagonal a query cannot look at its own position.",
+            partial(_weights, past=lambda ones: ones.tril(-1)),
+        ),
+        wrong(
+            "mask_after_softmax",
+            "Blocked after the softmax, and not divided again",
+            "The blocked weights are 0, but their share is lost: the rows add up to less than 1. Block the scores, "
+            "before the softmax.",
+            lambda scores, real: scores.softmax(dim=-1) * _mask(scores, real),
+        ),
+        wrong(
+            "filled_with_zero",
+            "Blocked scores become 0",
+            "A score of 0 is not a weight of 0: e⁰ = 1. Fill with -inf, or leave the filling to masked_softmax.",
+            lambda scores, real: (scores * _mask(scores, real)).softmax(dim=-1),
+        ),
+        wrong(
+            "scores_overwritten",
+            "The scores are changed in place",
+            "masked_fill_, with its underscore, writes into the tensor that you were given, and autograd refuses. "
+            "masked_fill makes a new one.",
+            _overwritten,
+        ),
+        wrong(
             "or_instead_of_and",
             "Either mask opens a key",
             "| opens a key that is in the past *or* real. Both have to hold: &.",
@@ -157,6 +205,6 @@ MEND_PADDED_CAUSAL_WEIGHTS = Exercise(
             "The triangle was right as it stood: tril keeps the past.",
             partial(_weights, past=torch.triu),
         ),
-        *(m for m in usual_misconceptions(_weights) if m.id == "cpu_only"),
+        *(m for m in usual_misconceptions(_weights) if m.id in ("cpu_only", "detached")),
     ),
 )

@@ -181,6 +181,31 @@ PADDING_MASK = Exercise(
             lambda lengths, max_len: _right(lengths, max_len).mT,
         ),
         wrong(
+            "one_axis_too_many",
+            "Broadcast too early",
+            "The mask is (b, 1, k). Further axes are added where the mask is used, because only there it is known "
+            "whether the scores have an axis for heads. (b, k) is what is wanted.",
+            lambda lengths, max_len: _right(lengths, max_len)[:, None],
+        ),
+        wrong(
+            "listed",
+            "A list of lists, not a tensor",
+            "The entries are right. torch.tensor(the_list, device=lengths.device) makes a mask of them.",
+            lambda lengths, max_len: [[place < length for place in range(max_len)] for length in lengths.tolist()],
+        ),
+        wrong(
+            "all_real",
+            "Nothing is marked as padding",
+            "Every entry is True. Only the first `lengths[i]` keys of row i are real.",
+            lambda lengths, max_len: torch.ones_like(_right(lengths, max_len)),
+        ),
+        wrong(
+            "length_marked",
+            "Only one position is True",
+            "== where < was needed: you mark the position behind the last word, not all words before it.",
+            _with(lambda position, length: position == length),
+        ),
+        wrong(
             "leading_axes",
             "Broadcast too early",
             "The mask has further axes of size 1. They are added where the mask is used, `[:, None, None, :]`, because "

@@ -33,6 +33,17 @@ def _kept(triangle: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
     return lambda scores: _shares(scores.softmax(dim=-1) * triangle(scores))
 
 
+def _square(scores: Tensor) -> Tensor:
+    n = scores.shape[-2]
+    return torch.ones(n, n, dtype=torch.bool, device=scores.device).tril()
+
+
+def _overwritten(scores: Tensor) -> Tensor:
+    weights = scores.softmax(dim=-1)
+    weights.tril_(scores.shape[-1] - scores.shape[-2])
+    return _shares(weights)
+
+
 _right = _kept(_triangle)
 
 
@@ -75,6 +86,34 @@ RENORMALISED_CAUSAL_WEIGHTS = Exercise(
             "A softmax of what is left exponentiates the weights, and gives e⁰ = 1 to the zeros. The rows only have to "
             "be divided by their sum.",
             lambda scores: (scores.softmax(dim=-1) * _triangle(scores)).softmax(dim=-1),
+        ),
+        wrong(
+            "second_softmax_of_open",
+            "A second softmax in place of the division",
+            "A softmax of what is left exponentiates the weights: they come out nearly even. The rows only have to be "
+            "divided by their sum.",
+            lambda scores: scores.softmax(dim=-1).masked_fill(_triangle(scores) == 0, -torch.inf).softmax(dim=-1),
+        ),
+        wrong(
+            "divided_by_norm",
+            "Divided by the length, not by the sum",
+            "`norm`, and F.normalize unless you pass p=1, take the root of the sum of squares. A row is to *add up* to "
+            "1: divide by its sum.",
+            lambda scores: torch.nn.functional.normalize(scores.softmax(dim=-1) * _triangle(scores), dim=-1),
+        ),
+        wrong(
+            "weights_overwritten",
+            "The softmax's result is overwritten in place",
+            "The numbers are right. But the gradient of the softmax is computed from its own output, and `tril_`, `*=` "
+            "or an assignment has written into that. Make a new tensor: tril, *, masked_fill.",
+            _overwritten,
+        ),
+        wrong(
+            "square_only",
+            "The triangle is made for as many keys as queries",
+            "Your triangle is (q, q). The scores are (q, k), and k may be larger: torch.ones(q, k), with the diagonal "
+            "shifted by k - q.",
+            lambda scores: _shares(scores.softmax(dim=-1) * _square(scores)),
         ),
         wrong(
             "columns_renormalised",
