@@ -9,9 +9,11 @@ from torch import Tensor
 import attnlib
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Asked, Case, Exercise
+from attnlib.checks.lesson_03.modules import module_mistakes
 from attnlib.checks.lesson_06.feed_forward import MANY, PROBABILITY, SHARES, in_training, plain_perceptron
 from attnlib.checks.lesson_06.mistakes_between import MISTAKES_BETWEEN
 from attnlib.checks.lesson_06.mistakes_inside import MISTAKES_INSIDE
+from attnlib.checks.lesson_06.mistakes_of_heads import MISTAKES_OF_HEADS
 from attnlib.checks.lesson_06.plain_block import PlainBlock
 from attnlib.checks.usual import usual_cases, usual_misconceptions
 
@@ -78,7 +80,9 @@ def dropped(asked: Asked, inputs: tuple[Any, ...], *, training: bool) -> tuple[T
     asked.load({"attn.w_o.weight": torch.eye(12)})
     asked.train(training)
     (output,) = asked(*inputs)
-    return (output.reshape(MANY, -1).sort(dim=0).values[list(SHARES)],)
+    words = output.reshape(MANY, -1)
+    apart = (words.amax(dim=-1) - words.amin(dim=-1) > 1e-3).sort().values[MANY // 2]  # entries dropped each by itself
+    return (torch.cat([words.sort(dim=0).values[list(SHARES)], apart.to(words).expand(1, words.shape[-1])]),)
 
 
 def padding_case(name: str, *, part: str = "mask", hidden: bool = False, **inputs: Any) -> Case:
@@ -146,5 +150,11 @@ ENCODER_BLOCK = Exercise(
             raises=True,
         ),
     ),
-    misconceptions=(*MISTAKES_BETWEEN, *MISTAKES_INSIDE, *usual_misconceptions(PlainBlock)),
+    misconceptions=(
+        *MISTAKES_BETWEEN,
+        *MISTAKES_INSIDE,
+        *MISTAKES_OF_HEADS,
+        *module_mistakes(PlainBlock),
+        *usual_misconceptions(PlainBlock),
+    ),
 )

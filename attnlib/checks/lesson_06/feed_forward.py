@@ -11,6 +11,7 @@ from torch import Tensor, nn
 import attnlib
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Asked, Case, Exercise
+from attnlib.checks.lesson_03.modules import module_mistakes
 from attnlib.checks.usual import usual_cases, usual_misconceptions, wrong
 
 MANY = 1000  # equal vectors, so that the shares of what dropout makes of them can be read off
@@ -29,16 +30,16 @@ def _inputs(draw: Draw, *, b: int, n: int, sizes: tuple[int, int]) -> tuple[tupl
     return sizes, (draw.normal(b, n, sizes[0], scale=1.3),)
 
 
-def _equal_vectors(draw: Draw) -> tuple[tuple, tuple[Tensor]]:
-    return (3, 5, PROBABILITY), (torch.ones(1, MANY, 3, dtype=draw.dtype),)
+def _equal_vectors(draw: Draw, *, given: bool = True) -> tuple[tuple, tuple[Tensor]]:
+    return (3, 5, PROBABILITY) if given else (3, 5), (torch.ones(1, MANY, 3, dtype=draw.dtype),)
 
 
 def plain_perceptron(shapes: dict[str, tuple[int, ...]], prefix: str = "") -> dict[str, Tensor]:
-    """Weights with which each entry x becomes dropout(dropout(gelu(x)) + 1)."""
+    """Weights with which each entry x becomes dropout(dropout(gelu(x + 1/2)) + 1)."""
     return {
         f"{prefix}up.weight": torch.eye(*shapes[f"{prefix}up.weight"]),
         f"{prefix}down.weight": torch.eye(*shapes[f"{prefix}down.weight"]),
-        f"{prefix}up.bias": torch.zeros(shapes[f"{prefix}up.bias"]),
+        f"{prefix}up.bias": torch.full(shapes[f"{prefix}up.bias"], 0.5),
         f"{prefix}down.bias": torch.ones(shapes[f"{prefix}down.bias"]),
     }
 
@@ -48,12 +49,20 @@ def _dropped(asked: Asked, inputs: tuple[Any, ...], *, training: bool) -> tuple[
 
     Where p = 0.3 is dropped, 30 % of the results are 0, 21 % are what the bias of `down` becomes alone, and 49 % come
     through whole. `SHARES` are the middles of these three stretches, six standard deviations from their ends.
+
+    Two more rows tell whether the entries of a vector are dropped each by itself: in 63 % of the vectors some are 0 and
+    some are not, and in 40 % some of those that are not are whole and some are the bias alone.
     """
     assert asked.shapes is not None
     asked.load(plain_perceptron(asked.shapes))
     asked.train(training)
     (output,) = asked(*inputs)
-    return (output.reshape(MANY, -1).sort(dim=0).values[list(SHARES)],)
+    entries = output.reshape(MANY, -1)
+    none = entries == 0
+    kept = ~none & ~torch.isclose(entries, entries.amax(dim=-1, keepdim=True))
+    apart = torch.stack([none.any(dim=-1) & ~none.all(dim=-1), kept.any(dim=-1)]).to(entries.dtype).sort().values
+    each = torch.stack([apart[0, MANY // 2], apart[1, MANY * 85 // 100]])
+    return (torch.cat([entries.sort(dim=0).values[list(SHARES)], each[:, None].expand(-1, entries.shape[-1])]),)
 
 
 def in_training(asked: Asked, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
@@ -94,9 +103,27 @@ class _WithoutBias(_Plain):
         self.down = nn.Linear(d_hidden, d_model, bias=False)
 
 
+class _DownWithoutBias(_Plain):
+    def __init__(self, d_model: int, d_hidden: int, dropout: float = 0.0) -> None:
+        super().__init__(d_model, d_hidden, dropout)
+        self.down = nn.Linear(d_hidden, d_model, bias=False)
+
+
+class _OtherDefault(_Plain):
+    def __init__(self, d_model: int, d_hidden: int, dropout: float = 0.1) -> None:
+        super().__init__(d_model, d_hidden, dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.drop(self.down(self.drop(F.gelu(self.up(x)))))
+
+
 class _WidthIgnored(_Plain):
     def __init__(self, d_model: int, d_hidden: int, dropout: float = 0.0) -> None:
         super().__init__(d_model, 4 * d_model, dropout)
+
+
+def _whole_vectors(s: Any, x: Tensor) -> Tensor:
+    return x * F.dropout(torch.ones_like(x[..., :1]), s.p, s.training)
 
 
 def _scaled_later(s: Any, x: Tensor) -> Tensor:
@@ -145,10 +172,9 @@ FEED_FORWARD = Exercise(
         ),
         Case(
             name="in training, dropout not given",
-            inputs=partial(_inputs, b=2, n=5, sizes=(7, 13)),
+            inputs=partial(_equal_vectors, given=False),
             part="dropout",
-            probe=in_training,
-            hidden=True,
+            probe=partial(_dropped, training=True),
         ),
     ),
     misconceptions=(
@@ -210,6 +236,12 @@ FEED_FORWARD = Exercise(
             _bent(F.leaky_relu),
         ),
         wrong(
+            "half_lost",
+            "GELU without its factor 1/2",
+            "Φ(x) = (1 + erf(x/√2)) / 2 lies between 0 and 1. Without the half, large numbers come out doubled.",
+            _bent(lambda x: 2 * F.gelu(x)),
+        ),
+        wrong(
             "no_activation",
             "There is no activation between the layers",
             "Two linear layers in a row are one linear layer. GELU goes between `up` and `down`.",
@@ -252,6 +284,43 @@ FEED_FORWARD = Exercise(
             "up and down are exchanged",
             "`up` widens, from d_model to d_hidden; `down` brings it back. nn.Linear takes (in, out).",
             _Exchanged,
+        ),
+        wrong(
+            "called_in_reverse",
+            "down is called before up",
+            "`up` comes first: it widens. Then GELU, and `down` brings the result back to d_model.",
+            _perceptron(lambda s, x: s.drop(s.up(s.drop(F.gelu(s.down(x)))))),
+        ),
+        wrong(
+            "down_forgotten",
+            "The second layer is not called",
+            "The result is still d_hidden wide. `down` brings it back to d_model.",
+            _perceptron(lambda s, x: s.drop(F.gelu(s.up(x)))),
+        ),
+        wrong(
+            "hidden_detached",
+            "The hidden layer is cut from the gradient",
+            "The numbers are right. But what `down` gets was detached, or made under torch.no_grad(): `up` and all "
+            "that came before can never learn.",
+            _bent(lambda x: F.gelu(x).detach()),
+        ),
+        wrong(
+            "up_bias_unused",
+            "The bias of `up` is not used",
+            "You multiplied by its weight alone. Call the layer instead, self.up(x): it adds its bias.",
+            _perceptron(lambda s, x: s.drop(s.down(s.drop(F.gelu(x @ s.up.weight.mT))))),
+        ),
+        wrong(
+            "down_bias_unused",
+            "The bias of `down` is not used",
+            "You multiplied by its weight alone. Call the layer instead, self.down(x): it adds its bias.",
+            _perceptron(lambda s, x: s.drop(s.drop(F.gelu(s.up(x))) @ s.down.weight.mT)),
+        ),
+        wrong(
+            "down_without_bias",
+            "`down` has no bias",
+            "The contract asks for two nn.Linear layers as they are, with a bias.",
+            _DownWithoutBias,
         ),
         wrong(
             "width_ignored",
@@ -304,6 +373,31 @@ FEED_FORWARD = Exercise(
             _perceptron(lambda s, x: s.drop(s.down(s.drop(F.gelu(s.up(s.drop(x))))))),
         ),
         wrong(
+            "dropout_of_the_input_instead",
+            "The input is dropped, not the hidden layer",
+            "The contract asks for dropout in two places: after GELU, and after `down`. The input comes in whole.",
+            _perceptron(lambda s, x: s.drop(s.down(F.gelu(s.up(s.drop(x)))))),
+        ),
+        wrong(
+            "whole_vectors_dropped",
+            "Whole vectors are dropped, not single entries",
+            "nn.Dropout1d, or a random mask with one number for each word, sets all entries of a word to 0 together. "
+            "Each entry is dropped by itself: nn.Dropout.",
+            _perceptron(lambda s, x: _whole_vectors(s, s.down(_whole_vectors(s, F.gelu(s.up(x)))))),
+        ),
+        wrong(
+            "dropout_by_default",
+            "dropout has another default",
+            "Where the caller says nothing, nothing is dropped: dropout=0.0.",
+            _OtherDefault,
+        ),
+        wrong(
+            "a_tenth_dropped",
+            "Dropout drops a tenth, whatever it is told",
+            "0.1 is what many models take. Here the caller says how much: hand `dropout` on.",
+            _perceptron(lambda s, x: F.dropout(s.down(F.dropout(F.gelu(s.up(x)), 0.1, s.training)), 0.1, s.training)),
+        ),
+        wrong(
             "probability_not_passed",
             "Dropout drops one half, whatever it is told",
             "F.dropout and nn.Dropout drop with probability 0.5 unless you pass p. Hand `dropout` on.",
@@ -342,6 +436,7 @@ FEED_FORWARD = Exercise(
                 lambda s, x: F.dropout(s.down(F.dropout(F.gelu(s.up(x)), 1 - s.p, s.training)), 1 - s.p, s.training)
             ),
         ),
+        *module_mistakes(_bent(F.gelu)),
         *usual_misconceptions(_bent(F.gelu)),
     ),
 )

@@ -82,6 +82,11 @@ def _variance(x: Tensor) -> Tensor:
     return x.var(dim=-1, correction=0, keepdim=True)
 
 
+def _over_axis_1(x: Tensor, gain: Tensor, bias: Tensor, eps: float = 1e-5) -> Tensor:
+    variance, mean = torch.var_mean(x, dim=1, correction=0, keepdim=True)
+    return (x - mean) / (variance + eps).sqrt() * gain + bias
+
+
 def _bracket_forgotten(x: Tensor, gain: Tensor, bias: Tensor, eps: float = 1e-5) -> Tensor:
     return x - x.mean(dim=-1, keepdim=True) / (_variance(x) + eps).sqrt() * gain + bias
 
@@ -109,13 +114,15 @@ LAYER_NORM = Exercise(
             one={"shape": (1, 3, 11)},
             more=[{"shape": (3, 2, 5, 13)}, {"shape": (17,)}, {"shape": (7, 5)}, {"shape": (5, 2, 19)}],
         ),
+        Case(name="four axes", inputs=partial(_vectors, shape=(2, 3, 5, 7))),
         Case(name="eps given", inputs=partial(_vectors, shape=(2, 3, 7), eps=0.5)),
         Case(
             name="vectors with hardly any spread",
-            inputs=partial(_vectors, shape=(2, 5, 7), spread=0.005),
+            inputs=partial(_vectors, shape=(2, 5, 7), spread=0.002),
             part="small spread",
         ),
-        Case(name="one vector whose entries are all equal", inputs=_one_constant, part="small spread"),
+        # the mean of seven threes may be off by a rounding, and that is divided by sqrt(eps): 3 / 0.003
+        Case(name="one vector whose entries are all equal", inputs=_one_constant, part="small spread", magnitude=1e3),
         Case(
             name="vectors with hardly any spread, gradients",
             inputs=partial(_vectors, shape=(3, 5, 11), spread=0.003),
@@ -187,9 +194,67 @@ LAYER_NORM = Exercise(
         ),
         wrong(
             "eps_as_floor",
-            "eps is a floor, not an addend",
-            "Your root is never below eps, but where it is above, eps has no effect. It is sqrt(variance + eps).",
+            "eps is not added to the variance",
+            "You have seen to it that a vector without any spread does not become 0 / 0 (by clamp, maximum or "
+            "nan_to_num). But elsewhere eps has no effect. It is sqrt(variance + eps), for every vector.",
             _divided_by(lambda x, eps: _variance(x).sqrt().clamp(min=eps)),
+        ),
+        wrong(
+            "eps_as_floor_of_variance",
+            "eps is a floor, not an addend",
+            "Your variance is never below eps, but where it is above, eps has no effect. It is sqrt(variance + eps).",
+            _divided_by(lambda x, eps: _variance(x).clamp(min=eps).sqrt()),
+        ),
+        wrong(
+            "root_of_std",
+            "Divided by the root of the standard deviation",
+            "The standard deviation *is* a root already, that of the variance. Divide by sqrt(variance + eps): take "
+            "`var`, not `std`, beneath the root, and one root only.",
+            _divided_by(lambda x, eps: (_variance(x).sqrt() + eps).sqrt()),
+        ),
+        wrong(
+            "divided_by_length",
+            "Divided by the length of the vector, not by its standard deviation",
+            "`norm` is the root of the *sum* of squares; the standard deviation is the root of their mean, smaller by "
+            "√d_model.",
+            _divided_by(lambda x, eps: (x - x.mean(dim=-1, keepdim=True)).norm(dim=-1, keepdim=True) + eps),
+        ),
+        wrong(
+            "mean_of_everything",
+            "One mean for the whole tensor",
+            "The variances are right. But `x.mean()` without dim is one number for all words of all sentences. Each "
+            "vector has its own: dim=-1, keepdim=True.",
+            lambda x, gain, bias, eps=1e-5: (x - x.mean()) / (_variance(x) + eps).sqrt() * gain + bias,
+        ),
+        wrong(
+            "variance_of_everything",
+            "One variance for the whole tensor",
+            "The means are right. But `x.var(...)` without dim is one number for all words of all sentences. Each "
+            "vector has its own: dim=-1, keepdim=True.",
+            _divided_by(lambda x, eps: (x.var(correction=0) + eps).sqrt()),
+        ),
+        wrong(
+            "over_axis_1",
+            "The mean runs over axis 1",
+            "In (b, n, d_model), axis 1 holds the words. Layer norm takes one vector at a time, however many axes "
+            "stand in front: dim=-1.",
+            _over_axis_1,
+        ),
+        wrong(
+            "mean_detached",
+            "The mean is cut from the gradient",
+            "The numbers are right. But the mean depends on x, and the gradient flows through it, too: without that "
+            "part it is wrong.",
+            lambda x, gain, bias, eps=1e-5: (
+                (x - x.mean(dim=-1, keepdim=True).detach()) / (_variance(x) + eps).sqrt() * gain + bias
+            ),
+        ),
+        wrong(
+            "float32_inside",
+            "Computed in float32",
+            "`.float()` rounds x to seven digits, and what is lost does not come back when float64 gains are "
+            "multiplied. Leave the dtype alone.",
+            lambda x, gain, bias, eps=1e-5: _normalise(x.float(), gain, bias, eps),
         ),
         wrong(
             "statistics_detached",

@@ -15,6 +15,8 @@ from attnlib.checks.lesson_06.encoder_block import (
     single_words,
 )
 from attnlib.checks.lesson_06.feed_forward import in_training
+from attnlib.checks.lesson_06.mistakes_between import MISTAKES_BETWEEN
+from attnlib.checks.lesson_06.mistakes_inside import MISTAKES_INSIDE
 from attnlib.checks.lesson_06.plain_block import block, two_steps
 from attnlib.checks.usual import usual_cases, wrong
 
@@ -52,6 +54,22 @@ def _post_norm(s: Any, x: Tensor, m: Tensor | None) -> Tensor:
     x = s.norm1(x + s.attend(x, m))
     return s.norm2(x + s.mlp(x))
 
+
+MADE_ANEW = (
+    "first_residual_forgotten",
+    "second_residual_forgotten",
+    "no_residuals",
+    "side_by_side",
+    "norm2_twice",
+    "old_norm_reused",
+    "norm_after_the_sublayer",
+    "norm_at_the_end",
+    "stream_overwritten",
+    "attention_last",
+    "perceptron_first",
+    "key_mask_as_memory",
+)
+"""Mistakes that are not in the block as it is given, but come up while it is mended."""
 
 MEND_ENCODER_BLOCK = Exercise(
     name="mend_encoder_block",
@@ -168,6 +186,7 @@ MEND_ENCODER_BLOCK = Exercise(
             "inside the branches, and the sums are left alone.",
             block(_post_norm),
         ),
+        *(m for m in (*MISTAKES_BETWEEN, *MISTAKES_INSIDE) if m.id in MADE_ANEW),
         wrong(
             "key_mask_dropped",
             "key_mask is no longer handed on",

@@ -40,6 +40,11 @@ def _residual_of_the_start(s: Any, x: Tensor, m: Tensor | None) -> Tensor:
     return x + s.mlp(s.norm2(x + s.attend(s.norm1(x), m)))
 
 
+def _old_norm_reused(s: Any, x: Tensor, m: Tensor | None) -> Tensor:
+    seen = s.norm1(x)
+    return x + s.attend(seen, m) + s.mlp(seen)
+
+
 MISTAKES_BETWEEN: tuple[Misconception, ...] = (
     wrong(
         "post_norm",
@@ -106,6 +111,31 @@ MISTAKES_BETWEEN: tuple[Misconception, ...] = (
         "norm1 is used twice",
         "norm2 is made and never called. Each sub-layer has a norm with weights of its own.",
         two_steps(perceptron=lambda s, x: x + s.mlp(s.norm1(x))),
+    ),
+    wrong(
+        "norm2_twice",
+        "norm2 is used twice",
+        "norm1 is made and never called. Each sub-layer has a norm with weights of its own.",
+        two_steps(attention=lambda s, x, m: x + s.attend(s.norm2(x), m)),
+    ),
+    wrong(
+        "old_norm_reused",
+        "The perceptron gets what attention got",
+        "norm1(x), computed once, is handed to both sub-layers. The perceptron works on what attention has brought: "
+        "mlp(norm2(x)), with the new x.",
+        block(_old_norm_reused),
+    ),
+    wrong(
+        "no_perceptron",
+        "The perceptron is not called",
+        "The block has a second step: x = x + mlp(norm2(x)).",
+        two_steps(perceptron=lambda s, x: x),
+    ),
+    wrong(
+        "no_attention",
+        "Attention is not called",
+        "The block has a first step: x = x + attn(norm1(x)).",
+        two_steps(attention=lambda s, x, m: x),
     ),
     wrong(
         "norms_exchanged",

@@ -43,6 +43,11 @@ class _DropsAlways(PlainBlock):
         return x + F.dropout(self.mlp.down(hidden), self.p)
 
 
+class _NeedsAKeyMask(PlainBlock):
+    def forward(self, x: Tensor, key_mask: Tensor) -> Tensor:  # type: ignore[override]
+        return super().forward(x, key_mask)
+
+
 class _RatioIgnored(PlainBlock):
     def __init__(self, d_model: int, num_heads: int, mlp_ratio: float = 4.0, dropout: float = 0.0) -> None:
         super().__init__(d_model, num_heads, 4.0, dropout)
@@ -98,6 +103,15 @@ MISTAKES_INSIDE: tuple[Misconception, ...] = (
         "nn.LayerNorm's own default, 1e-5, is what the contract asks for.",
         built(eps=1e-6),
     ),
+    *(
+        wrong(
+            f"other_eps_{name}",
+            "The norms have another eps",
+            "nn.LayerNorm's own default, 1e-5, is what the contract asks for.",
+            built(eps=eps),
+        )
+        for name, eps in (("1e12", 1e-12), ("1e3", 1e-3))
+    ),
     wrong("relu", "ReLU in the perceptron", "The contract asks for GELU, the exact one.", built(activation=torch.relu)),
     wrong(
         "gelu_by_tanh",
@@ -107,9 +121,15 @@ MISTAKES_INSIDE: tuple[Misconception, ...] = (
     ),
     wrong(
         "rounded_width",
-        "The perceptron's width is rounded",
-        "d_hidden = int(d_model * mlp_ratio): int cuts off, round does not. 12 · 2.65 = 31.8 gives 31.",
+        "The perceptron's width is rounded, not cut off",
+        "d_hidden = int(d_model * mlp_ratio): int cuts off, round and ceil do not. 12 · 2.65 = 31.8 gives 31.",
         built(hidden=round),
+    ),
+    wrong(
+        "no_activation",
+        "The perceptron has no activation",
+        "Two linear layers in a row are one linear layer. GELU goes between `up` and `down`.",
+        built(activation=lambda x: x),
     ),
     wrong(
         "ratio_ignored",
@@ -215,6 +235,26 @@ MISTAKES_INSIDE: tuple[Misconception, ...] = (
         "A word of zeros still has a key, the bias of w_k, and a score, and takes its share of the softmax. Only a "
         "blocked score keeps it out: attn(norm1(x), key_mask=key_mask).",
         attending(lambda s, x, m: s.attn(x if m is None else x * m[..., None])),
+    ),
+    wrong(
+        "padded_words_zeroed_first",
+        "The padded words are set to zero, not blocked",
+        "A word of zeros still has a key, the bias of w_k, and a score, and takes its share of the softmax. Only a "
+        "blocked score keeps it out: attn(norm1(x), key_mask=key_mask).",
+        block(lambda s, x, m: PlainBlock.forward(s, x if m is None else x * m[..., None], None)),
+    ),
+    wrong(
+        "key_mask_upside_down_filled",
+        "key_mask is upside down",
+        "True means a real word, which may be looked at: what is filled with a low number is ~key_mask. "
+        "nn.MultiheadAttention's key_padding_mask has it the other way round.",
+        attending(lambda s, x, m: by_hand(s, x, None if m is None else ~m, fill=torch.finfo(x.dtype).min)),
+    ),
+    wrong(
+        "key_mask_demanded",
+        "forward does not work without a key mask",
+        "A batch without padding has none: def forward(self, x, key_mask=None).",
+        _NeedsAKeyMask,
     ),
     wrong(
         "masked_after_softmax",

@@ -1,0 +1,136 @@
+"""Wrong blocks, third kind: attention written by hand, with the mistakes that lesson 03 knows."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+from attnlib.checks.exercise import Misconception
+from attnlib.checks.lesson_03.heads import Heads, but
+from attnlib.checks.lesson_03.mistakes_around import layer_mistakes, projection_mistakes
+from attnlib.checks.lesson_03.mistakes_inside import axes_mistakes, scores_mistakes
+from attnlib.checks.lesson_06.plain_block import PlainBlock
+from attnlib.checks.usual import wrong
+
+
+class BlockHeads(Heads):
+    """The attention of a block: x asks itself, padding is not seen, and the output is returned alone."""
+
+    def __init__(self, d_model: int, num_heads: int) -> None:
+        super().__init__(d_model, d_model, num_heads, None, True)
+
+    def forward(self, x: Tensor, key_mask: Tensor | None = None) -> Tensor:
+        output: Tensor = self.attend(x, x, None if key_mask is None else key_mask[:, None, None, :])[0]
+        return output
+
+
+def _around(attention: type[nn.Module]) -> type[nn.Module]:
+    class Wrong(PlainBlock):
+        def __init__(self, d_model: int, num_heads: int, mlp_ratio: float = 4.0, dropout: float = 0.0) -> None:
+            super().__init__(d_model, 1, mlp_ratio, dropout)
+            self.attn = attention(d_model, num_heads)  # type: ignore[assignment]
+
+    return Wrong
+
+
+def _whole_layers(self: Heads, d_model: int, d_memory: int, width: int, bias: bool) -> None:
+    Heads.make_layers(self, d_model, d_model, d_model, bias)
+
+
+def _split_by_view(self: Heads, x: Tensor) -> Tensor:
+    return x.view(*x.shape[:2], self.num_heads, self.d_head).transpose(1, 2)
+
+
+def _filled_and_along(dim: int, *, zeroed: bool) -> type[Heads]:
+    def share(self: Heads, scores: Tensor, allowed: Tensor | None) -> Tensor:
+        if allowed is None:
+            return scores.softmax(dim=dim)
+        weights = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min).softmax(dim=dim)
+        return weights * allowed if zeroed else weights
+
+    return but(BlockHeads, share=share)
+
+
+# the commonest: who writes attention anew for the block has done it right before, in lesson 03
+KNOWN = (
+    "scaled_by_d",
+    "scale_multiplied",
+    "over_heads",
+    "over_batch",
+    "no_softmax",
+    "softmax_twice",
+    "split_and_merged_by_reshape",
+    "split_by_reshape",
+    "merged_by_reshape",
+    "heads_taking_turns",
+    "split_taking_turns",
+    "merged_taking_turns",
+    "output_projection_transposed",
+    "q_k_exchanged",
+    "k_v_exchanged",
+    "no_error",
+    "assertion",
+)
+
+
+def _all() -> Iterator[Misconception]:
+    for mistakes in (scores_mistakes, axes_mistakes, projection_mistakes, layer_mistakes):
+        for mistake in mistakes(BlockHeads):
+            if mistake.id in KNOWN:
+                yield wrong(mistake.id, mistake.title, mistake.explanation, _around(mistake.implementation))
+
+
+MISTAKES_OF_HEADS: tuple[Misconception, ...] = (
+    *_all(),
+    wrong(
+        "over_queries",
+        "The softmax runs over the queries",
+        "The columns add up to 1; the rows have to. Each query shares its attention among the keys: dim=-1.",
+        _around(_filled_and_along(-2, zeroed=False)),
+    ),
+    wrong(
+        "over_queries_zeroed",
+        "The softmax runs over the queries",
+        "The columns add up to 1; the rows have to. Each query shares its attention among the keys: dim=-1.",
+        _around(_filled_and_along(-2, zeroed=True)),
+    ),
+    wrong(
+        "filled_with_zero",
+        "Blocked scores become 0",
+        "A score of 0 is not a weight of 0: e⁰ = 1, so padding still gets its share. Fill with -inf, or with a very "
+        "low number.",
+        _around(
+            but(
+                BlockHeads,
+                share=lambda self, scores, allowed: (scores if allowed is None else scores * allowed).softmax(dim=-1),
+            )
+        ),
+    ),
+    wrong(
+        "torch_complains",
+        "The error is torch's, not yours",
+        "view fails by chance, with a RuntimeError about a shape that the caller has never heard of. Look at d_model "
+        "and num_heads in __init__, and raise a ValueError.",
+        _around(
+            but(
+                BlockHeads,
+                width_of_a_head=lambda self, d_model, num_heads, d_head: d_model // num_heads,
+                make_layers=_whole_layers,
+                split=_split_by_view,
+            )
+        ),
+    ),
+    wrong(
+        "einops_complains",
+        "The error is einops's, not yours",
+        "rearrange refuses with an EinopsError, which is no ValueError. Look at d_model and num_heads in __init__, and "
+        "raise a ValueError.",
+        _around(
+            but(
+                BlockHeads,
+                width_of_a_head=lambda self, d_model, num_heads, d_head: d_model // num_heads,
+                make_layers=_whole_layers,
+            )
+        ),
+    ),
+)
