@@ -98,10 +98,10 @@ def test_totals(klass):
     for group in dict.fromkeys(entry.group for entry in klass.members):
         members = [entry for entry in klass.members if entry.group == group]
         fine = sum(not klass.faults(entry) for entry in members)
-        reasons = sum(klass.found[entry.student].graded.problem is not None for entry in members)
+        reasons = sum(klass.found[printable(entry.student)].graded.problem is not None for entry in members)
         table.add_row(group, str(len(members)), str(fine), str(reasons))
     for entry in klass.members:
-        for result in klass.found[entry.student].graded.results:
+        for result in klass.found[printable(entry.student)].graded.results:
             wanted = entry.points.get(result.exercise, entry.points.get("*", 0.0))
             wanted = result.max_points if wanted == FULL else wanted
             undeserved += max(0.0, result.points - wanted)
