@@ -74,27 +74,29 @@ def _eager(
     scale: float | None,
     dropout: float,
 ) -> tuple[Tensor, Tensor]:
-    """The equation, as three batched products: every head's matrix (q, k) is one item of a batch."""
+    """The equation, as two batched products: every head's matrix (q, k) is one item of a batch."""
     shape, dtype, heads = (*q.shape[:-1], k.shape[-2]), q.dtype, k.shape[:-2].numel()
     if dtype in (torch.float16, torch.bfloat16):  # scores need the range and the digits, as in the fused kernels
         q, k = q.float(), k.float()
     scale = q.shape[-1] ** -0.5 if scale is None else scale
-    scores = torch.baddbmm(
-        q.new_zeros(1, 1, 1), _matrices(q, heads), _matrices(k, heads).transpose(-2, -1), beta=0, alpha=scale
-    )
+    scores = _matrices(q * scale, heads) @ _matrices(k, heads).mT
     bias, empty = _as_bias(mask, score_bias, is_causal, q, k)
     weights = biased_softmax_(scores, bias, shape).view(shape)
     if empty is not None:
         weights = weights.masked_fill(empty, 0.0)
     weights = weights.to(dtype)
     dropped = F.dropout(weights, dropout) if dropout else weights
-    output = torch.bmm(_matrices(dropped, heads), _matrices(v, heads))
+    output = _matrices(dropped, heads) @ _matrices(v, heads)
     return output.view(*q.shape[:-1], v.shape[-1]), weights
 
 
 def _matrices(x: Tensor, heads: int) -> Tensor:
-    """Three axes, one matrix for each key head: queries whose heads share a key head stand below one another."""
-    return x.reshape(heads, x.shape[:-1].numel() // max(heads, 1), x.shape[-1])
+    """One matrix for each key head, a single one without a batch: queries that share a key head stand below each other.
+
+    A product of two matrices is faster than one of two batches of a single matrix.
+    """
+    rows, width = x.shape[:-1].numel() // max(heads, 1), x.shape[-1]
+    return x.reshape(rows, width) if heads == 1 else x.reshape(heads, rows, width)
 
 
 def _as_bias(

@@ -6,6 +6,7 @@ beside a student's code: a grader runs these three in a sandbox, without the exe
 
 import contextlib
 import os
+import re
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -77,7 +78,7 @@ class Session(Protocol):
         """The outputs; with `gradient`, those that carry one require it, and `backward` may follow."""
 
     def inputs(self) -> list[Tensor]:
-        """The tensors among the inputs of the last call, as the attempt left them."""
+        """The tensors among the inputs of the last call, as the attempt left them: as many, empty if lists changed."""
 
     def backward(self, cotangents: Sequence[Tensor | None]) -> list[Tensor]:
         """Gradients of Σ output · cotangent: of the last call's inputs, then of the weights in alphabetical order."""
@@ -118,6 +119,7 @@ class LocalSession:
         self.target, self.terms = target, terms
         self.call_it: Any = target
         self.weights: dict[str, nn.Parameter] = {}
+        self.arguments: tuple[Any, ...] = ()
         self.given: list[Tensor] = []
         self.outputs: tuple[Tensor, ...] = ()
         self.printed = ""
@@ -149,6 +151,9 @@ class LocalSession:
                 raise ContractBroken("type", f"must be an nn.Module, but calling it gave a {type(module).__name__}")
             if shapes is not None:
                 _compare_parameters(shapes, {name: tuple(p.shape) for name, p in module.named_parameters()})
+                if frozen := [name for name, p in module.named_parameters() if not p.requires_grad]:
+                    told = f"{', '.join(frozen)} cannot learn, because requires_grad is False"
+                    raise ContractBroken("parameters", f"has frozen parameters: {told}")
             self.call_it = module.to(dtype=dtype).to(self.terms.device).eval()
             self.weights = dict(self.call_it.named_parameters())
             for weight in self.weights.values():
@@ -167,7 +172,7 @@ class LocalSession:
 
     def call(self, inputs: Sequence[Any], gradient: bool = False) -> tuple[Tensor, ...]:
         drawn = tree_map_only(Tensor, lambda t: laid_out_like(t, self.terms.device), tuple(inputs))
-        self.given = [t for t in tree_leaves(drawn) if isinstance(t, Tensor)]
+        self.arguments, self.given = drawn, _tensors_in(drawn)
         if gradient:
             for tensor in self._differentiable():
                 tensor.requires_grad_()
@@ -190,7 +195,10 @@ class LocalSession:
         return [t for t in self.given if t.is_floating_point()]
 
     def inputs(self) -> list[Tensor]:
-        return [t.detach() for t in self.given]
+        now = _tensors_in(self.arguments)
+        if len(now) != len(self.given):  # something was taken out of a list, or put into it
+            return [t.new_empty(0) for t in self.given]
+        return [t.detach() for t in now]
 
     def backward(self, cotangents: Sequence[Tensor | None]) -> list[Tensor]:
         pairs = [(out, c) for out, c in zip(self.outputs, cotangents, strict=True) if c is not None]
@@ -202,6 +210,10 @@ class LocalSession:
 
     def close(self) -> None:
         pass
+
+
+def _tensors_in(arguments: Any) -> list[Tensor]:
+    return [t for t in tree_leaves(arguments) if isinstance(t, Tensor)]
 
 
 def laid_out_like(tensor: Tensor, device: str) -> Tensor:
@@ -224,7 +236,7 @@ def checked(wanted: tuple[str, ...], result: Any) -> tuple[Tensor, ...]:
         hint = " (is the `return` missing?)" if result is None else ""
         raise ContractBroken("type", f"must return {asked}, but returned {_kind_of(result)}{hint}")
     if len(result) != len(wanted):
-        raise ContractBroken("type", f"must return {asked}, but returned a tuple of {len(result)}")
+        raise ContractBroken("type", f"must return {asked}, but returned a {type(result).__name__} of {len(result)}")
     for name, value in zip(wanted, result, strict=True):
         if not is_tensor(value):
             hint = " (is the `return` missing?)" if value is None else ""
@@ -263,10 +275,14 @@ def described(value: Any) -> str:
     return str(value) if value is None or value is Ellipsis else f"a value of type {type(value).__name__}"
 
 
+RAISED_ITSELF = re.compile(r"`(raise|assert)\b")
+"""In the place of a failure: the attempt's own line raises, and nothing that it calls."""
+
+
 def failure_of(error: BaseException) -> Failure:
     """What an exception in the attempt is to be called, and the attempt's line that raised it."""
     place = place_in_attempt(error.__traceback__)
-    if isinstance(error, NotImplementedError) and (place or not error.args):
+    if isinstance(error, NotImplementedError) and (not error.args or RAISED_ITSELF.search(place)):
         return Failure("unwritten", "is not written yet: put your code in place of `raise NotImplementedError`", place)
     try:
         said = str(error)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from attnlib.checks.attempt import Failure
+from attnlib.checks.attempt import RAISED_ITSELF, Failure
 from attnlib.checks.compare import ASPECTS, SEPARATION, Difference, first_difference
 from attnlib.checks.exercise import Case, Exercise, Misconception
 from attnlib.checks.observe import Memory, Observation, observe
@@ -42,7 +42,8 @@ def diagnose(
     failed = [t for t in trials if t.difference is not None]
     if not failed:
         return None
-    aspect = min((t.difference.aspect for t in failed if t.difference), key=ASPECTS.index)
+    telling = [t for t in failed if not t.case.other_device] or failed  # there, nothing is compared but devices
+    aspect = min((t.difference.aspect for t in telling if t.difference), key=ASPECTS.index)
     up_to = max(aspect, "values", key=ASPECTS.index)
     rivals = [Rival(m, memory) for m in exercise.misconceptions]
     order = sorted(trials, key=lambda t: t.difference is None)  # a failed case tells most: fewer rivals are left
@@ -58,9 +59,7 @@ def diagnose(
             agreeing = [r for r in agreeing if _same_words(r, chosen)]
             names = {r.misconception.same_as or r.misconception.id for r in agreeing}
         if len(names) == 1 and _stands_apart(exercise, agreeing[0], rivals, chosen, seed, device, up_to):
-            return next(
-                (r.misconception for r in agreeing if r.misconception.same_as is None), agreeing[0].misconception
-            )
+            return next(m for m in exercise.misconceptions if m.id in names)
         if names:
             return None
     return None
@@ -103,7 +102,7 @@ def _same_words(rival: Rival, trials: Sequence[Trial]) -> bool:
         failure = trial.got.failure
         if failure is None or trial.case.other_device:
             continue
-        if some_right and (trial.case.raises or _RAISED_ITSELF.search(failure.place)):
+        if some_right and (trial.case.raises or RAISED_ITSELF.search(failure.place)):
             continue
         mine = rival.seen[trial.case.name].failure if trial.case.name in rival.seen else None
         if mine is None or _words(mine) != _words(failure):
@@ -115,9 +114,6 @@ def _words(failure: Failure) -> str:
     """What an error says, without the names that a learner gave: to a function, `mine() got …`, or to parameters."""
     text = failure.text.split(":")[0] if failure.kind == "parameters" else failure.text
     return re.sub(r"[\w.<>]+\(\)", "()", text)
-
-
-_RAISED_ITSELF = re.compile(r"`(raise|assert)\b")
 
 
 def _stands_apart(

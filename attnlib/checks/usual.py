@@ -144,6 +144,15 @@ def usual_misconceptions(
                 _renamed(reference),
             )
         )
+        listed.append(
+            wrong(
+                "parameters_frozen",
+                "A parameter is frozen",
+                "`requires_grad_(False)`, or requires_grad=False where a parameter is made, keeps the optimiser from "
+                "ever changing it. All parameters of this module learn.",
+                _frozen(reference),
+            )
+        )
     else:
         listed.append(
             wrong(
@@ -222,6 +231,15 @@ def _renamed(reference: type[nn.Module]) -> type[nn.Module]:
                 yield f"my_{name}", parameter
 
     return Renamed
+
+
+def _frozen(reference: type[nn.Module]) -> type[nn.Module]:
+    class Frozen(reference):  # type: ignore[misc, valid-type]
+        def __init__(self, *sizes: Any, **options: Any) -> None:
+            super().__init__(*sizes, **options)
+            self.requires_grad_(False)
+
+    return Frozen
 
 
 def _change_input(outputs: Any, inputs: tuple[Any, ...]) -> Any:
