@@ -5,14 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from autograder.sandbox import process
 from autograder.sandbox.inside.wire import POLL_SECONDS
-from autograder.sandbox.process import (
-    ASLEEP_AGAIN_SECONDS,
-    ASLEEP_IN_ALL_SECONDS,
-    ASLEEP_SECONDS,
-    Died,
-    _Guard,
-)
+from autograder.sandbox.process import Died, _Guard
 
 ASLEEP, RUNNABLE = {"asleep": True, "cpu": 0.0}, {"asleep": False, "cpu": 0.0}
 
@@ -38,7 +33,7 @@ def polls_until(states, wake_after=None, looks=4000):
 
 
 def test_one_that_sleeps_is_given_up_in_the_seconds_that_it_may_sleep():
-    assert polls_until(repeat(ASLEEP)) == ([], ASLEEP_SECONDS / POLL_SECONDS)
+    assert polls_until(repeat(ASLEEP)) == ([], process.ASLEEP_SECONDS / POLL_SECONDS)
 
 
 def test_one_that_waits_for_the_processor_is_not_asleep():
@@ -49,17 +44,17 @@ def test_one_that_waits_for_the_processor_is_not_asleep():
 def test_a_timer_that_wakes_it_on_a_loaded_machine_does_not_start_the_waiting_anew(every):
     states = list(islice(cycle([*[ASLEEP] * (every - 1), RUNNABLE]), 120))
     asleep = [number for number, state in enumerate(states, 1) if state is ASLEEP]
-    woken, _ = polls_until(states, ASLEEP_SECONDS, looks=len(states))
-    assert woken[0] == asleep[round(ASLEEP_SECONDS / POLL_SECONDS) - 1]
+    woken, _ = polls_until(states, process.ASLEEP_SECONDS, looks=len(states))
+    assert woken[0] == asleep[round(process.ASLEEP_SECONDS / POLL_SECONDS) - 1]
 
 
 def test_computing_starts_the_waiting_anew():
     naps = ({"asleep": True, "cpu": 0.1 * (number // 20)} for number in range(10_000))
-    assert polls_until(naps) == ([], ASLEEP_IN_ALL_SECONDS / POLL_SECONDS)
+    assert polls_until(naps) == ([], process.ASLEEP_IN_ALL_SECONDS / POLL_SECONDS)
 
 
 def test_after_one_cell_has_been_woken_the_next_are_woken_sooner():
-    woken, given_up = polls_until(repeat(ASLEEP), ASLEEP_SECONDS)
-    first, again = ASLEEP_SECONDS / POLL_SECONDS, ASLEEP_AGAIN_SECONDS / POLL_SECONDS
+    woken, given_up = polls_until(repeat(ASLEEP), process.ASLEEP_SECONDS)
+    first, again = process.ASLEEP_SECONDS / POLL_SECONDS, process.ASLEEP_AGAIN_SECONDS / POLL_SECONDS
     assert woken[:3] == [first, first + again, first + 2 * again]
-    assert given_up == ASLEEP_IN_ALL_SECONDS / POLL_SECONDS
+    assert given_up == process.ASLEEP_IN_ALL_SECONDS / POLL_SECONDS

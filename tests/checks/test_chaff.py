@@ -5,7 +5,7 @@ from itertools import combinations
 import pytest
 import torch
 
-from attnlib.checks import Misconception, exercises, run
+from attnlib.checks import Misconception, exercises
 from attnlib.checks.compare import SEPARATION, first_difference
 from attnlib.checks.judge import cases_of, run_exercise, try_case
 from attnlib.checks.observe import Memory, observe
@@ -124,7 +124,12 @@ def test_verdicts_do_not_depend_on_the_number_of_threads_nor_on_the_order_of_che
     try:
         for threads, order in ((1, 1), (2, -1)):
             torch.set_num_threads(threads)
-            told.append([run(name, attempt, hidden=True).message for name, attempt in chosen[::order]][::order])
+            memory: Memory = {}
+            reports = [
+                run_exercise(exercises()[name], attempt, hidden=True, memory=memory)
+                for name, attempt in chosen[::order]
+            ]
+            told.append([report.message for report in reports[::order]])
     finally:
         torch.set_num_threads(before)
     assert told[0] == told[1]
