@@ -36,18 +36,15 @@ class RemoteSession:
         self.printed, self.devices_mixed = "", False
         self.shapes: Shapes = {}
         self.given: list[Tensor] = []
-        self.opening: dict[str, Any] | None = {
-            "do": "open",
+        self.opening: dict[str, Any] = {
             "outputs": list(terms.outputs),
             "forbidden": [name for name in terms.forbidden if name.startswith("torch.")],
             "device": terms.device,
         }
 
     def _ask(self, what: str, **more: Any) -> dict[str, Any]:
-        if self.opening is not None:
-            opening, self.opening = self.opening, None
-            self._exchange(opening)
-        return self._exchange({"do": what, **more})
+        opening, self.opening = self.opening, {}  # with the first question of a case, to be asked one less
+        return self._exchange({"do": what, **more, "open": opening})
 
     def _exchange(self, request: dict[str, Any]) -> dict[str, Any]:
         try:

@@ -149,11 +149,11 @@ class Server:
                 self.channel.send({"failure": vars(failure), "printed": "", "devices_mixed": False})
 
     def _answer(self, asked: dict[str, Any]) -> dict[str, Any]:
+        if opening := asked["open"]:
+            terms = {name: tuple(value) if isinstance(value, list) else value for name, value in opening.items()}
+            self.session = LocalSession(self.attempt, Terms(**terms))
         session, what = self.session, asked["do"]
-        if what == "open":
-            terms = Terms(outputs=tuple(asked["outputs"]), forbidden=tuple(asked["forbidden"]), device=asked["device"])
-            self.session = LocalSession(self.attempt, terms)
-        elif what == "build":
+        if what == "build":
             shapes = asked["shapes"]
             session.build(asked["sizes"], shapes, getattr(torch, asked["dtype"]))
         elif what == "load":
