@@ -1,4 +1,4 @@
-"""A notebook's cells as far as one exercise needs them: which to run, and running them.
+"""A notebook's cells as far as one exercise needs them: which to run.
 
 Demonstrations, pictures and other exercises' answers are left out unless the answer uses a name that they bind. That is
 decided by names alone, generously: what could matter is run.
@@ -7,28 +7,24 @@ decided by names alone, generously: what could matter is run.
 import __future__
 
 import ast
-import inspect
 import linecache
-import signal
-import symtable
 import warnings
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from .attempt import failure_of
-from .limits import Clock, TimeLimitExceeded, quiet, time_limit
-from .shell import RUNNING_MAGICS, WRITING_MAGICS, Missing, run_to_the_end
-from .withheld import Withheld
+from .names import (
+    bound_names,
+    changed_modules,
+    imported_names,
+    read_at_once,
+    read_names,
+    surely_bound,
+)
+from .shell import RUNNING_MAGICS, WRITING_MAGICS
 
 OPAQUE = {"exec", "eval", "globals", "locals", "vars", "setattr", "delattr", "__import__", "get_ipython", "compile"}
 RUNNING = {"run", "time", "timeit", "capture", "prun"}  # magics that run code, which may bind names
-OURS = ("attnlib", "autograder")
-CELL_SECONDS = 10.0  # of processor time, for one cell of a student's
-GIVEN_CELL_SECONDS = 30.0  # and for one that was given
-STUCK_CELL_SECONDS = 1.0  # and for one that did not end before, when another answer of the same student was judged
 
 
 @dataclass
@@ -56,112 +52,6 @@ class Outcome:
     error: str = ""
     text: str = ""
     printed: str = ""
-
-
-def bound_names(node: ast.AST) -> set[str]:
-    """The names that a statement binds, or whose objects it may change: x = 1, x.a = 1, x[0] = 1, x.fill_(1)."""
-    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-        found = {node.name}
-        for inner in ast.walk(node):
-            if isinstance(inner, ast.Global):
-                found.update(inner.names)
-            elif isinstance(inner, (ast.Attribute, ast.Subscript)) and isinstance(inner.ctx, (ast.Store, ast.Del)):
-                found |= _root(inner)
-        return found
-    found = set()
-    if isinstance(node, ast.Name) and isinstance(node.ctx, (ast.Store, ast.Del)):
-        found = {node.id}
-    elif isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, (ast.Store, ast.Del)):
-        found = _root(node)
-    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        found = _root(node.func)
-    elif isinstance(node, ast.alias):
-        found = {(node.asname or node.name).split(".")[0]}
-    elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) and node.name:
-        found = {node.name}
-    for child in ast.iter_child_nodes(node):
-        found |= bound_names(child)
-    return found
-
-
-def imported_names(body: list[ast.stmt]) -> set[str]:
-    """The names that stand for something of a library: calling it does not change it."""
-    imports = (n for s in body for n in ast.walk(s) if isinstance(n, (ast.Import, ast.ImportFrom)))
-    return {(alias.asname or alias.name).split(".")[0] for node in imports for alias in node.names}
-
-
-def changed_modules(body: list[ast.stmt]) -> set[str]:
-    """The names that are bound here, by an import too, or whose attributes an assignment sets: F.softmax = mine."""
-    found = imported_names(body).union(*map(_surely_bound, body))
-    for node in (n for statement in body for n in ast.walk(statement)):
-        if isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, (ast.Store, ast.Del)):
-            found |= _root(node)
-    return found
-
-
-def read_names(text: str) -> set[str]:
-    """The notebook's names that a piece of code reads: at once, before it binds them, or when a function is called."""
-    top = symtable.symtable(text, "<cell>", "exec")
-    at_once = {symbol.get_name() for symbol in top.get_symbols() if symbol.is_referenced()}
-    found, augmented = read_before_bound(ast.parse(text).body, set())
-    found = found & at_once | augmented
-    tables = top.get_children()
-    while tables:
-        table = tables.pop()
-        tables += table.get_children()
-        found |= {symbol.get_name() for symbol in table.get_symbols() if symbol.is_referenced() and symbol.is_global()}
-    return found
-
-
-def read_before_bound(body: list[ast.stmt], bound: set[str]) -> tuple[set[str], set[str]]:
-    """The names that statements may read before they have surely bound them, and those that `+=` reads.
-
-    What functions and comprehensions read is among the first, their own names too: the symbol table tells them apart.
-    """
-    found: set[str] = set()
-    augmented: set[str] = set()
-    for statement in body:
-        if isinstance(statement, ast.For):
-            found |= _loaded(statement.iter) - bound
-            inside = bound | {name for name in bound_names(statement.target) if isinstance(statement.target, NAMES)}
-            for block, known in ((statement.body, inside), (statement.orelse, bound)):
-                first, second = read_before_bound(block, known)
-                found, augmented = found | first, augmented | second
-            continue
-        found |= _loaded(statement) - bound
-        changed = {node.target for node in ast.walk(statement) if isinstance(node, ast.AugAssign)}
-        augmented |= {target.id for target in changed if isinstance(target, ast.Name)} - bound
-        bound = bound | _surely_bound(statement)
-    return found, augmented
-
-
-NAMES = (ast.Name, ast.Tuple, ast.List)
-
-
-def _loaded(node: ast.AST) -> set[str]:
-    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Store)}
-
-
-def _surely_bound(statement: ast.stmt) -> set[str]:
-    """The names that a statement binds whenever it ends without an error."""
-    if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-        return {statement.name}
-    if isinstance(statement, ast.Assign):
-        return {n.id for t in statement.targets for n in ast.walk(t) if isinstance(n, ast.Name) and is_stored(n)}
-    if isinstance(statement, (ast.Import, ast.ImportFrom)):
-        return imported_names([statement]) - {"*"}
-    return set()
-
-
-def is_stored(name: ast.Name) -> bool:
-    """Whether the name is bound here."""
-    return isinstance(name.ctx, ast.Store)
-
-
-def _root(node: ast.expr) -> set[str]:
-    while isinstance(node, (ast.Attribute, ast.Subscript, ast.Call)):
-        node = node.func if isinstance(node, ast.Call) else node.value
-    return {node.id} if isinstance(node, ast.Name) else set()
 
 
 def translate(source: str) -> str:
@@ -201,7 +91,7 @@ def read_cell(source: str, given: bool) -> tuple[str, list[Part]]:
     lines = source.split("\n")
     found = []
     for part in [[statement] for statement in body] if given else [body]:
-        text = "\n".join(lines[_first_line(part[0]) - 1 : part[-1].end_lineno]) if part else ""
+        text = "\n".join(lines[first_line(part[0]) - 1 : part[-1].end_lineno]) if part else ""
         binds = set().union(*map(bound_names, part))
         opaque = not given and is_opaque(part)
         reads = read_names(text) | imported_files(part)
@@ -304,7 +194,7 @@ def _parsed(source: str) -> tuple[str, list[ast.stmt]]:
             return source, ast.parse(source).body
 
 
-def _first_line(statement: ast.stmt) -> int:
+def first_line(statement: ast.stmt) -> int:
     decorators = getattr(statement, "decorator_list", [])
     return min([statement.lineno, *(decorator.lineno for decorator in decorators)])
 
@@ -408,139 +298,13 @@ def _without_replaced(statements: list[ast.stmt]) -> list[ast.stmt]:
             aliases = [a for a in statement.names if (a.asname or a.name).split(".")[0] not in replaced]
             left = _with_aliases(statement, aliases) if aliases else None
         elif isinstance(statement, ast.Assign) and all(isinstance(target, ast.Name) for target in statement.targets):
-            left = None if _surely_bound(statement) <= replaced else statement
+            left = None if surely_bound(statement) <= replaced else statement
         if left is not None:
             kept.append(left)
-            replaced = (replaced | _surely_bound(left)) - _read_at_once(left)
+            replaced = (replaced | surely_bound(left)) - read_at_once(left)
     return kept[::-1]
 
 
 def _with_aliases(node: ast.Import | ast.ImportFrom, aliases: list[ast.alias]) -> ast.stmt:
     made = ast.Import(aliases) if isinstance(node, ast.Import) else ast.ImportFrom(node.module, aliases, node.level)
     return ast.copy_location(made, node)
-
-
-def _read_at_once(statement: ast.stmt) -> set[str]:
-    """The names that a statement may read when it is run; what is called may read any, but is not looked into."""
-    if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
-        parts = [*statement.decorator_list, *statement.args.defaults, *statement.args.kw_defaults]
-        return set().union(*(_loaded(part) for part in parts if part is not None))
-    return _loaded(statement)
-
-
-def run_units(
-    units: list[Unit],
-    namespace: dict[str, Any],
-    stuck: Collection[str] = (),
-    shown: Mapping[str, Mapping[str, Any]] | None = None,
-) -> Iterator[Outcome]:
-    """Run them, cell by cell; an error ends its cell, and no other. Cells that are `stuck` are not waited for again.
-
-    `shown` holds, by cell, what a demonstration binds that needs what is withheld here.
-    """
-    place = 0
-    while place < len(units):
-        first = units[place]
-        seconds = GIVEN_CELL_SECONDS if first.role == "given" else CELL_SECONDS
-        seconds = STUCK_CELL_SECONDS if first.cell in stuck else seconds
-        body: list[ast.stmt] = []
-        while place < len(units) and units[place].cell == first.cell:
-            body += units[place].body
-            place += 1
-        values = (shown or {}).get(first.cell) if first.role == "given" else None
-        yield run_cell(first.cell, body, namespace, seconds, first.flags, values)
-
-
-def run_cell(
-    cell: str,
-    body: list[ast.stmt],
-    namespace: dict[str, Any],
-    seconds: float,
-    flags: int,
-    values: Mapping[str, Any] | None = None,
-) -> Outcome:
-    """Run one cell's statements within the limits."""
-    outcome = Outcome(cell)
-    with quiet() as text:
-        try:
-            with _woken(), time_limit(Clock(cpu_seconds=seconds, wall_seconds=1e9)):
-                while body:
-                    body = _run_statements(body, f"<cell {cell}>", namespace, flags, values, outcome)
-        except TimeLimitExceeded:
-            outcome.error = "TimeLimit"
-            outcome.text = f"did not end within {seconds:.0f} seconds of computing"
-        except Woken:
-            outcome.error = "TimeLimit"
-            outcome.text = "waited without computing"
-        except BaseException as error:
-            _note(outcome, error)
-    outcome.printed = text.text()
-    return outcome
-
-
-def _note(outcome: Outcome, error: BaseException) -> None:
-    failure = failure_of(error)
-    outcome.error = type(error).__name__
-    outcome.text = failure.text.removeprefix("raised ") + (f", at {failure.place}" if failure.place else "")
-
-
-def _run_statements(
-    body: list[ast.stmt],
-    filename: str,
-    namespace: dict[str, Any],
-    flags: int,
-    values: Mapping[str, Any] | None,
-    outcome: Outcome,
-) -> list[ast.stmt]:
-    """Run the statements; return those behind one that only the grading has stopped, which is noted and passed over."""
-    flags |= ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-    code = compile(ast.Module(body, []), filename, "exec", flags, dont_inherit=True)
-    try:
-        waiting = eval(code, namespace)
-        if code.co_flags & inspect.CO_COROUTINE:
-            run_to_the_end(waiting)
-    except Exception as error:
-        place = _stopped_at(body, error, filename)
-        if place is None or not (values is not None or _is_of_grading(body[place], error)):
-            raise
-        _note(outcome, error)
-        bound = bound_names(body[place])
-        if isinstance(error, ModuleNotFoundError) and values is None:
-            namespace.update(dict.fromkeys(bound, Missing(error)))
-        namespace.update({name: value for name, value in (values or {}).items() if name in bound})
-        return body[place + 1 :]
-    return []
-
-
-def _is_of_grading(statement: ast.stmt, error: Exception) -> bool:
-    """Whether the statement works where the student wrote it: the library is whole there, and others are installed."""
-    if isinstance(error, ModuleNotFoundError) and isinstance(statement, (ast.Import, ast.ImportFrom)):
-        return (error.name or "").split(".")[0] not in OURS
-    return isinstance(error, Withheld)
-
-
-def _stopped_at(body: list[ast.stmt], error: Exception, filename: str) -> int | None:
-    """Which of the statements an exception comes from."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_frame.f_code.co_filename != filename:
-        trace = trace.tb_next
-    if trace is None:
-        return None
-    line = trace.tb_lineno
-    return next((i for i, s in enumerate(body) if _first_line(s) <= line <= (s.end_lineno or s.lineno)), None)
-
-
-class Woken(BaseException):
-    """Raised in a cell that only waits: the grader, which sees that, sends a signal."""
-
-
-@contextmanager
-def _woken() -> Iterator[None]:
-    def wake(signum: int, frame: Any) -> None:
-        raise Woken
-
-    signal.signal(signal.SIGUSR1, wake)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGUSR1, signal.SIG_IGN)

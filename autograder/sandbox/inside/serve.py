@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from . import cells
+from . import cells, running
 from .attempt import Failed, Failure, LocalSession, Terms, failure_of, unfit_reason
 from .refuse import Refusal
 from .shell import new_namespace
@@ -44,7 +44,7 @@ def show(task: dict[str, Any]) -> dict[str, dict[str, Any]]:
     units, _ = cells.parse(task["cells"], "")
     bound = {name: set().union(*(u.binds for u in units if u.cell == name)) for name in task["show"]}
     wanted = " or ".join(sorted(set().union(*bound.values())))
-    for outcome in cells.run_units(cells.needed(units, wanted, "needed"), namespace):
+    for outcome in running.run_units(cells.needed(units, wanted, "needed"), namespace):
         values = {name: namespace[name] for name in bound.get(outcome.cell, ()) if name in namespace}
         found[outcome.cell] = {name: value for name, value in values.items() if _is_plain(value)}
     return {cell: values for cell, values in found.items() if cell in bound}
@@ -76,7 +76,7 @@ def prepare(channel: Channel, task: dict[str, Any]) -> Any:
     found = [[use.name, use.text] for use in uses]
     channel.send({"shortcuts": found, "left_out": sorted(left_out), "unseen": len(units) - len(seen)})
     namespace = new_namespace()
-    outcomes += cells.run_units(units, namespace, task["stuck"], task.get("shown"))
+    outcomes += running.run_units(units, namespace, task["stuck"], task.get("shown"))
     settle_process()
     told: dict[str, Any] = {
         "cells": [vars(outcome) for outcome in outcomes],

@@ -1,0 +1,118 @@
+"""Which names a piece of Python binds and reads, decided by its syntax tree alone."""
+
+import ast
+import symtable
+
+
+def bound_names(node: ast.AST) -> set[str]:
+    """The names that a statement binds, or whose objects it may change: x = 1, x.a = 1, x[0] = 1, x.fill_(1)."""
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        found = {node.name}
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Global):
+                found.update(inner.names)
+            elif isinstance(inner, (ast.Attribute, ast.Subscript)) and isinstance(inner.ctx, (ast.Store, ast.Del)):
+                found |= _root(inner)
+        return found
+    found = set()
+    if isinstance(node, ast.Name) and isinstance(node.ctx, (ast.Store, ast.Del)):
+        found = {node.id}
+    elif isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, (ast.Store, ast.Del)):
+        found = _root(node)
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        found = _root(node.func)
+    elif isinstance(node, ast.alias):
+        found = {(node.asname or node.name).split(".")[0]}
+    elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) and node.name:
+        found = {node.name}
+    for child in ast.iter_child_nodes(node):
+        found |= bound_names(child)
+    return found
+
+
+def imported_names(body: list[ast.stmt]) -> set[str]:
+    """The names that stand for something of a library: calling it does not change it."""
+    imports = (n for s in body for n in ast.walk(s) if isinstance(n, (ast.Import, ast.ImportFrom)))
+    return {(alias.asname or alias.name).split(".")[0] for node in imports for alias in node.names}
+
+
+def changed_modules(body: list[ast.stmt]) -> set[str]:
+    """The names that are bound here, by an import too, or whose attributes an assignment sets: F.softmax = mine."""
+    found = imported_names(body).union(*map(surely_bound, body))
+    for node in (n for statement in body for n in ast.walk(statement)):
+        if isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, (ast.Store, ast.Del)):
+            found |= _root(node)
+    return found
+
+
+def read_names(text: str) -> set[str]:
+    """The notebook's names that a piece of code reads: at once, before it binds them, or when a function is called."""
+    top = symtable.symtable(text, "<cell>", "exec")
+    at_once = {symbol.get_name() for symbol in top.get_symbols() if symbol.is_referenced()}
+    found, augmented = read_before_bound(ast.parse(text).body, set())
+    found = found & at_once | augmented
+    tables = top.get_children()
+    while tables:
+        table = tables.pop()
+        tables += table.get_children()
+        found |= {symbol.get_name() for symbol in table.get_symbols() if symbol.is_referenced() and symbol.is_global()}
+    return found
+
+
+def read_before_bound(body: list[ast.stmt], bound: set[str]) -> tuple[set[str], set[str]]:
+    """The names that statements may read before they have surely bound them, and those that `+=` reads.
+
+    What functions and comprehensions read is among the first, their own names too: the symbol table tells them apart.
+    """
+    found: set[str] = set()
+    augmented: set[str] = set()
+    for statement in body:
+        if isinstance(statement, ast.For):
+            found |= _loaded(statement.iter) - bound
+            inside = bound | {name for name in bound_names(statement.target) if isinstance(statement.target, NAMES)}
+            for block, known in ((statement.body, inside), (statement.orelse, bound)):
+                first, second = read_before_bound(block, known)
+                found, augmented = found | first, augmented | second
+            continue
+        found |= _loaded(statement) - bound
+        changed = {node.target for node in ast.walk(statement) if isinstance(node, ast.AugAssign)}
+        augmented |= {target.id for target in changed if isinstance(target, ast.Name)} - bound
+        bound = bound | surely_bound(statement)
+    return found, augmented
+
+
+NAMES = (ast.Name, ast.Tuple, ast.List)
+
+
+def _loaded(node: ast.AST) -> set[str]:
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Store)}
+
+
+def surely_bound(statement: ast.stmt) -> set[str]:
+    """The names that a statement binds whenever it ends without an error."""
+    if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        return {statement.name}
+    if isinstance(statement, ast.Assign):
+        return {n.id for t in statement.targets for n in ast.walk(t) if isinstance(n, ast.Name) and is_stored(n)}
+    if isinstance(statement, (ast.Import, ast.ImportFrom)):
+        return imported_names([statement]) - {"*"}
+    return set()
+
+
+def is_stored(name: ast.Name) -> bool:
+    """Whether the name is bound here."""
+    return isinstance(name.ctx, ast.Store)
+
+
+def _root(node: ast.expr) -> set[str]:
+    while isinstance(node, (ast.Attribute, ast.Subscript, ast.Call)):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return {node.id} if isinstance(node, ast.Name) else set()
+
+
+def read_at_once(statement: ast.stmt) -> set[str]:
+    """The names that a statement may read when it is run; what is called may read any, but is not looked into."""
+    if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        parts = [*statement.decorator_list, *statement.args.defaults, *statement.args.kw_defaults]
+        return set().union(*(_loaded(part) for part in parts if part is not None))
+    return _loaded(statement)

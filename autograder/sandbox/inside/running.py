@@ -1,0 +1,138 @@
+"""Running a notebook's cells within their limits: an error ends its cell, and no other."""
+
+import ast
+import inspect
+import signal
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from .attempt import failure_of
+from .cells import Outcome, Unit, first_line
+from .limits import Clock, TimeLimitExceeded, quiet, time_limit
+from .names import bound_names
+from .shell import Missing, run_to_the_end
+from .withheld import Withheld
+
+OURS = ("attnlib", "autograder")
+CELL_SECONDS = 10.0  # of processor time, for one cell of a student's
+GIVEN_CELL_SECONDS = 30.0  # and for one that was given
+STUCK_CELL_SECONDS = 1.0  # and for one that did not end before, when another answer of the same student was judged
+
+
+def run_units(
+    units: list[Unit],
+    namespace: dict[str, Any],
+    stuck: Collection[str] = (),
+    shown: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Iterator[Outcome]:
+    """Run them, cell by cell; an error ends its cell, and no other. Cells that are `stuck` are not waited for again.
+
+    `shown` holds, by cell, what a demonstration binds that needs what is withheld here.
+    """
+    place = 0
+    while place < len(units):
+        first = units[place]
+        seconds = GIVEN_CELL_SECONDS if first.role == "given" else CELL_SECONDS
+        seconds = STUCK_CELL_SECONDS if first.cell in stuck else seconds
+        body: list[ast.stmt] = []
+        while place < len(units) and units[place].cell == first.cell:
+            body += units[place].body
+            place += 1
+        values = (shown or {}).get(first.cell) if first.role == "given" else None
+        yield run_cell(first.cell, body, namespace, seconds, first.flags, values)
+
+
+def run_cell(
+    cell: str,
+    body: list[ast.stmt],
+    namespace: dict[str, Any],
+    seconds: float,
+    flags: int,
+    values: Mapping[str, Any] | None = None,
+) -> Outcome:
+    """Run one cell's statements within the limits."""
+    outcome = Outcome(cell)
+    with quiet() as text:
+        try:
+            with _woken(), time_limit(Clock(cpu_seconds=seconds, wall_seconds=1e9)):
+                while body:
+                    body = _run_statements(body, f"<cell {cell}>", namespace, flags, values, outcome)
+        except TimeLimitExceeded:
+            outcome.error = "TimeLimit"
+            outcome.text = f"did not end within {seconds:.0f} seconds of computing"
+        except Woken:
+            outcome.error = "TimeLimit"
+            outcome.text = "waited without computing"
+        except BaseException as error:
+            _note(outcome, error)
+    outcome.printed = text.text()
+    return outcome
+
+
+def _note(outcome: Outcome, error: BaseException) -> None:
+    failure = failure_of(error)
+    outcome.error = type(error).__name__
+    outcome.text = failure.text.removeprefix("raised ") + (f", at {failure.place}" if failure.place else "")
+
+
+def _run_statements(
+    body: list[ast.stmt],
+    filename: str,
+    namespace: dict[str, Any],
+    flags: int,
+    values: Mapping[str, Any] | None,
+    outcome: Outcome,
+) -> list[ast.stmt]:
+    """Run the statements; return those behind one that only the grading has stopped, which is noted and passed over."""
+    flags |= ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    code = compile(ast.Module(body, []), filename, "exec", flags, dont_inherit=True)
+    try:
+        waiting = eval(code, namespace)
+        if code.co_flags & inspect.CO_COROUTINE:
+            run_to_the_end(waiting)
+    except Exception as error:
+        place = _stopped_at(body, error, filename)
+        if place is None or not (values is not None or _is_of_grading(body[place], error)):
+            raise
+        _note(outcome, error)
+        bound = bound_names(body[place])
+        if isinstance(error, ModuleNotFoundError) and values is None:
+            namespace.update(dict.fromkeys(bound, Missing(error)))
+        namespace.update({name: value for name, value in (values or {}).items() if name in bound})
+        return body[place + 1 :]
+    return []
+
+
+def _is_of_grading(statement: ast.stmt, error: Exception) -> bool:
+    """Whether the statement works where the student wrote it: the library is whole there, and others are installed."""
+    if isinstance(error, ModuleNotFoundError) and isinstance(statement, (ast.Import, ast.ImportFrom)):
+        return (error.name or "").split(".")[0] not in OURS
+    return isinstance(error, Withheld)
+
+
+def _stopped_at(body: list[ast.stmt], error: Exception, filename: str) -> int | None:
+    """Which of the statements an exception comes from."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename != filename:
+        trace = trace.tb_next
+    if trace is None:
+        return None
+    line = trace.tb_lineno
+    return next((i for i, s in enumerate(body) if first_line(s) <= line <= (s.end_lineno or s.lineno)), None)
+
+
+class Woken(BaseException):
+    """Raised in a cell that only waits: the grader, which sees that, sends a signal."""
+
+
+@contextmanager
+def _woken() -> Iterator[None]:
+    def wake(signum: int, frame: Any) -> None:
+        raise Woken
+
+    signal.signal(signal.SIGUSR1, wake)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
