@@ -9,6 +9,15 @@ from autograder.sandbox import process
 from autograder.sandbox.inside.wire import POLL_SECONDS
 from autograder.sandbox.process import Died, _Guard
 
+
+@pytest.fixture(autouse=True)
+def limits(monkeypatch):
+    """Those of every day: other tests are less patient."""
+    monkeypatch.setattr(process, "ASLEEP_SECONDS", 10.0)
+    monkeypatch.setattr(process, "ASLEEP_AGAIN_SECONDS", 2.0)
+    monkeypatch.setattr(process, "ASLEEP_IN_ALL_SECONDS", 60.0)
+
+
 ASLEEP, RUNNABLE = {"asleep": True, "cpu": 0.0}, {"asleep": False, "cpu": 0.0}
 
 

@@ -149,7 +149,7 @@ class Server:
                 self.channel.send({"failure": vars(failure), "printed": "", "devices_mixed": False})
 
     def _answer(self, asked: dict[str, Any]) -> dict[str, Any]:
-        if opening := asked["open"]:
+        if opening := asked.get("open"):
             terms = {name: tuple(value) if isinstance(value, list) else value for name, value in opening.items()}
             self.session = LocalSession(self.attempt, Terms(**terms))
         session, what = self.session, asked["do"]
