@@ -80,7 +80,7 @@ def masked_softmax(scores: Tensor, allowed: Tensor | None, dim: int = -1) -> Ten
 def causal(self: Heads, scores: Tensor, allowed: Tensor | None) -> Tensor:
     """The step `share`, with a mask that nobody asked for."""
     past = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
-    return masked_softmax(scores, past)
+    return masked_softmax(scores, past if allowed is None else past & allowed)
 
 
 def but(plain: type[Heads], **steps: Any) -> type[Heads]:

@@ -79,15 +79,13 @@ def _asserted(self: Heads, d_model: int, num_heads: int, d_head: int | None) -> 
 
 
 def _overwritten(self: Heads, d_model: int, num_heads: int, d_head: int | None) -> int:
-    if d_head is None and d_model % num_heads:
-        raise ValueError(f"num_heads = {num_heads} does not divide d_model = {d_model}")
+    Heads.width_of_a_head(self, d_model, num_heads, d_head)
     return d_model // num_heads
 
 
 def _refused(self: Heads, d_model: int, num_heads: int, d_head: int | None) -> int:
-    if d_model % num_heads:
-        raise ValueError(f"num_heads = {num_heads} does not divide d_model = {d_model}")
-    return d_head or d_model // num_heads
+    width = Heads.width_of_a_head(self, d_model, num_heads, None)
+    return d_head or width
 
 
 def projection_mistakes(plain: type[Heads]) -> tuple[Misconception, ...]:

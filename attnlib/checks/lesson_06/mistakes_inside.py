@@ -7,20 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from attnlib.checks.exercise import Misconception
-from attnlib.checks.lesson_06.plain_block import PlainBlock, attending, block, built, by_hand, two_steps
+from attnlib.checks.lesson_06.plain_block import PlainBlock, attending, block, built, two_steps
 from attnlib.checks.usual import wrong
-
-
-def only_known_keys(s: PlainBlock, x: Tensor, key_mask: Tensor | None) -> Tensor:
-    """-inf in every score of a sentence that is all padding: NaN, and NaN in the gradients of all."""
-    b, n, width = x.shape
-    q, k, v = (
-        layer(x).reshape(b, n, s.num_heads, -1).transpose(1, 2) for layer in (s.attn.w_q, s.attn.w_k, s.attn.w_v)
-    )
-    scores = q @ k.mT * q.shape[-1] ** -0.5
-    if key_mask is not None:
-        scores = scores.masked_fill(~key_mask[:, None, None, :], -torch.inf)
-    return s.attn.w_o((scores.softmax(dim=-1) @ v).transpose(1, 2).reshape(b, n, width))
 
 
 def _norm(x: Tensor, layer: nn.LayerNorm, *, correction: int, outside: float, inside: float) -> Tensor:
@@ -163,36 +151,6 @@ MISTAKES_INSIDE: tuple[Misconception, ...] = (
         built(bias=False),
     ),
     wrong(
-        "one_head",
-        "One wide head instead of several",
-        "num_heads is not used: queries and keys are compared over their whole width.",
-        attending(partial(by_hand, heads=1)),
-    ),
-    wrong(
-        "no_scale",
-        "The scores are not scaled",
-        "Divide the dot products by the root of a head's width, √(d_model / num_heads).",
-        attending(partial(by_hand, scale=1.0)),
-    ),
-    wrong(
-        "scaled_by_root_d_model",
-        "Scaled by √d_model",
-        "A head's dot product has d_model / num_heads terms. Its width counts, not that of all heads together.",
-        attending(lambda s, x, m: by_hand(s, x, m, scale=x.shape[-1] ** -0.5)),
-    ),
-    wrong(
-        "no_output_projection",
-        "The output projection is not used",
-        "The heads are joined and handed on as they are. w_o mixes them first.",
-        attending(partial(by_hand, out=False)),
-    ),
-    wrong(
-        "causal",
-        "Words see only what stands before them",
-        "A causal mask belongs to a decoder. In an encoder every word sees every real word.",
-        attending(partial(by_hand, causal=True)),
-    ),
-    wrong(
         "key_mask_ignored",
         "key_mask is not handed on",
         "The real words look at the padding as if it were words. Pass the mask on, attn(norm1(x), key_mask=key_mask), "
@@ -244,30 +202,10 @@ MISTAKES_INSIDE: tuple[Misconception, ...] = (
         block(lambda s, x, m: PlainBlock.forward(s, x if m is None else x * m[..., None], None)),
     ),
     wrong(
-        "key_mask_upside_down_filled",
-        "key_mask is upside down",
-        "True means a real word, which may be looked at: what is filled with a low number is ~key_mask. "
-        "nn.MultiheadAttention's key_padding_mask has it the other way round.",
-        attending(lambda s, x, m: by_hand(s, x, None if m is None else ~m, fill=torch.finfo(x.dtype).min)),
-    ),
-    wrong(
         "key_mask_demanded",
         "forward does not work without a key mask",
         "A batch without padding has none: def forward(self, x, key_mask=None).",
         _NeedsAKeyMask,
-    ),
-    wrong(
-        "masked_after_softmax",
-        "The mask comes after the softmax",
-        "Setting weights to 0 afterwards leaves rows that no longer add up to 1. Mask the scores, before the softmax.",
-        attending(partial(by_hand, late=True)),
-    ),
-    wrong(
-        "nan_where_all_is_padding",
-        "NaN where a sentence is all padding",
-        "Softmax over nothing but -inf is 0/0. The outputs there do not matter, but the NaN spoils the gradient of "
-        "every weight. Fill with a large finite number, or set such rows to 0.",
-        attending(only_known_keys),
     ),
     wrong(
         "no_dropout",
@@ -280,18 +218,6 @@ MISTAKES_INSIDE: tuple[Misconception, ...] = (
         "Dropout on attention's output, too",
         "Many models do that. In this contract dropout is the perceptron's alone.",
         attending(lambda s, x, m: s.drop(s.attn(x, key_mask=m))),
-    ),
-    wrong(
-        "dropout_on_weights",
-        "Dropout on the attention weights, too",
-        "Many models do that. In this contract dropout is the perceptron's alone: give it to `mlp`, not to `attn`.",
-        attending(partial(by_hand, drop=True)),
-    ),
-    wrong(
-        "dropout_after_both",
-        "Dropout after both sub-layers, and inside attention",
-        "Many models do that. In this contract dropout is the perceptron's alone.",
-        attending(lambda s, x, m: s.drop(by_hand(s, x, m, drop=True))),
     ),
     wrong(
         "dropout_only_inside",

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -84,41 +83,6 @@ def built(**settings: Any) -> type[nn.Module]:
             super().__init__(d_model, num_heads, mlp_ratio, dropout, **settings)
 
     return Wrong
-
-
-def by_hand(
-    s: PlainBlock,
-    x: Tensor,
-    key_mask: Tensor | None,
-    *,
-    heads: int | None = None,
-    scale: float | None = None,
-    causal: bool = False,
-    late: bool = False,
-    fill: float | None = None,
-    drop: bool = False,
-    out: bool = True,
-) -> Tensor:
-    """Multi-head attention with the mistakes that can be made in it; right as it stands."""
-    b, n, width = x.shape
-    h = s.num_heads if heads is None else heads
-    q, k, v = (layer(x).reshape(b, n, h, -1).transpose(1, 2) for layer in (s.attn.w_q, s.attn.w_k, s.attn.w_v))
-    scores = q @ k.mT * (q.shape[-1] ** -0.5 if scale is None else scale)
-    allowed = torch.ones(n, n, dtype=torch.bool, device=x.device).tril() if causal else None
-    if key_mask is not None and not late:
-        keys = key_mask[:, None, None, :]
-        allowed = keys if allowed is None else allowed & keys
-    if allowed is not None:
-        scores = scores.masked_fill(~allowed, -torch.inf if fill is None else fill)
-    weights = scores.softmax(dim=-1)
-    if allowed is not None and fill is None:
-        weights = weights.nan_to_num(0.0)
-    if key_mask is not None and late:
-        weights = weights * key_mask[:, None, None, :]
-    if drop:
-        weights = F.dropout(weights, s.p, s.training)
-    output = (weights @ v).transpose(1, 2).reshape(b, n, width)
-    return s.attn.w_o(output) if out else output
 
 
 def two_steps(
