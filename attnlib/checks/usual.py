@@ -103,56 +103,39 @@ def usual_misconceptions(
             "An operation with a trailing underscore, `+=` or an assignment to a slice wrote into the tensor you were "
             "given. The caller still needs it, and autograd does, too. Make a new tensor instead (`x = x * 2`, not `x "
             "*= 2`).",
-            _around(reference, _change_input),
+            around(reference, _change_input),
         ),
         wrong(
             "float32_only",
             "The result is always float32",
             "A tensor made with torch.zeros, torch.ones, torch.empty or `.float()` is float32 whatever the input is. "
             "Make new tensors from an input (`x.new_zeros(...)`, `torch.zeros_like(x)`) or pass dtype=x.dtype.",
-            _around(reference, _to_float32),
+            around(reference, _to_float32),
         ),
         wrong(
             "contiguous_only",
             "It works only if the memory is contiguous",
             "`view` re-reads the same memory in a new shape and fails where a transposed tensor comes in. "
             "`reshape` and einops copy where they must; or call `.contiguous()` first.",
-            _around(reference, _view_inputs),
+            around(reference, _view_inputs),
         ),
         wrong(
             "cpu_only",
             "A tensor is made on the CPU, whatever the input is on",
             "torch.zeros, torch.ones, torch.arange and their like make CPU tensors; on a GPU the next operation fails. "
             "Pass device=x.device, or make them from an input (`x.new_zeros(...)`, `torch.ones_like(x)`).",
-            _around(reference, _add_cpu_tensor),
+            around(reference, _add_cpu_tensor),
         ),
         wrong(
             "new_tensor_defaults",
             "A new tensor is made without the input's dtype and device",
             "torch.zeros(shape), torch.empty(shape) and their like are float32 and live on the CPU. Filled with "
             "results, they stay so. Write `x.new_zeros(shape)`, or pass dtype=x.dtype, device=x.device.",
-            _around(reference, _fill_new_tensor),
+            around(reference, _fill_new_tensor),
         ),
     ]
-    if isinstance(reference, type) and issubclass(reference, nn.Module):
-        listed.append(
-            wrong(
-                "layers_renamed",
-                "The layers have other names",
-                "All layers are there, but not under the names of the contract. The check fills them by their names, "
-                "and so does everyone who loads saved weights.",
-                _renamed(reference),
-            )
-        )
-        listed.append(
-            wrong(
-                "parameters_frozen",
-                "A parameter is frozen",
-                "`requires_grad_(False)`, or requires_grad=False where a parameter is made, keeps the optimiser from "
-                "ever changing it. All parameters of this module learn.",
-                _frozen(reference),
-            )
-        )
+    if _is_module(reference):
+        listed += _misconceptions_of_modules(reference)
     else:
         listed.append(
             wrong(
@@ -170,7 +153,7 @@ def usual_misconceptions(
                 "It works for a batch of one only",
                 "Every entry of the batch gets the result of the first. `x[0]`, `squeeze(0)` or a loop that returns in "
                 "its first round does that, and with a single entry nobody notices. Keep the batch axis.",
-                _around(reference, lambda outputs, inputs: tree_map_only(Tensor, _first_for_all, outputs)),
+                around(reference, lambda outputs, inputs: tree_map_only(Tensor, _first_for_all, outputs)),
             )
         )
     if example is not None:
@@ -190,10 +173,67 @@ def usual_misconceptions(
                 "The gradient is cut off",
                 "`.detach()`, `.data`, `.item()`, `.numpy()`, `torch.no_grad()` or `torch.tensor(...)` around a result "
                 "copies the numbers and forgets how they came about. Nothing before that point could learn.",
-                _around(reference, lambda outputs, inputs: tree_map_only(Tensor, Tensor.detach, outputs)),
+                around(reference, lambda outputs, inputs: tree_map_only(Tensor, Tensor.detach, outputs)),
             )
         )
     return tuple(listed)
+
+
+def _is_module(reference: Any) -> bool:
+    return isinstance(reference, type) and issubclass(reference, nn.Module)
+
+
+def _misconceptions_of_modules(reference: type[nn.Module]) -> list[Misconception]:
+    class Renamed(reference):  # type: ignore[misc, valid-type]
+        def named_parameters(self, *arguments: Any, **options: Any) -> Any:
+            for name, parameter in super().named_parameters(*arguments, **options):
+                yield f"my_{name}", parameter
+
+    class Frozen(reference):  # type: ignore[misc, valid-type]
+        def __init__(self, *sizes: Any, **options: Any) -> None:
+            super().__init__(*sizes, **options)
+            self.requires_grad_(False)
+
+    class KeepsFirstAnswer(reference):  # type: ignore[misc, valid-type]
+        def forward(self, *inputs: Any) -> Any:
+            if not hasattr(self, "first_answer"):
+                self.first_answer = super().forward(*inputs)
+            return self.first_answer
+
+    class MakesFloat32(reference):  # type: ignore[misc, valid-type]
+        def forward(self, *inputs: Any) -> Any:
+            return super().forward(*(t.float() if t is not None and t.is_floating_point() else t for t in inputs))
+
+    return [
+        wrong(
+            "layers_renamed",
+            "The layers have other names",
+            "All layers are there, but not under the names of the contract. The check fills them by their names, and "
+            "so does everyone who loads saved weights.",
+            Renamed,
+        ),
+        wrong(
+            "parameters_frozen",
+            "A parameter is frozen",
+            "`requires_grad_(False)`, or requires_grad=False where a parameter is made, keeps the optimiser from ever "
+            "changing it. All parameters of this module learn.",
+            Frozen,
+        ),
+        wrong(
+            "keeps_first_answer",
+            "The first answer is kept and given again",
+            "Something is stored in the module at the first call and returned at the next, although the input has "
+            "changed. Compute everything from the arguments.",
+            KeepsFirstAnswer,
+        ),
+        wrong(
+            "input_made_float32",
+            "The input is made float32",
+            "`.float()` makes float32 of any input, and the layers may be of another dtype: a product of the two "
+            "fails. Leave the dtype alone; who calls you has matched input and layers.",
+            MakesFloat32,
+        ),
+    ]
 
 
 class KeepsFirstAnswer:
@@ -212,9 +252,9 @@ class KeepsFirstAnswer:
         return result
 
 
-def _around(reference: Any, change: Callable[[Any, tuple[Any, ...]], Any]) -> Any:
+def around(reference: Any, change: Callable[[Any, tuple[Any, ...]], Any]) -> Any:
     """The reference with its result passed through `change(outputs, inputs)`."""
-    if isinstance(reference, type) and issubclass(reference, nn.Module):
+    if _is_module(reference):
 
         class Changed(reference):  # type: ignore[misc, valid-type]
             def forward(self, *inputs: Any) -> Any:
@@ -222,24 +262,6 @@ def _around(reference: Any, change: Callable[[Any, tuple[Any, ...]], Any]) -> An
 
         return Changed
     return lambda *inputs: change(reference(*inputs), inputs)
-
-
-def _renamed(reference: type[nn.Module]) -> type[nn.Module]:
-    class Renamed(reference):  # type: ignore[misc, valid-type]
-        def named_parameters(self, *arguments: Any, **options: Any) -> Any:
-            for name, parameter in super().named_parameters(*arguments, **options):
-                yield f"my_{name}", parameter
-
-    return Renamed
-
-
-def _frozen(reference: type[nn.Module]) -> type[nn.Module]:
-    class Frozen(reference):  # type: ignore[misc, valid-type]
-        def __init__(self, *sizes: Any, **options: Any) -> None:
-            super().__init__(*sizes, **options)
-            self.requires_grad_(False)
-
-    return Frozen
 
 
 def _change_input(outputs: Any, inputs: tuple[Any, ...]) -> Any:

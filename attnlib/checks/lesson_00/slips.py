@@ -1,4 +1,4 @@
-"""More mistakes that can be made in any code, for the exercises of the first three lessons."""
+"""More mistakes that can be made in any code, for the exercises of the first lessons."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,25 +8,25 @@ from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
 from attnlib.checks.exercise import Misconception
-from attnlib.checks.usual import wrong
+from attnlib.checks.usual import around, wrong
 
 
-def slips(reference: Callable[..., Any], *, outputs: int = 1, batch: bool = True) -> tuple[Misconception, ...]:
-    """Slips around the right answer, a function with so many outputs; `batch` says that they are (b, n, ...)."""
+def slips(reference: Any, *, outputs: int = 1, batch: bool = True) -> tuple[Misconception, ...]:
+    """Slips around the right answer, a function or a module; `batch` says that its outputs are (b, n, ...)."""
     listed = [
         wrong(
             "nothing_returned",
             "The result is not returned",
             "A function without `return` gives back None, however right what it computes is. End with `return` and "
             "the result.",
-            lambda *inputs: None,
+            around(reference, lambda outputs, inputs: None),
         ),
         wrong(
             "always_float64",
             "The result is always float64",
             "`.double()`, dtype=torch.float64 or a number of NumPy's stands somewhere on the way, and float32 comes "
             "back as float64. Give back the dtype that you were given.",
-            _around(reference, Tensor.double),
+            around(reference, _each(Tensor.double)),
         ),
     ]
     if batch:
@@ -36,27 +36,27 @@ def slips(reference: Callable[..., Any], *, outputs: int = 1, batch: bool = True
                 "Only the first entry of the batch comes back",
                 "The batch axis is gone: the result is that of entry 0. `x[0]`, or a `return` inside the loop, does "
                 "that. Every entry has to come back: (b, ...).",
-                _around(reference, lambda t: t[0]),
+                around(reference, _each(lambda t: t[0])),
             ),
             wrong(
                 "two_entries_only",
                 "It works for a batch of two only",
                 "Entries 0 and 1 are taken one by one, however many there are: a batch of one has no entry 1, and of a "
                 "larger one the rest is left out. Compute all at once, or loop over range(len(x)).",
-                _around(reference, lambda t: torch.stack([t[0], t[1]])),
+                around(reference, _each(lambda t: torch.stack([t[0], t[1]]))),
             ),
             wrong(
                 "squeezed",
                 "Axes of length 1 are squeezed away",
                 "`squeeze()` removes every axis of length 1, and with a batch of one that is the batch. Leave the axes "
                 "where they are.",
-                _around(reference, torch.squeeze),
+                around(reference, _each(torch.squeeze)),
             ),
             wrong(
                 "batch_second",
                 "The batch is not the first axis any more",
                 "The first two axes have changed places. The result begins as the input does: the batch comes first.",
-                _around(reference, lambda t: t.transpose(0, 1)),
+                around(reference, _each(lambda t: t.transpose(0, 1))),
             ),
         ]
         if outputs == 1:
@@ -66,7 +66,7 @@ def slips(reference: Callable[..., Any], *, outputs: int = 1, batch: bool = True
                     "A list comes back where a tensor is asked for",
                     "The entries of the batch are right, but stand in a list. Make one tensor of them: "
                     "torch.stack(results).",
-                    lambda *inputs: list(reference(*inputs)),
+                    around(reference, lambda outputs, inputs: list(outputs)),
                 )
             )
     if outputs > 1:
@@ -76,13 +76,13 @@ def slips(reference: Callable[..., Any], *, outputs: int = 1, batch: bool = True
                 f"One tensor comes back where {outputs} are asked for",
                 f"{outputs} results are asked for, each a tensor of its own. Return them one behind the other, with "
                 "commas; do not stack or concatenate them, and do not leave any out.",
-                lambda *inputs: reference(*inputs)[0],
+                around(reference, lambda outputs, inputs: outputs[0]),
             ),
             wrong(
                 "dictionary",
                 "A dictionary comes back",
                 "The results are asked for in a fixed order, without names: return them with commas between.",
-                lambda *inputs: dict(enumerate(reference(*inputs))),
+                around(reference, lambda outputs, inputs: dict(enumerate(outputs))),
             ),
         ]
     return tuple(listed)
@@ -115,6 +115,19 @@ def slips_with_floats(reference: Callable[..., Any]) -> tuple[Misconception, ...
     )
 
 
+def slips_of_views(reference: Callable[..., Any]) -> tuple[Misconception, ...]:
+    """A slip that shows by itself only where no number is computed: the result is then a view, and not detached."""
+    return (
+        wrong(
+            "without_grad",
+            "The gradient is cut off",
+            "torch.no_grad() computes the numbers and does not note how they came about. Nothing before that point "
+            "could learn.",
+            torch.no_grad()(reference),
+        ),
+    )
+
+
 def fixed_scales(with_factor: Callable[[float], Any]) -> tuple[Misconception, ...]:
     """The scale as a number; `with_factor` makes the attention whose scores are multiplied by it."""
     return tuple(
@@ -129,8 +142,8 @@ def fixed_scales(with_factor: Callable[[float], Any]) -> tuple[Misconception, ..
     )
 
 
-def _around(reference: Callable[..., Any], change: Callable[[Tensor], Tensor]) -> Callable[..., Any]:
-    return lambda *inputs: tree_map_only(Tensor, change, reference(*inputs))
+def _each(change: Callable[[Tensor], Tensor]) -> Callable[[Any, tuple[Any, ...]], Any]:
+    return lambda outputs, inputs: tree_map_only(Tensor, change, outputs)
 
 
 def _overwritten(x: Tensor) -> Tensor:

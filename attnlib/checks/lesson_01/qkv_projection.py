@@ -2,13 +2,13 @@
 
 from functools import partial
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 import attnlib
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Case, Exercise
+from attnlib.checks.lesson_00.slips import slips
 from attnlib.checks.lesson_01.three_layers import mistakes_in_three_layers
 from attnlib.checks.usual import usual_cases, usual_misconceptions, wrong
 
@@ -273,13 +273,6 @@ QKV_PROJECTION = Exercise(
             _forward(_weight_reshaped),
         ),
         wrong(
-            "input_made_float32",
-            "The input is made float32",
-            "`.float()` makes float32 of any x. The layers may be of another dtype, and do not take it then: give them "
-            "x as it is.",
-            _forward(lambda m, x: (m.w_q(x.float()), m.w_k(x.float()), m.w_v(x.float()))),
-        ),
-        wrong(
             "bias_twice",
             "The bias is added twice",
             "A layer adds its bias itself: self.w_q(x) is the product and the bias.",
@@ -292,19 +285,6 @@ QKV_PROJECTION = Exercise(
             "in __init__, once, and call those: self.w_q(x).",
             _forward(
                 lambda m, x: tuple(nn.Linear(x.shape[-1], layer.out_features)(x) for layer in (m.w_q, m.w_k, m.w_v))
-            ),
-        ),
-        wrong(
-            "one_layer_for_both",
-            "Queries and keys share one layer",
-            "w_q and w_k are two names of the same layer, and always compute the same. The query and the key of a word "
-            "answer two questions, and need a layer each.",
-            _layers(
-                lambda d_model, d_k, d_v, bias: {
-                    "w_q": (both := nn.Linear(d_model, d_k, bias=bias)),
-                    "w_k": both,
-                    "w_v": nn.Linear(d_model, d_v, bias=bias),
-                }
             ),
         ),
         wrong(
@@ -351,25 +331,6 @@ QKV_PROJECTION = Exercise(
             _forward(lambda m, x: (m.w_q(x).mT, m.w_k(x).mT, m.w_v(x).mT)),
         ),
         wrong(
-            "first_entry_alone",
-            "Only the first entry of the batch comes back",
-            "The batch axis is gone: the result is that of x[0]. A layer takes the whole batch: (b, n, d).",
-            _forward(lambda m, x: (m.w_q(x[0]), m.w_k(x[0]), m.w_v(x[0]))),
-        ),
-        wrong(
-            "one_tensor",
-            "One tensor comes back where three are asked for",
-            "Three results are asked for, each a tensor of its own. Return them with commas between; do not stack or "
-            "concatenate them, and do not leave any out.",
-            _forward(lambda m, x: torch.cat([m.w_q(x), m.w_k(x), m.w_v(x)], dim=-1)),
-        ),
-        wrong(
-            "nothing_returned",
-            "The result is not returned",
-            "A forward without `return` gives back None. End with `return q, k, v`.",
-            _forward(lambda m, x: None),
-        ),
-        wrong(
             "layers_returned",
             "The layers are returned, not what they compute",
             "`self.w_q` is a layer. Call it with the input: self.w_q(x).",
@@ -414,19 +375,12 @@ QKV_PROJECTION = Exercise(
             "The contract is QKVProjection(d_model, d_k, d_v, bias=True). Add the argument, and pass it on.",
             _BiasArgumentMissing,
         ),
-        *mistakes_in_three_layers(_sized),
+        *mistakes_in_three_layers(_sized, _layers, nn.Linear),
         wrong(
             "one_layer_for_all",
             "One layer in place of three",
             "Fused weights are the exercise before. Here three layers are asked for, w_q, w_k and w_v.",
             _layers(lambda d_model, d_k, d_v, bias: {"w_qkv": nn.Linear(d_model, 2 * d_k + d_v, bias=bias)}),
-        ),
-        wrong(
-            "layers_not_registered",
-            "The module does not know its layers",
-            "Layers in a plain list, or made inside forward, are no parameters of the module: they are neither saved "
-            "nor trained. Make them in __init__, as self.w_q, self.w_k and self.w_v.",
-            _layers(lambda d_model, d_k, d_v, bias: {"layers": [nn.Linear(d_model, d_k)]}),
         ),
         wrong(
             "layers_in_a_module_list",
@@ -435,17 +389,6 @@ QKV_PROJECTION = Exercise(
             _layers(
                 lambda d_model, d_k, d_v, bias: {
                     "layers": nn.ModuleList(nn.Linear(d_model, d, bias=bias) for d in (d_k, d_k, d_v))
-                }
-            ),
-        ),
-        wrong(
-            "bare_parameters",
-            "Parameters in place of layers",
-            "w_q, w_k and w_v are to be nn.Linear layers, which hold a weight and a bias each.",
-            _layers(
-                lambda d_model, d_k, d_v, bias: {
-                    name: nn.Parameter(torch.zeros(d_model, d))
-                    for name, d in (("w_q", d_k), ("w_k", d_k), ("w_v", d_v))
                 }
             ),
         ),
@@ -460,6 +403,7 @@ QKV_PROJECTION = Exercise(
                 }
             ),
         ),
+        *slips(_Right, outputs=3),
         *usual_misconceptions(_Right),
     ),
 )

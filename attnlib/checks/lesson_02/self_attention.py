@@ -8,6 +8,7 @@ from torch import Tensor, nn
 import attnlib
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Case, Exercise
+from attnlib.checks.lesson_00.slips import slips
 from attnlib.checks.lesson_01.three_layers import mistakes_in_three_layers
 from attnlib.checks.lesson_02.scaled_dot_product_attention import (
     attend,
@@ -15,7 +16,7 @@ from attnlib.checks.lesson_02.scaled_dot_product_attention import (
     more_attention_misconceptions,
     weighted,
 )
-from attnlib.checks.usual import usual_cases, usual_misconceptions, wrong
+from attnlib.checks.usual import usual_cases, usual_misconceptions, without, wrong
 from attnlib.checks.watch import ATTENTION
 
 
@@ -283,62 +284,12 @@ SELF_ATTENTION = Exercise(
             "w_v maps to d_k. Values may have a width of their own, d_v: they never meet the keys in a dot product.",
             _sized(lambda d_model, d_k, d_v: ((d_model, d_k),) * 3),
         ),
-        *mistakes_in_three_layers(_sized),
+        *mistakes_in_three_layers(_sized, _layers, partial(nn.Linear, bias=False)),
         wrong(
             "one_layer_for_all",
             "One layer in place of three",
             "Fused weights are an exercise of lesson 01. Here three layers are asked for, w_q, w_k and w_v.",
             _layers(lambda d_model, d_k, d_v: {"w_qkv": nn.Linear(d_model, 2 * d_k + d_v, bias=False)}),
-        ),
-        wrong(
-            "one_layer_for_both",
-            "Queries and keys share one layer",
-            "w_q and w_k are two names of the same layer, and always compute the same. The query and the key of a word "
-            "answer two questions, and need a layer each.",
-            _layers(
-                lambda d_model, d_k, d_v: {
-                    "w_q": (both := nn.Linear(d_model, d_k, bias=False)),
-                    "w_k": both,
-                    "w_v": nn.Linear(d_model, d_v, bias=False),
-                }
-            ),
-        ),
-        wrong(
-            "layers_not_registered",
-            "The module does not know its layers",
-            "Layers in a plain list, or made inside forward, are no parameters of the module: they are neither saved "
-            "nor trained. Make them in __init__, as self.w_q, self.w_k and self.w_v.",
-            _layers(lambda d_model, d_k, d_v: {"layers": [nn.Linear(d_model, d_k)]}),
-        ),
-        wrong(
-            "bare_parameters",
-            "Parameters in place of layers",
-            "w_q, w_k and w_v are to be nn.Linear layers, which hold a weight each.",
-            _layers(
-                lambda d_model, d_k, d_v: {
-                    name: nn.Parameter(torch.zeros(d_model, d))
-                    for name, d in (("w_q", d_k), ("w_k", d_k), ("w_v", d_v))
-                }
-            ),
-        ),
-        wrong(
-            "first_entry_alone",
-            "Only the first entry of the batch comes back",
-            "The batch axis is gone: the result is that of x[0]. Layers and `@` take the whole batch.",
-            _self_attention(lambda s, x, q, k, v: _first_entry(attend(q, k, v))),
-        ),
-        wrong(
-            "squeezed",
-            "Axes of length 1 are squeezed away",
-            "`squeeze()` removes every axis of length 1, and with a batch of one that is the batch. Leave the axes "
-            "where they are.",
-            _self_attention(lambda s, x, q, k, v: tuple(map(torch.squeeze, attend(q, k, v)))),
-        ),
-        wrong(
-            "nothing_returned",
-            "The result is not returned",
-            "A forward without `return` gives back None. End with `return output, weights`.",
-            _self_attention(lambda s, x, q, k, v: None),
         ),
         wrong(
             "words_averaged",
@@ -352,6 +303,7 @@ SELF_ATTENTION = Exercise(
             "Every sentence has weights of its own: (b, n, n).",
             _self_attention(lambda s, x, q, k, v: (attend(q, k, v)[0], attend(q, k, v)[1].mean(dim=0))),
         ),
+        *without(slips(_Right, outputs=2), "one_tensor"),  # that is weights_forgotten
         *usual_misconceptions(_Right),
     ),
 )

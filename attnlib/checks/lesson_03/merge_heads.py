@@ -7,7 +7,8 @@ from torch import Tensor
 import attnlib
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Case, Exercise
-from attnlib.checks.usual import usual_cases, usual_misconceptions, wrong
+from attnlib.checks.lesson_00.slips import slips, slips_of_views
+from attnlib.checks.usual import usual_cases, usual_misconceptions, without, wrong
 
 LESSON = "03_multi_head_attention"
 
@@ -130,23 +131,10 @@ MERGE_HEADS = Exercise(
             lambda x: x.transpose(1, 2).flatten(1, 2),
         ),
         wrong(
-            "batch_lost",
-            "Only the first sentence is left",
-            "Yours is (n, h·d): `x[0]`, or a `return` inside a loop over the sentences, drops the others. Keep the "
-            "batch axis in front: (b, n, h·d).",
-            lambda x: _right(x)[0],
-        ),
-        wrong(
             "batch_joined_with_words",
             "The sentences of the batch are joined into one",
             "Yours is (b·n, h·d), as a linear layer may want it. The contract keeps the batch: (b, n, h·d).",
             lambda x: _right(x).flatten(0, 1),
-        ),
-        wrong(
-            "squeezed",
-            "Axes of length 1 have vanished",
-            "`squeeze()` takes away *every* axis of length 1: the batch of a single sentence, too. Leave it out.",
-            lambda x: _right(x).squeeze(),
         ),
         wrong(
             "words_first",
@@ -186,13 +174,8 @@ MERGE_HEADS = Exercise(
             "Yours is (b, h·d, n). A word is a row: (b, n, h·d).",
             lambda x: rearrange(x, "b h n d -> b (h d) n"),
         ),
-        wrong(
-            "without_grad",
-            "The gradient is cut off",
-            "torch.no_grad() computes the numbers and does not note how they came about. Nothing before that point "
-            "could learn.",
-            torch.no_grad()(_right),
-        ),
+        *without(slips(_right), "batch_second"),  # that is words_first
+        *slips_of_views(_right),
         *usual_misconceptions(_right, example=_small_heads),
     ),
 )

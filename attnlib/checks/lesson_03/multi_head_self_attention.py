@@ -12,7 +12,6 @@ from attnlib.checks.exercise import Asked, Case, Exercise, Inputs
 from attnlib.checks.lesson_03.heads import SelfHeads, but, causal
 from attnlib.checks.lesson_03.mistakes_around import layer_mistakes, projection_mistakes, result_mistakes
 from attnlib.checks.lesson_03.mistakes_inside import axes_mistakes, scores_mistakes
-from attnlib.checks.lesson_03.modules import module_mistakes
 from attnlib.checks.usual import usual_cases, usual_misconceptions, wrong
 from attnlib.checks.watch import ATTENTION
 
@@ -164,7 +163,6 @@ MULTI_HEAD_SELF_ATTENTION = Exercise(
         *projection_mistakes(SelfHeads),
         *result_mistakes(SelfHeads, "n, n"),
         *layer_mistakes(SelfHeads),
-        *module_mistakes(SelfHeads),
         *usual_misconceptions(SelfHeads),
     ),
 )

@@ -11,7 +11,8 @@ import attnlib
 from attnlib.checks.attempt import Failed
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Asked, Case, Exercise, Inputs
-from attnlib.checks.usual import usual_cases, usual_misconceptions, wrong
+from attnlib.checks.lesson_00.slips import slips, slips_of_views
+from attnlib.checks.usual import usual_cases, usual_misconceptions, without, wrong
 
 LESSON = "03_multi_head_attention"
 
@@ -195,13 +196,6 @@ SPLIT_HEADS = Exercise(
             _split("b n (h d) -> b n d h"),
         ),
         wrong(
-            "batch_lost",
-            "Only the first sentence is left",
-            "Yours is (h, n, d): `x[0]`, or a `return` inside a loop over the sentences, drops the others. Keep the "
-            "batch axis in front: (b, h, n, d).",
-            lambda x, num_heads: _right(x, num_heads)[0],
-        ),
-        wrong(
             "number_for_width",
             "num_heads taken for the width of a head",
             "You made heads of width num_heads, as many as fit. num_heads says how many; each is width // num_heads "
@@ -291,7 +285,7 @@ SPLIT_HEADS = Exercise(
             _refusing(lambda width, num_heads: f"{num_heads}, {width}", Exception),
         ),
         wrong(
-            "nothing_returned",
+            "none_for_an_error",
             "None is returned in place of an error",
             "Where num_heads does not divide the width, the caller gets None and fails somewhere else. Raise the "
             "error: raise ValueError(...).",
@@ -331,13 +325,8 @@ SPLIT_HEADS = Exercise(
             "a ValueError: `raise ValueError(...)`.",
             _asserted,
         ),
-        wrong(
-            "without_grad",
-            "The gradient is cut off",
-            "torch.no_grad() computes the numbers and does not note how they came about. Nothing before that point "
-            "could learn.",
-            torch.no_grad()(_right),
-        ),
+        *without(slips(_right), "batch_second"),  # that is heads_first
+        *slips_of_views(_right),
         *usual_misconceptions(_right, example=_small_words),
     ),
 )

@@ -10,7 +10,6 @@ from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Case, Exercise
 from attnlib.checks.lesson_03.mistakes_around import layer_mistakes, projection_mistakes, result_mistakes
 from attnlib.checks.lesson_03.mistakes_inside import axes_mistakes, scores_mistakes
-from attnlib.checks.lesson_03.modules import module_mistakes
 from attnlib.checks.lesson_04.mistakes import CrossHeads, own_mistakes
 from attnlib.checks.lesson_04.mistakes_of_roles import whose_is_whose
 from attnlib.checks.usual import usual_cases, usual_misconceptions
@@ -131,7 +130,6 @@ MULTI_HEAD_CROSS_ATTENTION = Exercise(
         *projection_mistakes(CrossHeads),
         *result_mistakes(CrossHeads, "q, k"),
         *layer_mistakes(CrossHeads),
-        *module_mistakes(CrossHeads),
         *usual_misconceptions(CrossHeads),
     ),
 )

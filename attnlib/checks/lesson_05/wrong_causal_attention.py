@@ -9,7 +9,6 @@ from torch import Tensor
 from attnlib.checks.lesson_03.heads import Heads, but, masked_softmax
 from attnlib.checks.lesson_03.mistakes_around import layer_mistakes, projection_mistakes, result_mistakes
 from attnlib.checks.lesson_03.mistakes_inside import axes_mistakes, scores_mistakes
-from attnlib.checks.lesson_03.modules import module_mistakes
 from attnlib.checks.usual import usual_misconceptions, without, wrong
 
 
@@ -335,6 +334,5 @@ LISTED = (
     *projection_mistakes(CausalHeads),
     *result_mistakes(CausalHeads, "n, n"),
     *without(layer_mistakes(CausalHeads), *NO_D_HEAD),
-    *module_mistakes(CausalHeads),
     *usual_misconceptions(CausalHeads),
 )

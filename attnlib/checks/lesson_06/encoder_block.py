@@ -9,7 +9,6 @@ from torch import Tensor
 import attnlib
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Asked, Case, Exercise
-from attnlib.checks.lesson_03.modules import module_mistakes
 from attnlib.checks.lesson_06.feed_forward import MANY, PROBABILITY, SHARES, in_training, plain_perceptron
 from attnlib.checks.lesson_06.mistakes_between import MISTAKES_BETWEEN
 from attnlib.checks.lesson_06.mistakes_inside import MISTAKES_INSIDE
@@ -154,7 +153,6 @@ ENCODER_BLOCK = Exercise(
         *MISTAKES_BETWEEN,
         *MISTAKES_INSIDE,
         *MISTAKES_OF_HEADS,
-        *module_mistakes(PlainBlock),
         *usual_misconceptions(PlainBlock),
     ),
 )

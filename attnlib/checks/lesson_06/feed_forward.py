@@ -11,7 +11,6 @@ from torch import Tensor, nn
 import attnlib
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Asked, Case, Exercise
-from attnlib.checks.lesson_03.modules import module_mistakes
 from attnlib.checks.usual import usual_cases, usual_misconceptions, wrong
 
 MANY = 1000  # equal vectors, so that the shares of what dropout makes of them can be read off
@@ -436,7 +435,6 @@ FEED_FORWARD = Exercise(
                 lambda s, x: F.dropout(s.down(F.dropout(F.gelu(s.up(x)), 1 - s.p, s.training)), 1 - s.p, s.training)
             ),
         ),
-        *module_mistakes(_bent(F.gelu)),
         *usual_misconceptions(_bent(F.gelu)),
     ),
 )
