@@ -319,18 +319,21 @@ def a_lock_never_released_below_an_answer(s):
     s.cell("pairwise_dot")["source"] += "\n\n\nimport threading\n\nlock = threading.Lock()" + 2 * "\nlock.acquire()"
 
 
-@leads_to()
-def an_endless_loop_below_a_name_that_both_answers_use(s):
-    s.cells.insert(1, code("nothing = 0\nwhile True:\n    pass"))
+def above_both_answers(s, source):
+    """A cell that binds `nothing`, which both answers use."""
+    s.cells.insert(1, code(source))
     for name in ("predict_largest_dot", "pairwise_dot"):
         s.cell(name)["source"] = f"nothing + 0\n{s.cell(name)['source']}"
+
+
+@leads_to()
+def an_endless_loop_below_a_name_that_both_answers_use(s):
+    above_both_answers(s, "nothing = 0\nwhile True:\n    pass")
 
 
 @leads_to()
 def a_sleep_below_a_name_that_both_answers_use(s):
-    s.cells.insert(1, code("import time\n\nnothing = 0\ntime.sleep(10**6)"))
-    for name in ("predict_largest_dot", "pairwise_dot"):
-        s.cell(name)["source"] = f"nothing + 0\n{s.cell(name)['source']}"
+    above_both_answers(s, "import time\n\nnothing = 0\ntime.sleep(10**6)")
 
 
 @leads_to()
@@ -408,9 +411,7 @@ def a_helper_in_a_file_written_in_the_last_cell(s):
 
 @leads_to()
 def a_state_of_torch_left_on_above_both_answers(s):
-    s.cells.insert(1, code("import torch\nnothing = 0\ntorch.set_default_device('meta')"))
-    for name in ("predict_largest_dot", "pairwise_dot"):
-        s.cell(name)["source"] = f"nothing + 0\n{s.cell(name)['source']}"
+    above_both_answers(s, "import torch\nnothing = 0\ntorch.set_default_device('meta')")
 
 
 @leads_to()
