@@ -2,7 +2,7 @@
 
 import inspect
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
@@ -102,10 +102,11 @@ def _observe(exercise: Exercise, session: Session, case: Case, key: tuple, seen:
     asked = AskedSession(session, gradient=case.gradient)
     if exercise.kind == "module":
         seen.sizes, inputs = inputs
-        asked.shapes = parameter_shapes(exercise, seen.sizes)
+        weights = _drawn_weights(exercise.reference, exercise.weight_scale, key, case.dtype, *seen.sizes)
+        asked.shapes = None if weights is None else {name: tuple(w.shape) for name, w in weights.items()}
         session.build(seen.sizes, asked.shapes, dtype)
-        if asked.shapes is not None:
-            asked.load(drawn_weights(exercise, asked.shapes, Draw(*key, "weights", dtype=case.dtype)))
+        if weights is not None:
+            asked.load(weights)
     ask = partial(_ask, case.probe)
     if case.twice and not seen.exact:
         first = drawn("first")
@@ -155,23 +156,28 @@ class AskedSession:
         self.session.train(mode)
 
 
-def parameter_shapes(exercise: Exercise, sizes: tuple[Any, ...]) -> dict[str, tuple[int, ...]] | None:
-    """The contract's parameters; None if the reference refuses these sizes: then the attempt is judged as it is."""
+@lru_cache(maxsize=64, typed=True)  # a diagnosis asks a hundred rivals about the same few cases
+def _drawn_weights(
+    reference: Any, scale: float, key: tuple, dtype: torch.dtype, *sizes: Any
+) -> dict[str, Tensor] | None:
+    """The contract's parameters; None if the reference refuses these sizes: then the attempt is judged as it is.
+
+    They depend on the parameters' names alone, never on the order in which an attempt makes its layers.
+    """
     try:
-        wanted = exercise.reference(*sizes)
+        with torch.random.fork_rng(devices=[]):
+            module = reference(*sizes)
     except ValueError:
         return None
-    return {name: tuple(p.shape) for name, p in wanted.named_parameters()}
+    shapes = {name: p.shape for name, p in module.named_parameters()}
+    draw = Draw(*key, "weights", dtype=dtype)
+    drawn = {name: _drawn_weight(name, shapes[name], scale, draw) for name in sorted(shapes)}
+    return {name: drawn[name] for name in shapes}
 
 
-def drawn_weights(exercise: Exercise, shapes: dict[str, tuple[int, ...]], draw: Draw) -> dict[str, Tensor]:
-    """Weights that depend on the parameters' names alone, never on the order in which an attempt makes its layers."""
-    return {name: _drawn_weight(exercise, name, shape, draw) for name, shape in sorted(shapes.items())}
-
-
-def _drawn_weight(exercise: Exercise, name: str, shape: tuple[int, ...], draw: Draw) -> Tensor:
+def _drawn_weight(name: str, shape: tuple[int, ...], scale: float, draw: Draw) -> Tensor:
     if len(shape) > 1:
-        return draw.normal(*shape, scale=exercise.weight_scale * shape[-1] ** -0.5)
+        return draw.normal(*shape, scale=scale * shape[-1] ** -0.5)
     gain = "norm" in name and name.endswith("weight")
     return draw.normal(*shape, scale=0.3, shift=1.0 if gain else 0.4)
 

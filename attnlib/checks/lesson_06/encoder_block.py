@@ -74,9 +74,8 @@ def dropped(asked: Asked, inputs: tuple[Any, ...], *, training: bool) -> tuple[T
         "norm2.weight": 0.0,
         "norm2.bias": 1.0,
     }
-    asked.load(plain_perceptron(asked.shapes, "mlp."))
-    asked.load({name: torch.full(asked.shapes[name], number) for name, number in numbers.items()})
-    asked.load({"attn.w_o.weight": torch.eye(12)})
+    weights = {name: torch.full(asked.shapes[name], number) for name, number in numbers.items()}
+    asked.load(weights | plain_perceptron(asked.shapes, "mlp.") | {"attn.w_o.weight": torch.eye(12)})
     asked.train(training)
     (output,) = asked(*inputs)
     words = output.reshape(MANY, -1)

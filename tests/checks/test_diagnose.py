@@ -1,0 +1,46 @@
+"""In which order the rivals are asked changes what a diagnosis costs, never the diagnosis."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+import torch
+
+from attnlib.checks import exercises, run
+from attnlib.checks import observe as observing
+from attnlib.checks.diagnose import diagnose
+from attnlib.checks.judge import cases_of, try_case
+from attnlib.checks.observe import Memory
+
+
+@pytest.mark.parametrize("name", ["split_heads", "QKVProjection", "padding_mask"])
+def test_a_diagnosis_does_not_depend_on_the_order_of_the_cases(name: str) -> None:
+    exercise, memory = exercises()[name], Memory()
+    for misconception in exercise.misconceptions:
+        trials = [
+            try_case(exercise, misconception.implementation, case, seed=0, device="cpu", memory=memory)
+            for case in cases_of(exercise, hidden=False)
+        ]
+        named = [diagnose(exercise, t, seed=0, device="cpu", memory=memory) for t in (trials, trials[::-1])]
+        assert [m.id for m in named if m] == [misconception.same_as or misconception.id] * 2
+
+
+def test_only_rivals_that_are_right_otherwise_are_asked_on_another_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: Counter[str] = Counter()
+
+    class Counting(observing.AskedSession):
+        def __init__(self, session: Any, **options: Any) -> None:
+            super().__init__(session, **options)
+            asked[session.terms.device] += 1
+
+    monkeypatch.setattr(observing, "AskedSession", Counting)
+    exercise = exercises()["MultiHeadSelfAttention"]
+    wrong = next(m for m in exercise.misconceptions if m.id == "cpu_only")
+    assert run(exercise.name, wrong.implementation).diagnosis == "cpu_only"
+    assert 2 < asked["meta"] < len(exercise.misconceptions) / 2
+
+
+def test_the_check_of_a_module_leaves_the_random_state_alone() -> None:
+    exercise, state = exercises()["QKVProjection"], torch.get_rng_state()
+    assert not run(exercise.name, exercise.misconceptions[0].implementation, seed=12).passed
+    assert torch.equal(torch.get_rng_state(), state)
