@@ -1,5 +1,6 @@
 """The exercise `mend_squared_distances` of lesson 00."""
 
+from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -21,6 +22,13 @@ def _lengths(x: Tensor) -> Tensor:
 
 def _lengths_on_rows(x: Tensor, y: Tensor) -> Tensor:
     return _lengths(x) + _lengths(y) - 2 * x @ y.mT
+
+
+def _assembled(
+    x: Tensor, y: Tensor, x_length: Tensor, y_length: Tensor, *, dots: Callable[[int], float] = lambda d: 2
+) -> Tensor:
+    """|x|² + |y|² − 2 x·y out of these lengths, (b, q, 1) and (b, 1, k); `dots(d)` is put in place of the 2."""
+    return x_length + y_length - dots(x.shape[-1]) * x @ y.mT
 
 
 def _example() -> tuple[Tensor, ...]:
@@ -252,6 +260,91 @@ MEND_SQUARED_DISTANCES = Exercise(
             "Each x meets one y only",
             "`((x - y) ** 2).sum(-1)` pairs x[i] with y[i]. All pairs are asked for: a table of (q, k).",
             lambda x, y: ((x - y) ** 2).sum(dim=-1),
+        ),
+        *(
+            wrong(
+                f"{whose}_of_{which}_sequence",
+                f"The lengths of {whose} are those of one sequence, for the whole batch",
+                f"`{whose}[{index}]` is one sequence, and its lengths were added in all of them. With a batch of one "
+                "nobody notices; each sequence has lengths of its own.",
+                implementation,
+            )
+            for whose, which, index, implementation in (
+                ("y", "first", 0, lambda x, y: _assembled(x, y, _lengths(x), _lengths(y[:1]).mT)),
+                ("x", "first", 0, lambda x, y: _assembled(x, y, _lengths(x[:1]), _lengths(y).mT)),
+                ("y", "last", -1, lambda x, y: _assembled(x, y, _lengths(x), _lengths(y[-1:]).mT)),
+            )
+        ),
+        *(
+            wrong(
+                f"{name}_detached",
+                f"No gradient reaches {whose}",
+                "The numbers are right. But `.detach()`, `.data` or torch.no_grad() cuts one term of the formula off, "
+                "and its part of the gradient is lost.",
+                implementation,
+            )
+            for name, whose, implementation in (
+                (
+                    "lengths",
+                    "x and y by way of their lengths",
+                    lambda x, y: _assembled(x, y, _lengths(x).detach(), _lengths(y).mT.detach()),
+                ),
+                (
+                    "x_length",
+                    "x by way of its length",
+                    lambda x, y: _assembled(x, y, _lengths(x).detach(), _lengths(y).mT),
+                ),
+                (
+                    "y_length",
+                    "y by way of its length",
+                    lambda x, y: _assembled(x, y, _lengths(x), _lengths(y).mT.detach()),
+                ),
+                (
+                    "dots",
+                    "x and y by way of the dot products",
+                    lambda x, y: _lengths(x) + _lengths(y).mT - 2 * (x @ y.mT).detach(),
+                ),
+            )
+        ),
+        *(
+            wrong(
+                f"fault_and_{name}",
+                f"The fault is still there, and {also}",
+                "The length of y still varies along the rows, (b, k, 1), where it has to vary along the columns, "
+                "(b, 1, k). And the dot products were right as they stood: take them twice, and subtract them.",
+                lambda x, y, dots=dots: _assembled(x, y, _lengths(x), _lengths(y), dots=dots),
+            )
+            for name, also, dots in (
+                ("not_doubled", "the factor 2 is missing", lambda d: 1),
+                ("added", "the sign of the dot product is wrong", lambda d: -2),
+                ("dots_scaled", "the dot products are scaled", lambda d: 2 / d**0.5),
+            )
+        ),
+        wrong(
+            "lengths_averaged_not_doubled",
+            "The lengths are means instead of sums, and the factor 2 is missing",
+            "Two things at once: the squares of x and of y are added up over d, as the products are; and "
+            "(x − y)² = x² + y² − 2xy has twice the dot product.",
+            lambda x, y: _assembled(x, y, _lengths(x) / x.shape[-1], _lengths(y).mT / x.shape[-1], dots=lambda d: 1),
+        ),
+        *(
+            wrong(
+                f"length_of_{whose}_averaged",
+                f"The length of {whose} is a mean instead of a sum",
+                f"The squares of {whose} are averaged over d, the other two terms are sums: they do not fit together. "
+                "Use sums in all three.",
+                implementation,
+            )
+            for whose, implementation in (
+                ("x", lambda x, y: _assembled(x, y, _lengths(x) / x.shape[-1], _lengths(y).mT)),
+                ("y", lambda x, y: _assembled(x, y, _lengths(x), _lengths(y).mT / x.shape[-1])),
+            )
+        ),
+        wrong(
+            "same_set_of_y",
+            "y is compared with itself",
+            "The first set of vectors is never used: the result holds the distances of y to y, of shape (b, k, k).",
+            lambda x, y: _squared_distances(y, y),
         ),
         *slips(_squared_distances),
         *slips_with_floats(_squared_distances),

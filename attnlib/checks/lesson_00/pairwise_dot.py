@@ -82,6 +82,39 @@ PAIRWISE_DOT = Exercise(
             "louder.",
             lambda x, y: F.normalize(x, dim=-1) @ F.normalize(y, dim=-1).mT,
         ),
+        *(
+            wrong(
+                f"normalised_{name}",
+                f"Only the vectors of {name} are brought to length 1",
+                f"Each vector of {name} was divided by its length first. The dot product is wanted as it is: long "
+                "vectors may speak louder.",
+                implementation,
+            )
+            for name, implementation in (
+                ("x", lambda x, y: F.normalize(x, dim=-1) @ y.mT),
+                ("y", lambda x, y: x @ F.normalize(y, dim=-1).mT),
+            )
+        ),
+        wrong(
+            "smaller_taken",
+            "The smaller number is taken, not the product",
+            "The smaller of each two numbers is added up, as if things were counted that both have in common. A dot "
+            "product multiplies entry by entry, and then adds.",
+            lambda x, y: torch.minimum(x.unsqueeze(2), y.unsqueeze(1)).sum(dim=-1),
+        ),
+        wrong(
+            "products_squared",
+            "The products are squared",
+            "A dot product adds up the products as they are, with their signs: no square.",
+            lambda x, y: ((x.unsqueeze(2) * y.unsqueeze(1)) ** 2).sum(dim=-1),
+        ),
+        wrong(
+            "last_batch_only",
+            "Only the last batch entry of y is used",
+            "Every x is compared with y[-1], whichever batch entry it belongs to: a loop that overwrites its result, "
+            "or an index that is left over from it. Each entry of the batch has vectors of its own.",
+            lambda x, y: x @ y[-1].mT,
+        ),
         wrong(
             "averaged",
             "A mean where a sum was needed",

@@ -38,6 +38,7 @@ def slips(reference: Any, *, outputs: int = 1, batch: bool = True) -> tuple[Misc
                 "that. Every entry has to come back: (b, ...).",
                 around(reference, _each(lambda t: t[0])),
             ),
+            *slips_of_batches(reference),
             wrong(
                 "two_entries_only",
                 "It works for a batch of two only",
@@ -86,6 +87,26 @@ def slips(reference: Any, *, outputs: int = 1, batch: bool = True) -> tuple[Misc
             ),
         ]
     return tuple(listed)
+
+
+def slips_of_batches(reference: Any) -> tuple[Misconception, ...]:
+    """A batch taken for a single entry, of which only the axis of length 1 is put back."""
+    return (
+        wrong(
+            "first_entry_kept",
+            "Only the first entry of the batch comes back",
+            "The result is that of entry 0, in a batch of one: `x[0]` at the beginning, and an axis of length 1 put "
+            "before the result in the end. Compute all entries; most operations take the batch along.",
+            around(reference, _each(lambda t: t[:1])),
+        ),
+        wrong(
+            "axis_put_before",
+            "It works for a batch of one only",
+            "`squeeze(0)` removes the first axis only where it has length 1, and `unsqueeze(0)` or `[None]` puts one "
+            "before it in any case: with more entries there is an axis too many. Leave the batch where it is.",
+            around(reference, _each(lambda t: t if t.shape[:1] == (1,) else t.unsqueeze(0))),
+        ),
+    )
 
 
 def slips_with_floats(reference: Callable[..., Any]) -> tuple[Misconception, ...]:

@@ -186,6 +186,41 @@ EMBED = Exercise(
             lambda ids, table: table.T[ids],
         ),
         wrong(
+            "columns_reshaped",
+            "reshape where an axis has to be moved",
+            "`table.T[:, ids]` is (d_model, b, n). `reshape` keeps the numbers in their order in memory and only draws "
+            "the lines elsewhere, so that a vector is made of one feature of several tokens. Take rows: table[ids].",
+            lambda ids, table: table.T[:, ids].reshape(*ids.shape, table.shape[1]),
+        ),
+        wrong(
+            "features_first",
+            "The features stand in front",
+            "`table.T[:, ids]` is (d_model, b, n). Attention wants one row per token, (b, n, d_model): table[ids].",
+            lambda ids, table: table.T[:, ids],
+        ),
+        *(
+            wrong(
+                f"vocabulary_of_12_{how}",
+                "The size of the vocabulary is a fixed number",
+                "The one-hot vectors have 12 numbers, as the lesson's own vocabulary has 12 tokens. Take the number "
+                "from the table: len(table).",
+                implementation,
+            )
+            for how, implementation in (
+                ("by_product", lambda ids, table: F.one_hot(ids, 12).to(table.dtype) @ table),
+                (
+                    "by_einsum",
+                    lambda ids, table: torch.einsum("bnv,vd->bnd", F.one_hot(ids, 12).to(table.dtype), table),
+                ),
+            )
+        ),
+        wrong(
+            "divided_by_root_d",
+            "The vectors are divided by √d_model",
+            "Tables are often *made* with small numbers. The look-up copies rows; it does not change them.",
+            lambda ids, table: table[ids] / table.shape[1] ** 0.5,
+        ),
+        wrong(
             "two_axes_for_index_select",
             "index_select takes one axis of ids only",
             "The ids have two axes, (b, n). Index the table with them, table[ids], or flatten them first and give the "

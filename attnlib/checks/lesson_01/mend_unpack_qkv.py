@@ -8,6 +8,12 @@ from torch import Tensor
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Case, Exercise
 from attnlib.checks.lesson_00.slips import slips, slips_with_floats
+from attnlib.checks.lesson_01.three_layers import (
+    mistakes_before_and_after,
+    mistakes_of_order,
+    scaled_projections,
+    unpacked,
+)
 from attnlib.checks.usual import usual_cases, usual_misconceptions, wrong
 
 QKV = ("q", "k", "v")
@@ -37,6 +43,19 @@ def _three_in_place_of_d_in_turns(x: Tensor, w_qkv: Tensor) -> tuple[Tensor, Ten
 
 def _weights_shuffled(x: Tensor, w_qkv: Tensor) -> tuple[Tensor, ...]:
     return _unpack_qkv(x, w_qkv.unflatten(-1, (3, -1)).mT.flatten(-2))
+
+
+def _shuffled_and_in_turns(x: Tensor, w_qkv: Tensor) -> tuple[Tensor, ...]:
+    return _take_turns(x, w_qkv.unflatten(-1, (-1, 3)).mT.flatten(-2))
+
+
+def _around(compute):
+    """The attempt whose `compute(x, to_q, to_k, to_v)` gets the three right pieces as steps."""
+    return lambda x, w_qkv: compute(x, *(lambda t, w=w: t @ w for w in w_qkv.chunk(3, dim=-1)))
+
+
+def _reordered(order):
+    return lambda *inputs: tuple(_unpack_qkv(*inputs)[i] for i in order)
 
 
 def _example() -> tuple[Tensor, ...]:
@@ -139,9 +158,9 @@ MEND_UNPACK_QKV = Exercise(
         ),
         wrong(
             "three_in_place_of_d",
-            "d was set to 3",
-            "The order `(three d)` is right, but d=3 says that each vector has three numbers. It is the other name "
-            "that is 3: three=3.",
+            "Pieces of three columns, not three pieces",
+            "`(three d)` with d=3, or `split(3)`, says that each vector has three numbers. It is the number of pieces "
+            "that is 3: three=3, or chunk(3, dim=-1).",
             _three_in_place_of_d,
         ),
         wrong(
@@ -216,6 +235,42 @@ MEND_UNPACK_QKV = Exercise(
             "The query is scaled",
             "q is divided by the root of d. Many libraries hide the scale there; here it has its place in lesson 02.",
             lambda x, w: (_unpack_qkv(x, w)[0] / (w.shape[1] / 3) ** 0.5, *_unpack_qkv(x, w)[1:]),
+        ),
+        *mistakes_of_order(_reordered, "k_q_v", "q_v_k", "v_k_q", "q_q_v", "q_q_q"),
+        *mistakes_before_and_after(_around),
+        *scaled_projections(_around),
+        wrong(
+            "shuffled_and_in_turns",
+            "The weights are reordered the wrong way, and q, k and v still take turns",
+            "The columns stand in three blocks already. Reordering them as if they took turns mixes them, and reading "
+            "every third column mixes them once more. Cut in blocks, `(three d)`, and leave the weights alone.",
+            _shuffled_and_in_turns,
+        ),
+        wrong(
+            "sliced_as_wide_as_x",
+            "The pieces are as wide as x",
+            "Each slice is d_model columns long. d is a third of the columns, and need not be d_model: "
+            "w_qkv.shape[1] // 3.",
+            lambda x, w: tuple((x @ w)[..., i * x.shape[-1] : (i + 1) * x.shape[-1]] for i in range(3)),
+        ),
+        *(
+            wrong(f"{name}_unpacked", title, explanation, unpacked(implementation))
+            for name, title, explanation, implementation in (
+                (
+                    "batch_cut",
+                    "The batch was cut, not the columns",
+                    "Without `dim`, chunk cuts the first axis, the batch. The columns are the last axis: "
+                    "chunk(3, dim=-1).",
+                    lambda x, w: (x @ w).chunk(3),
+                ),
+                (
+                    "split_as_wide_as_x",
+                    "The pieces are as wide as x",
+                    "`split(d_model)` goes on cutting pieces of d_model columns. d is a third of the columns, and need "
+                    "not be d_model: chunk(3, dim=-1).",
+                    lambda x, w: (x @ w).split(x.shape[-1], dim=-1),
+                ),
+            )
         ),
         *slips(_unpack_qkv, outputs=3),
         *slips_with_floats(_unpack_qkv),

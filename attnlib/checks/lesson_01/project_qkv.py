@@ -10,7 +10,13 @@ import attnlib
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Case, Exercise
 from attnlib.checks.lesson_00.slips import slips, slips_with_floats
-from attnlib.checks.usual import usual_cases, usual_misconceptions, wrong
+from attnlib.checks.lesson_01.three_layers import (
+    chained_projections,
+    mistakes_before_and_after,
+    mistakes_of_order,
+    scaled_projections,
+)
+from attnlib.checks.usual import usual_cases, usual_misconceptions, without, wrong
 
 QKV = ("q", "k", "v")
 
@@ -39,6 +45,15 @@ def _project(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Tensor, 
 def _each(change):
     """`change(x, w)` for each of the three matrices."""
     return lambda x, *matrices: tuple(change(x, w) for w in matrices)
+
+
+def _around(compute):
+    """The attempt whose `compute(x, to_q, to_k, to_v)` gets the three products as steps."""
+    return lambda x, w_q, w_k, w_v: compute(x, lambda t: t @ w_q, lambda t: t @ w_k, lambda t: t @ w_v)
+
+
+def _reordered(order):
+    return lambda *inputs: tuple(_project(*inputs)[i] for i in order)
 
 
 def _layer_with_bias(x: Tensor, w: Tensor) -> Tensor:
@@ -319,6 +334,17 @@ PROJECT_QKV = Exercise(
             "`torch.stack` wants one shape, but values may have another width than keys. Return three tensors, with "
             "commas between.",
             lambda x, w_q, w_k, w_v: torch.stack([x @ w_q, x @ w_k, x @ w_v]),
+        ),
+        *mistakes_of_order(_reordered, "k_q_v", "q_v_k", "v_k_q", "q_q_v", "q_k_k", "k_k_v", "q_q_q"),
+        *without(mistakes_before_and_after(_around), "normalised_inputs"),
+        *without(chained_projections(_around), "keys_from_queries", "values_from_keys"),
+        *scaled_projections(_around),
+        wrong(
+            "batch_of_one_matrix",
+            "It works for a batch of one only",
+            "`torch.mm` wants a single matrix, and `squeeze(0)` makes one only where the batch has length 1. `@` takes "
+            "the batch along: x @ w.",
+            _each(lambda x, w: torch.mm(x.squeeze(0), w).unsqueeze(0)),
         ),
         *slips(_project, outputs=3),
         *slips_with_floats(_project),

@@ -11,6 +11,12 @@ import attnlib
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Case, Exercise
 from attnlib.checks.lesson_00.slips import slips, slips_with_floats
+from attnlib.checks.lesson_01.three_layers import (
+    mistakes_before_and_after,
+    mistakes_of_order,
+    scaled_projections,
+    unpacked,
+)
 from attnlib.checks.usual import usual_cases, usual_misconceptions, wrong
 
 QKV = ("q", "k", "v")
@@ -31,6 +37,20 @@ def _cut_qkv(x: Tensor, w_qkv: Tensor, d_k: int, d_v: int) -> tuple[Tensor, ...]
 def _cut_and_scaled(x: Tensor, w_qkv: Tensor, d_k: int, d_v: int, scale: float) -> tuple[Tensor, Tensor, Tensor]:
     q, k, v = _cut(x, w_qkv, d_k, d_k, d_v)
     return q / scale, k / scale, v
+
+
+def _around(compute):
+    """The attempt whose `compute(x, to_q, to_k, to_v)` gets the three right pieces as steps."""
+
+    def attempt(x: Tensor, w_qkv: Tensor, d_k: int, d_v: int) -> tuple[Tensor, ...]:
+        steps = (lambda t, w=w: t @ w for w in w_qkv.split([d_k, d_k, d_v], dim=-1))
+        return compute(x, *steps)
+
+    return attempt
+
+
+def _reordered(order):
+    return lambda *inputs: tuple(_cut_qkv(*inputs)[i] for i in order)
 
 
 def _words_cut(x: Tensor, w_qkv: Tensor, d_k: int, d_v: int) -> tuple[Tensor, ...]:
@@ -356,6 +376,36 @@ PROJECT_QKV_FUSED = Exercise(
             "Queries and keys are exchanged, and the query is scaled",
             "Two things at once: the first d_k columns are q, and the root of d_k has its place in lesson 02.",
             lambda x, w, d_k, d_v: (_cut(x, w, d_k, d_k, d_v)[1] / d_k**0.5, *_cut(x, w, d_k, d_k, d_v)[::2]),
+        ),
+        *mistakes_of_order(_reordered, "k_q_v", "q_v_k", "v_k_q", "q_q_v"),
+        *mistakes_before_and_after(_around),
+        *scaled_projections(_around),
+        wrong(
+            "columns_v_k_q_scaled",
+            "The columns are read from the wrong end, and the query is scaled",
+            "Two things at once: the columns stand in the order q, k, v, and the root of d_k has its place in lesson "
+            "02.",
+            lambda x, w, d_k, d_v: (
+                (pieces := _cut(x, w, d_v, d_k, d_k))[2] / d_k**0.5,
+                pieces[1],
+                pieces[0],
+            ),
+        ),
+        wrong(
+            "pieces_of_d_k_unpacked",
+            "All pieces are d_k wide",
+            "`split(d_k)` goes on cutting pieces of d_k columns, and there need not be three of them. The values have "
+            "a width of their own: split([d_k, d_k, d_v], dim=-1).",
+            unpacked(lambda x, w, d_k, d_v: (x @ w).split(d_k, dim=-1)),
+        ),
+        wrong(
+            "batch_of_one_matrix",
+            "It works for a batch of one only",
+            "`torch.mm` wants a single matrix, and `squeeze(0)` makes one only where the batch has length 1. `@` takes "
+            "the batch along: x @ w_qkv.",
+            lambda x, w, d_k, d_v: tuple(
+                part[None] for part in torch.mm(x.squeeze(0), w).split([d_k, d_k, d_v], dim=-1)
+            ),
         ),
         *slips(_cut_qkv, outputs=3),
         *slips_with_floats(_cut_qkv),

@@ -9,7 +9,13 @@ import attnlib
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Case, Exercise
 from attnlib.checks.lesson_00.slips import slips
-from attnlib.checks.lesson_01.three_layers import mistakes_in_three_layers
+from attnlib.checks.lesson_01.three_layers import (
+    chained_projections,
+    mistakes_before_and_after,
+    mistakes_in_three_layers,
+    mistakes_of_order,
+    scaled_projections,
+)
 from attnlib.checks.usual import usual_cases, usual_misconceptions, wrong
 
 QKV = ("q", "k", "v")
@@ -78,6 +84,11 @@ class _NeverBias(_Right):
         super().__init__(d_model, d_k, d_v, False)
 
 
+class _NoBiasByDefault(_Right):
+    def __init__(self, d_model: int, d_k: int, d_v: int, bias: bool = False) -> None:
+        super().__init__(d_model, d_k, d_v, bias)
+
+
 class _ValueWidth(_Right):
     def __init__(self, d_model: int, d_k: int, d_v: int, bias: bool = True) -> None:
         super().__init__(d_model, d_k, d_v, bias)
@@ -107,6 +118,14 @@ def _forward(compute):
             return compute(self, x)
 
     return Wrong
+
+
+def _around(compute):
+    return _forward(lambda m, x: compute(x, m.w_q, m.w_k, m.w_v))
+
+
+def _reordered(order):
+    return _forward(lambda m, x: tuple((m.w_q, m.w_k, m.w_v)[i](x) for i in order))
 
 
 def _layers(make):
@@ -183,6 +202,7 @@ QKV_PROJECTION = Exercise(
         ),
         # where nothing raises an error, the numbers tell what was multiplied with what
         Case(name="all axes of one length", inputs=partial(_module_inputs, b=3, n=3, sizes=(3, 3, 3))),
+        Case(name="bias=True is said", inputs=partial(_module_inputs, b=2, n=5, sizes=(7, 3, 11, True))),
     ),
     misconceptions=(
         wrong(
@@ -243,7 +263,8 @@ QKV_PROJECTION = Exercise(
         wrong(
             "always_bias",
             "`bias=False` is not passed on",
-            "The layers have a bias although bias=False was asked for. Pass the argument on: nn.Linear(…, bias=bias).",
+            "At least w_q has a bias although bias=False was asked for. Pass the argument on to all three: "
+            "nn.Linear(…, bias=bias).",
             _AlwaysBias,
         ),
         wrong(
@@ -349,19 +370,39 @@ QKV_PROJECTION = Exercise(
             "self.w_q(x).",
             _forward(_weights_detached),
         ),
-        wrong(
-            "bias_of_w_v",
-            "`bias=False` does not reach w_v",
-            "w_v has a bias although bias=False was asked for. Pass the argument on to all three: nn.Linear(…, "
-            "bias=bias).",
-            _sized(_right_widths, biased=lambda bias: (bias, bias, True)),
+        *(
+            wrong(
+                f"bias_of_{name}",
+                f"`bias=False` does not reach {name}",
+                f"{name} has a bias although bias=False was asked for. Pass the argument on to all three: "
+                "nn.Linear(…, bias=bias).",
+                _sized(_right_widths, biased=biased),
+            )
+            for name, biased in (
+                ("w_k", lambda bias: (bias, True, True)),
+                ("w_v", lambda bias: (bias, bias, True)),
+            )
+        ),
+        *(
+            wrong(
+                f"no_bias_of_{'_and_'.join(names)}",
+                f"`bias=True` does not reach {' and '.join(names)}",
+                f"There is no bias in {' and '.join(names)}, whatever is asked for. Pass the argument on to all three: "
+                "nn.Linear(…, bias=bias).",
+                _sized(
+                    _right_widths,
+                    biased=lambda bias, names=names: tuple(
+                        bias and name not in names for name in ("w_q", "w_k", "w_v")
+                    ),
+                ),
+            )
+            for names in (("w_q",), ("w_k",), ("w_v",), ("w_q", "w_k"), ("w_k", "w_v"), ("w_q", "w_v"))
         ),
         wrong(
-            "bias_of_w_k_and_w_v",
-            "`bias=False` reaches w_q only",
-            "w_k and w_v have a bias although bias=False was asked for. Pass the argument on to all three: "
-            "nn.Linear(…, bias=bias).",
-            _sized(_right_widths, biased=lambda bias: (bias, True, True)),
+            "no_bias_by_default",
+            "`bias` is False where nothing is said",
+            "The contract is QKVProjection(d_model, d_k, d_v, bias=True): who does not speak of a bias gets one.",
+            _NoBiasByDefault,
         ),
         wrong(
             "bias_turned_round",
@@ -403,6 +444,10 @@ QKV_PROJECTION = Exercise(
                 }
             ),
         ),
+        *mistakes_of_order(_reordered, "k_q_v", "q_v_k", "v_k_q", "q_q_v", "q_k_k", "k_k_v"),
+        *mistakes_before_and_after(_around),
+        *chained_projections(_around),
+        *scaled_projections(_around),
         *slips(_Right, outputs=3),
         *usual_misconceptions(_Right),
     ),
