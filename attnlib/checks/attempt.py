@@ -5,8 +5,10 @@ beside a student's code: a grader runs these three in a sandbox, without the exe
 """
 
 import contextlib
+import functools
 import os
 import re
+import sys
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +25,7 @@ from .watch import DeviceWatch, Watch
 
 Shapes = Mapping[str, tuple[int, ...]]
 HERE = os.path.dirname(os.path.abspath(__file__))
+LIBRARIES = ("site-packages", "dist-packages", "/attnlib/", "<frozen", HERE)  # not the learner's own code
 
 
 @dataclass(frozen=True)
@@ -100,22 +103,22 @@ class Attempt(ABC):
 
 
 class Local(Attempt):
-    """An attempt that is an object of this process."""
+    """An attempt that is an object of this process; `cpu_seconds` is a time limit other than the usual one."""
 
-    def __init__(self, target: Any) -> None:
-        self.target = target
+    def __init__(self, target: Any, cpu_seconds: float | None = None) -> None:
+        self.target, self.cpu_seconds = target, cpu_seconds
 
     def unfit_reason(self, kind: str) -> str | None:
         return unfit_reason(kind, self.target)
 
     def open(self, terms: Terms) -> "LocalSession":
-        return LocalSession(self.target, terms)
+        return LocalSession(self.target, terms, self.cpu_seconds)
 
 
 class LocalSession:
     """See `Session`. Each method runs within the limits on what an attempt may do to its process."""
 
-    def __init__(self, target: Any, terms: Terms) -> None:
+    def __init__(self, target: Any, terms: Terms, cpu_seconds: float | None = None) -> None:
         self.target, self.terms = target, terms
         self.call_it: Any = target
         self.weights: dict[str, nn.Parameter] = {}
@@ -124,7 +127,7 @@ class LocalSession:
         self.outputs: tuple[Tensor, ...] = ()
         self.printed = ""
         self.devices_mixed = False
-        self.clock = limits.Clock()
+        self.clock = limits.Clock(cpu_seconds)
 
     @contextlib.contextmanager
     def _limited(self) -> Iterator[None]:
@@ -171,6 +174,8 @@ class LocalSession:
             self.call_it.train(mode)
 
     def call(self, inputs: Sequence[Any], gradient: bool = False) -> tuple[Tensor, ...]:
+        if self.terms.device == "meta":
+            ready_for_meta()
         drawn = tree_map_only(Tensor, lambda t: laid_out_like(t, self.terms.device), tuple(inputs))
         self.arguments, self.given = drawn, _tensors_in(drawn)
         if gradient:
@@ -211,6 +216,12 @@ class LocalSession:
 
     def close(self) -> None:
         pass
+
+
+@functools.cache
+def ready_for_meta() -> None:
+    """Load what torch imports at its first call on `meta`: it takes a second, which is not the attempt's time."""
+    torch.empty(2, 3, device="meta").div(2)
 
 
 def _tensors_in(arguments: Any) -> list[Tensor]:
@@ -290,15 +301,23 @@ def failure_of(error: BaseException) -> Failure:
     except BaseException:
         said = "(a message that cannot be printed)"
     first_lines = " ".join(said.strip().split("\n")[:3])
-    return Failure("raised", f"raised {type(error).__name__}: {first_lines[:400]}".rstrip(": "), place)
+    return Failure("raised", f"raised {_named(type(error))}: {first_lines[:400]}".rstrip(": "), place)
+
+
+def _named(error: type[BaseException]) -> str:
+    """The exception's name; if the learner has made it, behind that of Python's own exception as which it counts."""
+    home = str(getattr(sys.modules.get(error.__module__), "__file__", None))
+    if error.__module__ == "builtins" or any(part in home for part in LIBRARIES):
+        return error.__name__
+    kind = next(base for base in error.__mro__ if base.__module__ == "builtins")
+    return error.__name__ if kind in (Exception, BaseException) else f"{kind.__name__}: {error.__name__}"
 
 
 def place_in_attempt(trace: TracebackType | None) -> str:
     """The last line of the learner's own code in a traceback: of a notebook cell, or of a file outside libraries."""
     place = ""
-    libraries = ("site-packages", "dist-packages", "/attnlib/", "<frozen", HERE)
     for frame in traceback.extract_tb(trace):
-        if frame.line and not any(part in frame.filename for part in libraries):
+        if frame.line and not any(part in frame.filename for part in LIBRARIES):
             place = f"line {frame.lineno}: `{frame.line.strip()}`"
     return place
 

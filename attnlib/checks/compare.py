@@ -1,5 +1,6 @@
 """Where two observations first differ, and the policy of tolerances."""
 
+import builtins
 from dataclasses import dataclass
 
 import torch
@@ -96,6 +97,8 @@ def agreeing_outputs(exercise: Exercise, case: Case, expected: Observation, got:
 def _failure_difference(expected: Observation, got: Observation) -> Difference | None:
     if expected.failure and got.failure and _alike(expected.failure, got.failure):
         return None
+    if expected.exact and expected.failure and got.failure and counts_as(_raised(expected.failure), got.failure):
+        return None
     if got.failure:
         return Difference("failure", got.failure.text)
     assert expected.failure is not None
@@ -106,6 +109,16 @@ def _failure_difference(expected: Observation, got: Observation) -> Difference |
 def _alike(one: Failure, other: Failure) -> bool:
     """Failures of one kind; of two exceptions, those of one type."""
     return one.kind == other.kind and one.text.split(":")[0] == other.text.split(":")[0]
+
+
+def counts_as(asked: str, failure: Failure) -> bool:
+    """Whether one of Python's own exceptions was raised, that of the name `asked` or a special case of it."""
+    one, other = vars(builtins).get(asked), vars(builtins).get(_raised(failure))
+    return isinstance(one, type) and isinstance(other, type) and issubclass(other, one)
+
+
+def _raised(failure: Failure) -> str:
+    return failure.text.removeprefix("raised ").split(":")[0] if failure.kind == "raised" else ""
 
 
 def _device_difference(got: Observation) -> Difference | None:

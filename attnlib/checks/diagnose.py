@@ -162,34 +162,3 @@ def _seen(exercise: Exercise, rival: Rival, case: Case, seed: int, device: str) 
         implementation = rival.misconception.implementation
         rival.seen[case.name] = observe(exercise, implementation, case, seed=seed, device=device, memory=rival.memory)
     return rival.seen[case.name]
-
-
-def relation(expected: torch.Tensor, got: torch.Tensor) -> str | None:
-    """A plain relation between the wrong result and the right one, for an attempt that no misconception explains.
-
-    >>> relation(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([2.0, 4.0, 6.0]))
-    'every number is 2 times the right one'
-    """
-    if not (expected.is_floating_point() and got.is_floating_point()) or expected.numel() < 2:
-        return None
-    want, have = expected.double().cpu(), got.double().cpu()
-
-    def close(one: torch.Tensor, other: torch.Tensor) -> bool:
-        return one.shape == other.shape and torch.allclose(one, other, rtol=1e-4, atol=1e-5)
-
-    if want.dim() > 1 and want.shape[-1] > 1 and close(want.mT, have):
-        return "the result is the right one with its last two axes exchanged"
-    if want.shape != have.shape or not bool(have.isfinite().all()):
-        return None
-    if close(want, have):
-        return "the numbers agree to four digits or so: something on the way is less exact, or is left out"
-    factor = float((want * have).sum() / (want * want).sum().clamp_min(1e-30))
-    if abs(factor) > 1e-3 and close(want * factor, have):
-        return f"every number is {factor:.4g} times the right one"
-    shift = float((have - want).mean())
-    if close(want + shift, have):
-        return f"every number is the right one plus {shift:.4g}"
-    for axis in range(want.dim()):
-        if want.shape[axis] > 1 and close(want.flip(axis), have):
-            return f"the result is the right one in reverse order along axis {axis}"
-    return None

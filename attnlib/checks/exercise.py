@@ -53,6 +53,7 @@ class Misconception:
     explanation: str
     implementation: Any
     same_as: str | None = None
+    heading: str = "A common misunderstanding"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,6 +33,11 @@ def _is_batch_of_one(trial: Trial) -> bool:
     return bool(tensors) and tensors[0].dim() > 1 and tensors[0].shape[0] == 1
 
 
+def _axes(trial: Trial) -> int:
+    tensors = _tensors(trial)
+    return tensors[0].dim() if tensors else 0
+
+
 def _fails_as(trial: Trial, *aspects: str) -> bool:
     return trial.difference is None or trial.difference.aspect in aspects
 
@@ -48,6 +53,10 @@ TRAITS = (
     Trait(lambda t: t.case.strided, "Right as long as the memory is contiguous; wrong for a transposed input."),
     Trait(lambda t: t.case.twice, "Right at the first call; wrong at the second."),
     Trait(lambda t: t.case.dtype == torch.float64, "Right in float32; wrong in float64."),
+    *(
+        Trait(lambda t, n=n: _axes(t) != n, f"Right for {n} axes; wrong for fewer or more.")  # type: ignore[misc]
+        for n in (2, 3, 4, 5)
+    ),
     Trait(_is_batch_of_one, "Right for larger batches; wrong for a batch of one."),
     Trait(lambda t: not _is_batch_of_one(t), "Right for a batch of one; wrong for a larger batch."),
 )

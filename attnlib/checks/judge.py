@@ -1,5 +1,6 @@
 """Judging an attempt: every case, part by part, then the diagnosis, then the report."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,10 +10,12 @@ from attnlib.checks import course
 from attnlib.checks.attempt import Attempt, Failure, described
 from attnlib.checks.compare import first_difference
 from attnlib.checks.diagnose import Trial, diagnose
-from attnlib.checks.exercise import Case, Exercise
+from attnlib.checks.exercise import Case, Exercise, Misconception
 from attnlib.checks.observe import Memory, Observation, as_attempt, observe
+from attnlib.checks.one_change import one_change
 from attnlib.checks.report import Report, write_report
 from attnlib.checks.sources import shortcuts_of
+from attnlib.checks.symptoms import broken_contract, one_property, relation_of_numbers
 
 NO_USE_TO_GO_ON = ("time", "unwritten", "forbidden", "died")
 
@@ -74,10 +77,27 @@ def run_exercise(
     last = trials[-1].got.failure
     if last is not None and last.kind in NO_USE_TO_GO_ON:
         return write_report(exercise, trials)
-    misconception = diagnose(exercise, trials, seed=seed, device=device, memory=memory)
+    findings = _findings(exercise, attempt, trials, seed=seed, device=device, memory=memory)
     if example is None and any(t.difference for t in trials):
         example = _on_example(exercise, attempt)
-    return write_report(exercise, trials, misconception=misconception, example=example)
+    return write_report(exercise, trials, findings=findings, example=example)
+
+
+def _findings(
+    exercise: Exercise, attempt: Any, trials: Sequence[Trial], *, seed: int, device: str, memory: Memory | None
+) -> list[Misconception]:
+    """What the mistake is: the misconception; or else what the result shows, and what one change would do."""
+    if all(t.difference is None for t in trials):
+        return []
+    if (misconception := diagnose(exercise, trials, seed=seed, device=device, memory=memory)) is not None:
+        return [misconception]
+    found = (
+        broken_contract(trials),
+        one_change(exercise, attempt, trials, seed=seed, device=device),
+        one_property(exercise, trials),
+        relation_of_numbers(trials),
+    )
+    return [finding for finding in found if finding is not None]
 
 
 def cases_of(exercise: Exercise, *, hidden: bool, dtype: torch.dtype | None = None) -> list[Case]:
@@ -137,7 +157,5 @@ def _judge_choice(exercise: Exercise, attempt: Any) -> Report:
         return write_report(exercise, [])
     for misconception in exercise.misconceptions:
         if letter == misconception.implementation:
-            return write_report(
-                exercise, [], misconception=misconception, failure=Failure("choice", f"is not {letter!r}")
-            )
+            return write_report(exercise, [], findings=[misconception], failure=Failure("choice", f"is not {letter!r}"))
     return write_report(exercise, [], failure=Failure("type", f"must be {listed}, got {attempt!r:.40}"))

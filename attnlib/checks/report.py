@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_leaves
 
 from attnlib.checks.attempt import Failure
 from attnlib.checks.compare import ASPECTS
-from attnlib.checks.diagnose import Trial, relation
+from attnlib.checks.diagnose import Trial
 from attnlib.checks.exercise import Case, Exercise, Misconception
 from attnlib.checks.isolate import isolate
 from attnlib.checks.observe import Observation, argument_names, input_names
@@ -77,11 +77,14 @@ def write_report(
     exercise: Exercise,
     trials: Sequence[Trial],
     *,
-    misconception: Misconception | None = None,
+    findings: Sequence[Misconception] = (),
     failure: Failure | None = None,
     example: tuple[Observation, Observation] | None = None,
 ) -> Report:
-    """Turn the trials into a verdict; a `failure` without trials is an attempt that could not be tried at all."""
+    """Turn the trials into a verdict; a `failure` without trials is an attempt that could not be tried at all.
+
+    `findings` are what is known of the mistake: the first is the diagnosis.
+    """
     parts = _passed_parts(exercise, trials, failure)
     points = sum(exercise.parts[part] for part, passed in parts.items() if passed)
     passed = all(parts.values())
@@ -93,10 +96,10 @@ def write_report(
     elif failure is not None:
         headline = failure.text
     else:
-        headline, sections = _explain_failure(exercise, trials, misconception, example)
-    if misconception is not None:
-        heading = "" if exercise.kind == "choice" else "A common misunderstanding: "
-        sections.insert(_after_difference(sections), Section(heading + misconception.title, misconception.explanation))
+        headline, sections = _explain_failure(exercise, trials, findings, example)
+    for finding in reversed(findings):
+        heading = "" if exercise.kind == "choice" else f"{finding.heading}: "
+        sections.insert(_after_difference(sections), Section(heading + finding.title, finding.explanation))
     printed = next((t.got.printed for t in trials if t.got.printed and not t.case.hidden), "")
     if printed:
         sections.append(Section("Your code printed (in the first case)", printed.rstrip()[:600], fixed=True))
@@ -106,7 +109,7 @@ def write_report(
         score=points / exercise.points,
         points=float(points),
         max_points=exercise.points,
-        diagnosis=misconception.id if misconception is not None and not passed else None,
+        diagnosis=findings[0].id if findings and not passed else None,
         parts=parts,
         headline=headline,
         sections=tuple(sections),
@@ -135,7 +138,7 @@ def _after_difference(sections: list[Section]) -> int:
 def _explain_failure(
     exercise: Exercise,
     trials: Sequence[Trial],
-    misconception: Misconception | None,
+    findings: Sequence[Misconception],
     example: tuple[Observation, Observation] | None,
 ) -> tuple[str, list[Section]]:
     order = list(exercise.parts)
@@ -170,7 +173,9 @@ def _explain_failure(
     else:
         where += f", called with {_described_inputs(exercise, chosen)}"
     sections = [Section(where, body.rstrip())]
-    if misconception is None and (looks_like := _unrecognised(exercise, trials, chosen)):
+    if not any(finding in exercise.misconceptions for finding in findings) and (
+        looks_like := _unrecognised(exercise, trials, chosen)
+    ):
         sections.append(looks_like)
     if example is not None and (side := _side_by_side(exercise, example)):
         sections.append(side)
@@ -223,21 +228,15 @@ def _described_inputs(exercise: Exercise, trial: Trial) -> str:
 
 
 def _unrecognised(exercise: Exercise, trials: Sequence[Trial], chosen: Trial) -> Section | None:
-    """What can be said where no misconception fits: a plain relation, and which properties hold."""
+    """What can be said where no misconception fits: which properties hold."""
     assert chosen.difference is not None
     off = isolate(exercise, trials)
     if chosen.difference.aspect == "failure":  # the exception speaks for itself
         return Section("What this looks like", " ".join(off)) if off else None
-    lines = ["None of the usual mistakes."]
-    index = chosen.difference.output
-    if chosen.difference.aspect in ("shape", "values") and chosen.expected.outputs and chosen.got.outputs:
-        found = relation(chosen.expected.outputs[index], chosen.got.outputs[index])
-        if found:
-            lines.append(f"But {found}.")
     fine = [t.case.name for t in trials if t.difference is None and not t.case.hidden and _compares_values(t.case)]
     if fine and not off:
         off = [f"All is right in: {'; '.join(fine)}."]
-    return Section("What this looks like", " ".join([*lines, *off]))
+    return Section("What this looks like", " ".join(["None of the usual mistakes.", *off]))
 
 
 def _compares_values(case: Case) -> bool:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 import attnlib
 from attnlib.checks.attempt import Failed
+from attnlib.checks.compare import counts_as
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Asked, Case, Exercise, Inputs
 from attnlib.checks.lesson_00.slips import slips, slips_of_views
@@ -33,7 +34,7 @@ def _numbers_said(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
         return asked(*inputs)
     except Failed as failed:
         said = failed.failure.text
-        if not said.startswith("raised ValueError"):
+        if not counts_as("ValueError", failed.failure):
             raise
     return (x.new_tensor([float(str(n) in re.findall(r"\d+", said)) for n in (x.shape[-1], num_heads)]),)
 

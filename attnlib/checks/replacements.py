@@ -89,7 +89,8 @@ def is_error(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and ast.unparse(node.func).endswith("Error")
 
 
-def _changed(node: ast.AST, **fields: Any) -> Any:
+def changed(node: ast.AST, **fields: Any) -> Any:
+    """A copy of the node with some of its fields set anew."""
     new = copy.copy(node)
     for name, value in fields.items():
         setattr(new, name, value)
@@ -105,16 +106,16 @@ def _swapped(items: list[Any]) -> Iterator[list[Any]]:
 
 def _of_operation(node: ast.BinOp, scope: Scope) -> Iterator[ast.AST]:
     for other in OPERATORS.get(type(node.op), ()):
-        yield _changed(node, op=other())
+        yield changed(node, op=other())
     yield node.left
     yield node.right
     if not isinstance(node.op, ast.Add | ast.Mult | ast.BitAnd | ast.BitOr):
-        yield _changed(node, left=node.right, right=node.left)
+        yield changed(node, left=node.right, right=node.left)
 
 
 def _of_comparison(node: ast.Compare, scope: Scope) -> Iterator[ast.AST]:
     for other in COMPARISONS.get(type(node.ops[0]), ()):
-        yield _changed(node, ops=[other()])
+        yield changed(node, ops=[other()])
 
 
 def _of_sign(node: ast.UnaryOp, scope: Scope) -> Iterator[ast.AST]:
@@ -170,11 +171,11 @@ def _of_call(node: ast.Call, scope: Scope) -> Iterator[ast.AST]:
     if is_error(node):
         return
     for args in _swapped(node.args):
-        yield _changed(node, args=args)
+        yield changed(node, args=args)
     for i in range(len(node.args)):
-        yield _changed(node, args=node.args[:i] + node.args[i + 1 :])
+        yield changed(node, args=node.args[:i] + node.args[i + 1 :])
     for i in range(len(node.keywords)):
-        yield _changed(node, keywords=node.keywords[:i] + node.keywords[i + 1 :])
+        yield changed(node, keywords=node.keywords[:i] + node.keywords[i + 1 :])
     if node.args and not isinstance(node.args[0], ast.Starred):
         yield node.args[0]
     if isinstance(node.func, ast.Attribute):
@@ -184,23 +185,23 @@ def _of_call(node: ast.Call, scope: Scope) -> Iterator[ast.AST]:
 def _of_attribute(node: ast.Attribute, scope: Scope) -> Iterator[ast.AST]:
     if isinstance(node.ctx, ast.Load):
         for name in RELATED.get(node.attr, ()):
-            yield _changed(node, attr=name)
+            yield changed(node, attr=name)
         if node.attr in TRANSPOSED:
             yield node.value
         if isinstance(node.value, ast.Name) and node.value.id == "self" and node.attr in scope.attributes:
             for name in scope.attributes:
-                yield _changed(node, attr=name)
+                yield changed(node, attr=name)
 
 
 def _of_name(node: ast.Name, scope: Scope) -> Iterator[ast.AST]:
     if isinstance(node.ctx, ast.Load):
         for name in (*scope.names, *RELATED.get(node.id, ())) if node.id in scope.names else RELATED.get(node.id, ()):
-            yield _changed(node, id=name)
+            yield changed(node, id=name)
 
 
 def _of_sequence(node: ast.Tuple | ast.List, scope: Scope) -> Iterator[ast.AST]:
     for elements in _swapped(node.elts):
-        yield _changed(node, elts=elements)
+        yield changed(node, elts=elements)
 
 
 def _of_subscript(node: ast.Subscript, scope: Scope) -> Iterator[ast.AST]:
@@ -208,8 +209,8 @@ def _of_subscript(node: ast.Subscript, scope: Scope) -> Iterator[ast.AST]:
 
 
 def _of_condition(node: ast.If, scope: Scope) -> Iterator[ast.AST]:
-    yield _changed(node, test=ast.UnaryOp(ast.Not(), node.test))
-    yield _changed(node, test=ast.Constant(True))
+    yield changed(node, test=ast.UnaryOp(ast.Not(), node.test))
+    yield changed(node, test=ast.Constant(True))
 
 
 def _of_statement(node: ast.stmt, scope: Scope) -> Iterator[ast.AST]:

@@ -1,0 +1,311 @@
+"""The one small change that makes a wrong answer right: where no misconception fits, it is searched for in the source.
+
+An answer with a single mistake differs from a right one in a single place, in whatever way it is written. So each
+place of its syntax tree is changed in the ways in which slips change it, until what comes out passes all that was
+checked. What is told is then true by construction: the place, and what kind of change it needs; not the change itself,
+unless something only has to be left out. Repairing programs by such edits: C. Le Goues et al., "GenProg: a generic
+method for automatic software repair", IEEE Transactions on Software Engineering 38 (2012).
+"""
+
+import ast
+import linecache
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from types import FunctionType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from attnlib.checks.attempt import Attempt, Local, LocalSession, Terms
+from attnlib.checks.compare import first_difference
+from attnlib.checks.diagnose import Trial
+from attnlib.checks.edits import Site, sites
+from attnlib.checks.exercise import Exercise, Misconception
+from attnlib.checks.limits import Clock
+from attnlib.checks.observe import observe
+from attnlib.checks.repairs import Repair, repairs
+from attnlib.checks.replacements import changed
+
+MOST = 400  # changes that are tried: a count and no time, so that the name does not depend on the machine
+CPU_SECONDS = 1.0  # of computing in one case of a changed answer: a loop that a change made endless ends there
+
+HARMLESS = ("torch.", "functools.", "staticmethod", "classmethod", "dataclass")  # decorators
+
+TITLES = {
+    "function": "Another function is needed",
+    "removal": "A step too much",
+    "operator": "Another operator is needed",
+    "condition": "Another condition is needed",
+    "number": "Another number is needed",
+    "order": "Another order is needed",
+    "addition": "Something is missing",
+    "exchange": "Two variables have changed places",
+    "pattern": "Another pattern is needed",
+    "name": "Another variable is needed",
+    "step": "A step is missing",
+}
+"""The kinds of changes; those of which there are few, and which say much, are tried first."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """An answer's source: a tree that defines it (and the helpers beside it), and what its names stand for."""
+
+    tree: ast.Module
+    name: str
+    namespace: dict[str, Any]
+    lines: Sequence[str]
+    behind_init: frozenset[int]
+    """Of a module, and those beside it: the statements of their methods but for `__init__`, by their `id`."""
+
+    def leaves_layers(self, edit: "Edit") -> bool:
+        """Whether the edit lies in methods of a module other than its `__init__`."""
+        return all(id(site.statement) in self.behind_init for site, _ in edit.places)
+
+    def run(self) -> dict[str, Any]:
+        """The names that the tree binds, as it stands now; none where its statements fail."""
+        try:
+            code = compile(self.tree, f"<{self.name}, changed>", "exec")
+        except SyntaxError:
+            return {}  # a `return` outside of a function, say
+        names = dict(self.namespace)
+        try:
+            exec(code, names)
+        except Exception:  # the student's own statements, changed, may raise anything
+            return {}
+        return names
+
+
+@dataclass(frozen=True)
+class Edit:
+    """The same repair in one place or in several that look alike."""
+
+    places: tuple[tuple[Site, ast.AST], ...]
+    repair: Repair
+
+
+def one_change(
+    exercise: Exercise, attempt: Any, trials: Sequence[Trial], *, seed: int, device: str
+) -> Misconception | None:
+    """The first change after which the attempt passes all trials; None without one, or without the source."""
+    written = source_of(attempt)
+    if written is None:
+        return None
+    order = sorted(trials, key=lambda t: (t.difference is None, t.case.other_device))
+    aspects = {t.difference.aspect for t in trials if t.difference is not None}
+    bench = Bench()
+    for edit in _edits(written, aspects)[:MOST]:
+        for site, node in edit.places:
+            site.put(ast.fix_missing_locations(ast.copy_location(node, site.node)))
+        try:
+            names = written.run()
+        finally:
+            for site, _ in edit.places:
+                site.put(site.node)
+        changed = Local(names.get(written.name), CPU_SECONDS)
+        if changed.unfit_reason(exercise.kind) is not None:
+            continue
+        if written.leaves_layers(edit) and not order[0].case.other_device:
+            bench.target, bench.names = changed.target, names
+            first: Attempt = bench
+        else:
+            first = changed
+        try:
+            if all(
+                _agrees(exercise, first if place == 0 else changed, trial, seed, device)
+                for place, trial in enumerate((order[0], *order))
+            ):
+                return _told(written, edit)
+        except TimeoutError:
+            return None  # what takes so long cannot be tried hundreds of times
+    return None
+
+
+def _agrees(exercise: Exercise, attempt: Attempt, trial: Trial, seed: int, device: str) -> bool:
+    got = observe(exercise, attempt, trial.case, seed=seed, device=device, watched=isinstance(attempt, Local))
+    if got.failure is not None and got.failure.kind == "time":
+        raise TimeoutError
+    return first_difference(exercise, trial.case, trial.expected, got, device=device) is None
+
+
+class Bench(Attempt):
+    """A module that is built once, and gets one class after another: what is changed in `forward` leaves its layers."""
+
+    def __init__(self) -> None:
+        self.target: Any = None
+        self.names: dict[str, Any] = {}
+        self.session: BuiltOnce | None = None
+
+    def unfit_reason(self, kind: str) -> str | None:
+        return None
+
+    def open(self, terms: Terms) -> "BuiltOnce":
+        if self.session is None:
+            self.session = BuiltOnce(self.target, terms, CPU_SECONDS)
+        self.session.names, self.session.clock = self.names, Clock(CPU_SECONDS)
+        return self.session
+
+
+class BuiltOnce(LocalSession):
+    """The session of a `Bench`: its module, and those in it, have the attributes that they were built with."""
+
+    names: Mapping[str, Any]
+    built: list[tuple[nn.Module, dict[str, Any]]] | None = None
+
+    def build(self, sizes: Sequence[Any], shapes: Any, dtype: Any) -> None:
+        if self.built is None:
+            super().build(sizes, shapes, dtype)
+            self.built = [(module, dict(vars(module))) for module in self.call_it.modules()]
+        for module, attributes in self.built:
+            vars(module).clear()
+            vars(module).update(attributes)
+            module.__class__ = self.names.get(type(module).__name__, type(module))
+
+    def load(self, weights: Mapping[str, Tensor]) -> None:
+        with torch.no_grad():
+            for name, numbers in weights.items():
+                self.weights[name].copy_(numbers)
+
+
+def source_of(attempt: Any) -> Written | None:
+    """The source of a function or class that was written in a file or a notebook's cell, with the helpers it uses."""
+    functions = [f for f in vars(attempt).values() if isinstance(f, FunctionType)] if isinstance(attempt, type) else []
+    function = functions[0] if functions else attempt
+    if not isinstance(function, FunctionType):
+        return None
+    path = function.__code__.co_filename
+    lines = linecache.getlines(path, function.__globals__)
+    try:
+        tree = ast.parse("".join(lines))
+    except SyntaxError:
+        return None  # a cell with magics
+    node = _defining(tree, attempt, function)
+    if node is None:
+        return None
+    name = node.name if isinstance(node, ast.FunctionDef | ast.ClassDef) else "answer"
+    if isinstance(node, ast.Lambda):
+        node = ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], node), node)
+    body = [*_helpers(tree, node), node]
+    for defined in body:
+        if isinstance(defined, ast.FunctionDef | ast.ClassDef):  # what others do may not be done a hundred times
+            defined.decorator_list = [d for d in defined.decorator_list if ast.unparse(d).startswith(HARMLESS)]
+    namespace = {**function.__globals__, **_closed_over(function)}
+    methods = [n for c in body if isinstance(c, ast.ClassDef) for n in c.body if isinstance(n, ast.FunctionDef)]
+    behind = frozenset(id(n) for m in methods if m.name != "__init__" for n in ast.walk(m))
+    return Written(ast.fix_missing_locations(ast.Module(body, [])), name, namespace, lines, behind)
+
+
+def _defining(tree: ast.Module, attempt: Any, function: FunctionType) -> Any:
+    first = function.__code__.co_firstlineno
+    if isinstance(attempt, type):
+        classes = (n for n in ast.walk(tree) if isinstance(n, ast.ClassDef) and n.name == attempt.__name__)
+        return next((n for n in classes if n.lineno <= first <= (n.end_lineno or 0)), None)
+    if function.__name__ == "<lambda>":
+        found = [n for n in ast.walk(tree) if isinstance(n, ast.Lambda) and n.lineno == first]
+        return found[0] if len(found) == 1 else None
+    named = (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == function.__name__)
+    return next((n for n in named if n.lineno == first or any(d.lineno == first for d in n.decorator_list)), None)
+
+
+def _helpers(tree: ast.Module, node: ast.AST) -> list[ast.stmt]:
+    """The functions and classes at the top of the same file or cell that the answer names, and those that they name."""
+    defined = {n.name: n for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef) and n is not node}
+    wanted, left = set[str](), [node]
+    while left:
+        names = {n.id for n in ast.walk(left.pop()) if isinstance(n, ast.Name)} & (set(defined) - wanted)
+        wanted |= names
+        left += [defined[name] for name in names]
+    return [n for name, n in defined.items() if name in wanted]
+
+
+def _closed_over(function: FunctionType) -> dict[str, Any]:
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    return {name: cell.cell_contents for name, cell in cells if name != "__class__"}
+
+
+def _edits(written: Written, aspects: set[str]) -> list[Edit]:
+    """All edits, the likely ones first: of one place, and of all places that look the same."""
+    tree = written.tree
+    found: list[Edit] = []
+    alike: dict[str, list[tuple[Site, list[Repair]]]] = {}
+    for site in list(sites(tree)):
+        ways = list(repairs(site, aspects))
+        found += [Edit(((site, way.node),), way) for way in ways]
+        for look in _looks(site):
+            alike.setdefault(look, []).append((site, ways))
+    for group in {tuple(id(s) for s, _ in g): g for g in alike.values() if len(g) > 1}.values():
+        for same in zip(*(ways for _, ways in group), strict=False):
+            if len({way.kind for way in same}) == 1:
+                places = tuple((site, way.node) for (site, _), way in zip(group, same, strict=True))
+                found.append(Edit(places, same[0]))
+    found += _exchanges(tree)
+    rank = {kind: place for place, kind in enumerate(TITLES)}
+    built = bool(written.behind_init) and bool(aspects & {"values", "shape", "mutation", "gradient"})
+    return sorted(found, key=lambda edit: (built and not written.leaves_layers(edit), rank[edit.repair.kind]))
+
+
+def _looks(site: Site) -> Iterator[str]:
+    """What places have to share in order to be changed together: a slip is made wherever one writes the same."""
+    node = site.node
+    if isinstance(node, ast.AugAssign):
+        yield f"{ast.unparse(node.target)} {type(node.op).__name__}="
+    if isinstance(node, ast.stmt):
+        return
+    yield ast.dump(node)
+    if isinstance(node, ast.Constant):
+        around = site.parent
+        yield f"{getattr(around, 'arg', '') or getattr(getattr(around, 'func', None), 'attr', '')} {node.value!r}"
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        yield f"{node.func.attr}({[ast.dump(a) for a in node.args]}, {[ast.dump(k) for k in node.keywords]})"
+        yield f"{node.func.attr}({len(node.args)}, {[k.arg for k in node.keywords]})"
+    if isinstance(node, ast.Attribute):
+        yield f".{node.attr}"
+    if isinstance(node, ast.BinOp):
+        yield f"{type(node.op).__name__} of {type(node.left).__name__} and {type(node.right).__name__}"
+
+
+def _exchanges(tree: ast.Module) -> Iterator[Edit]:
+    """Two variables, or two of the object's own, that have taken each other's place throughout."""
+    places: dict[str, list[Site]] = {}
+    for site in sites(tree):
+        if isinstance(site.node, ast.Name) and site.node.id in site.scope.names:
+            places.setdefault(site.node.id, []).append(site)
+        elif isinstance(site.node, ast.Attribute) and ast.unparse(site.node.value) == "self":
+            places.setdefault(f"self.{site.node.attr}", []).append(site)
+    for one, other in combinations(places, 2):
+        a, b = places[one][0].node, places[other][0].node
+        if type(a) is type(b):
+            put = [(s, _named(s.node, b)) for s in places[one]] + [(s, _named(s.node, a)) for s in places[other]]
+            yield Edit(tuple(put), Repair(put[0][1], "exchange", f"`{other}` and `{one}` in each other's place, as in"))
+
+
+def _named(node: Any, other: Any) -> ast.AST:
+    return changed(node, id=other.id) if isinstance(node, ast.Name) else changed(node, attr=other.attr)
+
+
+def _told(written: Written, edit: Edit) -> Misconception:
+    (site, new), repair = edit.places[0], edit.repair
+    number = getattr(site.node, "lineno", site.statement.lineno)
+    old = ast.unparse(site.node).split("\n")[0]
+    places = f"line {number}" if len(edit.places) == 1 else f"lines {_listed(edit)}"
+    if isinstance(new, ast.Pass):
+        way = "without this line"
+    elif repair.what:
+        way = f"with {repair.what} `{old}`"
+    else:
+        way = f"with `{ast.unparse(new)}` in place of `{old}`"
+    text = written.lines[number - 1].strip()
+    return Misconception(
+        id=f"one_change_{repair.kind}",
+        title=TITLES[repair.kind],
+        explanation=f"In {places} (`{text}`): {way}, the answer would pass all that was checked.",
+        implementation=None,
+        heading="One change away",
+    )
+
+
+def _listed(edit: Edit) -> str:
+    numbers = sorted({getattr(site.node, "lineno", 0) for site, _ in edit.places})
+    return ", ".join(map(str, numbers))

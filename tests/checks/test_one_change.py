@@ -1,0 +1,193 @@
+"""Where no misconception fits, the place is told at which one change would make the answer right."""
+
+import ast
+import linecache
+import math
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from einops import rearrange
+from torch import Tensor, nn
+
+from attnlib.checks import exercises, run
+from attnlib.checks.judge import cases_of, try_case
+from attnlib.checks.one_change import _edits, one_change, source_of
+
+
+def turned(x: Tensor, y: Tensor) -> Tensor:
+    return torch.einsum("bqd,bkd->bqk", x, y).roll(1, dims=0)
+
+
+def shifted(tokens: Tensor, table: Tensor) -> Tensor:
+    return table[(tokens + 1) % len(table)]
+
+
+def slightly_sharper(q: Tensor, k: Tensor) -> Tensor:
+    return q @ k.mT / math.sqrt(q.shape[-1] - 1)
+
+
+def divided_by_the_gain(x: Tensor, gain: Tensor, bias: Tensor, eps: float = 1e-5) -> Tensor:
+    mean = x.mean(dim=-1, keepdim=True)
+    spread = x.var(dim=-1, keepdim=True, unbiased=False) + eps
+    return (x - mean) / spread.sqrt() / gain.exp() + bias
+
+
+def with_another_root(x: Tensor, gain: Tensor, bias: Tensor, eps: float = 1e-5) -> Tensor:
+    mean = x.mean(dim=-1, keepdim=True)
+    return (x - mean) * (x.var(dim=-1, keepdim=True, unbiased=False) + eps) ** -0.75 * gain + bias
+
+
+def by_the_logarithm(scores: Tensor) -> Tensor:
+    q, k = scores.shape[-2:]
+    past = torch.ones(q, k, dtype=torch.bool, device=scores.device).tril(k - q)
+    weights = scores.softmax(-1) * past
+    return weights / weights.logsumexp(-1, keepdim=True)
+
+
+def helper_of_mine(x: Tensor, number: int) -> Tensor:
+    return rearrange(x, "b n (h d) -> b h n d", h=number).roll(1, dims=1)
+
+
+def by_a_helper(x: Tensor, num_heads: int) -> Tensor:
+    if x.shape[-1] % num_heads:
+        raise ValueError(f"{num_heads} heads do not share {x.shape[-1]} numbers out")
+    return helper_of_mine(x, num_heads)
+
+
+class WithLogarithm(nn.Module):
+    def __init__(self, d_model: int, num_heads: int, d_head: int | None = None, bias: bool = True) -> None:
+        super().__init__()
+        if d_head is None and d_model % num_heads:
+            raise ValueError("num_heads must divide d_model")
+        self.h, self.d = num_heads, d_head or d_model // num_heads
+        self.w_q, self.w_k, self.w_v = (nn.Linear(d_model, self.h * self.d, bias=bias) for _ in range(3))
+        self.w_o = nn.Linear(self.h * self.d, d_model, bias=bias)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        q, k, v = (rearrange(w(x), "b n (h d) -> b h n d", h=self.h) for w in (self.w_q, self.w_k, self.w_v))
+        weights = F.log_softmax(q @ k.mT / self.d**0.5, dim=-1)
+        return self.w_o(rearrange(weights @ v, "b h n d -> b n (h d)")), weights
+
+
+@pytest.mark.parametrize(
+    ("name", "attempt", "kind", "told"),
+    [
+        ("pairwise_dot", turned, "removal", "in place of `torch.einsum('bqd,bkd->bqk', x, y).roll(1, dims=0)`"),
+        ("embed", shifted, "removal", "with `tokens` in place of `tokens + 1`"),
+        ("attention_scores", slightly_sharper, "removal", "with `q.shape[-1]` in place of `q.shape[-1] - 1`"),
+        ("layer_norm", with_another_root, "number", "another number in place of `0.75`"),
+        (
+            "renormalised_causal_weights",
+            by_the_logarithm,
+            "function",
+            "another function in place of `weights.logsumexp`",
+        ),
+        (
+            "split_heads",
+            by_a_helper,
+            "removal",
+            "in place of `rearrange(x, 'b n (h d) -> b h n d', h=number).roll(1, dims=1)`",
+        ),
+        ("MultiHeadSelfAttention", WithLogarithm, "function", "another function in place of `F.log_softmax`"),
+    ],
+)
+def test_the_place_and_the_kind_of_the_change_are_told(name: str, attempt: Any, kind: str, told: str) -> None:
+    report = run(name, attempt)
+    assert report.diagnosis == f"one_change_{kind}", report.message
+    assert told in " ".join(report.message.split())
+
+
+def test_two_changes_are_not_found() -> None:
+    report = run("layer_norm", divided_by_the_gain)
+    assert not report.passed
+    assert "One change away" not in report.message
+
+
+def test_a_change_is_told_with_its_line_and_not_with_what_belongs_there() -> None:
+    message = " ".join(run("renormalised_causal_weights", by_the_logarithm).message.split())
+    line = by_the_logarithm.__code__.co_firstlineno + 4
+    assert f"In line {line} (`return weights / weights.logsumexp(-1, keepdim=True)`)" in message
+    assert "weights.sum" not in message
+
+
+def of_a_cell(source: str, name: str, **names: Any) -> Any:
+    """As IPython does it: the source of a cell stands in linecache under the name of no file."""
+    path = "<cell of a notebook>"
+    linecache.cache[path] = (len(source), None, source.splitlines(keepends=True), path)
+    found = {"torch": torch, **names}
+    exec(compile(source, path, "exec"), found)
+    return found[name]
+
+
+def the_change(name: str, attempt: Any) -> Any:
+    exercise = exercises()[name]
+    trials = [try_case(exercise, attempt, case, seed=0, device="cpu") for case in cases_of(exercise, hidden=False)]
+    return one_change(exercise, attempt, trials, seed=0, device="cpu")
+
+
+def test_an_answer_of_a_notebook_has_a_source_and_one_of_nowhere_has_none() -> None:
+    source = "def pairwise_dot(x, y):\n    return (x @ y.mT).roll(1, dims=0)\n"
+    assert the_change("pairwise_dot", of_a_cell(source, "pairwise_dot")).title == "A step too much"
+    nowhere: dict[str, Any] = {}
+    exec(source, nowhere)
+    assert the_change("pairwise_dot", nowhere["pairwise_dot"]) is None
+    assert the_change("pairwise_dot", torch.add) is None
+    assert the_change("pairwise_dot", of_a_cell(f"%time\n{source}".replace("%", "#"), "pairwise_dot")) is not None
+
+
+def test_what_stands_around_an_answer_is_neither_run_again_nor_changed() -> None:
+    source = (
+        "registered = []\n"
+        "def register(f):\n"
+        "    registered.append(f)\n"
+        "    return f\n"
+        "calls = 0\n"
+        "@register\n"
+        "def pairwise_dot(x, y):\n"
+        "    global calls\n"
+        "    calls = calls + 1\n"
+        "    print('hello')\n"
+        "    return (x @ y.mT).roll(1, dims=0)\n"
+    )
+    attempt = of_a_cell(source, "pairwise_dot")
+    names = attempt.__globals__
+    exercise = exercises()["pairwise_dot"]
+    trials = [try_case(exercise, attempt, case, seed=0, device="cpu") for case in cases_of(exercise, hidden=False)]
+    calls = names["calls"]
+    assert one_change(exercise, attempt, trials, seed=0, device="cpu") is not None
+    assert (len(names["registered"]), names["calls"]) == (1, calls)
+
+
+def test_a_change_that_makes_a_loop_endless_ends_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attnlib.checks.one_change.CPU_SECONDS", 0.2)
+    source = (
+        "def pairwise_dot(x, y):\n"
+        "    rounds = 0\n"
+        "    while rounds < 3:\n"
+        "        rounds += 1\n"
+        "    return (x @ y.mT).sin().cos()\n"
+    )
+    assert the_change("pairwise_dot", of_a_cell(source, "pairwise_dot")) is None
+
+
+def test_what_is_written_several_times_is_changed_in_all_places() -> None:
+    source = "def f(x):\n    return x.mean(dim=1) - x.var(dim=1) + x.T.sum(dim=1) - g(x.T, 1)\n"
+    written = source_of(of_a_cell(source, "f"))
+    assert written is not None
+    together = {
+        frozenset(type(new).__name__ for _, new in e.places) for e in _edits(written, {"values"}) if e.places[1:]
+    }
+    assert frozenset({"Constant"}) in together
+    sizes = {len(e.places) for e in _edits(written, {"values"}) if isinstance(e.places[0][0].node, ast.Constant)}
+    assert sizes == {1, 3, 4}  # one axis, the three axes, and every 1
+
+
+def test_a_right_answer_is_not_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*args: Any, **options: Any) -> None:
+        raise AssertionError("a right answer was changed")
+
+    monkeypatch.setattr("attnlib.checks.judge.one_change", never)
+    assert run("pairwise_dot", lambda x, y: x @ y.mT).passed
+    assert run("pairwise_dot", lambda x, y: y @ x.mT).diagnosis == "exchanged"

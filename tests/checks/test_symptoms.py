@@ -1,0 +1,155 @@
+"""Where no misconception fits, the result is named by what it shows; and the name is true."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from attnlib.checks import exercises, run
+from attnlib.checks.judge import cases_of, try_case
+from attnlib.checks.symptoms import broken_contract, one_property, relation_of_numbers
+
+
+def names(exercise: str, attempt: Any) -> list[str]:
+    """All that the symptoms say, those behind the first, too."""
+    it = exercises()[exercise]
+    trials = [try_case(it, attempt, case, seed=0, device="cpu") for case in cases_of(it, hidden=False)]
+    found = (broken_contract(trials), one_property(it, trials), relation_of_numbers(trials))
+    return [finding.id for finding in found if finding is not None]
+
+
+def dots(x: Tensor, y: Tensor) -> Tensor:
+    return x @ y.mT
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        (lambda r, x, y: r * 3, "a_factor_too_much"),
+        (lambda r, x, y: -r, "a_factor_too_much"),
+        (lambda r, x, y: r + 3, "a_term_too_much"),
+        (lambda r, x, y: r / r.norm(dim=-1, keepdim=True), "rows_with_a_factor"),
+        (lambda r, x, y: r - r.amax(dim=-1, keepdim=True), "rows_with_a_term"),
+        (lambda r, x, y: r.permute(2, 0, 1), "axes_in_another_order"),
+        (lambda r, x, y: r.flatten(1), "in_another_shape"),
+        (lambda r, x, y: r[:, -1], "one_entry_only"),
+        (lambda r, x, y: r[:, :1].expand_as(r), "one_entry_for_all"),
+        (lambda r, x, y: r.mean(dim=1), "summed_away"),
+        (lambda r, x, y: r.roll(1, dims=-1), "in_other_places"),
+        (lambda r, x, y: r.tanh(), "one_function_more"),
+        (lambda r, x, y: r.softmax(dim=1), "one_function_more"),
+        (lambda r, x, y: x, "input_comes_back"),
+        (lambda r, x, y: r.sqrt(), "not_a_number"),
+        (lambda r, x, y: r.to(torch.float64 if r.dtype == torch.float32 else torch.float32), "another_dtype"),
+    ],
+)
+def test_a_relation_of_the_numbers_has_a_name(change: Callable[..., Tensor], name: str) -> None:
+    assert names("pairwise_dot", lambda x, y: change(dots(x, y), x, y))[-1] == name
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda r: r.where(r > 0, r * 2),
+        lambda r: r + torch.linspace(0, 1, r.numel(), dtype=r.dtype).reshape(r.shape) * r.abs().sqrt(),
+        lambda r: r.half().to(r.dtype),
+    ],
+)
+def test_numbers_in_no_such_relation_have_no_name(change: Callable[[Tensor], Tensor]) -> None:
+    assert names("pairwise_dot", lambda x, y: change(dots(x, y))) == []
+
+
+def test_a_relation_has_to_hold_in_every_case() -> None:
+    def sometimes(x: Tensor, y: Tensor) -> Tensor:
+        return dots(x, y) * 3 if len(x) == 1 else dots(x, y) + 3
+
+    assert "a_factor_too_much" not in names("pairwise_dot", sometimes)
+
+
+def test_a_mask_and_outputs_have_relations_of_their_own() -> None:
+    assert names("causal_mask", lambda q, k: torch.ones(q, k, dtype=torch.bool).triu(1 + k - q)) == ["upside_down"]
+
+    def weights_twice(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        scores = q @ k.mT / q.shape[-1] ** 0.5
+        grown = (scores - scores.amax(dim=-1, keepdim=True)).exp()
+        weights = grown / grown.sum(dim=-1, keepdim=True)
+        return weights, weights
+
+    assert names("scaled_dot_product_attention", weights_twice) == ["outputs_in_another_order"]
+
+
+@pytest.mark.parametrize(
+    ("layers", "name"),
+    [
+        ({"w_q": (7, 5), "w_k": (7, 5)}, "parameter_missing"),
+        ({"w_q": (7, 5), "w_k": (7, 5), "w_v": (7, 5), "w_x": (7, 5)}, "parameter_too_much"),
+        ({"w_q": (5, 7), "w_k": (5, 7), "w_v": (5, 7)}, "parameter_of_another_shape"),
+    ],
+)
+def test_parameters_that_the_contract_does_not_have_are_named(layers: dict[str, tuple[int, int]], name: str) -> None:
+    class Projections(nn.Module):
+        def __init__(self, d_model: int, d_k: int, d_v: int, bias: bool = True) -> None:
+            super().__init__()
+            for layer, sizes in layers.items():
+                setattr(self, layer, nn.Linear(*sizes))
+
+    assert names("QKVProjection", Projections) == [name]
+
+
+def test_a_result_of_another_kind_is_named() -> None:
+    assert names("pairwise_dot", lambda x, y: (dots(x, y), x)) == ["returns_something_else"]
+    report = run("pairwise_dot", eval("lambda x, y: (x @ y.mT, x)"))  # no source: no change can be tried
+    assert report.diagnosis == "returns_something_else"
+    assert "What comes back returned" not in report.message
+
+
+def test_inputs_that_have_to_be_refused_are_named() -> None:
+    def taken(x: Tensor, num_heads: int) -> Tensor:
+        width = x.shape[-1] // num_heads
+        return x[..., : num_heads * width].unflatten(-1, (num_heads, width)).transpose(1, 2)
+
+    def asserted(x: Tensor, num_heads: int) -> Tensor:
+        assert x.shape[-1] % num_heads == 0
+        return taken(x, num_heads)
+
+    assert names("split_heads", taken)[0] == "not_refused"
+    assert names("split_heads", asserted)[0] == "refused_otherwise"
+
+
+def test_an_exception_of_the_learners_own_kind_counts_as_the_one_that_it_is() -> None:
+    class HeadsDoNotFit(ValueError):
+        pass
+
+    class Strange(Exception):
+        pass
+
+    def with_error(error: type[Exception]) -> Any:
+        def split_heads(x: Tensor, num_heads: int) -> Tensor:
+            if x.shape[-1] % num_heads:
+                raise error(f"num_heads = {num_heads} must divide {x.shape[-1]}")
+            return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
+
+        return split_heads
+
+    assert run("split_heads", with_error(HeadsDoNotFit), hidden=True).passed
+    assert run("split_heads", with_error(UnicodeError), hidden=True).passed
+    assert names("split_heads", with_error(Strange)) == ["refused_otherwise"]
+
+
+@pytest.mark.parametrize(
+    ("attempt", "name"),
+    [
+        (lambda x, y: dots(x.detach(), y), "gradient_cut_off"),
+        (lambda x, y: dots(0.5 * x + 0.5 * x.detach(), y), "gradient_of_something_else"),
+        (lambda x, y: dots(x, y) if x.is_contiguous() else dots(x, y).exp(), "in_contiguous_memory_only"),
+        (lambda x, y: dots(x.float(), y.float()).to(x.dtype), "in_float32_only"),
+        (lambda x, y: dots(x[:1], y[:1]).expand(len(x), -1, -1), "for_a_batch_of_one_only"),
+        (lambda x, y: dots(x, y) if len(x) > 1 else dots(x, y).exp(), "not_for_a_batch_of_one"),
+        (lambda x, y: (dots(x.clone(), y), x.data.mul_(2))[0], "input_changed"),
+        (lambda x, y: dots(x, y) + torch.zeros(1, dtype=x.dtype, device="cpu"), "on_the_cpu_only"),
+    ],
+)
+def test_the_one_property_that_is_missing_is_named(attempt: Any, name: str) -> None:
+    assert names("pairwise_dot", attempt)[0] == name
