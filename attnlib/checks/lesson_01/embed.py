@@ -210,7 +210,7 @@ EMBED = Exercise(
                 ("by_product", lambda ids, table: F.one_hot(ids, 12).to(table.dtype) @ table),
                 (
                     "by_einsum",
-                    lambda ids, table: torch.einsum("bnv,vd->bnd", F.one_hot(ids, 12).to(table.dtype), table),
+                    lambda ids, table: torch.einsum("abc,cd->abd", F.one_hot(ids, 12).to(table.dtype), table),
                 ),
             )
         ),

@@ -34,6 +34,16 @@ def _three_axes_unpacked(q: Tensor, k: Tensor) -> Tensor:
     return q @ k.mT / d**0.5
 
 
+def _four_axes_unpacked(q: Tensor, k: Tensor) -> Tensor:
+    _batch, _heads, _length, d = q.shape
+    return q @ k.mT / d**0.5
+
+
+def _two_axes_unpacked(q: Tensor, k: Tensor) -> Tensor:
+    _length, d = q.shape
+    return q @ k.mT / d**0.5
+
+
 def causal(scores: Tensor) -> Tensor:
     return scores.masked_fill(torch.ones_like(scores, dtype=torch.bool).triu(1), -torch.inf)
 
@@ -217,6 +227,26 @@ ATTENTION_SCORES = Exercise(
             _three_axes_unpacked,
         ),
         wrong(
+            "four_sizes_unpacked",
+            "It works for a batch with heads only",
+            "`b, h, n, d = q.shape` fails for two axes and for three. Take what you need from the end: d = "
+            "q.shape[-1].",
+            _four_axes_unpacked,
+        ),
+        wrong(
+            "two_sizes_unpacked",
+            "It works without leading axes only",
+            "`n, d = q.shape` fails where there is a batch. Take what you need from the end: d = q.shape[-1].",
+            _two_axes_unpacked,
+        ),
+        wrong(
+            "mm_only",
+            "It works without leading axes only",
+            "`torch.mm` wants exactly two axes, and there may be any number of leading ones. `@` takes them along: "
+            "q @ k.mT.",
+            lambda q, k: torch.mm(q, k.mT) / q.shape[-1] ** 0.5,
+        ),
+        wrong(
             "two_letters_only",
             "It works without leading axes only",
             "An einsum with two letters for each tensor takes no batch. `...` stands for any leading axes: "
@@ -317,6 +347,44 @@ ATTENTION_SCORES = Exercise(
             "Rows and columns are exchanged, and the scale is missing",
             "Two things at once: row i belongs to query i, (q, k), and the scores are divided by √d.",
             lambda q, k: k @ q.mT,
+        ),
+        *(
+            wrong(
+                f"exchanged_{how}",
+                f"Rows and columns are exchanged, and {also}",
+                "Two things at once: row i belongs to query i, (q, k), and the scores are divided by √d, the root of "
+                "the last axis.",
+                implementation,
+            )
+            for how, also, implementation in (
+                ("by_d", "the scores are divided by d", lambda q, k: k @ q.mT / q.shape[-1]),
+                ("multiplied", "the scores are multiplied by √d", lambda q, k: k @ q.mT * q.shape[-1] ** 0.5),
+                (
+                    "by_root_k",
+                    "the scores are scaled by the number of keys",
+                    lambda q, k: k @ q.mT / k.shape[-2] ** 0.5,
+                ),
+                (
+                    "by_root_q",
+                    "the scores are scaled by the number of queries",
+                    lambda q, k: k @ q.mT / q.shape[-2] ** 0.5,
+                ),
+            )
+        ),
+        *(
+            wrong(
+                f"normalised_{whose}{how}",
+                f"Only the {whose} are brought to length 1",
+                f"The {whose} were divided by their lengths first. The dot product is wanted, over √d: a long vector "
+                "may speak louder.",
+                implementation,
+            )
+            for whose, how, implementation in (
+                ("queries", "", lambda q, k: scaled(F.normalize(q, dim=-1), k)),
+                ("keys", "", lambda q, k: scaled(q, F.normalize(k, dim=-1))),
+                ("queries", "_unscaled", lambda q, k: F.normalize(q, dim=-1) @ k.mT),
+                ("keys", "_unscaled", lambda q, k: q @ F.normalize(k, dim=-1).mT),
+            )
         ),
         wrong(
             "softmax_unscaled",

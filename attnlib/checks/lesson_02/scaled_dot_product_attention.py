@@ -1,7 +1,9 @@
 """The exercise `scaled_dot_product_attention` of lesson 02."""
 
 import math
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -43,6 +45,21 @@ def _small_attention() -> tuple[Tensor, Tensor, Tensor]:
     root = 2**0.5
     q = torch.tensor([[math.log(2) * root, 0.0], [0.0, math.log(3) * root], [0.0, 0.0]])
     return q, torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]), torch.tensor([[4.0], [8.0], [0.0]])
+
+
+def _two_axes_unpacked(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    _length, _d = q.shape
+    return attend(q, k, v)
+
+
+def _three_axes_unpacked(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    _batch, _length, _d = q.shape
+    return attend(q, k, v)
+
+
+def _four_axes_unpacked(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    _batch, _heads, _length, _d = q.shape
+    return attend(q, k, v)
 
 
 def _one_length_only(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
@@ -254,38 +271,73 @@ def more_attention_misconceptions() -> tuple[Misconception, ...]:
         ),
         *(
             wrong(
-                f"unscaled_{name}",
-                f"The scale is missing, and {also}",
-                f"Two things at once: the scores are divided by √d_k before the softmax, and {rather}.",
+                f"normalised_{whose}",
+                f"Only the {whose} are brought to length 1",
+                f"The {whose} were divided by their lengths first. The dot product is wanted, over √d_k: a long vector "
+                "may speak louder.",
                 implementation,
             )
-            for name, also, rather, implementation in (
-                (
-                    "over_queries",
-                    "the softmax runs over the queries",
-                    "the softmax runs over the keys, dim=-1",
-                    lambda q, k, v: weighted((q @ k.mT).softmax(dim=-2), v),
-                ),
-                (
-                    "over_first_axis",
-                    "the softmax runs over the first axis",
-                    "the softmax runs over the keys, dim=-1",
-                    lambda q, k, v: weighted((q @ k.mT).softmax(dim=0), v),
-                ),
-                (
-                    "without_softmax",
-                    "so is the softmax",
-                    "the softmax makes shares of them",
-                    lambda q, k, v: weighted(q @ k.mT, v),
-                ),
-                (
-                    "order_returned",
-                    "the weights come first",
-                    "the contract is (output, weights)",
-                    lambda q, k, v: weighted((q @ k.mT).softmax(dim=-1), v)[::-1],
-                ),
+            for whose, implementation in (
+                ("queries", lambda q, k, v: attend(F.normalize(q, dim=-1), k, v)),
+                ("keys", lambda q, k, v: attend(q, F.normalize(k, dim=-1), v)),
             )
         ),
+        *two_mistakes_of_attention(),
+    )
+
+
+SCALES = {
+    "unscaled": ("The scale is missing", lambda q, k, v: 1.0),
+    "by_d": ("Divided by d_k instead of √d_k", lambda q, k, v: 1 / q.shape[-1]),
+    "multiplied": ("Multiplied by √d_k instead of divided", lambda q, k, v: q.shape[-1] ** 0.5),
+    "by_root_d_v": ("Scaled by the width of the values", lambda q, k, v: v.shape[-1] ** -0.5),
+    "by_root_k": ("Scaled by the number of keys", lambda q, k, v: k.shape[-2] ** -0.5),
+}
+
+
+def two_mistakes_of_attention(scales: Mapping[str, tuple[str, Any]] = SCALES) -> tuple[Misconception, ...]:
+    """One of these scales, by (q, k, v), and something else."""
+    others: tuple[tuple[str, str, str, Callable[[Tensor, Tensor], Any]], ...] = (
+        (
+            "over_queries",
+            "the softmax runs over the queries",
+            "the softmax runs over the keys, dim=-1",
+            lambda scores, v: weighted(scores.softmax(dim=-2), v),
+        ),
+        (
+            "over_first_axis",
+            "the softmax runs over the first axis",
+            "the softmax runs over the keys, dim=-1",
+            lambda scores, v: weighted(scores.softmax(dim=0), v),
+        ),
+        (
+            "without_softmax",
+            "the softmax is missing",
+            "the softmax makes shares of them",
+            lambda scores, v: weighted(scores, v),
+        ),
+        (
+            "order_returned",
+            "the weights come first",
+            "the contract is (output, weights)",
+            lambda scores, v: weighted(scores.softmax(dim=-1), v)[::-1],
+        ),
+        (
+            "weights_transposed",
+            "the weights are transposed before they meet the values",
+            "a row of weights mixes the values: weights @ v",
+            lambda scores, v: ((w := scores.softmax(dim=-1)).mT @ v, w),
+        ),
+    )
+    return tuple(
+        wrong(
+            f"{how}_{name}",
+            f"{title}, and {also}",
+            f"Two things at once: the scores are divided by √d_k before the softmax, and {rather}.",
+            lambda q, k, v, scale=scale, change=change: change(q @ k.mT * scale(q, k, v), v),
+        )
+        for how, (title, scale) in scales.items()
+        for name, also, rather, change in others
     )
 
 
@@ -330,6 +382,20 @@ def _mistakes_of_the_function() -> tuple[Misconception, ...]:
             "Axis 1 and axis 2 are the last two of (b, k, d), but not of (b, h, k, d). Count from the end: "
             "k.transpose(-2, -1), or k.mT.",
             lambda q, k, v: weighted((q @ k.transpose(1, 2) / q.shape[-1] ** 0.5).softmax(dim=-1), v),
+        ),
+        *(
+            wrong(
+                f"{number}_sizes_unpacked",
+                f"It works for {number} axes only",
+                f"`{names} = q.shape` fails for any other number of axes. Take what you need from the end: d_k = "
+                "q.shape[-1].",
+                implementation,
+            )
+            for number, names, implementation in (
+                ("two", "n, d", _two_axes_unpacked),
+                ("three", "b, n, d", _three_axes_unpacked),
+                ("four", "b, h, n, d", _four_axes_unpacked),
+            )
         ),
         wrong(
             "bmm_of_three_axes",

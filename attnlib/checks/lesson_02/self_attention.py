@@ -9,7 +9,12 @@ import attnlib
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Case, Exercise
 from attnlib.checks.lesson_00.slips import slips
-from attnlib.checks.lesson_01.three_layers import mistakes_in_three_layers
+from attnlib.checks.lesson_01.three_layers import (
+    chained_projections,
+    mistakes_before_and_after,
+    mistakes_in_three_layers,
+)
+from attnlib.checks.lesson_02.attention_scores import scaled
 from attnlib.checks.lesson_02.scaled_dot_product_attention import (
     attend,
     attention_misconceptions,
@@ -44,6 +49,15 @@ def _self_attention(forward):
             return forward(self, x, self.w_q(x), self.w_k(x), self.w_v(x))
 
     return Wrong
+
+
+def _around(compute):
+    """A module that attends with `compute(x, w_q, w_k, w_v)`."""
+    return _self_attention(lambda s, x, q, k, v: attend(*compute(x, s.w_q, s.w_k, s.w_v)))
+
+
+def _without_itself(scores: Tensor) -> Tensor:
+    return scores.masked_fill(torch.eye(scores.shape[-1], dtype=torch.bool, device=scores.device), -torch.inf)
 
 
 class _WithBias(SelfAttention):
@@ -296,6 +310,78 @@ SELF_ATTENTION = Exercise(
             "One vector for the whole sentence",
             "The outputs of the words are averaged. Every word keeps an output of its own: (b, n, d_v).",
             _self_attention(lambda s, x, q, k, v: (attend(q, k, v)[0].mean(dim=1), attend(q, k, v)[1])),
+        ),
+        *mistakes_before_and_after(_around),
+        *chained_projections(_around),
+        *(
+            wrong(
+                f"by_root_d_model_{name}",
+                f"Scaled by √d_model, and {also}",
+                f"Two things at once: the scores are divided by √d_k, the width of the queries, and {rather}.",
+                _self_attention(lambda s, x, q, k, v, change=change: change(q @ k.mT * x.shape[-1] ** -0.5, v)),
+            )
+            for name, also, rather, change in (
+                (
+                    "over_queries",
+                    "the softmax runs over the queries",
+                    "the softmax runs over the keys, dim=-1",
+                    lambda scores, v: weighted(scores.softmax(dim=-2), v),
+                ),
+                (
+                    "over_first_axis",
+                    "the softmax runs over the batch",
+                    "the softmax runs over the keys, dim=-1",
+                    lambda scores, v: weighted(scores.softmax(dim=0), v),
+                ),
+                (
+                    "order_returned",
+                    "the weights come first",
+                    "the contract is (output, weights)",
+                    lambda scores, v: weighted(scores.softmax(dim=-1), v)[::-1],
+                ),
+            )
+        ),
+        wrong(
+            "itself_blocked",
+            "A word may not look at itself",
+            "The diagonal of the scores is blocked. Nothing here forbids a word its own position: every word meets "
+            "every word, itself included.",
+            _self_attention(lambda s, x, q, k, v: weighted(_without_itself(scaled(q, k)).softmax(dim=-1), v)),
+        ),
+        wrong(
+            "itself_zeroed",
+            "A word may not look at itself",
+            "The diagonal of the weights is set to 0, and the rows add up to less than 1. Nothing here forbids a word "
+            "its own position.",
+            _self_attention(
+                lambda s, x, q, k, v: weighted(
+                    (w := scaled(q, k).softmax(dim=-1)) - w.diagonal(dim1=-2, dim2=-1).diag_embed(), v
+                )
+            ),
+        ),
+        *(
+            wrong(name, title, explanation, _around(compute))
+            for name, title, explanation, compute in (
+                (
+                    "queries_for_values",
+                    "The queries are averaged in place of the values",
+                    "The output is weights @ q: w_v is never used. A query asks; a value is what is brought back.",
+                    lambda x, to_q, to_k, to_v: (to_q(x), to_k(x), to_q(x)),
+                ),
+                (
+                    "values_for_keys",
+                    "The values stand in for the keys",
+                    "The queries are compared with the values, and w_k is never used. A key is what is matched.",
+                    lambda x, to_q, to_k, to_v: (to_q(x), to_v(x), to_v(x)),
+                ),
+                (
+                    "queries_values_exchanged",
+                    "Queries and values are exchanged",
+                    "The values are compared with the keys, and the queries are averaged. A query asks; a value is "
+                    "what is brought back.",
+                    lambda x, to_q, to_k, to_v: (to_v(x), to_k(x), to_q(x)),
+                ),
+            )
         ),
         wrong(
             "weights_averaged",
