@@ -127,11 +127,13 @@ class LocalSession:
         self.outputs: tuple[Tensor, ...] = ()
         self.printed = ""
         self.devices_mixed = False
+        self.calls = 0
         self.clock = limits.Clock(cpu_seconds)
 
     @contextlib.contextmanager
     def _limited(self) -> Iterator[None]:
-        with limits.interrupts_told_apart() as interrupted, limits.quiet() as text, limits.global_state_kept():
+        state_kept = limits.global_state_kept(seed=self.calls)
+        with limits.interrupts_told_apart() as interrupted, limits.quiet() as text, state_kept:
             try:
                 with limits.time_limit(self.clock):
                     yield
@@ -181,6 +183,7 @@ class LocalSession:
         if gradient:
             for tensor in self._differentiable():
                 tensor.requires_grad_()
+        self.calls += 1  # the seed: what is drawn anew at each call differs from one to the next, the same each time
         with self._limited():
             if self.terms.device == "meta":
                 with DeviceWatch() as devices:

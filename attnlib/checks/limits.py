@@ -161,8 +161,8 @@ def quiet() -> Iterator[BoundedText]:
 
 
 @contextlib.contextmanager
-def global_state_kept() -> Iterator[None]:
-    """One thread and gradients in the body; behind it torch's random state, default dtype, gradient mode and threads.
+def global_state_kept(seed: int = 0) -> Iterator[None]:
+    """A seed, one thread and gradients in the body; behind it torch's random state, dtype, gradient mode and threads.
 
     On tensors of a few numbers each further thread only waits; and a verdict must depend neither on how many there are
     nor on a gradient mode that some cell of the notebook has left behind.
@@ -171,9 +171,9 @@ def global_state_kept() -> Iterator[None]:
     with torch.random.fork_rng(devices=[]):
         # torch.manual_seed would also keep a traceback for each kind of device that is not in use, which takes longer
         # than most attempts do
-        torch.default_generator.manual_seed(0)
+        torch.default_generator.manual_seed(seed)
         if torch.cuda.is_initialized():
-            torch.cuda.manual_seed_all(0)
+            torch.cuda.manual_seed_all(seed)
         torch.set_num_threads(1)
         torch.set_grad_enabled(True)
         try:

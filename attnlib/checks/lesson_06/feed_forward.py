@@ -64,6 +64,19 @@ def _dropped(asked: Asked, inputs: tuple[Any, ...], *, training: bool) -> tuple[
     return (torch.cat([entries.sort(dim=0).values[list(SHARES)], each[:, None].expand(-1, entries.shape[-1])]),)
 
 
+def _drawn_twice(asked: Asked, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
+    """Of many equal vectors, sorted: where one of two calls in training drops an entry and the other does not.
+
+    With p = 0.3 that is so in 42 % of them; the two places are the middles of the shares that are alike and apart.
+    """
+    assert asked.shapes is not None
+    asked.load(plain_perceptron(asked.shapes))
+    asked.train(True)
+    (first,), (second,) = asked(*inputs), asked(*inputs)
+    apart = ((first == 0) != (second == 0)).reshape(MANY, -1).to(first.dtype).sort(dim=0).values
+    return (apart[[MANY * 29 // 100, MANY * 79 // 100]],)
+
+
 def in_training(asked: Asked, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
     """The plain result in training: without a dropout given, the same as at evaluation."""
     asked.train(True)
@@ -93,6 +106,29 @@ def _bent(activation: Callable[[Tensor], Tensor]) -> type[nn.Module]:
 
 def _unscaled(s: Any, x: Tensor) -> Tensor:
     return x * (torch.rand_like(x) >= s.p) if s.training else x
+
+
+def _kept_by_p(s: Any, x: Tensor) -> Tensor:
+    return x * (torch.rand_like(x) < s.p) / s.p if s.training and s.p else x
+
+
+def _dropped_in_all(s: Any, x: Tensor) -> Tensor:
+    return x * (torch.rand_like(x[:1, :1]) >= s.p) / (1 - s.p) if s.training else x
+
+
+class _DrawnOnce(_Plain):
+    def __init__(self, d_model: int, d_hidden: int, dropout: float = 0.0) -> None:
+        super().__init__(d_model, d_hidden, dropout)
+        self.kept: dict[torch.Size, Tensor] = {}
+
+    def drop(self, x: Tensor) -> Tensor:
+        if not self.training:
+            return x
+        kept = self.kept.setdefault(x.shape, torch.rand_like(x) >= self.p)
+        return x * kept / (1 - self.p)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.drop(self.down(self.drop(F.gelu(self.up(x)))))
 
 
 class _WithoutBias(_Plain):
@@ -162,6 +198,12 @@ FEED_FORWARD = Exercise(
             inputs=_equal_vectors,
             part="dropout",
             probe=partial(_dropped, training=True),
+        ),
+        Case(
+            name="two calls in training, with dropout 0.3",
+            inputs=_equal_vectors,
+            part="dropout",
+            probe=_drawn_twice,
         ),
         Case(
             name="at evaluation, with dropout 0.3",
@@ -434,6 +476,27 @@ FEED_FORWARD = Exercise(
             _perceptron(
                 lambda s, x: F.dropout(s.down(F.dropout(F.gelu(s.up(x)), 1 - s.p, s.training)), 1 - s.p, s.training)
             ),
+        ),
+        wrong(
+            "keep_probability_guarded",
+            "dropout is taken for the share that is kept",
+            "dropout is the probability that an entry is set to 0, as in nn.Dropout(p). Yours keeps that share, and "
+            "drops the rest.",
+            _perceptron(lambda s, x: _kept_by_p(s, s.down(_kept_by_p(s, F.gelu(s.up(x)))))),
+        ),
+        wrong(
+            "dropped_for_all_words",
+            "The same entries are dropped in all words",
+            "One mask is drawn and used for every word and sentence: an entry is missing everywhere or nowhere. "
+            "Each entry of each word is dropped by itself: the mask has the shape of x, as torch.rand_like(x) has.",
+            _perceptron(lambda s, x: _dropped_in_all(s, s.down(_dropped_in_all(s, F.gelu(s.up(x)))))),
+        ),
+        wrong(
+            "dropped_once_for_all",
+            "What is dropped is drawn only once",
+            "The entries that are set to 0 are drawn at the first call and kept: from then on the same ones are always "
+            "missing, and the others never learn without them. Draw anew at each call.",
+            _DrawnOnce,
         ),
         *usual_misconceptions(_bent(F.gelu)),
     ),

@@ -68,6 +68,18 @@ MADE_ANEW = (
     "attention_last",
     "perceptron_first",
     "key_mask_as_memory",
+    "key_mask_upside_down",
+    "first_norm_after",
+    "second_norm_after",
+    "first_half_post_norm",
+    "second_half_post_norm",
+    "memory_not_normed",
+    "queries_not_normed",
+    "branch_alone_to_the_perceptron",
+    "attention_added_twice",
+    "perceptron_added_twice",
+    "first_residual_twice",
+    "second_residual_twice",
 )
 """Mistakes that are not in the block as it is given, but come up while it is mended."""
 

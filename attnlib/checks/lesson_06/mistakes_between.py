@@ -45,6 +45,11 @@ def _old_norm_reused(s: Any, x: Tensor, m: Tensor | None) -> Tensor:
     return x + s.attend(seen, m) + s.mlp(seen)
 
 
+def _branch_alone(s: Any, x: Tensor, m: Tensor | None) -> Tensor:
+    attended = s.attend(s.norm1(x), m)
+    return x + attended + s.mlp(s.norm2(attended))
+
+
 MISTAKES_BETWEEN: tuple[Misconception, ...] = (
     wrong(
         "post_norm",
@@ -193,5 +198,76 @@ MISTAKES_BETWEEN: tuple[Misconception, ...] = (
         "The perceptron comes before attention",
         "First the words exchange (attn, with norm1), then each thinks about what it got (mlp, with norm2).",
         block(_perceptron_first),
+    ),
+    wrong(
+        "first_norm_after",
+        "norm1 comes after attention",
+        "x + norm1(attn(x)) normalises what attention gives, not what it gets. Pre-LN: x + attn(norm1(x)).",
+        two_steps(attention=lambda s, x, m: x + s.norm1(s.attend(x, m))),
+    ),
+    wrong(
+        "second_norm_after",
+        "norm2 comes after the perceptron",
+        "x + norm2(mlp(x)) normalises what the perceptron gives, not what it gets. Pre-LN: x + mlp(norm2(x)).",
+        two_steps(perceptron=lambda s, x: x + s.norm2(s.mlp(x))),
+    ),
+    wrong(
+        "first_half_post_norm",
+        "post-LN around attention",
+        "norm1(x + attn(x)) normalises the sum, as the first paper did. Here the norm stands in the branch, and the "
+        "sum is left alone: x + attn(norm1(x)).",
+        two_steps(attention=lambda s, x, m: s.norm1(x + s.attend(x, m))),
+    ),
+    wrong(
+        "second_half_post_norm",
+        "post-LN around the perceptron",
+        "norm2(x + mlp(x)) normalises the sum, as the first paper did. Here the norm stands inside the branch, and the "
+        "sum is left alone: x + mlp(norm2(x)).",
+        two_steps(perceptron=lambda s, x: s.norm2(x + s.mlp(x))),
+    ),
+    wrong(
+        "memory_not_normed",
+        "Only the queries are normalised",
+        "The words that are asked are x as it comes. In self-attention queries, keys and values come from the same "
+        "vectors: attn(norm1(x)), with no second input.",
+        two_steps(attention=lambda s, x, m: x + s.attn(s.norm1(x), x, key_mask=m)),
+    ),
+    wrong(
+        "queries_not_normed",
+        "Only keys and values are normalised",
+        "The words that ask are x as it comes. In self-attention queries, keys and values come from the same vectors: "
+        "attn(norm1(x)), with no second input.",
+        two_steps(attention=lambda s, x, m: x + s.attn(x, s.norm1(x), key_mask=m)),
+    ),
+    wrong(
+        "branch_alone_to_the_perceptron",
+        "The perceptron works on what attention gives, without the residual",
+        "mlp(norm2(…)) gets attention's result alone. It works on the stream, to which that result has been added: "
+        "x = x + attn(norm1(x)), then x = x + mlp(norm2(x)).",
+        block(_branch_alone),
+    ),
+    wrong(
+        "attention_added_twice",
+        "What attention gives is added twice",
+        "x + attn(norm1(x)) is added to once more. One sum for each sub-layer.",
+        two_steps(attention=lambda s, x, m: x + 2 * s.attend(s.norm1(x), m)),
+    ),
+    wrong(
+        "perceptron_added_twice",
+        "What the perceptron gives is added twice",
+        "x + mlp(norm2(x)) is added to once more. One sum for each sub-layer.",
+        two_steps(perceptron=lambda s, x: x + 2 * s.mlp(s.norm2(x))),
+    ),
+    wrong(
+        "first_residual_twice",
+        "The first residual is added twice",
+        "The sum around attention holds x two times. Once is right: x + attn(norm1(x)).",
+        two_steps(attention=lambda s, x, m: 2 * x + s.attend(s.norm1(x), m)),
+    ),
+    wrong(
+        "second_residual_twice",
+        "The second residual is added twice",
+        "The sum around the perceptron holds x two times. Once is right: x + mlp(norm2(x)).",
+        two_steps(perceptron=lambda s, x: 2 * x + s.mlp(s.norm2(x))),
     ),
 )
