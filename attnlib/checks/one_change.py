@@ -10,7 +10,7 @@ method for automatic software repair", IEEE Transactions on Software Engineering
 import ast
 import linecache
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from types import FunctionType
 from typing import Any
@@ -33,20 +33,29 @@ CPU_SECONDS = 1.0  # of computing in one case of a changed answer: a loop that a
 
 HARMLESS = ("torch.", "functools.", "staticmethod", "classmethod", "dataclass")  # decorators
 
-TITLES = {
-    "function": "Another function is needed",
-    "removal": "A step too much",
-    "operator": "Another operator is needed",
-    "condition": "Another condition is needed",
-    "number": "Another number is needed",
-    "order": "Another order is needed",
-    "addition": "Something is missing",
-    "exchange": "Two variables have changed places",
-    "pattern": "Another pattern is needed",
-    "name": "Another variable is needed",
-    "step": "A step is missing",
+CHANGES = {
+    kind: Misconception(
+        id=f"one_change_{kind}",
+        title=title,
+        explanation="With one change in one place, the answer would pass all that was checked.",
+        implementation=None,
+        heading="One change away",
+    )
+    for kind, title in {
+        "function": "Another function is needed",
+        "removal": "A step too much",
+        "operator": "Another operator is needed",
+        "condition": "Another condition is needed",
+        "number": "Another number is needed",
+        "order": "Another order is needed",
+        "addition": "Something is missing",
+        "exchange": "Two variables have changed places",
+        "pattern": "Another pattern is needed",
+        "name": "Another variable is needed",
+        "step": "A step is missing",
+    }.items()
 }
-"""The kinds of changes; those of which there are few, and which say much, are tried first."""
+"""What is told of each kind of change; those of which there are few, and which say much, are tried first."""
 
 
 @dataclass(frozen=True)
@@ -241,7 +250,7 @@ def _edits(written: Written, aspects: set[str]) -> list[Edit]:
                 places = tuple((site, way.node) for (site, _), way in zip(group, same, strict=True))
                 found.append(Edit(places, same[0]))
     found += _exchanges(tree)
-    rank = {kind: place for place, kind in enumerate(TITLES)}
+    rank = {kind: place for place, kind in enumerate(CHANGES)}
     built = bool(written.behind_init) and bool(aspects & {"values", "shape", "mutation", "gradient"})
     return sorted(found, key=lambda edit: (built and not written.leaves_layers(edit), rank[edit.repair.kind]))
 
@@ -297,13 +306,8 @@ def _told(written: Written, edit: Edit) -> Misconception:
     else:
         way = f"with `{ast.unparse(new)}` in place of `{old}`"
     text = written.lines[number - 1].strip()
-    return Misconception(
-        id=f"one_change_{repair.kind}",
-        title=TITLES[repair.kind],
-        explanation=f"In {places} (`{text}`): {way}, the answer would pass all that was checked.",
-        implementation=None,
-        heading="One change away",
-    )
+    told = f"In {places} (`{text}`): {way}, the answer would pass all that was checked."
+    return replace(CHANGES[repair.kind], explanation=told)
 
 
 def _listed(edit: Edit) -> str:

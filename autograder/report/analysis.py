@@ -1,15 +1,20 @@
 """The item analysis: for each exercise who passed, what was earned, and who is stuck on the same mistake."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from attnlib.checks.exercise import Exercise, Misconception
+from attnlib.checks.one_change import CHANGES
+from attnlib.checks.symptom_names import SYMPTOMS
 from autograder.report.collect import Attempt, Submission
 from autograder.report.statistics import chance, discrimination, wilson
 
 MISCONCEPTION, OTHER = "misconception", "other"
 NOT_ANSWERED = "not answered"
 NO_USUAL_MISTAKE = "none of the usual mistakes"
+IN_ANY_EXERCISE = {change.id: change for change in CHANGES.values()} | {
+    name: replace(symptom, title=symptom.title.format("…")) for name, symptom in SYMPTOMS.items()
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,7 +203,9 @@ def _finding(
 
 
 def _misconceptions(known: Mapping[str, Exercise], exercise: str) -> dict[str, Misconception]:
-    return {m.id: m for m in known[exercise].misconceptions} if exercise in known else {}
+    """All that a diagnosis may name: the exercise's misconceptions, what results show by themselves, single changes."""
+    of_exercise = {m.id: m for m in known[exercise].misconceptions} if exercise in known else {}
+    return IN_ANY_EXERCISE | of_exercise
 
 
 def _in_short(diagnosis: str | None) -> str:

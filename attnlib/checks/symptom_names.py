@@ -1,0 +1,229 @@
+"""The names of symptoms: what a wrong result shows by itself (see `symptoms`), in the learner's terms.
+
+A title's `{}` is filled with what was found: a number, the name of an input, or what `isolate` says.
+"""
+
+from attnlib.checks.exercise import Misconception
+
+
+def _symptom(id: str, title: str, explanation: str) -> Misconception:
+    heading = "What your result shows"
+    return Misconception(id=id, title=title, explanation=explanation, implementation=None, heading=heading)
+
+
+SYMPTOMS = {
+    symptom.id: symptom
+    for symptom in (
+        _symptom(
+            "parameter_missing",
+            "A parameter of the contract is missing",
+            "The check, and whoever loads saved weights, finds the parameters by the names and in the form that the "
+            "contract gives them. Make each of them, and no other in its place.",
+        ),
+        _symptom(
+            "parameter_too_much",
+            "A parameter too much",
+            "What is an nn.Parameter or an nn.Module of the object is learned and saved with it, and the contract "
+            "does not ask for this one. Leave it out; a constant is no parameter (`register_buffer`, or make it when "
+            "it is needed).",
+        ),
+        _symptom(
+            "parameter_frozen",
+            "A parameter is frozen",
+            "`requires_grad_(False)`, or requires_grad=False where a parameter is made, keeps the optimiser from "
+            "ever changing it. All parameters of this module learn.",
+        ),
+        _symptom(
+            "parameter_of_another_shape",
+            "A parameter has another shape",
+            "A layer maps other widths than the contract says: compare what goes in and what comes out, of the sizes "
+            "that the constructor is given. nn.Linear(a, b) has a weight of shape (b, a).",
+        ),
+        _symptom(
+            "returns_something_else",
+            "Something else is returned than what is asked for",
+            "Whoever calls your code goes on with what the contract names, in that order. Return just that.",
+        ),
+        _symptom(
+            "not_refused",
+            "What cannot work is not refused",
+            "All else is right; but inputs that the contract rules out are taken as if nothing were wrong with them. "
+            "Test them first, and raise the exception that the contract names.",
+        ),
+        _symptom(
+            "refused_otherwise",
+            "Not the exception that is asked for",
+            "All else is right, and these inputs end in an error; but not in the one that the contract names, for "
+            "which whoever calls you will look. Test the inputs first, and `raise` that exception; an `assert` "
+            "raises AssertionError, and vanishes under `python -O`.",
+        ),
+        _symptom(
+            "gradient_cut_off",
+            "The gradient is cut off on its way to {}",
+            "The numbers are right; but on the way from there they were copied without their history: `.detach()`, "
+            "`.data`, `.item()`, `.numpy()`, `torch.no_grad()`, `torch.tensor(...)` or a new nn.Parameter do that. "
+            "Nothing before that point could learn.",
+        ),
+        _symptom(
+            "on_the_cpu_only",
+            "{}",
+            "A tensor is made on the CPU whatever the input is on, or the numbers are fetched from there. Make new "
+            "tensors from an input (`x.new_zeros(...)`, `torch.ones_like(x)`), or pass device=x.device.",
+        ),
+        _symptom(
+            "input_changed",
+            "{}",
+            "An operation with a trailing underscore, `+=` or an assignment to a slice wrote into a tensor that you "
+            "were given, or into a view of it. The caller still needs it: make a new tensor.",
+        ),
+        _symptom(
+            "gradient_of_something_else",
+            "{}",
+            "A part of the computation is copied without its history (`.detach()`, `.data`, `.item()`, "
+            "`torch.no_grad()`), or done in place: the numbers are right, and what is learned from them is not.",
+        ),
+        _symptom(
+            "in_contiguous_memory_only",
+            "{}",
+            "`view` and `as_strided` re-read memory as it lies, and a transposed tensor lies otherwise. `reshape` "
+            "and einops copy where they must.",
+        ),
+        _symptom(
+            "at_the_first_call_only",
+            "{}",
+            "Something is kept from one call to the next: in a global, a default argument, an attribute or a cache. "
+            "Compute everything from the arguments.",
+        ),
+        _symptom(
+            "in_float32_only",
+            "{}",
+            "A tensor made with torch.zeros, torch.tensor or `.float()` is float32 whatever the input is. Make new "
+            "tensors from an input, or pass dtype=x.dtype.",
+        ),
+        _symptom(
+            "not_for_a_batch_of_one",
+            "{}",
+            "`squeeze()` removes every axis of length 1, and an average or a division over the batch may have "
+            "nothing left. Name the axis that you mean.",
+        ),
+        _symptom(
+            "for_a_batch_of_one_only",
+            "{}",
+            "The entries of the batch are mixed, or the batch is removed as if it held one entry. Keep it as an axis "
+            "of its own: begin your patterns with `b`, or count axes from behind.",
+        ),
+        _symptom(
+            "for_one_number_of_axes",
+            "{}",
+            "The leading axes may be none, one or several. Count from behind (`dim=-1`, `x.shape[-2]`, `.mT`) and "
+            "write `...` in patterns; do not unpack the shape into a fixed number of names.",
+        ),
+        _symptom(
+            "another_dtype",
+            "The numbers are right, their dtype is not",
+            "A mask is a mask only as torch.bool, and the result of a computation has the dtype of what went in. "
+            "Look for the place where a new tensor is made, or where `.float()` or `.int()` changes the dtype.",
+        ),
+        _symptom(
+            "less_exact",
+            "The numbers agree to four digits or so",
+            "Something on the way is less exact than it could be, or very small and left out: float32 or half "
+            "precision in between, a difference of large numbers, an eps that is missing or has another size.",
+        ),
+        _symptom(
+            "not_a_number",
+            "NaN comes out",
+            "0/0, ∞ − ∞ or 0 · ∞ was computed on the way: a row that is -inf throughout in a softmax, a sum of "
+            "nothing to divide by, the root of a negative number, or an exp that overflows.",
+        ),
+        _symptom(
+            "upside_down",
+            "True and False have changed places",
+            "Every True is a False and every False a True. Read the contract again: which of the two means “may be "
+            "seen”?",
+        ),
+        _symptom(
+            "outputs_in_another_order",
+            "The outputs stand in another order",
+            "What is right as another output stands in this place. Return them in the order of the contract.",
+        ),
+        _symptom(
+            "axes_in_another_order",
+            "The axes are in another order",
+            "All numbers are right and along the right axes, but the axes stand in another order than the contract "
+            "asks for. Exchange them: `transpose`, `permute` or einops.rearrange; no `reshape`.",
+        ),
+        _symptom(
+            "in_another_shape",
+            "The right numbers in another shape",
+            "Read one after the other, the numbers are right; but an axis is too much, is missing, or is cut up or "
+            "joined otherwise than the contract says.",
+        ),
+        _symptom(
+            "one_entry_only",
+            "Only one entry of an axis comes back",
+            "What came is the right result for the first or the last entry of an axis; the others are left out. A "
+            "`return` inside a loop, an index or a variable that each round overwrites does that.",
+        ),
+        _symptom(
+            "one_entry_for_all",
+            "One entry stands for all others of its axis",
+            "Along one axis, all results are those of the first or the last entry. A variable that each round of a "
+            "loop overwrites does that, or an index where a whole axis is meant.",
+        ),
+        _symptom(
+            "summed_away",
+            "An axis is added up or averaged away",
+            "The result is the right one, added up or averaged over one of its axes. Each entry of it is asked for "
+            "by itself.",
+        ),
+        _symptom(
+            "a_factor_too_much",
+            "Every number is {} times the right one",
+            "Somewhere a scale stands that does not belong there, has another size, or is missing. (The number is "
+            "that of the first case.)",
+        ),
+        _symptom(
+            "a_term_too_much",
+            "Every number is the right one plus {}",
+            "Look for a constant that does not belong there, or for one that is missing. (The number is that of the "
+            "first case.)",
+        ),
+        _symptom(
+            "rows_with_a_factor",
+            "Each row is right but for a factor of its own",
+            "Within a row, the proportions are right, but not the size: what the row is divided by, or multiplied "
+            "with, is another number than it should be (another sum, a sum along another axis, none at all).",
+        ),
+        _symptom(
+            "rows_with_a_term",
+            "To each row, a number of its own is added",
+            "Within a row, the differences are right: the same number is added to all of them. Something is "
+            "subtracted or added for each row that should not be, or is missing.",
+        ),
+        _symptom(
+            "input_added",
+            "An input is added to the result",
+            "The result is the right one plus (or minus) an input: a residual connection that nobody asked for, or "
+            "one too many.",
+        ),
+        _symptom(
+            "input_comes_back",
+            "An input comes back as it was",
+            "What is returned is one of the inputs, without the computation. Look for a result that is computed and "
+            "then not used: `x.softmax(-1)` changes nothing by itself, `x = x.softmax(-1)` does.",
+        ),
+        _symptom(
+            "one_function_more",
+            "One more function at the end",
+            "The result is right, and then a function of each number, or a softmax, is taken that the contract does "
+            "not ask for.",
+        ),
+        _symptom(
+            "in_other_places",
+            "The right numbers, in the wrong places",
+            "All numbers are there, but not where they belong: entries stand in another order along an axis, or a "
+            "`reshape` was taken where axes have to be exchanged.",
+        ),
+    )
+}
