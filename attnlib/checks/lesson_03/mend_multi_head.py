@@ -1,5 +1,6 @@
 """Exercise `mend_multi_head`: heads folded into the batch, and unfolded in another order."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -28,11 +29,13 @@ def _folded(
     joined: str | None = RIGHT,
     shown: str | None = "(h b) q k -> b h q k",
     fold: str = "b n (h d) -> (h b) n d",
+    scale: Callable[[int, int, int], float] = lambda d, width, d_model: d**-0.5,
+    axis: int = -1,
 ) -> tuple[Tensor, Tensor]:
     """Multi-head attention with the heads folded into the batch; where a pattern is None, a bare reshape."""
     b, n, _ = x.shape
     q, k, v = (rearrange(x @ w, fold, h=num_heads) for w in (w_q, w_k, w_v))
-    weights = torch.softmax(q @ k.mT * q.shape[-1] ** -0.5, dim=-1)
+    weights = torch.softmax(q @ k.mT * scale(q.shape[-1], w_q.shape[-1], x.shape[-1]), dim=axis)
     heads = weights @ v
     output = heads if joined is None else rearrange(heads, joined, h=num_heads)
     apart = weights.reshape(b, num_heads, n, n) if shown is None else rearrange(weights, shown, h=num_heads)
@@ -52,6 +55,21 @@ def _reversed(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, num
 def _averaged(*inputs: Any) -> tuple[Tensor, Tensor]:
     output, weights = _folded(*inputs)
     return output, weights.mean(dim=1)
+
+
+def _not_projected(
+    x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, num_heads: int
+) -> tuple[Tensor, Tensor]:
+    return _folded(x, w_q, w_k, w_v, torch.eye(len(w_o), dtype=x.dtype, device=x.device), num_heads)
+
+
+def _one_sentence(
+    x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, num_heads: int
+) -> tuple[Tensor, Tensor]:
+    q, k, v = (rearrange(x @ w, "b n (h d) -> (h b) n d", h=num_heads) for w in (w_q, w_k, w_v))
+    weights = torch.softmax(q @ k.mT * q.shape[-1] ** -0.5, dim=-1)
+    outputs = (weights @ v).transpose(0, 1).reshape(1, x.shape[1], -1)
+    return outputs @ w_o, rearrange(weights, "(h b) q k -> b h q k", h=num_heads)
 
 
 def _sentences(b: int, n: int, h: int, d: int, d_model: int):
@@ -151,6 +169,64 @@ MEND_MULTI_HEAD = Exercise(
             "The heads are joined in reverse order",
             "The sentences are apart now, and the weights are right. But w_o expects head 0 first.",
             _reversed,
+        ),
+        *(
+            wrong(
+                f"{name}_weights_reshaped",
+                f"{wrongly}, and the weights are still reshaped",
+                "Neither is right yet. The first axis is (h b), heads slowest: unfold both from (h b), the output to "
+                "b n (h d), the weights to b h n m.",
+                partial(_folded, joined=joined, shown=None),
+            )
+            for name, wrongly, joined in (
+                ("taking_turns", "The heads are joined as (d h)", "(h b) n d -> b n (d h)"),
+                ("apart_only", "The sentences are apart, heads and words are not", "(h b) n d -> b (h n d)"),
+            )
+        ),
+        wrong(
+            "one_sentence",
+            "It works for a batch of one only",
+            "The weights are right. But the output is given a batch of 1, so the words of all sentences stand in one "
+            "row. The first axis is (h b): unfold it to b n (h d).",
+            _one_sentence,
+        ),
+        wrong(
+            "not_projected",
+            "w_o is gone",
+            "The heads stand side by side and are returned like that. What they have found still has to be multiplied "
+            "by w_o, as before.",
+            _not_projected,
+        ),
+        wrong(
+            "w_o_transposed",
+            "w_o is transposed",
+            "w_o is (h·d, d_model) and multiplies from the right, as it did before: outputs @ w_o.",
+            lambda x, w_q, w_k, w_v, w_o, num_heads: _folded(x, w_q, w_k, w_v, w_o.T, num_heads),
+        ),
+        *(
+            wrong(
+                f"scale_{name}",
+                title,
+                "Both lines that were at fault are mended. But the scale was right as it stood: q.shape[-1] ** -0.5, "
+                "because a head's scores are sums of d products.",
+                partial(_folded, scale=scale),
+            )
+            for name, title, scale in (
+                ("dropped", "The scale is gone", lambda d, width, d_model: 1.0),
+                ("of_all_heads", "Scaled by the width of all heads together", lambda d, width, d_model: width**-0.5),
+                ("of_d_model", "Scaled by √d_model", lambda d, width, d_model: d_model**-0.5),
+                ("without_root", "Divided by d instead of √d", lambda d, width, d_model: 1 / d),
+            )
+        ),
+        *(
+            wrong(
+                f"softmax_over_{name}",
+                f"The softmax runs over the {name.replace('_', ' ')}",
+                "Both lines that were at fault are mended. But the axis of the softmax was right as it stood: each "
+                "query shares out 1 among the keys, dim=-1.",
+                partial(_folded, axis=axis),
+            )
+            for name, axis in (("queries", -2), ("first_axis", 0))
         ),
         wrong(
             "averaged_weights",

@@ -35,6 +35,10 @@ def _wrong_axes(x: Tensor) -> Tensor:
     return x.transpose(-2, -1).reshape(b, n, h * d)
 
 
+def _heads_of_one_sentence(x: Tensor) -> Tensor:
+    return torch.cat(list(x.squeeze(0)), dim=-1).unsqueeze(0)
+
+
 MERGE_HEADS = Exercise(
     name="merge_heads",
     lesson=LESSON,
@@ -173,6 +177,19 @@ MERGE_HEADS = Exercise(
             "Words and width are exchanged",
             "Yours is (b, h·d, n). A word is a row: (b, n, h·d).",
             lambda x: rearrange(x, "b h n d -> b (h d) n"),
+        ),
+        wrong(
+            "heads_of_one_sentence",
+            "It works for a batch of one only",
+            "`list(x.squeeze(0))` is a list of heads only where the batch has length 1; else it is a list of "
+            "sentences, and these are what is joined. The heads are axis 1: x.unbind(dim=1).",
+            _heads_of_one_sentence,
+        ),
+        wrong(
+            "reshaped_for_one_sentence",
+            "It works for a batch of one only",
+            "`reshape(1, n, -1)` puts all sentences into one. Keep the batch: reshape(b, n, -1).",
+            lambda x: x.transpose(1, 2).reshape(1, x.shape[2], -1),
         ),
         *without(slips(_right), "batch_second"),  # that is words_first
         *slips_of_views(_right),

@@ -1,7 +1,10 @@
 """What goes wrong around attention with heads, in lessons 03 to 05: the layers, and what is returned."""
 
 from collections.abc import Callable
+from inspect import signature
+from typing import Any
 
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from attnlib.checks.exercise import Misconception
@@ -67,6 +70,18 @@ def _projected(how: Callable[[Tensor, nn.Linear], Tensor]) -> Callable[..., tupl
 
 def _bias_for_each_head(self: Heads, x: Tensor) -> Tensor:
     return self.w_o(x) if self.w_o.bias is None else self.w_o(x) + (self.num_heads - 1) * self.w_o.bias
+
+
+def _normalised(x: Tensor) -> Tensor:
+    return F.layer_norm(x, x.shape[-1:])
+
+
+def _no_bias_by_default(plain: type[Heads]) -> type[Heads]:
+    def __init__(self: Heads, *sizes: Any) -> None:
+        given = signature(plain.__init__).bind(self, *sizes).arguments
+        plain.__init__(**{"bias": False} | given)
+
+    return but(plain, __init__=__init__)
 
 
 def _input_cut_first(self: Heads, d_model: int, d_memory: int, bias: bool) -> None:
@@ -167,6 +182,32 @@ def projection_mistakes(plain: type[Heads]) -> tuple[Misconception, ...]:
             "The keys are averaged in place of the values",
             "The output is made of weights @ k: w_v is never used.",
             but(plain, project=lambda self, x, memory: (self.w_q(x), self.w_k(memory), self.w_k(memory))),
+        ),
+        wrong(
+            "keys_for_queries",
+            "The queries are made by w_k",
+            "Queries and keys come from the same layer, and w_q is never used: then what is looked for is what is "
+            "offered. The queries are made by w_q.",
+            but(plain, project=lambda self, x, memory: (self.w_k(x), self.w_k(memory), self.w_v(memory))),
+        ),
+        wrong(
+            "q_v_exchanged",
+            "Queries and values are exchanged",
+            "The queries come from w_v and the values from w_q. A query asks; a value is what is brought back.",
+            but(plain, project=lambda self, x, memory: (self.w_v(x), self.w_k(memory), self.w_q(memory))),
+        ),
+        wrong(
+            "nothing_projected",
+            "The vectors themselves are cut into heads",
+            "w_q, w_k and w_v are made and never called: the heads are cut from what came in. Project first.",
+            but(plain, project=lambda self, x, memory: (x, memory, memory)),
+        ),
+        wrong(
+            "normalised_inputs",
+            "The vectors are normalised first",
+            "What comes in is brought to mean 0 and variance 1 before the projections. A norm belongs to the block "
+            "around attention (lesson 06), not to attention itself.",
+            but(plain, project=lambda self, x, memory: plain.project(self, _normalised(x), _normalised(memory))),
         ),
         wrong(
             "k_v_exchanged",
@@ -306,6 +347,21 @@ def layer_mistakes(plain: type[Heads]) -> tuple[Misconception, ...]:
             "w_o has no bias",
             "`bias` is True unless the caller says otherwise, and it goes to all four layers.",
             _bias(plain, False, "w_o"),
+        ),
+        *(
+            wrong(
+                f"{'_'.join(names)}_without_bias",
+                f"{' and '.join(names)} {'have' if len(names) > 1 else 'has'} no bias",
+                "`bias` is True unless the caller says otherwise, and it goes to all four layers.",
+                _bias(plain, False, *names),
+            )
+            for names in (("w_q",), ("w_k",), ("w_v",), ("w_q", "w_k"), ("w_k", "w_v"), ("w_v", "w_o"))
+        ),
+        wrong(
+            "no_bias_by_default",
+            "`bias` is False where nothing is said",
+            "In the contract `bias` is True unless the caller says otherwise: `bias=True` in the head of __init__.",
+            _no_bias_by_default(plain),
         ),
         wrong(
             "w_k_always_biased",

@@ -1,5 +1,8 @@
 """What goes wrong inside attention with heads, in lessons 03 to 05: the scores, and the heads' place among the axes."""
 
+from collections.abc import Callable
+
+import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor
 
@@ -50,6 +53,61 @@ def _heads_in_a_loop(self: Heads, x: Tensor, memory: Tensor, allowed: Tensor | N
     q, k, v = (self.split(projected)[:, :1] for projected in self.project(x, memory))
     weights = self.share(q @ k.mT * self.d_head**-0.5, allowed).repeat(1, self.num_heads, 1, 1)
     return self.w_o(self.merge(weights @ v)), weights
+
+
+def _of_the_first_head(*which: int) -> Callable[..., tuple[Tensor, Tensor]]:
+    """Of queries, keys and values (0, 1, 2), these are head 0's in every head."""
+
+    def attend(self: Heads, x: Tensor, memory: Tensor, allowed: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        heads = [self.split(projected) for projected in self.project(x, memory)]
+        q, k, v = (t[:, :1].expand_as(t) if i in which else t for i, t in enumerate(heads))
+        weights = self.share(q @ k.mT * self.scale(x, memory), allowed)
+        return self.finish(self.merge(weights @ v)), weights
+
+    return attend
+
+
+def _split_by(how: Callable[[Heads, Tensor], Tensor], *which: int) -> Callable[..., tuple[Tensor, Tensor]]:
+    """Of queries, keys and values (0, 1, 2), these are split in another way."""
+
+    def attend(self: Heads, x: Tensor, memory: Tensor, allowed: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        projected = self.project(x, memory)
+        q, k, v = (how(self, t) if i in which else self.split(t) for i, t in enumerate(projected))
+        weights = self.share(q @ k.mT * self.scale(x, memory), allowed)
+        return self.finish(self.merge(weights @ v)), weights
+
+    return attend
+
+
+PARTS = {
+    "queries": (0,),
+    "keys": (1,),
+    "values": (2,),
+    "keys_and_values": (1, 2),
+    "queries_and_keys": (0, 1),
+}
+
+
+def dropout_mistakes(plain: type[Heads]) -> tuple[Misconception, ...]:
+    """Dropout that nobody has asked for, and that never ends."""
+
+    def dropped(p: float) -> dict[str, type[Heads]]:
+        return {
+            "returned": but(plain, share=lambda self, scores, allowed: F.dropout(masked_softmax(scores, allowed), p)),
+            "used": but(plain, mix=lambda self, weights, v: F.dropout(weights, p) @ v),
+        }
+
+    return tuple(
+        wrong(
+            f"dropout_of_{percent}_percent_{where}",
+            "Dropout is always active",
+            "F.dropout drops weights at random unless it is told that no training is going on: every call gives "
+            "another result. No dropout is asked for here.",
+            implementation,
+        )
+        for percent in (10, 20, 50)
+        for where, implementation in dropped(percent / 100).items()
+    )
 
 
 def scores_mistakes(plain: type[Heads]) -> tuple[Misconception, ...]:
@@ -285,6 +343,37 @@ def axes_mistakes(plain: type[Heads]) -> tuple[Misconception, ...]:
             "All heads are the first one",
             "Every head uses the first d columns of q, k and v. In a loop: does the slice use the head's index?",
             but(plain, attend=_heads_in_a_loop),
+        ),
+        *(
+            wrong(
+                f"{name}_of_the_first_head",
+                f"All heads share the {name.replace('_', ' ')} of head 0",
+                f"Every head uses the first d columns for its {name.replace('_', ' ')}. Some models share them, to "
+                "save memory; here each head has its own. In a loop: does each slice use the head's index?",
+                but(plain, attend=_of_the_first_head(*which)),
+            )
+            for name, which in PARTS.items()
+        ),
+        *(
+            wrong(
+                f"{name}_split_by_reshape",
+                f"The {name.replace('_', ' ')} are split by reshape alone",
+                "`reshape(b, h, n, d)` (or `view`) fills head 0 with the first few positions, cut into pieces. Reshape "
+                "to (b, n, h, d), then exchange the two middle axes, for queries, keys and values alike.",
+                but(plain, attend=_split_by(_split_by_reshape, *which)),
+            )
+            for name, which in PARTS.items()
+        ),
+        *(
+            wrong(
+                f"{name}_taking_turns",
+                f"The heads take turns in the {name.replace('_', ' ')}",
+                "Some of queries, keys and values are cut as (d h), every h-th column, and the others as (h d). All "
+                "have to be (h d): each head has a run of neighbouring columns.",
+                but(plain, attend=_split_by(_split_taking_turns, *which)),
+            )
+            for name, which in PARTS.items()
+            if len(which) == 1
         ),
         wrong(
             "summed_before_w_o",

@@ -9,9 +9,11 @@ from torch import Tensor
 import attnlib
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Asked, Case, Exercise, Inputs
+from attnlib.checks.lesson_00.slips import slips_of_batches
 from attnlib.checks.lesson_03.heads import SelfHeads, but, causal
 from attnlib.checks.lesson_03.mistakes_around import layer_mistakes, projection_mistakes, result_mistakes
-from attnlib.checks.lesson_03.mistakes_inside import axes_mistakes, scores_mistakes
+from attnlib.checks.lesson_03.mistakes_inside import axes_mistakes, dropout_mistakes, scores_mistakes
+from attnlib.checks.lesson_03.two_mistakes import two_mistakes
 from attnlib.checks.usual import usual_cases, usual_misconceptions, wrong
 from attnlib.checks.watch import ATTENTION
 
@@ -63,6 +65,16 @@ def _refused_late(self: Any, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]
     if not self.fits:
         raise ValueError("num_heads does not divide d_model")
     return SelfHeads.attend(self, x, memory)
+
+
+def _without_itself(self: Any, scores: Tensor, allowed: Tensor | None) -> Tensor:
+    itself = torch.eye(scores.shape[-1], dtype=torch.bool, device=scores.device)
+    return scores.masked_fill(itself, -torch.inf).softmax(dim=-1)
+
+
+def _chained(self: Any, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    q = self.w_q(x)
+    return q, self.w_k(q), self.w_v(q)
 
 
 MULTI_HEAD_SELF_ATTENTION = Exercise(
@@ -147,6 +159,19 @@ MULTI_HEAD_SELF_ATTENTION = Exercise(
             but(SelfHeads, share=causal),
         ),
         wrong(
+            "itself_blocked",
+            "A word may not look at itself",
+            "The diagonal of the scores is blocked. Nothing here forbids a word its own position: every word meets "
+            "every word, itself included.",
+            but(SelfHeads, share=_without_itself),
+        ),
+        wrong(
+            "overwritten_by_queries",
+            "Keys and values are computed from the queries",
+            "k and v were computed from q: was x overwritten by the queries? All three are projections of the same x.",
+            but(SelfHeads, project=_chained),
+        ),
+        wrong(
             "input_detached",
             "x is cut from the gradient",
             "The numbers are right, and the layers can learn. But what made x cannot: no gradient reaches it. Do not "
@@ -163,6 +188,9 @@ MULTI_HEAD_SELF_ATTENTION = Exercise(
         *projection_mistakes(SelfHeads),
         *result_mistakes(SelfHeads, "n, n"),
         *layer_mistakes(SelfHeads),
+        *dropout_mistakes(SelfHeads),
+        *two_mistakes(SelfHeads),
+        *slips_of_batches(SelfHeads),
         *usual_misconceptions(SelfHeads),
     ),
 )

@@ -59,10 +59,20 @@ def _refusing(message: Callable[[int, int], str], error: type[Exception] = Value
     return split
 
 
-def _words_checked(x: Tensor, num_heads: int) -> Tensor:
-    if x.shape[1] % num_heads:
-        raise ValueError(f"{num_heads} heads do not divide {x.shape[1]}")
-    return rearrange(x, "b n (h d) -> b h n d", h=num_heads)
+def _checked(axis: int) -> Callable[[Tensor, int], Tensor]:
+    """Looks at this axis, and not at the width."""
+
+    def split(x: Tensor, num_heads: int) -> Tensor:
+        if x.shape[axis] % num_heads:
+            raise ValueError(f"{num_heads} heads do not divide {x.shape[axis]}")
+        return rearrange(x, "b n (h d) -> b h n d", h=num_heads)
+
+    return split
+
+
+def _one_sentence(x: Tensor, num_heads: int) -> Tensor:
+    _refuse(x, num_heads)
+    return x.reshape(x.shape[1], num_heads, x.shape[2] // num_heads).transpose(0, 1)[None]
 
 
 def _nothing_returned(x: Tensor, num_heads: int) -> Tensor | None:
@@ -132,6 +142,10 @@ SPLIT_HEADS = Exercise(
                 {"b": 2, "n": 1, "h": 3, "d": 2},
                 {"b": 2, "n": 6, "h": 6, "d": 6},
             ],
+        ),
+        # who looks at another axis than the width is right here, and refuses elsewhere
+        Case(
+            name="as many sentences, words and numbers as heads", inputs=lambda draw: _words(draw, b=3, n=3, h=3, d=3)
         ),
         Case(name="3 heads and a width of 14", inputs=_indivisible(2, 5, 14, 3), part="error", raises=True),
         Case(
@@ -269,7 +283,20 @@ SPLIT_HEADS = Exercise(
             "The number of words is checked, not the width",
             "num_heads has to divide the width, x.shape[-1], which is what is cut. How many words there are, "
             "x.shape[1], does not matter.",
-            _words_checked,
+            _checked(1),
+        ),
+        wrong(
+            "sentences_checked",
+            "The number of sentences is checked, not the width",
+            "num_heads has to divide the width, x.shape[-1], which is what is cut. How many sentences there are, "
+            "x.shape[0], does not matter.",
+            _checked(0),
+        ),
+        wrong(
+            "one_sentence_only",
+            "It works for a batch of one only",
+            "The reshape to (n, h, d) has no axis for the batch. Name it: x.reshape(b, n, h, d).",
+            _one_sentence,
         ),
         wrong(
             "type_error",

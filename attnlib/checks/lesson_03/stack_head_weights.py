@@ -28,6 +28,27 @@ def _added(per_head: list[Tensor]) -> Tensor:
     return torch.stack(list(per_head)).sum(dim=0)
 
 
+def _three_unpacked(per_head: list[Tensor]) -> Tensor:
+    first, second, third = per_head
+    return torch.cat([first, second, third], dim=-1)
+
+
+def _square_of_shared_width(per_head: list[Tensor]) -> Tensor:
+    d_model = per_head[0].shape[0]
+    return _filled(per_head, d_model, d_model // len(per_head))
+
+
+def _square_filled(per_head: list[Tensor]) -> Tensor:
+    return _filled(per_head, per_head[0].shape[0], per_head[0].shape[1])
+
+
+def _filled(per_head: list[Tensor], width: int, d: int) -> Tensor:
+    result = per_head[0].new_zeros(per_head[0].shape[0], width)
+    for i, matrix in enumerate(per_head):
+        result[:, i * d : (i + 1) * d] = matrix
+    return result
+
+
 STACK_HEAD_WEIGHTS = Exercise(
     name="stack_head_weights",
     lesson=LESSON,
@@ -161,6 +182,55 @@ STACK_HEAD_WEIGHTS = Exercise(
             "Only the first two heads are joined",
             "per_head may have any length: hand the whole list to torch.cat.",
             lambda per_head: torch.cat(list(per_head)[:2], dim=-1),
+        ),
+        *(
+            wrong(
+                f"three_heads_{how}",
+                "Exactly three heads are joined",
+                "per_head[0], per_head[1] and per_head[2] are all there are in the lesson's example. per_head may have "
+                "any length: hand the whole list to torch.cat.",
+                implementation,
+            )
+            for how, implementation in (
+                ("indexed", lambda per_head: torch.cat([per_head[0], per_head[1], per_head[2]], dim=-1)),
+                ("unpacked", _three_unpacked),
+            )
+        ),
+        wrong(
+            "first_two_indexed",
+            "Exactly two heads are joined",
+            "per_head[0] and per_head[1] are not all: per_head may have any length, also 1. Hand the whole list to "
+            "torch.cat.",
+            lambda per_head: torch.cat([per_head[0], per_head[1]], dim=-1),
+            same_as="two_heads_only",
+        ),
+        wrong(
+            "first_head_twice",
+            "Head 0 stands there twice",
+            "The loop begins at head 0 although the result began with head 0 already. Begin with the second one, "
+            "per_head[1:], or hand the whole list to torch.cat.",
+            lambda per_head: torch.cat([per_head[0], *per_head], dim=-1),
+        ),
+        wrong(
+            "first_head_lost",
+            "The first head is missing",
+            "Lists are counted from 0: a loop from 1 on leaves head 0 out. Hand the whole list to torch.cat.",
+            lambda per_head: torch.cat(list(per_head[1:] or per_head), dim=-1),
+        ),
+        wrong(
+            "square_result",
+            "The result is made as wide as d_model",
+            "The heads side by side are h·d wide, and that need not be d_model. Take d from the matrices: "
+            "per_head[0].shape[1].",
+            _square_of_shared_width,
+        ),
+        wrong(
+            "square_result_filled",
+            "The result is made as wide as d_model",
+            "The heads side by side are h·d wide, and that need not be d_model. Take d from the matrices: "
+            "per_head[0].shape[1].",
+            _square_filled,
+            same_as="square_result",
         ),
         wrong(
             "first_head_only",

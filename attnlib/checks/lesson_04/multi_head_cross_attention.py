@@ -8,8 +8,10 @@ from torch import Tensor
 import attnlib
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Case, Exercise
+from attnlib.checks.lesson_00.slips import slips_of_batches
 from attnlib.checks.lesson_03.mistakes_around import layer_mistakes, projection_mistakes, result_mistakes
-from attnlib.checks.lesson_03.mistakes_inside import axes_mistakes, scores_mistakes
+from attnlib.checks.lesson_03.mistakes_inside import axes_mistakes, dropout_mistakes, scores_mistakes
+from attnlib.checks.lesson_03.two_mistakes import two_mistakes
 from attnlib.checks.lesson_04.mistakes import CrossHeads, own_mistakes
 from attnlib.checks.lesson_04.mistakes_of_roles import whose_is_whose
 from attnlib.checks.usual import usual_cases, usual_misconceptions
@@ -130,6 +132,9 @@ MULTI_HEAD_CROSS_ATTENTION = Exercise(
         *projection_mistakes(CrossHeads),
         *result_mistakes(CrossHeads, "q, k"),
         *layer_mistakes(CrossHeads),
+        *dropout_mistakes(CrossHeads),
+        *two_mistakes(CrossHeads),
+        *slips_of_batches(CrossHeads),
         *usual_misconceptions(CrossHeads),
     ),
 )

@@ -6,9 +6,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from attnlib.checks.lesson_00.slips import slips_of_batches
 from attnlib.checks.lesson_03.heads import Heads, but, masked_softmax
 from attnlib.checks.lesson_03.mistakes_around import layer_mistakes, projection_mistakes, result_mistakes
-from attnlib.checks.lesson_03.mistakes_inside import axes_mistakes, scores_mistakes
+from attnlib.checks.lesson_03.mistakes_inside import axes_mistakes, dropout_mistakes, scores_mistakes
+from attnlib.checks.lesson_03.two_mistakes import two_mistakes
 from attnlib.checks.usual import usual_misconceptions, without, wrong
 
 
@@ -333,6 +335,9 @@ LISTED = (
     *without(axes_mistakes(CausalHeads), "merged_to_d_model"),
     *projection_mistakes(CausalHeads),
     *result_mistakes(CausalHeads, "n, n"),
-    *without(layer_mistakes(CausalHeads), *NO_D_HEAD),
+    *without(layer_mistakes(CausalHeads), *NO_D_HEAD, "no_bias_by_default"),
+    *dropout_mistakes(CausalHeads),
+    *two_mistakes(CausalHeads),
+    *slips_of_batches(CausalHeads),
     *usual_misconceptions(CausalHeads),
 )
