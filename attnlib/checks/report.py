@@ -173,9 +173,8 @@ def _explain_failure(
     else:
         where += f", called with {_described_inputs(exercise, chosen)}"
     sections = [Section(where, body.rstrip())]
-    if not any(finding in exercise.misconceptions for finding in findings) and (
-        looks_like := _unrecognised(exercise, trials, chosen)
-    ):
+    known = any(finding in exercise.misconceptions for finding in findings)
+    if not known and (looks_like := _unrecognised(exercise, trials, chosen, findings)):
         sections.append(looks_like)
     if example is not None and (side := _side_by_side(exercise, example)):
         sections.append(side)
@@ -227,16 +226,20 @@ def _described_inputs(exercise: Exercise, trial: Trial) -> str:
     return ", ".join(described)
 
 
-def _unrecognised(exercise: Exercise, trials: Sequence[Trial], chosen: Trial) -> Section | None:
-    """What can be said where no misconception fits: which properties hold."""
+def _unrecognised(
+    exercise: Exercise, trials: Sequence[Trial], chosen: Trial, findings: Sequence[Misconception]
+) -> Section | None:
+    """What can be said where no misconception fits: which properties hold, if a finding has not said it yet."""
     assert chosen.difference is not None
     off = isolate(exercise, trials)
-    if chosen.difference.aspect == "failure":  # the exception speaks for itself
-        return Section("What this looks like", " ".join(off)) if off else None
     fine = [t.case.name for t in trials if t.difference is None and not t.case.hidden and _compares_values(t.case)]
-    if fine and not off:
+    failed = chosen.difference.aspect == "failure"  # the exception speaks for itself
+    if fine and not off and not failed:
         off = [f"All is right in: {'; '.join(fine)}."]
-    return Section("What this looks like", " ".join(["None of the usual mistakes.", *off]))
+    new = [said for said in off if said.rstrip(".") not in {finding.title for finding in findings}]
+    if not new and (failed or findings):
+        return None
+    return Section("What this looks like", " ".join(new if failed else ["None of the usual mistakes.", *new]))
 
 
 def _compares_values(case: Case) -> bool:

@@ -111,7 +111,9 @@ def test_a_stub_is_told_in_one_line() -> None:
 def test_an_unknown_mistake_is_told_apart_from_the_known_ones() -> None:
     report = run("attention_scores", lambda q, k: (q @ k.mT / q.shape[-1] ** 0.5).cos())
     assert report.diagnosis not in {m.id for m in exercises()["attention_scores"].misconceptions}
-    assert "None of the usual mistakes." in report.message
+    headings = [section.heading for section in report.sections]
+    assert headings[1:3] == ["One change away: A step too much", "What your result shows: One more function at the end"]
+    assert "A common misunderstanding" not in report.message
 
 
 def test_hidden_cases_do_not_show_their_numbers() -> None:

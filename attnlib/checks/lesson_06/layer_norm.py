@@ -29,7 +29,7 @@ def layer_norm(x: Tensor, gain: Tensor, bias: Tensor, eps: float = 1e-5) -> Tens
 def _vectors(draw: Draw, *, shape: tuple[int, ...], spread: float = 1.7, eps: float | None = None) -> tuple[Any, ...]:
     d_model = shape[-1]
     x = draw.normal(*shape, scale=spread, shift=0.6 if spread > 1 else 0.0)
-    arguments = (x, draw.normal(d_model, scale=0.3, shift=1.2), draw.normal(d_model, scale=0.5, shift=0.4))
+    arguments = (x, draw.normal(d_model, scale=1.2, shift=0.4), draw.normal(d_model, scale=0.5, shift=0.4))
     return arguments if eps is None else (*arguments, eps)
 
 
