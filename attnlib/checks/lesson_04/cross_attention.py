@@ -10,13 +10,31 @@ from torch import Tensor
 import attnlib
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Case, Exercise, Misconception
-from attnlib.checks.lesson_02.scaled_dot_product_attention import attend, attention_misconceptions, weighted
+from attnlib.checks.lesson_00.slips import slips_of_batches
+from attnlib.checks.lesson_01.three_layers import Compute, mistakes_before_and_after
+from attnlib.checks.lesson_02.scaled_dot_product_attention import (
+    attend,
+    attention_misconceptions,
+    more_attention_misconceptions,
+    weighted,
+)
 from attnlib.checks.usual import usual_cases, usual_misconceptions, wrong
 from attnlib.checks.watch import ATTENTION
 
 LESSON = "04_cross_attention"
 
-ELSEWHERE = ("over_heads", "three_axes_only", "keys_for_values")  # mistakes that mean nothing, or something else, here
+# mistakes that mean nothing, or something else, here, or that this lesson tells in its own words
+ELSEWHERE = (
+    "over_heads",
+    "three_axes_only",
+    "keys_for_values",
+    "scaled_by_root_q",
+    "softmax_twice",
+    "causal",
+    "weights_detached",
+    "weights_returned_transposed",
+    "by_root_d_v_weights_transposed",  # that fits only where d_v is d_k
+)
 
 
 def _reference(x: Tensor, memory: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Tensor, Tensor]:
@@ -53,6 +71,20 @@ def _around(attention: Callable[..., Any]) -> Callable[..., Any]:
 
 def _right(x: Tensor, memory: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Tensor, Tensor]:
     return attend(x @ w_q, memory @ w_k, memory @ w_v)
+
+
+def _with_steps(compute: Compute) -> Callable[..., Any]:
+    """Cross-attention whose queries are `compute`'s out of x, and whose keys and values are its out of the memory."""
+
+    def nothing(t: Tensor) -> Tensor:
+        return t
+
+    def attention(x: Tensor, memory: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Tensor, Tensor]:
+        q, _, _ = compute(x, lambda t: t @ w_q, nothing, nothing)
+        _, k, v = compute(memory, nothing, lambda t: t @ w_k, lambda t: t @ w_v)
+        return attend(q, k, v)
+
+    return attention
 
 
 def _scaled_by(width: Callable[[Tensor, Tensor], int]) -> Callable[..., Any]:
@@ -178,6 +210,27 @@ def _whose_is_whose() -> tuple[Misconception, ...]:
             lambda x, memory, w_q, w_k, w_v: attend(x @ w_q, memory[:1] @ w_k, memory[:1] @ w_v),
         ),
         wrong(
+            "memory_cut",
+            "The memory is cut to the length of x",
+            "memory[:, :n] drops the positions of the memory beyond the length of x. The two texts need not be of one "
+            "length, and every query sees the whole memory.",
+            lambda x, memory, w_q, w_k, w_v: _right(x, memory[:, : x.shape[1]], w_q, w_k, w_v),
+        ),
+        wrong(
+            "last_memory_for_all",
+            "Every text of the batch asks the last memory",
+            "An index that is left over from a loop, or memory[-1]. Each x has a memory of its own: keep the batch "
+            "axis.",
+            lambda x, memory, w_q, w_k, w_v: attend(x @ w_q, memory[-1:] @ w_k, memory[-1:] @ w_v),
+        ),
+        wrong(
+            "w_q_w_v_exchanged",
+            "w_q and w_v are exchanged",
+            "x asks with w_q, and what the memory brings along is made with w_v. The order of the arguments is w_q, "
+            "w_k, w_v. Where the widths differ the products do not even fit.",
+            lambda x, memory, w_q, w_k, w_v: attend(x @ w_v, memory @ w_k, memory @ w_q),
+        ),
+        wrong(
             "w_k_w_v_exchanged",
             "w_k and w_v are exchanged",
             "The keys are made with w_v and the values with w_k. That fits only where d_k equals d_v. The order of "
@@ -295,7 +348,7 @@ def _scale_and_results() -> tuple[Misconception, ...]:
             ),
         ),
         wrong(
-            "weights_transposed",
+            "weights_returned_transposed",
             "The weights are returned the other way round",
             "The output is right. But in your weights a row belongs to a position of the memory. Who asks comes "
             "first: (b, q, k).",
@@ -349,10 +402,12 @@ CROSS_ATTENTION = Exercise(
         *_whose_is_whose(),
         *(
             wrong(m.id, m.title, m.explanation, _around(m.implementation))
-            for m in attention_misconceptions()
+            for m in (*attention_misconceptions(), *more_attention_misconceptions())
             if m.id not in ELSEWHERE
         ),
         *_scale_and_results(),
+        *mistakes_before_and_after(_with_steps),
+        *slips_of_batches(_right),
         *usual_misconceptions(_right, example=_small_texts),
     ),
 )

@@ -1,6 +1,8 @@
 """Exercise `mend_decoder_attention`: a decoder that never reads what the encoder wrote."""
 
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,6 +32,7 @@ def _attend(
     blocked: float = float("-inf"),
     inverted: bool = False,
     scaled: bool = True,
+    axis: int = -1,
 ) -> tuple[Tensor, Tensor]:
     """Attention with padding, and every way of taking one text for the other that the lesson knows."""
     texts, real = {"x": x, "memory": memory}, {"x": x_is_real, "memory": memory_is_real}
@@ -38,7 +41,7 @@ def _attend(
     if mask is not None:
         closed = real[mask] if inverted else ~real[mask]
         scores = scores.masked_fill(closed[:, None, :] if along == "keys" else closed[:, :, None], blocked)
-    weights = torch.softmax(scores, dim=-1)
+    weights = torch.softmax(scores, dim=axis)
     return weights @ v, weights
 
 
@@ -46,6 +49,31 @@ def _reference(
     x: Tensor, memory: Tensor, x_is_real: Tensor, memory_is_real: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor
 ) -> tuple[Tensor, Tensor]:
     return _attend(x, memory, x_is_real, memory_is_real, w_q, w_k, w_v)
+
+
+def _memory_as(
+    change: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]],
+) -> Callable[..., tuple[Tensor, Tensor]]:
+    """Right, but for `change(x, memory, memory_is_real)` in place of memory and mask."""
+
+    def attend(
+        x: Tensor, memory: Tensor, x_is_real: Tensor, memory_is_real: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        memory, memory_is_real = change(x, memory, memory_is_real)
+        return _attend(x, memory, x_is_real, memory_is_real, w_q, w_k, w_v)
+
+    return attend
+
+
+def _matrices_as(order: tuple[int, int, int]) -> Callable[..., tuple[Tensor, Tensor]]:
+    """Right, but for the order in which the matrices are used."""
+
+    def attend(
+        x: Tensor, memory: Tensor, x_is_real: Tensor, memory_is_real: Tensor, *matrices: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        return _attend(x, memory, x_is_real, memory_is_real, *(matrices[i] for i in order))
+
+    return attend
 
 
 def _masked_too_late(
@@ -96,6 +124,28 @@ def _where_x_is_real(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
     padded = ~inputs[2][..., None]
     return tuple(t.masked_fill(padded, 0) if t.shape[:2] == padded.shape[:2] else t for t in asked(*inputs))
 
+
+STILL_LEFT: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("values_left", "The values still come from x", {"values": "x"}),
+    ("keys_left", "The keys still come from x", {"keys": "x"}),
+    ("keys_and_values_left", "Keys and values still come from x", {"keys": "x", "values": "x"}),
+)
+SPOILT: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
+    (
+        "mask_upside_down",
+        "the mask is upside down",
+        "`memory_is_real` is True where there *is* something, so that `~` is needed to close the others",
+        {"inverted": True},
+    ),
+    ("mask_dropped", "the mask is gone", "padding must not be heard", {"mask": None}),
+    ("scale_dropped", "the scale is gone", "the scores are divided by √d_k", {"scaled": False}),
+    (
+        "over_queries",
+        "the softmax runs over the queries",
+        "each query shares out 1 among the keys, dim=-1",
+        {"axis": -2},
+    ),
+)
 
 MEND_DECODER_ATTENTION = Exercise(
     name="mend_decoder_attention",
@@ -234,6 +284,59 @@ MEND_DECODER_ATTENTION = Exercise(
             "You exchanged the two texts. The decoder asks: queries from x. The encoder answers: keys and values from "
             "the memory.",
             partial(_attend, queries="memory", keys="x", values="x", mask="x"),
+        ),
+        wrong(
+            "memory_cut",
+            "The memory is cut to the length of x",
+            "Whose is whose is right now. But memory[:, :n] drops the positions of the memory beyond the length of x, "
+            "and with a shorter memory nobody notices. The two texts need not be of one length.",
+            _memory_as(lambda x, memory, real: (memory[:, : x.shape[1]], real[:, : x.shape[1]])),
+        ),
+        wrong(
+            "first_mask_for_all",
+            "The first text's mask is used for the whole batch",
+            "memory_is_real[0] says which positions of one text are real, and the others are of other lengths. Keep "
+            "the batch, and give the mask an axis for the queries: memory_is_real[:, None, :].",
+            _memory_as(lambda x, memory, real: (memory, real[:1].expand_as(real))),
+        ),
+        wrong(
+            "one_memory_for_all",
+            "Every text of the batch asks the first memory",
+            "memory[0] is one text. Each x has a memory of its own: keep the batch axis.",
+            _memory_as(lambda x, memory, real: (memory[:1].expand_as(memory), real)),
+        ),
+        *(
+            wrong(
+                f"over_{name}",
+                f"The softmax runs over the {said}",
+                "Each query shares out 1 among the keys, the last axis. It was right as it stood: dim=-1.",
+                partial(_attend, axis=axis),
+            )
+            for name, said, axis in (("queries", "queries", -2), ("first_axis", "batch", 0))
+        ),
+        *(
+            wrong(
+                f"{names[0]}_{names[1]}_exchanged",
+                f"{names[0]} and {names[1]} are exchanged",
+                "The three matrices were right as they stood: w_q makes the queries, w_k the keys and w_v the values. "
+                "It is the text in front of them that has to change.",
+                _matrices_as(order),
+            )
+            for names, order in (
+                (("w_q", "w_k"), (1, 0, 2)),
+                (("w_k", "w_v"), (0, 2, 1)),
+            )
+        ),
+        *(
+            wrong(
+                f"{one}_and_{other}",
+                f"{title}, and {also}",
+                "Not all is mended yet, or something that was right is not any more. Keys, values and mask belong to "
+                f"the memory; and {rather}.",
+                partial(_attend, **left, **spoilt),
+            )
+            for one, title, left in STILL_LEFT
+            for other, also, rather, spoilt in SPOILT
         ),
         wrong(
             "scale_dropped",

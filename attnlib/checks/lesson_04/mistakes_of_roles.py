@@ -78,6 +78,22 @@ def whose_is_whose() -> tuple[Misconception, ...]:
             but(CrossHeads, project=lambda self, x, memory: (self.w_q(x), self.w_k(memory[:1]), self.w_v(memory[:1]))),
         ),
         wrong(
+            "last_memory_for_all",
+            "Every text of the batch asks the last memory",
+            "An index that is left over from a loop, or memory[-1]. Each x has a memory of its own: keep the batch "
+            "axis.",
+            but(
+                CrossHeads, project=lambda self, x, memory: (self.w_q(x), self.w_k(memory[-1:]), self.w_v(memory[-1:]))
+            ),
+        ),
+        wrong(
+            "memory_cut",
+            "The memory is cut to the length of x",
+            "memory[:, :n] drops the positions of the memory beyond the length of x. The two texts need not be of one "
+            "length, and every query sees the whole memory.",
+            but(CrossHeads, project=lambda self, x, memory: CrossHeads.project(self, x, memory[:, : x.shape[1]])),
+        ),
+        wrong(
             "split_by_length_of_x",
             "The memory is cut with the length of x",
             "You take n from x.shape and use it for the keys and values as well. The memory has a length of its own: "
