@@ -34,6 +34,13 @@ def _right(q_len: int, k_len: int) -> Tensor:
     return _distance(q_len, k_len) >= 0
 
 
+def _sliced(q_len: int, k_len: int) -> Tensor:
+    mask = torch.zeros(q_len, k_len, dtype=torch.bool)
+    for i in range(q_len):
+        mask[i, : k_len - q_len + i + 1] = True
+    return mask
+
+
 def _case(q_len: int, k_len: int, name: str, *, part: str = "values", hidden: bool = False) -> Case:
     return Case(name=name, inputs=lambda draw: (q_len, k_len), part=part, hidden=hidden)
 
@@ -128,6 +135,48 @@ CAUSAL_MASK = Exercise(
             "With more queries than keys, k_len - q_len is negative, and that is right: the first queries see nothing. "
             "abs() opens keys instead.",
             lambda q_len, k_len: torch.ones(q_len, k_len, dtype=torch.bool).tril(abs(k_len - q_len)),
+        ),
+        wrong(
+            "slice_from_behind",
+            "A slice with a negative end counts from behind",
+            "With more queries than keys, k_len - q_len + i + 1 is below 0 for the first queries, and `[:-2]` is all "
+            "but the last two. Those queries see nothing: cut off at 0, max(0, ...), or compare positions.",
+            _sliced,
+        ),
+        *(
+            wrong(
+                f"{name}_from_top_left",
+                f"{title}, and the first query is aligned with the first key",
+                "Two things at once: a query sees itself and what came before it; and the *last* query stands at the "
+                "last key, so that with more keys than queries the diagonal is shifted by k_len - q_len.",
+                lambda q_len, k_len, further=further: torch.ones(q_len, k_len, dtype=torch.bool).tril(further),
+            )
+            for name, title, further in (
+                ("strict", "A word may not see itself", -1),
+                ("one_ahead", "Every word sees one word too many", 1),
+            )
+        ),
+        *(
+            wrong(
+                f"{name}_numbers",
+                f"{title}, in numbers instead of bool",
+                "Two things at once: True = may attend, for a query itself and what came before it; and a mask is "
+                "bool. Compare something, or say dtype=torch.bool.",
+                _by_distance(lambda d, rule=rule: rule(d).float()),  # type: ignore[misc]
+            )
+            for name, title, rule in (
+                ("upside_down", "What is blocked is marked", lambda d: d < 0),
+                ("strict", "A word may not see itself", lambda d: d > 0),
+                ("one_ahead", "Every word sees one word too many", lambda d: d >= -1),
+                ("future_only", "The triangle is the upper one", lambda d: d <= 0),
+            )
+        ),
+        wrong(
+            "top_left_numbers",
+            "The first query is aligned with the first key, in numbers instead of bool",
+            "Two things at once: with more keys than queries the diagonal is shifted by k_len - q_len; and a mask is "
+            "bool: torch.ones(q_len, k_len, dtype=torch.bool).",
+            lambda q_len, k_len: torch.ones(q_len, k_len).tril(),
         ),
         wrong(
             "listed",

@@ -109,9 +109,10 @@ def _largest_of_everything(scores: Tensor, mask: Tensor) -> Tensor:
     return _exp_times_mask(scores, mask, scores.amax())
 
 
-def _down(dim: int, fill: float) -> Callable[[Tensor, Tensor], Tensor]:
+def _down(dim: int, fill: float, *, zeroed: bool = False) -> Callable[[Tensor, Tensor], Tensor]:
     def attempt(scores: Tensor, mask: Tensor) -> Tensor:
-        return scores.masked_fill(~mask, fill).softmax(dim=dim)
+        weights = scores.masked_fill(~mask, fill).softmax(dim=dim)
+        return weights.masked_fill(~mask, 0.0) if zeroed else weights
 
     return attempt
 
@@ -119,6 +120,22 @@ def _down(dim: int, fill: float) -> Callable[[Tensor, Tensor], Tensor]:
 def _down_with_empty_rows(scores: Tensor, mask: Tensor) -> Tensor:
     empty = ~mask.any(dim=-1, keepdim=True)
     return scores.masked_fill(~(mask | empty), -torch.inf).softmax(dim=-2).masked_fill(~mask, 0.0)
+
+
+def _down_with_zeros_in_empty_rows(scores: Tensor, mask: Tensor) -> Tensor:
+    empty = ~mask.any(dim=-1, keepdim=True)
+    filled = scores.masked_fill(~mask, -torch.inf).masked_fill(empty, 0.0)
+    return filled.softmax(dim=-2).masked_fill(~mask, 0.0)
+
+
+def _mask_as_index(fill: Callable[[Tensor], float], *, zeroed: bool) -> Callable[[Tensor, Tensor], Tensor]:
+    def attempt(scores: Tensor, mask: Tensor) -> Tensor:
+        filled = scores.clone()
+        filled[~mask] = fill(scores)
+        weights = filled.softmax(dim=-1)
+        return weights.masked_fill(~mask, 0.0) if zeroed else weights
+
+    return attempt
 
 
 def _empty_columns(scores: Tensor, mask: Tensor) -> Tensor:
@@ -418,6 +435,44 @@ MASKED_SOFTMAX = Exercise(
             "Your columns add up to 1, and a key that nobody may see becomes NaN. A row belongs to a query, and each "
             "query shares its attention among its open keys: dim=-1.",
             _down(-2, -torch.inf),
+        ),
+        wrong(
+            "over_queries_empty_rows_zeroed",
+            "The softmax runs down the columns",
+            "Your columns add up to 1, rows without any True among them, whose scores you made 0. A row belongs to a "
+            "query, and each query shares its attention among its open keys: dim=-1.",
+            _down_with_zeros_in_empty_rows,
+        ),
+        wrong(
+            "over_queries_filled_zeroed",
+            "The softmax runs down the columns",
+            "Your columns add up to 1 before the blocked entries are set to 0. A row belongs to a query, and each "
+            "query shares its attention among its open keys: dim=-1.",
+            _down(-2, -1e9, zeroed=True),
+        ),
+        *(
+            wrong(
+                f"mask_as_index_{name}",
+                "The mask is used as an index, and has to be as large as the scores for that",
+                f"`scores[~mask] = ...` does not broadcast: it fails for a mask (q, k) and scores (b, h, q, k).{also} "
+                "masked_fill and torch.where broadcast.",
+                _mask_as_index(fill, zeroed=zeroed),
+            )
+            for name, also, fill, zeroed in (
+                ("zeroed", "", lambda scores: torch.finfo(scores.dtype).min, True),
+                (
+                    "lowest",
+                    " And a row without any True gets equal weights, where zeros are wanted.",
+                    lambda scores: torch.finfo(scores.dtype).min,
+                    False,
+                ),
+                (
+                    "with_nan",
+                    " And a row without any True becomes NaN.",
+                    lambda scores: -torch.inf,
+                    False,
+                ),
+            )
         ),
         wrong(
             "over_queries_filled",

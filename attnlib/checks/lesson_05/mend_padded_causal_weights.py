@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -31,15 +32,16 @@ def _weights(
     fill: float = -torch.inf,
     empty_rows: str = "zero",
     joined_by: Callable[[Tensor, Tensor], Tensor] = torch.logical_and,
+    dim: int = -1,
 ) -> Tensor:
     """Causal weights of a padded batch, and every wrong way of making them that the exercise knows."""
     n = scores.shape[-1]
     keys, queries = real[:, None, None, :], real[:, None, :, None]
     padding = {"keys": keys, "queries": queries, "both": keys & queries, "neither": torch.ones_like(keys)}[axis]
     mask = joined_by(padding, past(torch.ones(n, n, dtype=torch.bool, device=scores.device)))
-    empty = ~mask.any(dim=-1, keepdim=True)
+    empty = ~mask.any(dim=dim, keepdim=True)
     blocked = ~mask if empty_rows == "as they come" else ~mask & ~empty
-    weights = scores.masked_fill(blocked, fill).softmax(dim=-1)
+    weights = scores.masked_fill(blocked, fill).softmax(dim=dim)
     return weights.masked_fill(empty, 0.0) if empty_rows == "zero" else weights
 
 
@@ -58,10 +60,50 @@ def _overwritten(scores: Tensor, real: Tensor) -> Tensor:
     return scores.masked_fill_(~mask, -1e10).softmax(dim=-1) * mask
 
 
+def _on_the_heads(scores: Tensor, real: Tensor) -> Tensor:
+    n = scores.shape[-1]
+    return attnlib.masked_softmax(
+        scores, attnlib.causal_mask(n, n, device=scores.device) & real.unsqueeze(0).unsqueeze(2)
+    )
+
+
+def _as_index(scores: Tensor, real: Tensor) -> Tensor:
+    filled = scores.clone()
+    filled[~_mask(scores, real)] = -torch.inf
+    return filled.softmax(dim=-1).nan_to_num(0.0)
+
+
 def _swept(scores: Tensor, real: Tensor) -> Tensor:
     added = torch.zeros_like(scores).masked_fill(~_mask(scores, real), -torch.inf)
     return (scores + added).softmax(dim=-1).nan_to_num(0.0)
 
+
+ALSO: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
+    (
+        "empty_rows_nan",
+        "a query that sees nothing becomes NaN",
+        "the softmax of a row of -inf is 0 / 0, where masked_softmax gives zeros",
+        {"empty_rows": "as they come"},
+    ),
+    (
+        "uniform_rows",
+        "a query that sees nothing looks at everything",
+        "a row that is -1e10 throughout gives each key the same share, where masked_softmax gives zeros",
+        {"fill": -1e10, "empty_rows": "as they come"},
+    ),
+    (
+        "padding_on_queries",
+        "the padding is on the axis of the queries",
+        "it is padded *keys* that must not be seen, real[:, None, None, :]",
+        {"axis": "queries"},
+    ),
+    (
+        "padding_dropped",
+        "the padding is not blocked at all",
+        "it is padded *keys* that must not be seen, real[:, None, None, :]",
+        {"axis": "neither"},
+    ),
+)
 
 MEND_PADDED_CAUSAL_WEIGHTS = Exercise(
     name="mend_padded_causal_weights",
@@ -198,6 +240,73 @@ MEND_PADDED_CAUSAL_WEIGHTS = Exercise(
             "A query that sees nothing gets the plain softmax",
             "No NaN comes up, good. But a row without any True has to be zeros, and yours looks at everything.",
             partial(_weights, empty_rows="plain"),
+        ),
+        wrong(
+            "padding_on_the_heads",
+            "The sentences' padding lies on the axis of the heads",
+            "`real[None, :, None, :]`, or real[:, None, :], lines the sentences up with the heads: it fails, or each "
+            "head gets the padding of a sentence. The batch stays first: real[:, None, None, :].",
+            _on_the_heads,
+        ),
+        wrong(
+            "mask_as_index",
+            "The mask is used as an index",
+            "`scores[~mask] = ...` does not broadcast, and the mask (b, 1, n, n) has no axis of the heads' length. "
+            "masked_fill and torch.where broadcast.",
+            _as_index,
+        ),
+        wrong(
+            "first_padding_for_all",
+            "All sentences get the first one's padding",
+            "With a batch of one nobody notices. Each sentence has its own padding: real[:, None, None, :].",
+            lambda scores, real: _weights(scores, real[:1].expand_as(real)),
+        ),
+        wrong(
+            "one_ahead",
+            "Every word sees one word too many",
+            "The triangle was right as it stood. With diagonal=1 each query sees the very token that it has to guess.",
+            partial(_weights, past=lambda ones: ones.tril(1)),
+        ),
+        wrong(
+            "over_queries",
+            "The softmax runs over the queries",
+            "It was right as it stood: each query shares out 1 among the keys, the last axis, dim=-1.",
+            partial(_weights, dim=-2),
+        ),
+        wrong(
+            "over_queries_filled",
+            "The softmax runs over the queries",
+            "It was right as it stood: each query shares out 1 among the keys, the last axis, dim=-1.",
+            partial(_weights, dim=-2, fill=-1e10, empty_rows="as they come"),
+        ),
+        wrong(
+            "over_queries_with_nan",
+            "The softmax runs over the queries",
+            "It was right as it stood: each query shares out 1 among the keys, the last axis, dim=-1. A key that is "
+            "padding is -inf for every query, and 0 / 0 is NaN.",
+            partial(_weights, dim=-2, empty_rows="as they come"),
+        ),
+        wrong(
+            "fill_with_zeros",
+            "Zeros are right for such a row, but not for the blocked scores",
+            "Rows without any True are zeros now. But blocked scores of other rows became 0, and e⁰ = 1 is a good "
+            "share. Fill with -inf.",
+            partial(_weights, fill=0.0),
+        ),
+        *(
+            wrong(
+                f"{triangle}_and_{other}",
+                f"{title}, and {also}",
+                f"Two things at once. The triangle was right as it stood; and {rather}.",
+                partial(_weights, past=past, **left),
+            )
+            for triangle, title, past in (
+                ("strict", "A word may not see itself", lambda ones: ones.tril(-1)),
+                ("one_ahead", "Every word sees one word too many", lambda ones: ones.tril(1)),
+                ("causal_dropped", "The causal mask is gone", torch.ones_like),
+            )
+            for other, also, rather, left in ALSO
+            if triangle != "causal_dropped" or "axis" in left  # else no row is empty
         ),
         wrong(
             "upper_triangle",

@@ -161,6 +161,68 @@ PADDING_MASK = Exercise(
             lambda lengths, max_len: torch.arange(max_len, device=lengths.device) < lengths,
         ),
         wrong(
+            "no_column_expanded",
+            "The lengths are lined up with the positions",
+            "(k) against (b) is compared entry by entry, or fails, and `expand` cannot mend it. The lengths have to be "
+            "a column, lengths[:, None], so that each sentence gets a row of its own.",
+            lambda lengths, max_len: (torch.arange(max_len, device=lengths.device) < lengths).expand(
+                len(lengths), max_len
+            ),
+        ),
+        wrong(
+            "empty_sentence_opened",
+            "An empty sentence gets a real key",
+            "A length of 0 was taken for 1. All keys of an empty sentence are padding: its row is False throughout.",
+            _with(lambda position, length: position < length.clamp(min=1)),
+        ),
+        *(
+            wrong(
+                f"exchanged_{name}",
+                f"Rows and columns are exchanged, and {also}",
+                "Two things at once: one row for each sentence, one column for each key, (b, k); and True = a real "
+                "key, the first `lengths[i]` of row i.",
+                lambda lengths, max_len, rule=rule: rule(
+                    torch.arange(max_len, device=lengths.device)[:, None], lengths[None]
+                ),
+            )
+            for name, also, rule in (
+                ("upside_down", "True marks the padding", lambda position, length: position >= length),
+                ("one_pad_too_many", "one padding token counts as real", lambda position, length: position <= length),
+                (
+                    "without_first",
+                    "the padding is marked, but for its first",
+                    lambda position, length: position > length,
+                ),
+            )
+        ),
+        *(
+            wrong(
+                f"left_{name}",
+                f"The padding is taken to stand on the left, and {also}",
+                "Two things at once: the first `lengths[b]` keys are real; and True marks them, no more and no fewer.",
+                lambda lengths, max_len, rule=rule: rule(
+                    torch.arange(max_len, device=lengths.device)[None], max_len - lengths[:, None]
+                ),
+            )
+            for name, also, rule in (
+                ("upside_down", "True marks it", lambda position, first: position < first),
+                ("one_word_lost", "one word is lost", lambda position, first: position > first),
+            )
+        ),
+        *(
+            wrong(
+                f"{name}_numbers",
+                f"{title}, in numbers instead of bool",
+                "Two things at once: True = a real key, the first `lengths[i]` of row i; and a mask is bool. Leave the "
+                "comparison as it is, without .float() or .int().",
+                _with(lambda position, length, rule=rule: rule(position, length).float()),  # type: ignore[misc]
+            )
+            for name, title, rule in (
+                ("upside_down", "The padding is marked", lambda position, length: position >= length),
+                ("one_pad_too_many", "One padding token counts as real", lambda position, length: position <= length),
+            )
+        ),
+        wrong(
             "pairs",
             "A table of pairs for each sentence",
             "Yours is (b, k, k), True where both words are real. The contract wants one row for each sentence, (b, k): "

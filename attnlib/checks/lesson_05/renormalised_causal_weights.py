@@ -38,6 +38,21 @@ def _square(scores: Tensor) -> Tensor:
     return torch.ones(n, n, dtype=torch.bool, device=scores.device).tril()
 
 
+def _two_axes_unpacked(scores: Tensor) -> Tensor:
+    _q, _k = scores.shape
+    return _shares(scores.softmax(dim=-1) * _triangle(scores))
+
+
+def _three_axes_unpacked(scores: Tensor) -> Tensor:
+    _b, _q, _k = scores.shape
+    return _shares(scores.softmax(dim=-1) * _triangle(scores))
+
+
+def _four_axes_unpacked(scores: Tensor) -> Tensor:
+    _b, _h, _q, _k = scores.shape
+    return _shares(scores.softmax(dim=-1) * _triangle(scores))
+
+
 def _overwritten(scores: Tensor) -> Tensor:
     weights = scores.softmax(dim=-1)
     weights.tril_(scores.shape[-1] - scores.shape[-2])
@@ -72,6 +87,42 @@ RENORMALISED_CAUSAL_WEIGHTS = Exercise(
             "What stood above the diagonal is gone, but its share was not given to the others: the rows no longer add "
             "up to 1. And what is left still depends on the future, which sat in the denominator of the softmax.",
             lambda scores: scores.softmax(dim=-1) * _triangle(scores),
+        ),
+        *(
+            wrong(
+                f"{name}_not_renormalised",
+                f"{title}, and the rows are not divided again",
+                "Two things at once: the triangle keeps the diagonal and what is before it, the last query at the last "
+                "key; and each row is divided by the sum of what is left in it.",
+                lambda scores, kept=kept: scores.softmax(dim=-1) * kept(scores),
+            )
+            for name, title, kept in (
+                ("top_left", "The first query is aligned with the first key", lambda s: torch.ones_like(s).tril()),
+                ("strict", "The diagonal is dropped", partial(_triangle, further=-1)),
+                ("one_ahead", "One column too many is kept", partial(_triangle, further=1)),
+                ("upside_down", "The past is dropped and the future is kept", lambda s: 1 - _triangle(s)),
+            )
+        ),
+        *(
+            wrong(
+                f"{number}_sizes_unpacked",
+                f"It works for {number} axes only",
+                f"`{names} = scores.shape` fails for any other number of axes. Take what you need from the end: "
+                "q, k = scores.shape[-2:].",
+                implementation,
+            )
+            for number, names, implementation in (
+                ("two", "q, k", _two_axes_unpacked),
+                ("three", "b, q, k", _three_axes_unpacked),
+                ("four", "b, h, q, k", _four_axes_unpacked),
+            )
+        ),
+        wrong(
+            "over_heads",
+            "The first softmax runs over axis 1",
+            "Axis 1 is not the keys: it holds the heads, or the queries where there are none. Each query shares its "
+            "attention among the keys: dim=-1.",
+            lambda scores: _shares(scores.softmax(dim=1) * _triangle(scores)),
         ),
         wrong(
             "triangle_of_scores",

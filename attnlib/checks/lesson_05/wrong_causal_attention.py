@@ -93,6 +93,20 @@ def _along(dim: int, fill: float, *, zeroed: bool = False) -> type[Heads]:
     return but(CausalHeads, share=share)
 
 
+def _fixed_triangle(size: int) -> type[Heads]:
+    """A triangle made once, of which each text gets a corner."""
+
+    def allowed(self: CausalHeads, x: Tensor, key_mask: Tensor | None) -> Tensor:
+        past = _triangle(size, x.device)[: x.shape[1], : x.shape[1]]
+        return past if key_mask is None else past & key_mask[:, None, None, :]
+
+    return but(CausalHeads, allowed=allowed)
+
+
+def _unscaled(self: Heads, x: Tensor, memory: Tensor) -> float:
+    return 1.0
+
+
 def _unchecked(self: Heads, d_model: int, num_heads: int, d_head: int | None) -> int:
     return d_model // num_heads
 
@@ -114,6 +128,38 @@ NO_D_HEAD = (
     "scaled_by_shared_width",
     "layers_as_wide_as_words",
     "out_from_d_model",
+)
+
+MASKED: tuple[tuple[str, str, Any], ...] = (
+    ("strict", "A word may not see itself", _with_padding(lambda x: _triangle(x.shape[1], x.device, -1))),
+    (
+        "one_ahead",
+        "Every position sees one token too many",
+        _with_padding(lambda x: _triangle(x.shape[1], x.device, 1)),
+    ),
+    ("no_causal_mask", "Nothing hides the future", _with_padding(lambda x: torch.ones_like(_past(x)))),
+    ("padding_ignored", "The key mask is not used", lambda self, x, key_mask: _past(x)),
+)
+ALSO: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
+    ("unscaled", "the scale is missing", "the scores are divided by √d", {"scale": _unscaled}),
+    (
+        "over_queries",
+        "the softmax runs over the queries",
+        "the softmax runs over the keys, dim=-1",
+        {"share": lambda self, scores, allowed: masked_softmax(scores, allowed, dim=-2)},
+    ),
+    (
+        "merged_by_reshape",
+        "the heads are merged by reshape alone",
+        "heads and words change places before the heads are merged",
+        {"merge": lambda self, x: x.reshape(x.shape[0], x.shape[2], -1)},
+    ),
+    (
+        "mask_after_softmax",
+        "what is blocked is blocked after the softmax",
+        "the scores are blocked before the softmax, so that the rows add up to 1",
+        {"share": _block_afterwards},
+    ),
 )
 
 LISTED = (
@@ -330,6 +376,32 @@ LISTED = (
         "The softmax is missing",
         "The future is blocked, but the values are added up with the raw scores as weights: no row adds up to 1.",
         but(CausalHeads, share=lambda self, scores, allowed: scores * allowed),
+    ),
+    *(
+        wrong(
+            f"triangle_of_{size}",
+            "The triangle is made for short texts only",
+            f"It has {size} rows and columns, and a longer text does not fit. Make it in forward, as long as x is, or "
+            "ask for the longest text in the constructor.",
+            _fixed_triangle(size),
+        )
+        for size in (8, 10, 16)
+    ),
+    *(
+        wrong(
+            f"{masked}_and_{other}",
+            f"{title}, and {also}",
+            f"Two things at once. A query sees itself and what came before it, as far as it is real; and {rather}.",
+            but(CausalHeads, allowed=allowed, **step),
+        )
+        for masked, title, allowed in MASKED
+        for other, also, rather, step in ALSO
+    ),
+    wrong(
+        "all_masks_upside_down",
+        "Both masks are upside down",
+        "True is taken for: blocked. In the triangle, and in key_mask, True = may attend.",
+        but(CausalHeads, allowed=lambda self, x, key_mask: ~CausalHeads.allowed(self, x, key_mask)),
     ),
     *without(scores_mistakes(CausalHeads), "scaled_by_root_width", "over_heads", "no_softmax"),
     *without(axes_mistakes(CausalHeads), "merged_to_d_model"),
