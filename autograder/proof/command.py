@@ -14,7 +14,7 @@ from autograder.proof.counts import Proof
 from autograder.proof.measure import code_exercises, fates, verdicts
 from autograder.proof.page import page
 from autograder.proof.requirements import requirements
-from autograder.proof.tables import cost_table, requirement_table, right_table, wrong_table
+from autograder.proof.tables import cost_table, requirement_table, right_table, told_table, wrong_table
 
 PROCESSES = 2
 SEEDS_AT_ONCE = 10
@@ -27,8 +27,9 @@ def prove(wanted: tuple[str, ...], *, seeds: int, page_file: Path | None) -> Non
     proofs = measure(_chosen(wanted), seeds)
     total = Proof.total(proofs.values())
     console = Console()
-    for table in (wrong_table(proofs), right_table(proofs), cost_table(proofs), requirement_table(total)):
-        console.print(table)
+    for table in (wrong_table, right_table, told_table, cost_table):
+        console.print(table(proofs))
+    console.print(requirement_table(total))
     if page_file is not None:
         page_file.parent.mkdir(parents=True, exist_ok=True)
         page_file.write_text(page(proofs), encoding="utf-8")

@@ -46,13 +46,23 @@ class Verdict:
     wall_ms: float
 
 
+WAYS = ("misconception", "change", "symptom", "exception", "nothing")
+"""How one is told what is wrong: by the name of a misconception, by the one change that mends it, by what the result
+shows, by the words of the exception in which it ends; or by the first wrong number alone."""
+
+
 @dataclass(frozen=True)
 class Fate:
-    """What became of a mutant: which cases killed it ("visible", "hidden"), or "" and the reason why it is right."""
+    """What became of a mutant: which cases killed it ("visible", "hidden"), or "" and the reason why it is right.
+
+    Of some of those that the visible check kills, in which of `WAYS` the student is told, and what that check cost.
+    """
 
     key: str
     killed_by: str
     reason: str = ""
+    told_by: str = ""
+    cpu_ms: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -115,6 +125,15 @@ class Proof:
     def killed_by_the_visible_check(self) -> int:
         """Mutants that the student is told of at once; the others only the grader's own cases catch."""
         return sum(f.killed_by == "visible" for f in self.fates)
+
+    @property
+    def told(self) -> list[Fate]:
+        """The mutants of which it was noted how the student is told: wrong answers that are on no list."""
+        return [f for f in self.fates if f.told_by]
+
+    def told_by(self, way: str) -> Rate:
+        """Those of them that are told in one of `WAYS`."""
+        return Rate(sum(f.told_by == way for f in self.told), len(self.told))
 
     @property
     def equivalent(self) -> list[Fate]:

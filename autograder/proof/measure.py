@@ -4,19 +4,24 @@ import importlib
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
+from zlib import crc32
 
 from attnlib.checks import Exercise, exercises, limits
 from attnlib.checks.compare import first_difference
 from attnlib.checks.diagnose import Trial, diagnose
 from attnlib.checks.judge import cases_of, run_exercise, try_case
 from attnlib.checks.observe import Memory, observe
+from attnlib.checks.report import Report
+from attnlib.checks.symptom_names import SYMPTOMS
 from autograder.layout import Layout
 from autograder.proof.answers import Answer, alternatives, lesson_answers, run_source, written_plainly
 from autograder.proof.counts import Fate, Proof, Verdict
 from autograder.proof.equivalent import EQUIVALENT
-from autograder.proof.mutants import mutants
+from autograder.proof.mutants import Mutant, mutants
 
+ONE_IN = 10  # mutants: of so many it is noted what the student is told of them
 SECONDS_FOR_A_MUTANT = 1.0  # of computing, in one case; the slowest right answer takes a tenth of it
 
 
@@ -80,13 +85,35 @@ def fates(name: str) -> Proof:
     _warm_up(exercise)
     with _little_time():
         found = {
-            mutant.key: Fate(mutant.key, _killed_by(exercise, answer, mutant.source), reasons.get(mutant.key, ""))
+            mutant.key: _fate(exercise, answer, mutant, reasons.get(mutant.key, ""))
             for answer in answers
             if answer is not None
             for mutant in mutants(answer.source)
         }
     stale = [key for key in reasons if key not in found or found[key].killed_by]
     return Proof(fates=tuple(found.values()), stale=tuple(f"{name}: {key}" for key in stale))
+
+
+def _fate(exercise: Exercise, answer: Answer, mutant: Mutant, reason: str) -> Fate:
+    fate = Fate(mutant.key, _killed_by(exercise, answer, mutant.source), reason)
+    if fate.killed_by != "visible" or crc32(mutant.key.encode()) % ONE_IN:
+        return fate
+    try:
+        attempt = run_source(answer, mutant.source)
+    except Exception:
+        return fate  # a cell that fails in a notebook: Python tells
+    cpu = time.process_time()
+    report = run_exercise(exercise, attempt)
+    return replace(fate, told_by=_way(exercise, report), cpu_ms=1000 * (time.process_time() - cpu))
+
+
+def _way(exercise: Exercise, report: Report) -> str:
+    """Which of `counts.WAYS` it is."""
+    if report.diagnosis is None:
+        return "exception" if report.headline.startswith("raised") else "nothing"
+    if report.diagnosis in {m.id for m in exercise.misconceptions}:
+        return "misconception"
+    return "symptom" if report.diagnosis in SYMPTOMS else "change"
 
 
 def _killed_by(exercise: Exercise, answer: Answer, source: str) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 from statistics import median
 
 from autograder.pages import fill_in
-from autograder.proof.counts import Proof
+from autograder.proof.counts import WAYS, Proof
 from autograder.proof.requirements import requirements
 from autograder.proof.tables import ALL, span, with_total
 
@@ -18,6 +18,7 @@ def page(proofs: Mapping[str, Proof]) -> str:
         {"span": span, "median": median},
         proofs=with_total(proofs),
         all=ALL,
+        ways=WAYS,
         total=total,
         requirements=requirements(total),
         reasons={name: _by_reason(proof) for name, proof in proofs.items() if proof.equivalent},

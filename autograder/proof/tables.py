@@ -7,7 +7,7 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from autograder.proof.counts import Proof, Rate
+from autograder.proof.counts import WAYS, Proof, Rate
 from autograder.proof.requirements import requirements
 
 ALL = "all"
@@ -46,6 +46,16 @@ def right_table(proofs: Mapping[str, Proof]) -> Table:
         accepted, killed = proof.accepted, proof.killed
         others = str(len(proof.equivalent)), str(len(proof.surviving))
         _add(table, name, _counts(accepted), span(accepted), _counts(killed), span(killed), *others)
+    return table
+
+
+def told_table(proofs: Mapping[str, Proof]) -> Table:
+    """What students are told of wrong answers that are on no list: of one mutant in ten, and what that check cost."""
+    table = _table("Mutants, as they are told", "tried", "name", "change", "symptom", "error", "none", "ms")
+    for name, proof in with_total(proofs).items():
+        if proof.told:
+            ways = (str(proof.told_by(way).hits) for way in WAYS)
+            _add(table, name, str(len(proof.told)), *ways, f"{max(f.cpu_ms for f in proof.told):.0f}")
     return table
 
 

@@ -7,6 +7,7 @@ import pytest
 from autograder.layout import Layout
 from autograder.proof import measure
 from autograder.proof.answers import lesson_answers, run_source
+from autograder.proof.counts import WAYS
 from autograder.proof.equivalent import EQUIVALENT
 from autograder.proof.measure import code_exercises, fates
 from autograder.proof.mutants import mutants
@@ -93,6 +94,14 @@ def test_no_mutant_survives_without_a_reason(name: str) -> None:
     assert [fate.key for fate in proof.surviving] == []
     assert proof.stale == ()
     assert proof.killed.hits > 0.9 * len(proof.fates)
+
+
+def test_of_some_mutants_it_is_noted_how_the_student_is_told() -> None:
+    told = fates("softmax").told
+    assert len(told) >= 5
+    assert {fate.told_by for fate in told} <= set(WAYS)
+    assert sum(fate.told_by in ("misconception", "change", "symptom") for fate in told) > len(told) / 2
+    assert all(fate.cpu_ms > 0 for fate in told)
 
 
 def test_a_check_without_cases_lets_every_mutant_survive(monkeypatch: pytest.MonkeyPatch) -> None:

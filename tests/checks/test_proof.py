@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 WRONG = Verdict("softmax: no_shift", "no_shift", False, 0, False, "no_shift", 20.0, 30.0)
 RIGHT = Verdict("softmax: the lesson's", None, False, 0, True, None, 10.0, 40.0)
 KILLED, EQUAL, SURVIVING = Fate("a → b", "visible"), Fate("a → c", "", "The same."), Fate("a → d", "")
+TOLD = Fate("a → e", "visible", told_by="misconception", cpu_ms=900.0)
 GOOD = Proof((WRONG, RIGHT), (KILLED, EQUAL))
 
 
@@ -58,6 +59,9 @@ def test_what_is_counted() -> None:
     assert proof.accepted == Rate(1, 1)
     assert proof.killed == Rate(1, 2)
     assert proof.surviving == [SURVIVING]
+    fates = tuple(replace(KILLED, told_by=way) for way in ("change", "change", "symptom"))
+    assert Proof(fates=(*fates, KILLED)).told_by("change") == Rate(2, 3)
+    assert Proof(fates=(*fates, KILLED)).told_by("nothing") == Rate(0, 3)
     assert proof.equivalent == [EQUAL]
     assert proof.cost("cpu") == [10.0, 20.0, 20.0]
     assert Proof.total([GOOD, proof]).rejected == Rate(3, 3)
@@ -107,9 +111,10 @@ def test_the_page_is_whole_and_escapes_what_it_shows() -> None:
 
 def test_the_tables_of_the_whole_course_fit_80_columns() -> None:
     proofs = {
-        "scaled_dot_product_attention": Proof((WRONG,) * 1400 + (RIGHT,) * 450, (KILLED,) * 5700 + (EQUAL,) * 100)
+        "scaled_dot_product_attention": Proof((WRONG,) * 1400 + (RIGHT,) * 450, (KILLED, TOLD) * 2850 + (EQUAL,) * 100)
     }
-    for table in (tables.wrong_table(proofs), tables.right_table(proofs), tables.cost_table(proofs)):
+    shown = tables.wrong_table, tables.right_table, tables.told_table, tables.cost_table
+    for table in (each(proofs) for each in shown):
         console = Console(width=80, file=StringIO())
         console.print(table)
         assert "…" not in console.file.getvalue()
@@ -124,7 +129,7 @@ def test_the_command_prints_the_tables_and_writes_the_page(tmp_path: Path) -> No
     assert max(len(line) for line in done.stdout.splitlines() if not line.startswith("The page: ")) <= 80
     assert "…" not in done.stdout.split("Required")[0]
     for name in ("padding_mask", "merge_heads", "all"):
-        assert len(re.findall(rf"^ *{name} ", done.stdout, flags=re.MULTILINE)) == 3
+        assert len(re.findall(rf"^ *{name} ", done.stdout, flags=re.MULTILINE)) == 4
     assert "<td>padding_mask</td>" in file.read_text(encoding="utf-8")
 
 
