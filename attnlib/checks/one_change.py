@@ -9,6 +9,7 @@ method for automatic software repair", IEEE Transactions on Software Engineering
 
 import ast
 import linecache
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -28,9 +29,16 @@ from attnlib.checks.observe import observe
 from attnlib.checks.repairs import Repair, repairs
 from attnlib.checks.replacements import changed
 
-MOST = 400  # changes that are tried: a count and no time, so that the name does not depend on the machine
+MOST = {"function": 800, "module": 400}  # changes that are tried: a count, so that the name depends on no clock
 CPU_SECONDS = 1.0  # of computing in one case of a changed answer: a loop that a change made endless ends there
 
+WALL_SECONDS = 10.0  # for all of them: a search takes less than one, but for answers that wait
+OUTSIDE = {
+    *("open", "input", "display", "plt", "tqdm", "eval", "exec", "exit", "breakpoint", "setattr", "delattr", "globals"),
+    *("os", "sys", "time", "Path", "pathlib", "shutil", "tempfile", "pickle", "requests", "socket", "subprocess"),
+    *("threading", "multiprocessing", "torch.save", "np.save"),
+}
+"""What reaches out of an answer. A check may call it a dozen times, but not some hundred times more."""
 HARMLESS = ("torch.", "functools.", "staticmethod", "classmethod", "dataclass")  # decorators
 
 CHANGES = {
@@ -69,6 +77,11 @@ class Written:
     behind_init: frozenset[int]
     """Of a module, and those beside it: the statements of their methods but for `__init__`, by their `id`."""
 
+    def reaches_outside(self) -> bool:
+        """Whether it names anything that shows, reads, writes or waits."""
+        named = (n for n in ast.walk(self.tree) if isinstance(n, ast.Name | ast.Attribute))
+        return any(ast.unparse(n) in OUTSIDE for n in named)
+
     def leaves_layers(self, edit: "Edit") -> bool:
         """Whether the edit lies in methods of a module other than its `__init__`."""
         return all(id(site.statement) in self.behind_init for site, _ in edit.places)
@@ -100,12 +113,14 @@ def one_change(
 ) -> Misconception | None:
     """The first change after which the attempt passes all trials; None without one, or without the source."""
     written = source_of(attempt)
-    if written is None:
+    if written is None or written.reaches_outside():
         return None
     order = sorted(trials, key=lambda t: (t.difference is None, t.case.other_device))
     aspects = {t.difference.aspect for t in trials if t.difference is not None}
-    bench = Bench()
-    for edit in _edits(written, aspects)[:MOST]:
+    bench, end = Bench(), time.monotonic() + WALL_SECONDS
+    for edit in _edits(written, aspects)[: MOST[exercise.kind]]:
+        if time.monotonic() > end:
+            return None
         for site, node in edit.places:
             site.put(ast.fix_missing_locations(ast.copy_location(node, site.node)))
         try:

@@ -160,6 +160,19 @@ def test_what_stands_around_an_answer_is_neither_run_again_nor_changed() -> None
     assert (len(names["registered"]), names["calls"]) == (1, calls)
 
 
+@pytest.mark.parametrize(
+    "line", ["plt.plot([1])", "open('notes.txt', 'a')", "time.sleep(0.1)", "torch.save(x, 'x.pt')"]
+)
+def test_an_answer_that_reaches_outside_is_not_run_hundreds_of_times(line: str) -> None:
+    source = f"def pairwise_dot(x, y):\n    if x is None:\n        {line}\n    return (x @ y.mT).roll(1, dims=0)\n"
+    assert the_change("pairwise_dot", of_a_cell(source, "pairwise_dot")) is None
+
+
+def test_a_search_ends_with_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attnlib.checks.one_change.WALL_SECONDS", 0.0)
+    assert the_change("pairwise_dot", turned) is None
+
+
 def test_a_change_that_makes_a_loop_endless_ends_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attnlib.checks.one_change.CPU_SECONDS", 0.2)
     source = (
