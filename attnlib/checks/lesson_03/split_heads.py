@@ -59,15 +59,10 @@ def _refusing(message: Callable[[int, int], str], error: type[Exception] = Value
     return split
 
 
-def _checked(axis: int) -> Callable[[Tensor, int], Tensor]:
-    """Looks at this axis, and not at the width."""
-
-    def split(x: Tensor, num_heads: int) -> Tensor:
-        if x.shape[axis] % num_heads:
-            raise ValueError(f"{num_heads} heads do not divide {x.shape[axis]}")
-        return rearrange(x, "b n (h d) -> b h n d", h=num_heads)
-
-    return split
+def _words_checked(x: Tensor, num_heads: int) -> Tensor:
+    if x.shape[1] % num_heads:
+        raise ValueError(f"{num_heads} heads do not divide {x.shape[1]}")
+    return rearrange(x, "b n (h d) -> b h n d", h=num_heads)
 
 
 def _one_sentence(x: Tensor, num_heads: int) -> Tensor:
@@ -283,14 +278,7 @@ SPLIT_HEADS = Exercise(
             "The number of words is checked, not the width",
             "num_heads has to divide the width, x.shape[-1], which is what is cut. How many words there are, "
             "x.shape[1], does not matter.",
-            _checked(1),
-        ),
-        wrong(
-            "sentences_checked",
-            "The number of sentences is checked, not the width",
-            "num_heads has to divide the width, x.shape[-1], which is what is cut. How many sentences there are, "
-            "x.shape[0], does not matter.",
-            _checked(0),
+            _words_checked,
         ),
         wrong(
             "one_sentence_only",

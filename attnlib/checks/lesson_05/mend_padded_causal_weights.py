@@ -60,11 +60,9 @@ def _overwritten(scores: Tensor, real: Tensor) -> Tensor:
     return scores.masked_fill_(~mask, -1e10).softmax(dim=-1) * mask
 
 
-def _on_the_heads(scores: Tensor, real: Tensor) -> Tensor:
+def _on_the_heads(share: Callable[[Tensor, Tensor], Tensor], scores: Tensor, real: Tensor) -> Tensor:
     n = scores.shape[-1]
-    return attnlib.masked_softmax(
-        scores, attnlib.causal_mask(n, n, device=scores.device) & real.unsqueeze(0).unsqueeze(2)
-    )
+    return share(scores, attnlib.causal_mask(n, n, device=scores.device) & real[None, :, None, :])
 
 
 def _as_index(scores: Tensor, real: Tensor) -> Tensor:
@@ -241,12 +239,18 @@ MEND_PADDED_CAUSAL_WEIGHTS = Exercise(
             "No NaN comes up, good. But a row without any True has to be zeros, and yours looks at everything.",
             partial(_weights, empty_rows="plain"),
         ),
-        wrong(
-            "padding_on_the_heads",
-            "The sentences' padding lies on the axis of the heads",
-            "`real[None, :, None, :]`, or real[:, None, :], lines the sentences up with the heads: it fails, or each "
-            "head gets the padding of a sentence. The batch stays first: real[:, None, None, :].",
-            _on_the_heads,
+        *(
+            wrong(
+                f"padding_on_the_heads_{how}",
+                "The sentences' padding lies on the axis of the heads",
+                "`real[None, :, None, :]`, or real[:, None, :], lines the sentences up with the heads: it fails, or "
+                "each head gets the padding of a sentence. The batch stays first: real[:, None, None, :].",
+                partial(_on_the_heads, share),
+            )
+            for how, share in (
+                ("filled", lambda scores, mask: scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)),
+                ("shared", attnlib.masked_softmax),
+            )
         ),
         wrong(
             "mask_as_index",
