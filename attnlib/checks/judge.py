@@ -15,7 +15,7 @@ from attnlib.checks.observe import Memory, Observation, as_attempt, observe
 from attnlib.checks.one_change import one_change
 from attnlib.checks.report import Report, write_report
 from attnlib.checks.sources import shortcuts_of
-from attnlib.checks.symptoms import broken_contract, one_property, relation_of_numbers
+from attnlib.checks.symptoms import broken_contract, exception, one_property, relation_of_numbers
 
 NO_USE_TO_GO_ON = ("time", "unwritten", "forbidden", "died")
 
@@ -96,6 +96,7 @@ def _findings(
         one_change(exercise, attempt, trials, seed=seed, device=device),
         one_property(exercise, trials),
         relation_of_numbers(trials),
+        exception(trials),
     )
     return [finding for finding in found if finding is not None]
 

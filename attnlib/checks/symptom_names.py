@@ -225,5 +225,48 @@ SYMPTOMS = {
             "All numbers are there, but not where they belong: entries stand in another order along an axis, or a "
             "`reshape` was taken where axes have to be exchanged.",
         ),
+        _symptom(
+            "name_not_defined",
+            "A name is used that nothing defines",
+            "A variable is misspelt, is assigned further below, or was never assigned. The line in which it is missed "
+            "stands above.",
+        ),
+        _symptom(
+            "no_such_attribute",
+            "An object does not have what is asked of it",
+            "The object has another type than you think, or the attribute another name. A tuple, a list or a number is "
+            "no tensor, and what `__init__` did not keep in `self` is gone.",
+        ),
+        _symptom(
+            "arguments_do_not_fit",
+            "A function is called with other arguments than it takes",
+            "One is missing, is too much, or has another name. The line stands above; `help(function)` or a `?` "
+            "behind its name tells what it takes.",
+        ),
+        _symptom(
+            "dtypes_do_not_fit",
+            "Two tensors of different dtypes meet",
+            "A tensor that was made on the way has a dtype of its own. Make it from an input (`x.new_zeros(...)`), or "
+            "pass dtype=x.dtype; do not change the dtype of the inputs.",
+        ),
+        _symptom(
+            "pattern_does_not_fit",
+            "The pattern does not fit the tensor",
+            "The number of axes in the pattern, their letters, or the lengths that are given for them are not those of "
+            "the tensor in that line. Write its shape beside the pattern, axis by axis.",
+        ),
+        _symptom(
+            "shapes_do_not_fit",
+            "Two shapes do not fit together",
+            "Write down the shape of everything that meets in the line above, axis by axis. In `a @ b` the last "
+            "axis of a and the last but one of b have the same length, and are summed over; elsewhere, axes that meet "
+            "have equal lengths, or one has length 1.",
+        ),
+        _symptom(
+            "index_out_of_range",
+            "An index goes beyond the end",
+            "An axis is shorter than the index, or there are fewer axes than indices. Lengths come from the tensor "
+            "(`x.shape[-1]`, `len(x)`), not from the example.",
+        ),
     )
 }

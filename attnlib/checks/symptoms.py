@@ -4,6 +4,7 @@ A misconception computes what the attempt computes; a symptom is a plain relatio
 which has to hold in every visible case that is wrong.
 """
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import permutations
@@ -29,6 +30,17 @@ PARAMETERS = {
     "parameter ": "parameter_of_another_shape",
 }
 """How a failure begins, and what it is called."""
+
+EXCEPTIONS = {
+    r"raised (NameError|UnboundLocalError)": "name_not_defined",
+    r"raised AttributeError": "no_such_attribute",
+    r"raised TypeError: .*(missing \d+ required|takes .* argument|unexpected keyword)": "arguments_do_not_fit",
+    r"raised RuntimeError: .*(dtype|scalar type|Double|Float|Long)": "dtypes_do_not_fit",
+    r"raised (EinopsError|RuntimeError: .*einsum)": "pattern_does_not_fit",
+    r"raised (RuntimeError|ValueError): .*(size|shape|dimension|expand|unpack|broadcast)": "shapes_do_not_fit",
+    r"raised IndexError": "index_out_of_range",
+}
+"""What an exception says, and what it is called."""
 
 TRAITS = {
     "Right on the CPU; wrong as soon as the input is on another device.": "on_the_cpu_only",
@@ -70,6 +82,15 @@ def one_property(exercise: Exercise, trials: Sequence[Trial]) -> Misconception |
     """The property that all wrong cases have, and no right one (see `isolate`)."""
     said = isolate(exercise, [t for t in trials if not t.case.hidden])
     return _named((TRAITS[said[0]], said[0].rstrip("."))) if said and said[0] in TRAITS else None
+
+
+def exception(trials: Sequence[Trial]) -> Misconception | None:
+    """The error in which the first wrong case ends, and all others that end in one."""
+    wrong = _visibly_wrong(trials)
+    texts = [t.got.failure.text for t in wrong if t.got.failure is not None]
+    if not texts or wrong[0].got.failure is None:
+        return None
+    return next((_named((n, "")) for words, n in EXCEPTIONS.items() if all(re.match(words, t) for t in texts)), None)
 
 
 def relation_of_numbers(trials: Sequence[Trial]) -> Misconception | None:

@@ -5,18 +5,19 @@ from typing import Any
 
 import pytest
 import torch
+from einops import einsum
 from torch import Tensor, nn
 
 from attnlib.checks import exercises, run
 from attnlib.checks.judge import cases_of, try_case
-from attnlib.checks.symptoms import broken_contract, one_property, relation_of_numbers
+from attnlib.checks.symptoms import broken_contract, exception, one_property, relation_of_numbers
 
 
 def names(exercise: str, attempt: Any) -> list[str]:
     """All that the symptoms say, those behind the first, too."""
     it = exercises()[exercise]
     trials = [try_case(it, attempt, case, seed=0, device="cpu") for case in cases_of(it, hidden=False)]
-    found = (broken_contract(trials), one_property(it, trials), relation_of_numbers(trials))
+    found = (broken_contract(trials), one_property(it, trials), relation_of_numbers(trials), exception(trials))
     return [finding.id for finding in found if finding is not None]
 
 
@@ -153,3 +154,31 @@ def test_an_exception_of_the_learners_own_kind_counts_as_the_one_that_it_is() ->
 )
 def test_the_one_property_that_is_missing_is_named(attempt: Any, name: str) -> None:
     assert names("pairwise_dot", attempt)[0] == name
+
+
+def _undefined(x: Tensor, y: Tensor) -> Tensor:
+    return x @ keys.mT  # type: ignore[name-defined]
+
+
+@pytest.mark.parametrize(
+    ("attempt", "name"),
+    [
+        (_undefined, "name_not_defined"),
+        (lambda x, y: x @ y.transposed, "no_such_attribute"),
+        (lambda x, y: x @ y.transpose(1), "arguments_do_not_fit"),
+        (lambda x, y: x @ y.mT.half(), "dtypes_do_not_fit"),
+        (lambda x, y: einsum(x, y, "b q d, k d -> b q k"), "pattern_does_not_fit"),
+        (lambda x, y: x @ y, "shapes_do_not_fit"),
+        (lambda x, y: (x @ y.mT)[..., 100], "index_out_of_range"),
+    ],
+)
+def test_an_exception_has_a_name_besides_its_words(attempt: Any, name: str) -> None:
+    assert names("pairwise_dot", attempt) == [name]
+    assert run("pairwise_dot", attempt).headline.startswith("raised ")
+
+
+def test_several_exceptions_have_no_common_name() -> None:
+    def one_or_the_other(x: Tensor, y: Tensor) -> Tensor:
+        return x @ y if len(x) == 1 else x[100]
+
+    assert names("pairwise_dot", one_or_the_other) == []
