@@ -8,39 +8,27 @@ method for automatic software repair", IEEE Transactions on Software Engineering
 """
 
 import ast
-import linecache
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from types import FunctionType
 from typing import Any
 
-import torch
-from torch import Tensor, nn
-
-from attnlib.checks.attempt import Attempt, Local, LocalSession, Terms
+from attnlib.checks.attempt import Attempt, Local
+from attnlib.checks.bench import Bench
 from attnlib.checks.compare import first_difference
 from attnlib.checks.diagnose import Trial
 from attnlib.checks.edits import Site, sites
 from attnlib.checks.exercise import Exercise, Misconception
-from attnlib.checks.limits import Clock
 from attnlib.checks.observe import observe
 from attnlib.checks.repairs import Repair, repairs
 from attnlib.checks.replacements import changed
+from attnlib.checks.written import Written, source_of
 
 MOST = {"function": 800, "module": 400}  # changes that are tried: a count, so that the name depends on no clock
 CPU_SECONDS = 1.0  # of computing in one case of a changed answer: a loop that a change made endless ends there
 
 WALL_SECONDS = 10.0  # for all of them: a search takes less than one, but for answers that wait
-OUTSIDE = {
-    *("open", "input", "display", "plt", "tqdm", "eval", "exec", "exit", "breakpoint", "setattr", "delattr", "globals"),
-    *("os", "sys", "time", "Path", "pathlib", "shutil", "tempfile", "pickle", "requests", "socket", "subprocess"),
-    *("threading", "multiprocessing", "torch.save", "np.save"),
-}
-"""What reaches out of an answer. A check may call it a dozen times, but not some hundred times more."""
-HARMLESS = ("torch.", "functools.", "staticmethod", "classmethod", "dataclass")  # decorators
-
 CHANGES = {
     kind: Misconception(
         id=f"one_change_{kind}",
@@ -67,45 +55,15 @@ CHANGES = {
 
 
 @dataclass(frozen=True)
-class Written:
-    """An answer's source: a tree that defines it (and the helpers beside it), and what its names stand for."""
-
-    tree: ast.Module
-    name: str
-    namespace: dict[str, Any]
-    lines: Sequence[str]
-    behind_init: frozenset[int]
-    """Of a module, and those beside it: the statements of their methods but for `__init__`, by their `id`."""
-
-    def reaches_outside(self) -> bool:
-        """Whether it names anything that shows, reads, writes or waits."""
-        named = (n for n in ast.walk(self.tree) if isinstance(n, ast.Name | ast.Attribute))
-        return any(ast.unparse(n) in OUTSIDE for n in named)
-
-    def leaves_layers(self, edit: "Edit") -> bool:
-        """Whether the edit lies in methods of a module other than its `__init__`."""
-        return all(id(site.statement) in self.behind_init for site, _ in edit.places)
-
-    def run(self) -> dict[str, Any]:
-        """The names that the tree binds, as it stands now; none where its statements fail."""
-        try:
-            code = compile(self.tree, f"<{self.name}, changed>", "exec")
-        except SyntaxError:
-            return {}  # a `return` outside of a function, say
-        names = dict(self.namespace)
-        try:
-            exec(code, names)
-        except Exception:  # the student's own statements, changed, may raise anything
-            return {}
-        return names
-
-
-@dataclass(frozen=True)
 class Edit:
     """The same repair in one place or in several that look alike."""
 
     places: tuple[tuple[Site, ast.AST], ...]
     repair: Repair
+
+    def leaves_layers(self, written: Written) -> bool:
+        """Whether it lies in methods of a module other than its `__init__`."""
+        return all(id(site.statement) in written.behind_init for site, _ in self.places)
 
 
 def one_change(
@@ -117,7 +75,7 @@ def one_change(
         return None
     order = sorted(trials, key=lambda t: (t.difference is None, t.case.other_device))
     aspects = {t.difference.aspect for t in trials if t.difference is not None}
-    bench, end = Bench(), time.monotonic() + WALL_SECONDS
+    bench, end = Bench(CPU_SECONDS), time.monotonic() + WALL_SECONDS
     for edit in _edits(written, aspects)[: MOST[exercise.kind]]:
         if time.monotonic() > end:
             return None
@@ -131,7 +89,7 @@ def one_change(
         changed = Local(names.get(written.name), CPU_SECONDS)
         if changed.unfit_reason(exercise.kind) is not None:
             continue
-        if written.leaves_layers(edit) and not order[0].case.other_device:
+        if edit.leaves_layers(written) and not order[0].case.other_device:
             bench.target, bench.names = changed.target, names
             first: Attempt = bench
         else:
@@ -154,101 +112,6 @@ def _agrees(exercise: Exercise, attempt: Attempt, trial: Trial, seed: int, devic
     return first_difference(exercise, trial.case, trial.expected, got, device=device) is None
 
 
-class Bench(Attempt):
-    """A module that is built once, and gets one class after another: what is changed in `forward` leaves its layers."""
-
-    def __init__(self) -> None:
-        self.target: Any = None
-        self.names: dict[str, Any] = {}
-        self.session: BuiltOnce | None = None
-
-    def unfit_reason(self, kind: str) -> str | None:
-        return None
-
-    def open(self, terms: Terms) -> "BuiltOnce":
-        if self.session is None:
-            self.session = BuiltOnce(self.target, terms, CPU_SECONDS)
-        self.session.names, self.session.clock = self.names, Clock(CPU_SECONDS)
-        return self.session
-
-
-class BuiltOnce(LocalSession):
-    """The session of a `Bench`: its module, and those in it, have the attributes that they were built with."""
-
-    names: Mapping[str, Any]
-    built: list[tuple[nn.Module, dict[str, Any]]] | None = None
-
-    def build(self, sizes: Sequence[Any], shapes: Any, dtype: Any) -> None:
-        if self.built is None:
-            super().build(sizes, shapes, dtype)
-            self.built = [(module, dict(vars(module))) for module in self.call_it.modules()]
-        for module, attributes in self.built:
-            vars(module).clear()
-            vars(module).update(attributes)
-            module.__class__ = self.names.get(type(module).__name__, type(module))
-
-    def load(self, weights: Mapping[str, Tensor]) -> None:
-        with torch.no_grad():
-            for name, numbers in weights.items():
-                self.weights[name].copy_(numbers)
-
-
-def source_of(attempt: Any) -> Written | None:
-    """The source of a function or class that was written in a file or a notebook's cell, with the helpers it uses."""
-    functions = [f for f in vars(attempt).values() if isinstance(f, FunctionType)] if isinstance(attempt, type) else []
-    function = functions[0] if functions else attempt
-    if not isinstance(function, FunctionType):
-        return None
-    path = function.__code__.co_filename
-    lines = linecache.getlines(path, function.__globals__)
-    try:
-        tree = ast.parse("".join(lines))
-    except SyntaxError:
-        return None  # a cell with magics
-    node = _defining(tree, attempt, function)
-    if node is None:
-        return None
-    name = node.name if isinstance(node, ast.FunctionDef | ast.ClassDef) else "answer"
-    if isinstance(node, ast.Lambda):
-        node = ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], node), node)
-    body = [*_helpers(tree, node), node]
-    for defined in body:
-        if isinstance(defined, ast.FunctionDef | ast.ClassDef):  # what others do may not be done a hundred times
-            defined.decorator_list = [d for d in defined.decorator_list if ast.unparse(d).startswith(HARMLESS)]
-    namespace = {**function.__globals__, **_closed_over(function)}
-    methods = [n for c in body if isinstance(c, ast.ClassDef) for n in c.body if isinstance(n, ast.FunctionDef)]
-    behind = frozenset(id(n) for m in methods if m.name != "__init__" for n in ast.walk(m))
-    return Written(ast.fix_missing_locations(ast.Module(body, [])), name, namespace, lines, behind)
-
-
-def _defining(tree: ast.Module, attempt: Any, function: FunctionType) -> Any:
-    first = function.__code__.co_firstlineno
-    if isinstance(attempt, type):
-        classes = (n for n in ast.walk(tree) if isinstance(n, ast.ClassDef) and n.name == attempt.__name__)
-        return next((n for n in classes if n.lineno <= first <= (n.end_lineno or 0)), None)
-    if function.__name__ == "<lambda>":
-        found = [n for n in ast.walk(tree) if isinstance(n, ast.Lambda) and n.lineno == first]
-        return found[0] if len(found) == 1 else None
-    named = (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == function.__name__)
-    return next((n for n in named if n.lineno == first or any(d.lineno == first for d in n.decorator_list)), None)
-
-
-def _helpers(tree: ast.Module, node: ast.AST) -> list[ast.stmt]:
-    """The functions and classes at the top of the same file or cell that the answer names, and those that they name."""
-    defined = {n.name: n for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef) and n is not node}
-    wanted, left = set[str](), [node]
-    while left:
-        names = {n.id for n in ast.walk(left.pop()) if isinstance(n, ast.Name)} & (set(defined) - wanted)
-        wanted |= names
-        left += [defined[name] for name in names]
-    return [n for name, n in defined.items() if name in wanted]
-
-
-def _closed_over(function: FunctionType) -> dict[str, Any]:
-    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-    return {name: cell.cell_contents for name, cell in cells if name != "__class__"}
-
-
 def _edits(written: Written, aspects: set[str]) -> list[Edit]:
     """All edits, the likely ones first: of one place, and of all places that look the same."""
     tree = written.tree
@@ -267,7 +130,7 @@ def _edits(written: Written, aspects: set[str]) -> list[Edit]:
     found += _exchanges(tree)
     rank = {kind: place for place, kind in enumerate(CHANGES)}
     built = bool(written.behind_init) and bool(aspects & {"values", "shape", "mutation", "gradient"})
-    return sorted(found, key=lambda edit: (built and not written.leaves_layers(edit), rank[edit.repair.kind]))
+    return sorted(found, key=lambda edit: (built and not edit.leaves_layers(written), rank[edit.repair.kind]))
 
 
 def _looks(site: Site) -> Iterator[str]:

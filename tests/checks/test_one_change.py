@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from attnlib.checks import exercises, run
 from attnlib.checks.judge import cases_of, try_case
-from attnlib.checks.one_change import _edits, one_change, source_of
+from attnlib.checks.one_change import _edits, one_change
+from attnlib.checks.written import source_of
 
 
 def turned(x: Tensor, y: Tensor) -> Tensor:

@@ -1,0 +1,102 @@
+"""An answer as it is written: the syntax tree that defines it, and what its names stand for."""
+
+import ast
+import linecache
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any
+
+OUTSIDE = {
+    *("open", "input", "display", "plt", "tqdm", "eval", "exec", "exit", "breakpoint", "setattr", "delattr", "globals"),
+    *("os", "sys", "time", "Path", "pathlib", "shutil", "tempfile", "pickle", "requests", "socket", "subprocess"),
+    *("threading", "multiprocessing", "torch.save", "np.save"),
+}
+"""What reaches out of an answer. A check may call it a dozen times, but not some hundred times more."""
+HARMLESS = ("torch.", "functools.", "staticmethod", "classmethod", "dataclass")  # decorators
+
+
+@dataclass(frozen=True)
+class Written:
+    """An answer's source: a tree that defines it (and the helpers beside it), and what its names stand for."""
+
+    tree: ast.Module
+    name: str
+    namespace: dict[str, Any]
+    lines: Sequence[str]
+    behind_init: frozenset[int]
+    """Of a module, and those beside it: the statements of their methods but for `__init__`, by their `id`."""
+
+    def reaches_outside(self) -> bool:
+        """Whether it names anything that shows, reads, writes or waits."""
+        named = (n for n in ast.walk(self.tree) if isinstance(n, ast.Name | ast.Attribute))
+        return any(ast.unparse(n) in OUTSIDE for n in named)
+
+    def run(self) -> dict[str, Any]:
+        """The names that the tree binds, as it stands now; none where its statements fail."""
+        try:
+            code = compile(self.tree, f"<{self.name}, changed>", "exec")
+        except SyntaxError:
+            return {}  # a `return` outside of a function, say
+        names = dict(self.namespace)
+        try:
+            exec(code, names)
+        except Exception:  # the student's own statements, changed, may raise anything
+            return {}
+        return names
+
+
+def source_of(attempt: Any) -> Written | None:
+    """The source of a function or class that was written in a file or a notebook's cell, with the helpers it uses."""
+    functions = [f for f in vars(attempt).values() if isinstance(f, FunctionType)] if isinstance(attempt, type) else []
+    function = functions[0] if functions else attempt
+    if not isinstance(function, FunctionType):
+        return None
+    path = function.__code__.co_filename
+    lines = linecache.getlines(path, function.__globals__)
+    try:
+        tree = ast.parse("".join(lines))
+    except SyntaxError:
+        return None  # a cell with magics
+    node = _defining(tree, attempt, function)
+    if node is None:
+        return None
+    name = node.name if isinstance(node, ast.FunctionDef | ast.ClassDef) else "answer"
+    if isinstance(node, ast.Lambda):
+        node = ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], node), node)
+    body = [*_helpers(tree, node), node]
+    for defined in body:
+        if isinstance(defined, ast.FunctionDef | ast.ClassDef):  # what others do may not be done a hundred times
+            defined.decorator_list = [d for d in defined.decorator_list if ast.unparse(d).startswith(HARMLESS)]
+    namespace = {**function.__globals__, **_closed_over(function)}
+    methods = [n for c in body if isinstance(c, ast.ClassDef) for n in c.body if isinstance(n, ast.FunctionDef)]
+    behind = frozenset(id(n) for m in methods if m.name != "__init__" for n in ast.walk(m))
+    return Written(ast.fix_missing_locations(ast.Module(body, [])), name, namespace, lines, behind)
+
+
+def _defining(tree: ast.Module, attempt: Any, function: FunctionType) -> Any:
+    first = function.__code__.co_firstlineno
+    if isinstance(attempt, type):
+        classes = (n for n in ast.walk(tree) if isinstance(n, ast.ClassDef) and n.name == attempt.__name__)
+        return next((n for n in classes if n.lineno <= first <= (n.end_lineno or 0)), None)
+    if function.__name__ == "<lambda>":
+        found = [n for n in ast.walk(tree) if isinstance(n, ast.Lambda) and n.lineno == first]
+        return found[0] if len(found) == 1 else None
+    named = (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == function.__name__)
+    return next((n for n in named if n.lineno == first or any(d.lineno == first for d in n.decorator_list)), None)
+
+
+def _helpers(tree: ast.Module, node: ast.AST) -> list[ast.stmt]:
+    """The functions and classes at the top of the same file or cell that the answer names, and those that they name."""
+    defined = {n.name: n for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef) and n is not node}
+    wanted, left = set[str](), [node]
+    while left:
+        names = {n.id for n in ast.walk(left.pop()) if isinstance(n, ast.Name)} & (set(defined) - wanted)
+        wanted |= names
+        left += [defined[name] for name in names]
+    return [n for name, n in defined.items() if name in wanted]
+
+
+def _closed_over(function: FunctionType) -> dict[str, Any]:
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    return {name: cell.cell_contents for name, cell in cells if name != "__class__"}
