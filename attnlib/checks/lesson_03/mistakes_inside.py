@@ -79,6 +79,24 @@ def _split_by(how: Callable[[Heads, Tensor], Tensor], *which: int) -> Callable[.
     return attend
 
 
+def _unfolded(*, output: bool, weights: bool) -> Callable[..., tuple[Tensor, Tensor]]:
+    """Heads that were folded into the batch as (b h), and are unfolded as (h b)."""
+
+    def otherwise(x: Tensor) -> Tensor:
+        return x.flatten(0, 1).unflatten(0, (x.shape[1], x.shape[0])).transpose(0, 1)
+
+    def attend(self: Heads, x: Tensor, memory: Tensor, allowed: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        q, k, v = (self.split(projected) for projected in self.project(x, memory))
+        shares = self.share(q @ k.mT * self.scale(x, memory), allowed)
+        found = shares @ v
+        return (
+            self.finish(self.merge(otherwise(found) if output else found)),
+            otherwise(shares) if weights else shares,
+        )
+
+    return attend
+
+
 PARTS = {
     "queries": (0,),
     "keys": (1,),
@@ -374,6 +392,20 @@ def axes_mistakes(plain: type[Heads]) -> tuple[Misconception, ...]:
             )
             for name, which in PARTS.items()
             if len(which) == 1
+        ),
+        *(
+            wrong(
+                f"unfolded_otherwise_{name}",
+                "The heads are unfolded in another order than they were folded",
+                f"Folded into the batch, heads and sentences stand as (b h), or as (h b). {what} read in the other "
+                "order, so that heads of different sentences are mixed. With one sentence nobody would notice.",
+                but(plain, attend=_unfolded(output=output, weights=weights)),
+            )
+            for name, what, output, weights in (
+                ("both", "Outputs and weights are", True, True),
+                ("output", "The outputs are", True, False),
+                ("weights", "The weights are", False, True),
+            )
         ),
         wrong(
             "summed_before_w_o",

@@ -232,6 +232,13 @@ MEND_DECODER_ATTENTION = Exercise(
             partial(_attend, inverted=True),
         ),
         wrong(
+            "mask_upside_down_filled",
+            "The mask is upside down",
+            "`memory_is_real` is True where there *is* something. You closed those positions and left the padding "
+            "open, and where there is none, all positions get the same share. The `~` in front of it turns it round.",
+            partial(_attend, inverted=True, blocked=-1e9),
+        ),
+        wrong(
             "padded_queries_masked",
             "The mask lies on the queries, not on the keys",
             "[:, :, None] closes whole rows: those of padded questions. What must not be heard are padded *answers*, "

@@ -201,6 +201,24 @@ MEND_PADDED_CAUSAL_WEIGHTS = Exercise(
             "The real keys are blocked and the padding is open. In `real` True = a real key, as it stands.",
             partial(_weights, joined_by=lambda padding, past: ~padding & past),
         ),
+        *(
+            wrong(
+                f"padding_upside_down_{how}",
+                "The padding is taken the other way round",
+                "The real keys are blocked and the padding is open. And a row in which nothing is left open "
+                f"{becomes}, where masked_softmax gives zeros.",
+                partial(
+                    _weights,
+                    joined_by=lambda padding, past: ~padding & past,
+                    fill=fill,
+                    empty_rows="as they come",
+                ),
+            )
+            for how, becomes, fill in (
+                ("with_nan", "becomes NaN", -torch.inf),
+                ("filled", "gives each key the same share", -1e10),
+            )
+        ),
         wrong(
             "strict",
             "A word may not see itself",

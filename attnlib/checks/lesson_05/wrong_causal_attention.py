@@ -103,6 +103,16 @@ def _fixed_triangle(size: int) -> type[Heads]:
     return but(CausalHeads, allowed=allowed)
 
 
+def _filled(fill: float) -> Callable[..., Tensor]:
+    return lambda self, scores, allowed: scores.masked_fill(~allowed, fill).softmax(dim=-1)
+
+
+def _repeated_otherwise(self: CausalHeads, x: Tensor, key_mask: Tensor | None) -> Tensor:
+    if key_mask is None:
+        return _past(x)
+    return _past(x) & key_mask.repeat(self.num_heads, 1).unflatten(0, (-1, self.num_heads))[:, :, None, :]
+
+
 def _unscaled(self: Heads, x: Tensor, memory: Tensor) -> float:
     return 1.0
 
@@ -159,6 +169,33 @@ ALSO: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
         "what is blocked is blocked after the softmax",
         "the scores are blocked before the softmax, so that the rows add up to 1",
         {"share": _block_afterwards},
+    ),
+)
+
+EMPTYING: tuple[tuple[str, str, str, Any], ...] = (
+    (
+        "strict",
+        "A word may not see itself",
+        "The diagonal is blocked, too. A query may look at its own position.",
+        _with_padding(lambda x: _triangle(x.shape[1], x.device, -1)),
+    ),
+    (
+        "upside_down",
+        "The causal mask is upside down",
+        "Each query sees the future and not the past: True and False are exchanged. True = may attend.",
+        _with_padding(lambda x: ~_past(x)),
+    ),
+    (
+        "padding_upside_down",
+        "The key mask is taken the other way round",
+        "Yours blocks the real keys. In key_mask True = a real key, as in padding_mask.",
+        _with_padding(_past, lambda key_mask: ~key_mask[:, None, None, :]),
+    ),
+    (
+        "all_masks_upside_down",
+        "Both masks are upside down",
+        "True is taken for: blocked. In the triangle, and in key_mask, True = may attend.",
+        lambda self, x, key_mask: ~CausalHeads.allowed(self, x, key_mask),
     ),
 )
 
@@ -396,6 +433,26 @@ LISTED = (
         )
         for masked, title, allowed in MASKED
         for other, also, rather, step in ALSO
+    ),
+    *(
+        wrong(
+            f"{masked}_{how}",
+            title,
+            f"{told} And a query for which nothing is left open {becomes}.",
+            but(CausalHeads, allowed=allowed, share=_filled(fill)),
+        )
+        for masked, title, told, allowed in EMPTYING
+        for how, becomes, fill in (
+            ("with_nan", "becomes NaN: its softmax is 0 / 0", -torch.inf),
+            ("filled", "looks at everything alike, since all of its scores are one number", -1e9),
+        )
+    ),
+    wrong(
+        "padding_repeated_otherwise",
+        "The key masks are repeated in another order than the heads are folded",
+        "Folded as (b h), the heads of one sentence are neighbours. `key_mask.repeat(h, 1)` is (h b), so that heads "
+        "get the padding of other sentences: repeat_interleave, or an axis of its own, key_mask[:, None, None, :].",
+        but(CausalHeads, allowed=_repeated_otherwise),
     ),
     wrong(
         "all_masks_upside_down",
