@@ -13,8 +13,9 @@ from torch import Tensor, nn
 
 from attnlib.checks import exercises, run
 from attnlib.checks.judge import cases_of, try_case
-from attnlib.checks.one_change import _edits, one_change
-from attnlib.checks.written import source_of
+from attnlib.checks.one_change import one_change
+from attnlib.checks.one_change.search import _edits
+from attnlib.checks.one_change.written import source_of
 
 
 def turned(x: Tensor, y: Tensor) -> Tensor:
@@ -170,12 +171,12 @@ def test_an_answer_that_reaches_outside_is_not_run_hundreds_of_times(line: str) 
 
 
 def test_a_search_ends_with_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attnlib.checks.one_change.WALL_SECONDS", 0.0)
+    monkeypatch.setattr("attnlib.checks.one_change.search.WALL_SECONDS", 0.0)
     assert the_change("pairwise_dot", turned) is None
 
 
 def test_a_change_that_makes_a_loop_endless_ends_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attnlib.checks.one_change.CPU_SECONDS", 0.2)
+    monkeypatch.setattr("attnlib.checks.one_change.search.CPU_SECONDS", 0.2)
     source = (
         "def pairwise_dot(x, y):\n"
         "    rounds = 0\n"

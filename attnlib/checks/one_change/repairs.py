@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from attnlib.checks.edits import Site
-from attnlib.checks.replacements import RELATED, changed, replacements
+from attnlib.checks.one_change.replacements import RELATED, changed, replacements
+from attnlib.checks.one_change.sites import Site
 
 
 @dataclass(frozen=True)

@@ -15,15 +15,15 @@ from itertools import combinations
 from typing import Any
 
 from attnlib.checks.attempt import Attempt, Local
-from attnlib.checks.bench import Bench
 from attnlib.checks.compare import first_difference
 from attnlib.checks.diagnose import Trial
-from attnlib.checks.edits import Site, sites
 from attnlib.checks.exercise import Exercise, Misconception
 from attnlib.checks.observe import observe
-from attnlib.checks.repairs import Repair, repairs
-from attnlib.checks.replacements import changed
-from attnlib.checks.written import Written, source_of
+from attnlib.checks.one_change.bench import Bench
+from attnlib.checks.one_change.repairs import Repair, repairs
+from attnlib.checks.one_change.replacements import changed
+from attnlib.checks.one_change.sites import Site, sites
+from attnlib.checks.one_change.written import Written, source_of
 
 MOST = {"function": 800, "module": 400}  # changes that are tried: a count, so that the name depends on no clock
 CPU_SECONDS = 1.0  # of computing in one case of a changed answer: a loop that a change made endless ends there

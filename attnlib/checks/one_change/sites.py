@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from attnlib.checks.replacements import Scope, is_error
+from attnlib.checks.one_change.replacements import Scope, is_error
 
 
 @dataclass
