@@ -6,10 +6,17 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Case, Exercise
 from attnlib.checks.lesson_00.pairwise_dot import two_sets
 from attnlib.checks.lesson_00.slips import slips, slips_with_floats
 from attnlib.checks.usual import usual_cases, usual_misconceptions, wrong
+
+
+def _one_in_both(draw: Draw) -> tuple[Tensor, ...]:
+    x, y = two_sets(draw, b=2, q=5, k=7, d=3)
+    y[:, 2] = x[:, 1]
+    return x, y
 
 
 def _squared_distances(x: Tensor, y: Tensor) -> Tensor:
@@ -55,9 +62,23 @@ MEND_SQUARED_DISTANCES = Exercise(
         # the fault raises an error for other sizes; among so many wrong distances some are below zero for sure
         Case(name="as many x as y", inputs=partial(two_sets, b=3, q=11, k=11, d=2)),
         Case(name="all axes of one length", inputs=partial(two_sets, b=3, q=3, k=3, d=3)),
+        Case(
+            name="gradients where a distance is zero",
+            inputs=_one_in_both,
+            dtype=torch.float64,
+            gradient=True,
+            part="gradient",
+        ),
     ),
     example=_example,
     misconceptions=(
+        wrong(
+            "root_squared",
+            "The root is taken, and then squared",
+            "The numbers are right. But the slope of a root at 0 is infinite: the gradient of √d² is 0 · ∞ = NaN where "
+            "two vectors are equal. Leave out both, the root and the square.",
+            lambda x, y: _squared_distances(x, y).sqrt() ** 2,
+        ),
         wrong(
             "y_on_rows",
             "The length of y varies along the rows",
