@@ -189,6 +189,9 @@ class LocalSession:
                 with DeviceWatch() as devices:
                     try:
                         self.outputs = checked(self.terms.outputs, self.call_it(*drawn))
+                    except RuntimeError:
+                        self._call_with_numbers(inputs)
+                        raise
                     finally:
                         self.devices_mixed = self.devices_mixed or devices.mixed
             else:
@@ -199,6 +202,21 @@ class LocalSession:
                     told = f"calls {watch.called[0]}, which this exercise asks you to do without"
                     raise ContractBroken("forbidden", told)
             return tuple(t.detach().clone().requires_grad_(gradient and t.requires_grad) for t in self.outputs)
+
+    def _call_with_numbers(self, inputs: Sequence[Any]) -> None:
+        """The devices the other way round, for a function that needs the numbers, and on `meta` there are none.
+
+        The inputs are on the CPU, and `meta` is where new tensors are made that follow no input.
+        """
+        if isinstance(self.call_it, nn.Module):
+            return  # its parameters are on `meta` already
+        with torch.device("meta"), DeviceWatch() as devices:
+            try:
+                outputs = checked(self.terms.outputs, self.call_it(*tree_map_only(Tensor, Tensor.clone, tuple(inputs))))
+                elsewhere = any(t.is_meta for t in outputs) and not devices.numbers
+            except (RuntimeError, ContractBroken):  # the new tensors have no numbers
+                elsewhere = False
+        self.devices_mixed = self.devices_mixed or devices.mixed or elsewhere
 
     def _differentiable(self) -> list[Tensor]:
         return [t for t in self.given if t.is_floating_point()]

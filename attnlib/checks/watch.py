@@ -117,12 +117,15 @@ class DeviceWatch(TorchFunctionMode):
     def __init__(self) -> None:
         super().__init__()
         self.mixed = False
+        self.numbers = False
+        """Whether a number without axes on `meta` took part: what it makes of others is no evidence."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if function is torch.Tensor.__setitem__ and args[0].device.type != "meta":
             if any(isinstance(t, torch.Tensor) and t.device.type == "meta" for t in tree_leaves(args[2])):
                 return None  # a GPU would copy the numbers over; there are none here
         elif function not in self.ALLOWED:
-            tensors = [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor) and t.dim() > 0]
-            self.mixed = self.mixed or len({t.device.type for t in tensors}) > 1
+            met = [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
+            self.numbers = self.numbers or any(t.is_meta and t.dim() == 0 for t in met)
+            self.mixed = self.mixed or len({t.device.type for t in met if t.dim() > 0}) > 1
         return function(*args, **(kwargs or {}))

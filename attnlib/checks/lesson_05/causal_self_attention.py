@@ -108,6 +108,13 @@ CAUSAL_SELF_ATTENTION = Exercise(
             )
         ),
         Case(
+            name="called a second time, with other padding",
+            inputs=partial(_padded, padding="holes", **SIZES),
+            probe=_at_real_queries,
+            part="padding",
+            twice=True,
+        ),
+        Case(
             name="4 heads for a width of 15",
             inputs=lambda draw: ((15, 4), (draw.normal(2, 5, 15),)),
             raises=True,

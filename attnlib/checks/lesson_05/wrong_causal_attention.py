@@ -47,6 +47,12 @@ def _past(x: Tensor) -> Tensor:
     return _triangle(x.shape[1], x.device)
 
 
+def _kept_from_the_first_call(self: Any, x: Tensor, key_mask: Tensor | None) -> Tensor:
+    if not hasattr(self, "kept") or self.kept.shape[-1] != x.shape[1] or self.kept.device != x.device:
+        self.kept = CausalHeads.allowed(self, x, key_mask)
+    return self.kept
+
+
 def _truth_of_the_mask(self: Heads, x: Tensor, key_mask: Tensor | None) -> Tensor:
     return _past(x) & key_mask[:, None, None, :] if key_mask else _past(x)
 
@@ -200,6 +206,13 @@ EMPTYING: tuple[tuple[str, str, str, Any], ...] = (
 )
 
 LISTED = (
+    wrong(
+        "first_mask_kept",
+        "The mask of the first call is used ever after",
+        "The mask is made once and kept in the module, with the first batch's padding in it. The next batch is padded "
+        "otherwise: make the mask at each call, or keep the triangle alone.",
+        but(CausalHeads, allowed=_kept_from_the_first_call),
+    ),
     wrong(
         "no_causal_mask",
         "Nothing hides the future",

@@ -317,6 +317,15 @@ LAYER_NORM = Exercise(
             _everywhere,
         ),
         wrong(
+            "words_and_entries",
+            "One mean and variance for all words of a sentence",
+            "Every axis but the batch is averaged over, words and entries together. Each vector has its own mean and "
+            "variance: dim=-1, keepdim=True.",
+            lambda x, gain, bias, eps=1e-5: _normalise(
+                x, gain, bias, eps, axis=tuple(range(-x.dim() + (x.dim() > 2), 0))
+            ),
+        ),
+        wrong(
             "not_centred",
             "The mean is not subtracted",
             "x is divided by the root of its mean square: that is RMSNorm, which many newer models use. Layer norm "
