@@ -153,7 +153,7 @@ MISTAKES_INSIDE: tuple[Misconception, ...] = (
     wrong(
         "key_mask_ignored",
         "key_mask does not keep real words from looking at padding",
-        "The padding answers as if it were words. Pass the mask on, attn(norm1(x), key_mask=key_mask), and make it block "
+        "The padding answers as if it were words. Pass the mask on, attn(norm1(x), key_mask=key_mask); it has to block "
         "*keys*, the columns: a mask on the rows changes only what the padding itself asks for.",
         block(lambda s, x, m: PlainBlock.forward(s, x, None)),
     ),
