@@ -36,6 +36,11 @@ def divided_by_the_gain(x: Tensor, gain: Tensor, bias: Tensor, eps: float = 1e-5
     return (x - mean) / spread.sqrt() / gain.exp() + bias
 
 
+def divided_by_gain(x: Tensor, gain: Tensor, bias: Tensor, eps: float = 1e-5) -> Tensor:
+    mean = x.mean(dim=-1, keepdim=True)
+    return (x - mean) / torch.sqrt(x.var(dim=-1, keepdim=True, unbiased=False) + eps) / gain + bias
+
+
 def with_another_root(x: Tensor, gain: Tensor, bias: Tensor, eps: float = 1e-5) -> Tensor:
     mean = x.mean(dim=-1, keepdim=True)
     return (x - mean) * (x.var(dim=-1, keepdim=True, unbiased=False) + eps) ** -0.75 * gain + bias
@@ -99,6 +104,11 @@ def test_the_place_and_the_kind_of_the_change_are_told(name: str, attempt: Any, 
     report = run(name, attempt)
     assert report.diagnosis == f"one_change_{kind}", report.message
     assert told in " ".join(report.message.split())
+
+
+def test_an_operator_is_told_by_what_stands_behind_it() -> None:
+    message = " ".join(run("layer_norm", divided_by_gain).message.split())
+    assert "with another operator than `/` before `gain`, the answer would pass" in message
 
 
 def test_two_changes_are_not_found() -> None:

@@ -176,9 +176,13 @@ def _told(written: Written, edit: Edit) -> Misconception:
     (site, new), repair = edit.places[0], edit.repair
     number = getattr(site.node, "lineno", site.statement.lineno)
     old = ast.unparse(site.node).split("\n")[0]
-    places = f"line {number}" if len(edit.places) == 1 else f"lines {_listed(edit)}"
+    lines = sorted({getattr(s.node, "lineno", s.statement.lineno) for s, _ in edit.places})
+    places = f"line{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines))}"
     if isinstance(new, ast.Pass):
         way = "without this line"
+    elif repair.kind == "operator" and isinstance(site.node, ast.BinOp):
+        sign = ast.unparse(ast.BinOp(ast.Name("a"), site.node.op, ast.Name("b")))[2:-2]
+        way = f"with another operator than `{sign}` before `{ast.unparse(site.node.right)}`"
     elif repair.what:
         way = f"with {repair.what} `{old}`"
     else:
@@ -186,8 +190,3 @@ def _told(written: Written, edit: Edit) -> Misconception:
     text = written.lines[number - 1].strip()
     told = f"In {places} (`{text}`): {way}, the answer would pass all that was checked."
     return replace(CHANGES[repair.kind], explanation=told)
-
-
-def _listed(edit: Edit) -> str:
-    numbers = sorted({getattr(site.node, "lineno", 0) for site, _ in edit.places})
-    return ", ".join(map(str, numbers))
