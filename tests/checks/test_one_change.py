@@ -1,8 +1,11 @@
 """Where no misconception fits, the place is told at which one change would make the answer right."""
 
 import ast
+import contextlib
+import inspect
 import linecache
 import math
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -11,11 +14,12 @@ import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
 
+import attnlib
 from attnlib.checks import exercises, run
 from attnlib.checks.judge import cases_of, try_case
-from attnlib.checks.one_change import one_change
-from attnlib.checks.one_change.search import _edits
-from attnlib.checks.one_change.written import source_of
+from attnlib.checks.one_change import one_change, repairs
+from attnlib.checks.one_change.search import _edits, _told
+from attnlib.checks.one_change.written import Written, source_of
 
 
 def turned(x: Tensor, y: Tensor) -> Tensor:
@@ -170,6 +174,25 @@ def test_what_stands_around_an_answer_is_neither_run_again_nor_changed() -> None
     calls = names["calls"]
     assert one_change(exercise, attempt, trials, seed=0, device="cpu") is not None
     assert (len(names["registered"]), names["calls"]) == (1, calls)
+
+
+@pytest.mark.parametrize("module", [attnlib.attention, attnlib.multi_head_attention, repairs])
+def test_every_change_of_any_code_is_python_and_can_be_told(module: ModuleType) -> None:
+    source = inspect.getsource(module)
+    aspects = {"values", "failure", "shape", "dtype", "device", "mutation", "gradient"}
+    for node in ast.parse(source).body:
+        if not isinstance(node, ast.FunctionDef | ast.ClassDef):
+            continue
+        tree = ast.Module([node], [])
+        written = Written(tree, node.name, {}, source.splitlines(keepends=True), frozenset())
+        for edit in _edits(written, aspects)[::7]:
+            for site, new in edit.places:
+                site.put(ast.fix_missing_locations(ast.copy_location(new, site.node)))
+            with contextlib.suppress(SyntaxError):  # a `return` behind a loop, say, that stood in a function
+                compile(tree, "changed", "exec")
+            for site, _ in edit.places:
+                site.put(site.node)
+            assert _told(written, edit).explanation
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,6 @@ ALTERNATIVES = {
     "ELU": "GELU",
     "log_softmax": "softmax",
     "softmin": "softmax",
-    "sigmoid_": "softmax",
     "median": "mean",
     "logsumexp": "sum",
     "max": "sum",
@@ -86,8 +85,8 @@ SMALL = range(-4, 5)
 
 def repairs(site: Site, aspects: set[str]) -> Iterator[Repair]:
     """The changes of one node; `aspects` are those in which the answer is wrong, and leave some changes out."""
-    if isinstance(getattr(site.node, "ctx", None), ast.Store) and not isinstance(site.node, ast.Tuple):
-        return  # what is assigned to
+    if isinstance(getattr(site.node, "ctx", None), ast.Store | ast.Del) and not isinstance(site.node, ast.Tuple):
+        return  # what is assigned to, or deleted
     for new in replacements(site.node, site.scope):
         kind = _kind(site.node, new)
         yield Repair(new, kind, WORDS[kind])
