@@ -23,6 +23,13 @@ def _padded(draw: Draw, *, b: int, h: int, n: int, side: str) -> tuple[Tensor, T
     return draw.normal(b, h, n, n, scale=1.3, shift=0.4), real
 
 
+def _diagonal_opened(scores: Tensor, real: Tensor) -> Tensor:
+    n = scores.shape[-1]
+    past = torch.ones(n, n, dtype=torch.bool, device=scores.device).tril()
+    seen = real[:, None, None, :] & past | torch.eye(n, dtype=torch.bool, device=scores.device)
+    return scores.masked_fill(~seen, -torch.inf).softmax(dim=-1)
+
+
 def _weights(
     scores: Tensor,
     real: Tensor,
@@ -288,6 +295,13 @@ MEND_PADDED_CAUSAL_WEIGHTS = Exercise(
             "Every word sees one word too many",
             "The triangle was right as it stood. With diagonal=1 each query sees the very token that it has to guess.",
             partial(_weights, past=lambda ones: ones.tril(1)),
+        ),
+        wrong(
+            "diagonal_opened",
+            "Every word sees itself, padding too",
+            "Opening the diagonal keeps a row from being empty, and then padding looks at padding. A query that sees "
+            "nothing gets zeros: that is what attnlib.masked_softmax does.",
+            _diagonal_opened,
         ),
         wrong(
             "over_queries",

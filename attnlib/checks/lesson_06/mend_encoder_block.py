@@ -62,6 +62,7 @@ MADE_ANEW = (
     "side_by_side",
     "norm2_twice",
     "old_norm_reused",
+    "old_norm_normed_again",
     "norm_after_the_sublayer",
     "norm_at_the_end",
     "stream_overwritten",

@@ -45,6 +45,11 @@ def _old_norm_reused(s: Any, x: Tensor, m: Tensor | None) -> Tensor:
     return x + s.attend(seen, m) + s.mlp(seen)
 
 
+def _old_norm_normed_again(s: Any, x: Tensor, m: Tensor | None) -> Tensor:
+    seen = s.norm1(x)
+    return x + s.attend(seen, m) + s.mlp(s.norm2(seen))
+
+
 def _branch_alone(s: Any, x: Tensor, m: Tensor | None) -> Tensor:
     attended = s.attend(s.norm1(x), m)
     return x + attended + s.mlp(s.norm2(attended))
@@ -129,6 +134,13 @@ MISTAKES_BETWEEN: tuple[Misconception, ...] = (
         "norm1(x), computed once, is handed to both sub-layers. The perceptron works on what attention has brought: "
         "mlp(norm2(x)), with the new x.",
         block(_old_norm_reused),
+    ),
+    wrong(
+        "old_norm_normed_again",
+        "The perceptron gets what attention got, normalised once more",
+        "norm2 is given norm1(x), the vectors from before attention. The perceptron works on what attention has "
+        "brought: mlp(norm2(x)), with the new x.",
+        block(_old_norm_normed_again),
     ),
     wrong(
         "no_perceptron",

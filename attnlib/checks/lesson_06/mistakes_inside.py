@@ -165,6 +165,13 @@ MISTAKES_INSIDE: tuple[Misconception, ...] = (
         block(lambda s, x, m: PlainBlock.forward(s, x, None if m is None else ~m)),
     ),
     wrong(
+        "key_mask_upside_down_guarded",
+        "key_mask is upside down",
+        "True means a real word, which may be looked at. Yours hides the real words of each sentence that has padding, "
+        "and nothing where there is none.",
+        block(lambda s, x, m: PlainBlock.forward(s, x, None if m is None else ~m | m.all(dim=1, keepdim=True))),
+    ),
+    wrong(
         "key_mask_on_queries",
         "key_mask is applied to the queries",
         "The mask blocks rows (the padded words' own questions) instead of columns. Nobody may look *at* padding: "

@@ -78,6 +78,9 @@ ALTERNATIVES = {
 }
 """What is written, and what was meant; `replacements.RELATED` has more pairs, in both directions."""
 
+TRUTHS = re.compile("mask|real|pad|open|allow|block|keep|kept|seen|valid|hid|past|future|closed|causal")
+"""What variables are called that hold True and False."""
+
 REDUCTIONS = ("sum", "mean", "amax", "amin", "max", "var", "std", "norm", "prod", "any", "all", "logsumexp")
 NEW_TENSORS = ("zeros", "ones", "empty", "arange", "full", "eye", "tensor", "linspace", "rand", "randn")
 SMALL = range(-4, 5)
@@ -302,8 +305,8 @@ def _of_argument(site: Site, aspects: set[str]) -> Iterator[Repair]:
     node: Any = site.node
     if not isinstance(node.ctx, ast.Load):
         return
-    if aspects & {"values", "failure"}:
-        yield Repair(_expression("~_x", x=node), "addition", "a `~` before")
+    if aspects & {"values", "failure"} and TRUTHS.search(node.id):
+        yield Repair(_expression("~_x", x=node), "condition", "a `~` before")
     if aspects & {"mutation"}:
         yield Repair(_expression("_x.clone()", x=node), "addition", "a copy of")
     if aspects & {"failure", "values", "shape"}:
