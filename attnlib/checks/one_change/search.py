@@ -26,8 +26,8 @@ from attnlib.checks.one_change.sites import Site, sites
 from attnlib.checks.one_change.written import Written, source_of
 
 MOST = {"function": 800, "module": 400}  # changes that are tried: a count, so that the name depends on no clock
-CPU_SECONDS = 1.0  # of computing in one case of a changed answer: a loop that a change made endless ends there
-ALL_CPU_SECONDS, ALL_WALL_SECONDS = 5.0, 60.0  # for the whole search, which takes less than one, but for slow answers
+CPU_SECONDS = 0.5  # of computing in one case of a changed answer: a loop that a change made endless ends there
+ALL_CPU_SECONDS, ALL_WALL_SECONDS = 2.0, 60.0  # for the whole search, which takes less than one, but for slow answers
 
 CHANGES = {
     kind: Misconception(
