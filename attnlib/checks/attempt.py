@@ -256,8 +256,8 @@ def laid_out_like(tensor: Tensor, device: str) -> Tensor:
 
 
 def is_tensor(value: Any) -> bool:
-    """A plain tensor or parameter: a subclass could answer the comparison itself."""
-    return type(value) in (Tensor, nn.Parameter)
+    """A plain tensor or parameter, with all of its numbers: a subclass could answer the comparison itself."""
+    return type(value) in (Tensor, nn.Parameter) and value.layout == torch.strided and not value.is_quantized
 
 
 def checked(wanted: tuple[str, ...], result: Any) -> tuple[Tensor, ...]:
@@ -281,6 +281,8 @@ def checked(wanted: tuple[str, ...], result: Any) -> tuple[Tensor, ...]:
 def _kind_of(value: Any) -> str:
     if value is None or value is NotImplemented or value is Ellipsis:
         return str(value)
+    if type(value) in (Tensor, nn.Parameter):
+        return "a quantized tensor" if value.is_quantized else "a sparse tensor"
     name = type(value).__name__
     return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
 

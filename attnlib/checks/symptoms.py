@@ -152,7 +152,13 @@ def _compared(trial: Trial) -> tuple[Tensor, Tensor, Trial] | None:
         return None
     if trial.expected.outputs is None or trial.got.outputs is None:
         return None
-    return trial.expected.outputs[difference.output], trial.got.outputs[difference.output], trial
+    want, have = trial.expected.outputs[difference.output], trial.got.outputs[difference.output]
+    return _in_double(want), _in_double(have), trial
+
+
+def _in_double(tensor: Tensor) -> Tensor:
+    tensor = tensor.detach().cpu()
+    return tensor.double() if tensor.is_floating_point() else tensor
 
 
 def _alike(want: Tensor, have: Tensor) -> bool:
@@ -223,7 +229,7 @@ def _with_a_factor(want: Tensor, have: Tensor, trial: Trial) -> str:
     if want.shape != have.shape or not (want.is_floating_point() and have.is_floating_point()):
         return ""
     factor = float((want * have).sum() / (want * want).sum().clamp_min(1e-30))
-    return f"{factor:.4g}" if abs(factor) > 1e-3 and _alike(want * factor, have) else ""
+    return f"{factor:.4g}" if 1e-3 < abs(factor) < float("inf") and _alike(want * factor, have) else ""
 
 
 def _with_a_term(want: Tensor, have: Tensor, trial: Trial) -> str:

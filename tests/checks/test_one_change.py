@@ -203,6 +203,20 @@ def test_an_answer_that_reaches_outside_is_not_run_hundreds_of_times(line: str) 
     assert the_change("pairwise_dot", of_a_cell(source, "pairwise_dot")) is None
 
 
+def test_a_search_says_nothing_and_stands_what_answers_are_made_of(recwarn: pytest.WarningsRecorder) -> None:
+    assert the_change("pairwise_dot", turned) is not None
+    assert not recwarn.list
+
+    def uses_what_is_deleted(x: Tensor, y: Tensor) -> Tensor:
+        return (x @ y.mT).roll(1, dims=0) if len(x) else late
+
+    late = torch.ones(1)
+    del late
+    assert the_change("pairwise_dot", uses_what_is_deleted) is not None
+    long = f"def pairwise_dot(x, y):\n    return (x @ y.mT).roll(1, dims=0) + {' + '.join(['0'] * 900)}\n"
+    assert the_change("pairwise_dot", of_a_cell(long, "pairwise_dot")) is None
+
+
 def test_a_search_ends_with_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attnlib.checks.one_change.search.ALL_CPU_SECONDS", 1e-9)
     assert the_change("pairwise_dot", turned) is None

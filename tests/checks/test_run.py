@@ -92,6 +92,13 @@ class Sub(Tensor):
         (lambda x, y: x @ y.mT * float("nan"), "70 of 70 numbers are NaN"),
         (lambda x, y: x @ y.mT * float("inf"), "70 of 70 numbers are infinite"),
         (lambda x, y: (x @ y.mT)[:, :-1], r"expected shape \(2, 5, 7\), got \(2, 4, 7\)"),
+        (lambda x, y: (x @ y.mT).to_sparse(), "must return a tensor, but returned a sparse tensor"),
+        (
+            lambda x, y: torch.quantize_per_tensor((x @ y.mT).float(), 0.1, 0, torch.qint8),
+            "must return a tensor, but returned a quantized tensor",
+        ),
+        (lambda x, y: (x @ y.mT).to("meta"), "expected a tensor on cpu, got one on meta"),
+        (lambda x, y: (x @ y.mT).to(torch.float8_e4m3fn), "expected dtype float32, got float8_e4m3fn"),
         (lambda x, y: (x @ y.mT) * 1.5, "every number is 1.5 times the right one"),
         (lambda x, y: (x @ y.mT) + 2, "every number is the right one plus 2"),
         (None, "must be a function, but you passed None"),

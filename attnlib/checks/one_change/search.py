@@ -17,7 +17,7 @@ from attnlib.checks.attempt import Attempt, Local
 from attnlib.checks.compare import first_difference
 from attnlib.checks.diagnose import Trial
 from attnlib.checks.exercise import Exercise, Misconception
-from attnlib.checks.limits import Clock
+from attnlib.checks.limits import Clock, quiet
 from attnlib.checks.observe import observe
 from attnlib.checks.one_change.bench import Bench
 from attnlib.checks.one_change.repairs import Repair, repairs
@@ -71,12 +71,15 @@ def one_change(
 ) -> Misconception | None:
     """The first change after which the attempt passes all trials; None without one, or without the source."""
     written = source_of(attempt)
-    if written is None or written.reaches_outside():
+    if written is None or written.is_long() or written.reaches_outside():
         return None
     order = sorted(trials, key=lambda t: (t.difference is None, t.case.other_device))
-    edits = _edits(written, {t.difference.aspect for t in trials if t.difference is not None})
+    try:
+        edits = _edits(written, {t.difference.aspect for t in trials if t.difference is not None})
+    except RecursionError:
+        return None  # a sum of some hundred terms, say
     bench, clock = Bench(CPU_SECONDS), Clock(ALL_CPU_SECONDS, ALL_WALL_SECONDS)
-    with clock.running():
+    with clock.running(), quiet():  # Python warns of much that is tried here
         for edit in edits[: MOST[exercise.kind]]:
             try:
                 if _mends(exercise, written, edit, bench, order, seed, device):

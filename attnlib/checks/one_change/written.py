@@ -1,6 +1,7 @@
 """An answer as it is written: the syntax tree that defines it, and what its names stand for."""
 
 import ast
+import contextlib
 import linecache
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ OUTSIDE = {
     *("threading", "multiprocessing", "torch.save", "np.save"),
 }
 """What reaches out of an answer. A check may call it a dozen times, but not some hundred times more."""
+MOST_NODES = 4000  # the longest answer of the course, a block with all of its parts, has a third of it
 HARMLESS = ("torch.", "functools.", "staticmethod", "classmethod", "dataclass")  # decorators
 
 
@@ -31,6 +33,10 @@ class Written:
         """Whether it names anything that shows, reads, writes or waits."""
         named = (n for n in ast.walk(self.tree) if isinstance(n, ast.Name | ast.Attribute))
         return any(ast.unparse(n) in OUTSIDE for n in named)
+
+    def is_long(self) -> bool:
+        """Whether it is far longer than an answer: too many places, or nested too deep, to try them all."""
+        return sum(1 for _ in ast.walk(self.tree)) > MOST_NODES
 
     def run(self) -> dict[str, Any]:
         """The names that the tree binds, as it stands now; none where its statements fail."""
@@ -98,5 +104,8 @@ def _helpers(tree: ast.Module, node: ast.AST) -> list[ast.stmt]:
 
 
 def _closed_over(function: FunctionType) -> dict[str, Any]:
-    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-    return {name: cell.cell_contents for name, cell in cells if name != "__class__"}
+    found = {}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):  # an empty cell: what is assigned later, or was deleted
+            found[name] = cell.cell_contents
+    return found
