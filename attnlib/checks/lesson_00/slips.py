@@ -1,6 +1,6 @@
 """More mistakes that can be made in any code, for the exercises of the first lessons."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -146,6 +146,21 @@ def slips_of_views(reference: Callable[..., Any]) -> tuple[Misconception, ...]:
             "could learn.",
             torch.no_grad()(reference),
         ),
+    )
+
+
+def dropout_left_on(dropped: Callable[[float], Mapping[str, Any]]) -> tuple[Misconception, ...]:
+    """Dropout in evaluation, with the usual shares; `dropped(p)` gives the wrong answers by what they are called."""
+    return tuple(
+        wrong(
+            f"dropout_of_{percent}_percent_{where}",
+            "Dropout is always active",
+            "F.dropout drops weights at random unless it is told that no training is going on: every call gives "
+            "another result. No dropout is asked for here.",
+            implementation,
+        )
+        for percent in (10, 20, 50)
+        for where, implementation in dropped(percent / 100).items()
     )
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 import attnlib
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Case, Exercise, Misconception
-from attnlib.checks.lesson_00.slips import fixed_scales, slips, slips_with_floats
+from attnlib.checks.lesson_00.slips import dropout_left_on, fixed_scales, slips, slips_with_floats
 from attnlib.checks.lesson_02.attention_scores import scaled
 from attnlib.checks.usual import usual_cases, usual_misconceptions, wrong
 from attnlib.checks.watch import ATTENTION
@@ -135,19 +135,11 @@ def more_attention_misconceptions() -> tuple[Misconception, ...]:
             "All weights together add up to 1. Each query has to share out exactly 1 among the keys: dim=-1.",
             lambda q, k, v: weighted(scaled(q, k).flatten().softmax(dim=0).reshape(*q.shape[:-1], k.shape[-2]), v),
         ),
-        *(
-            wrong(
-                f"dropout_of_{percent}_percent_{where}",
-                "Dropout is always active",
-                "F.dropout drops weights at random unless it is told that no training is going on: every call gives "
-                "another result. No dropout is asked for here.",
-                implementation,
-            )
-            for percent in (10, 20, 50)
-            for where, implementation in (
-                ("returned", lambda q, k, v, p=percent / 100: weighted(F.dropout(attend(q, k, v)[1], p), v)),
-                ("used", lambda q, k, v, p=percent / 100: (F.dropout(attend(q, k, v)[1], p) @ v, attend(q, k, v)[1])),
-            )
+        *dropout_left_on(
+            lambda p: {
+                "returned": lambda q, k, v: weighted(F.dropout(attend(q, k, v)[1], p), v),
+                "used": lambda q, k, v: (F.dropout(attend(q, k, v)[1], p) @ v, attend(q, k, v)[1]),
+            }
         ),
         wrong(
             "cosine",

@@ -7,6 +7,7 @@ from einops import rearrange
 from torch import Tensor
 
 from attnlib.checks.exercise import Misconception
+from attnlib.checks.lesson_00.slips import dropout_left_on
 from attnlib.checks.lesson_03.heads import Heads, but, masked_softmax
 from attnlib.checks.usual import wrong
 
@@ -115,17 +116,7 @@ def dropout_mistakes(plain: type[Heads]) -> tuple[Misconception, ...]:
             "used": but(plain, mix=lambda self, weights, v: F.dropout(weights, p) @ v),
         }
 
-    return tuple(
-        wrong(
-            f"dropout_of_{percent}_percent_{where}",
-            "Dropout is always active",
-            "F.dropout drops weights at random unless it is told that no training is going on: every call gives "
-            "another result. No dropout is asked for here.",
-            implementation,
-        )
-        for percent in (10, 20, 50)
-        for where, implementation in dropped(percent / 100).items()
-    )
+    return dropout_left_on(dropped)
 
 
 def scores_mistakes(plain: type[Heads]) -> tuple[Misconception, ...]:
