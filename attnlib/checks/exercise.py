@@ -32,6 +32,9 @@ class Asked(Protocol):
         """Put a module in training mode; it comes in evaluation mode."""
 
 
+AS_GIVEN = "as_given"
+"""The id of the misconception that the code of a "find the bug" exercise shows before anybody has touched it."""
+
 Probe = Callable[[Asked, Inputs], tuple[Tensor, ...]]
 """Calls the attempt as it likes and returns what is compared, as many tensors as the exercise has outputs.
 

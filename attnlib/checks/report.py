@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 from attnlib.checks.attempt import Failure
 from attnlib.checks.compare import ASPECTS
 from attnlib.checks.diagnose import Trial
-from attnlib.checks.exercise import Case, Exercise, Misconception
+from attnlib.checks.exercise import AS_GIVEN, Case, Exercise, Misconception
 from attnlib.checks.isolate import isolate
 from attnlib.checks.observe import Observation, argument_names, input_names
 from attnlib.checks.render import as_html, as_text
@@ -144,7 +144,8 @@ def _explain_failure(
     order = list(exercise.parts)
     failed = [t for t in trials if t.difference is not None]
     visible = [t for t in failed if not t.case.hidden]
-    chosen = min(visible or failed, key=lambda t: (order.index(t.case.part), _rank(t)))
+    given = any(finding.id == AS_GIVEN for finding in findings)
+    chosen = min(visible or failed, key=lambda t: (given and not _shows_numbers(t), order.index(t.case.part), _rank(t)))
     assert chosen.difference is not None
     aspect, text, got = chosen.difference.aspect, chosen.difference.text, chosen.got
     if got.failure is not None and got.failure.kind == "unwritten" and exercise.kind == "function":
@@ -167,6 +168,8 @@ def _explain_failure(
             "gradient": "the gradient is not right",
         }[aspect]
         body = "" if chosen.case.hidden and aspect in ("values", "gradient") else f"{text}\n"
+    if given:
+        headline = "the bug is still there"
     where = f"In the case “{chosen.case.name}”"
     if chosen.case.hidden:
         where += ", one of the grader's own"
@@ -203,6 +206,10 @@ def _in_general(failure: Failure | None, text: str) -> str:
         "forbidden": "calls what this exercise asks you to do without",
         "time": "did not end in time",
     }.get(failure.kind, "is not written yet")
+
+
+def _shows_numbers(trial: Trial) -> bool:
+    return trial.difference is not None and trial.difference.aspect == "values"
 
 
 def _rank(trial: Trial) -> int:

@@ -37,7 +37,7 @@ def _functions(attempt: Any) -> Iterator[FunctionType]:
     if isinstance(attempt, MethodType):
         attempt = attempt.__func__
     if isinstance(attempt, FunctionType):
-        if not attempt.__module__.startswith(LIBRARIES):
+        if not str(attempt.__module__).startswith(LIBRARIES):
             yield attempt
         return
     for base in _own_classes(attempt):
@@ -46,7 +46,7 @@ def _functions(attempt: Any) -> Iterator[FunctionType]:
 
 def _own_classes(attempt: Any) -> list[type]:
     kind = attempt if isinstance(attempt, type) else type(attempt)
-    return [c for c in kind.__mro__ if not c.__module__.startswith((*LIBRARIES, "builtins", "functools"))]
+    return [c for c in kind.__mro__ if not str(c.__module__).startswith((*LIBRARIES, "builtins", "functools"))]
 
 
 def _methods(attempt: Any) -> set[str]:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from attnlib.checks.exercise import Case, Misconception
+from attnlib.checks.exercise import AS_GIVEN, Case, Misconception
 
 Make = Callable[..., tuple[Any, ...]]
 Sizes = Mapping[str, Any]
@@ -17,6 +17,18 @@ Sizes = Mapping[str, Any]
 def wrong(id: str, title: str, explanation: str, implementation: Any, same_as: str | None = None) -> Misconception:
     """A misconception, written short."""
     return Misconception(id=id, title=title, explanation=explanation, implementation=implementation, same_as=same_as)
+
+
+def as_given(implementation: Any) -> Misconception:
+    """The code of a "find the bug" exercise before it is mended: what it gets wrong is for the student to find."""
+    return Misconception(
+        id=AS_GIVEN,
+        title="This is still what the given code computes",
+        explanation="Take one of the wrong numbers, work out by hand what it should be, and "
+        "follow it back through the code: in which line does it first differ from yours?",
+        implementation=implementation,
+        heading="Find the bug",
+    )
 
 
 def without(misconceptions: Sequence[Misconception], *ids: str) -> tuple[Misconception, ...]:

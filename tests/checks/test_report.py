@@ -1,18 +1,44 @@
 """What the student reads: what was expected and what came, the misconception, a small example, the parts."""
 
+import ast
 import json
+import linecache
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from einops import rearrange
-from torch import nn
+from einops import einsum, rearrange, reduce
+from torch import Tensor, nn
 
+import attnlib
 from attnlib.checks import exercises, run
+from attnlib.checks.exercise import AS_GIVEN
 from attnlib.checks.report import MIME, _cut
+
+NOTEBOOK = {
+    "attnlib": attnlib,
+    "einsum": einsum,
+    "nn": nn,
+    "rearrange": rearrange,
+    "reduce": reduce,
+    "Tensor": Tensor,
+    "torch": torch,
+}
+"""What a lesson's first cell imports."""
 
 
 def no_scale(q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
     return q @ k.mT
+
+
+def of_a_cell(source: str) -> Any:
+    """What the last definition of a notebook's cell defines; its source is where IPython puts it."""
+    path = "<a cell>"
+    linecache.cache[path] = (len(source), None, source.splitlines(keepends=True), path)
+    names = dict(NOTEBOOK)
+    exec(compile(source, path, "exec"), names)
+    return names[[n.name for n in ast.parse(source).body if isinstance(n, ast.FunctionDef | ast.ClassDef)][-1]]
 
 
 def words(text: str) -> str:
@@ -126,6 +152,27 @@ def test_hidden_cases_do_not_show_their_numbers() -> None:
     assert not report.passed
     assert "one of the grader's own" in words(report.message)
     assert "expected" not in report.message
+
+
+def released(exercise: str) -> str:
+    """The cell of the student notebook in which this exercise is solved."""
+    notebooks = Path(__file__).parents[2] / "notebooks"
+    cells = json.loads((notebooks / f"{exercises()[exercise].lesson}.ipynb").read_text())["cells"]
+    (found,) = (c for c in cells if c["metadata"].get("nbgrader", {}).get("grade_id") == exercise)
+    return "".join(found["source"])
+
+
+@pytest.mark.parametrize("name", [name for name in exercises() if name.startswith("mend_")])
+def test_code_that_nobody_has_mended_yet_does_not_have_its_bug_named(name: str) -> None:
+    attempt = of_a_cell(released(name))
+    report = run(name, attempt)
+    assert (report.diagnosis, report.headline) == (AS_GIVEN, "the bug is still there")
+    assert [s.heading for s in report.sections if "case" not in s.heading and "example" not in s.heading] == [
+        "Find the bug: This is still what the given code computes"
+    ]
+    assert "first difference at" in words(report.message)
+    assert "At line" not in report.message
+    assert run(name, attempt, hidden=True).diagnosis == AS_GIVEN
 
 
 def test_the_report_is_rich_text_in_a_notebook_and_json_for_the_grader() -> None:

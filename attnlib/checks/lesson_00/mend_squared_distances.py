@@ -10,7 +10,7 @@ from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Case, Exercise
 from attnlib.checks.lesson_00.pairwise_dot import two_sets
 from attnlib.checks.lesson_00.slips import slips, slips_with_floats
-from attnlib.checks.usual import usual_cases, usual_misconceptions, wrong
+from attnlib.checks.usual import as_given, usual_cases, usual_misconceptions, wrong
 
 
 def _one_in_both(draw: Draw) -> tuple[Tensor, ...]:
@@ -79,13 +79,7 @@ MEND_SQUARED_DISTANCES = Exercise(
             "two vectors are equal. Leave out both, the root and the square.",
             lambda x, y: _squared_distances(x, y).sqrt() ** 2,
         ),
-        wrong(
-            "y_on_rows",
-            "The length of y varies along the rows",
-            "`y_squared` has shape (b, k, 1), so row i gets the length of y[i], and all columns the same one. "
-            "Column j is the one that belongs to y[j]: its length has to vary along the last axis, (b, 1, k).",
-            _lengths_on_rows,
-        ),
+        as_given(_lengths_on_rows),
         wrong(
             "both_moved",
             "The length of x varies along the columns",

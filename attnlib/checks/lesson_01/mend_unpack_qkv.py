@@ -14,7 +14,7 @@ from attnlib.checks.lesson_01.three_layers import (
     scaled_projections,
     unpacked,
 )
-from attnlib.checks.usual import usual_cases, usual_misconceptions, wrong
+from attnlib.checks.usual import as_given, usual_cases, usual_misconceptions, wrong
 
 QKV = ("q", "k", "v")
 
@@ -80,14 +80,7 @@ MEND_UNPACK_QKV = Exercise(
     ),
     example=_example,
     misconceptions=(
-        wrong(
-            "take_turns",
-            "q, k and v take turns",
-            "With `(d three)` the name on the right runs fastest, so columns 0, 3, 6 … become q. The weights here "
-            "have all of q first: the place inside one vector has to run fastest, and the choice among q, k and v "
-            "slowest.",
-            _take_turns,
-        ),
+        as_given(_take_turns),
         wrong(
             "reshaped_across",
             "The positions are mixed",

@@ -10,7 +10,7 @@ from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Case, Exercise
 from attnlib.checks.lesson_00.slips import slips
 from attnlib.checks.lesson_02.attention_scores import causal, scaled
-from attnlib.checks.usual import wrong
+from attnlib.checks.usual import as_given, wrong
 from attnlib.checks.watch import ATTENTION
 
 
@@ -84,13 +84,7 @@ MEND_SELF_ATTENTION = Exercise(
         Case(name="d_k larger than d_model", inputs=_sentences(5, 3, 7, 13, 2), hidden=True),
     ),
     misconceptions=(
-        wrong(
-            "both_faults_left",
-            "Both faults are still there",
-            "The function computes what it computed before you touched it. Start with weights.sum(dim=-1): each query "
-            "has to share out exactly 1 among the keys. Then count the terms of the dot product that is scaled.",
-            partial(_attend_with, factor="1/√d_model", axis=-2),
-        ),
+        as_given(partial(_attend_with, factor="1/√d_model", axis=-2)),
         wrong(
             "scaled_by_d_model",
             "Scaled by the width of the words, not of the queries",

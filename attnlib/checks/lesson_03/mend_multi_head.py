@@ -10,7 +10,7 @@ from torch import Tensor
 
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Case, Exercise
-from attnlib.checks.usual import wrong
+from attnlib.checks.usual import as_given, wrong
 from attnlib.checks.watch import ATTENTION
 
 LESSON = "03_multi_head_attention"
@@ -102,13 +102,7 @@ MEND_MULTI_HEAD = Exercise(
         Case(name="as many sentences as heads", inputs=_sentences(3, 3, 3, 3, 9), hidden=True),
     ),
     misconceptions=(
-        wrong(
-            "both_faults_left",
-            "Both faults are still there",
-            "The function computes what it computed before you touched it. Its first axis is (h b): first head 0 of "
-            "all sentences, then head 1 of all sentences. A reshape that names b first reads it as something else.",
-            partial(_folded, joined=None, shown=None),
-        ),
+        as_given(partial(_folded, joined=None, shown=None)),
         wrong(
             "only_weights_mended",
             "The weights are right, the output is not yet",

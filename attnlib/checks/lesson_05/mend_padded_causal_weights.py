@@ -10,7 +10,7 @@ from torch import Tensor
 import attnlib
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Case, Exercise
-from attnlib.checks.usual import usual_misconceptions, wrong
+from attnlib.checks.usual import as_given, usual_misconceptions, wrong
 from attnlib.checks.watch import ATTENTION
 
 LESSON = "05_causal_attention"
@@ -131,13 +131,7 @@ MEND_PADDED_CAUSAL_WEIGHTS = Exercise(
         Case(name="other sizes, left", inputs=partial(_padded, b=3, h=5, n=11, side="left"), hidden=True),
     ),
     misconceptions=(
-        wrong(
-            "both_faults_left",
-            "Both faults are still there",
-            "The function computes what it computed before you touched it. Take a sentence with padding and print "
-            "`mask[0, 0].int()`: which rows and columns should be 0?",
-            partial(_weights, axis="queries", fill=-1e10, empty_rows="as they come"),
-        ),
+        as_given(partial(_weights, axis="queries", fill=-1e10, empty_rows="as they come")),
         wrong(
             "uniform_rows",
             "A query that sees nothing looks at everything",

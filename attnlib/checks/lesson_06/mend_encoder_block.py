@@ -18,7 +18,7 @@ from attnlib.checks.lesson_06.feed_forward import in_training
 from attnlib.checks.lesson_06.mistakes_between import MISTAKES_BETWEEN
 from attnlib.checks.lesson_06.mistakes_inside import MISTAKES_INSIDE
 from attnlib.checks.lesson_06.plain_block import block, two_steps
-from attnlib.checks.usual import usual_cases, wrong
+from attnlib.checks.usual import as_given, usual_cases, wrong
 
 
 def _as_given(s: Any, x: Tensor, m: Tensor | None) -> Tensor:
@@ -119,13 +119,7 @@ MEND_ENCODER_BLOCK = Exercise(
         ),
     ),
     misconceptions=(
-        wrong(
-            "both_faults_left",
-            "Both faults are still there",
-            "The block computes what it computed before you touched it. Follow x line by line: after which line is the "
-            "vector that came in nowhere to be found any more? Then count how often each norm is called.",
-            block(_as_given),
-        ),
+        as_given(block(_as_given)),
         wrong(
             "residual_left",
             "The residual still comes from behind the norm",
