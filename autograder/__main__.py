@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column
 
 from autograder.errors import CourseError
 from autograder.layout import ROOT, Layout, shown
+from autograder.showing.terminal import Terminal, say
 
 if TYPE_CHECKING:
     from autograder.grade_course import How, State
@@ -32,7 +32,7 @@ class Commands(click.Group):
         try:
             return super().invoke(ctx)
         except CourseError as error:
-            click.echo(str(error), err=True)
+            say(error, err=True)
             sys.exit(1)
 
 
@@ -58,10 +58,10 @@ def build(lessons: tuple[str, ...], check: bool) -> None:
     if check:
         if differences := build_course.drift(LAYOUT, lessons, exercises()):
             raise CourseError("\n".join([*(f"{line}." for line in differences), "Run: make build"]))
-        click.echo("All notebooks are what the text builds.")
+        say("All notebooks are what the text builds.")
         return
-    for path in build_course.build(LAYOUT, lessons, exercises(), repository_url(ROOT), say=click.echo):
-        click.echo(f"  {shown(path)}")
+    for path in build_course.build(LAYOUT, lessons, exercises(), repository_url(ROOT), say=say):
+        say(f"  {shown(path)}")
 
 
 @main.command()
@@ -75,8 +75,8 @@ def prepare(lessons: tuple[str, ...]) -> None:
     from autograder import build_course
 
     for lesson in build_course.prepare(LAYOUT, lessons):
-        click.echo(f"prepared {lesson}")
-    click.echo(f"The course is ready: {shown(LAYOUT.course)}")
+        say(f"prepared {lesson}")
+    say(f"The course is ready: {shown(LAYOUT.course)}")
 
 
 def sandbox_option(function: Callable[..., None]) -> Callable[..., None]:
@@ -134,7 +134,7 @@ def grade(
         chosen_submissions(layout, folder or submitted, assignments)
     layers = None if scheduler is not None and sandbox == "auto" else probe(sandbox)
     if layers is not None:
-        click.echo(layers, err=True)
+        say(layers, err=True)
     how = How(layers=layers, workers=workers or len(os.sched_getaffinity(0)), scheduler=scheduler, again=again)
     if samples:
         return grade_samples(layout, assignments, how)
@@ -147,7 +147,7 @@ def grade_samples(layout: Layout, assignments: tuple[str, ...], how: How) -> Non
     from autograder.compose_samples import compose_samples
 
     scratch = dataclasses.replace(layout, course=layout.course / "samples")
-    click.echo("Nothing has been submitted yet, so these are the sample submissions of autograder/samples.")
+    say("Nothing has been submitted yet, so these are the sample submissions of autograder/samples.")
     shutil.rmtree(scratch.course, ignore_errors=True)
     prepare(scratch, ())
     if not compose_samples(scratch, scratch.course / "release", scratch.course / "submitted"):
@@ -160,7 +160,7 @@ def grade_and_show(layout: Layout, folder: Path, assignments: tuple[str, ...], h
     from autograder.grade_course import grade
     from autograder.grading_table import grading_tables
 
-    errors = Console(stderr=True)
+    errors = Terminal(stderr=True)
     columns = (
         BarColumn(bar_width=20),
         MofNCompleteColumn(),
@@ -176,12 +176,12 @@ def grade_and_show(layout: Layout, folder: Path, assignments: tuple[str, ...], h
             progress.update(task, total=state.total, completed=state.done, rate=rate, description=state.what)
 
         graded = grade(layout, folder, assignments, how, show)
-    console = Console()
+    console = Terminal()
     for table in grading_tables(graded):
         console.print(table)
-    console.print(f"Graded notebooks: {shown(layout.course / 'autograded')}", soft_wrap=True, highlight=False)
+    console.print(f"Graded notebooks: {shown(layout.course / 'autograded')}", soft_wrap=True)
     gradebook = os.environ.get("AUTOGRADER_DB", "").rpartition("@")[2] or shown(layout.course / "gradebook.db")
-    console.print(f"Gradebook: {gradebook}", soft_wrap=True, highlight=False)
+    console.print(f"Gradebook: {gradebook}", soft_wrap=True)
     if all(one.problem is not None for one in graded):
         raise CourseError("No submission could be graded.")
 
@@ -238,15 +238,15 @@ def doctor(sandbox: str) -> None:
 
     layers = probe(sandbox)
     findings = []
-    with Progress(console=Console(stderr=True), transient=True) as progress:
+    with Progress(console=Terminal(stderr=True), transient=True) as progress:
         task = progress.add_task("attacking", total=None)
         for finding in examine(layers, LAYOUT):
             findings.append(finding)
             progress.update(task, advance=1, description=finding.attack.attack)
-    Console().print(table(findings, layers))
+    Terminal().print(table(findings, layers))
     if broken := sum(not finding.held for finding in findings):
         raise CourseError(f"{broken} of {len(findings)} attacks got through.")
-    click.echo(f"All {len(findings)} attacks were held.")
+    say(f"All {len(findings)} attacks were held.")
 
 
 if __name__ == "__main__":

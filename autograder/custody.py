@@ -15,6 +15,8 @@ from typing import Any
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_raw_cell
 
+from autograder.showing.text import printable
+
 MOST_BYTES = 32 << 20
 MOST_BYTES_IN_ALL = 128 << 20
 MOST_CELLS = 5000
@@ -56,11 +58,6 @@ def collect(folder: Path) -> dict[str, bytes]:
         if sum(map(len, found.values())) > MOST_BYTES_IN_ALL:
             raise NotGraded(f"the notebooks and zip files have more than {MOST_BYTES_IN_ALL >> 20} MB")
     return found
-
-
-def printable(name: object) -> str:
-    """A file's name as it can be shown and written anywhere: what is no text in it, or would move a cursor, escaped."""
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(name))
 
 
 def take_in(files: Mapping[str, bytes], lesson: str, known_ids: Iterable[str] = ()) -> TakenIn:

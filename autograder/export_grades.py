@@ -1,13 +1,12 @@
 """`nbgrader export`: one row for each student and lesson, and no score where none was found."""
 
-import csv
 from pathlib import Path
 from typing import Any
 
 from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.plugins import ExportPlugin
 
-from autograder.custody import printable
+from autograder.showing.spreadsheet import write_rows
 from autograder.status import GRADED, is_name, status_of, submitted_students
 
 COLUMNS = [
@@ -35,13 +34,13 @@ class CsvWithStatus(ExportPlugin):
     def export(self, gradebook: Gradebook) -> None:
         coursedir = self.parent.coursedir
         students = {student.id: student for student in gradebook.students}
-        with Path(self.to or "grades.csv").open("w", newline="", encoding="utf-8") as file:
-            table = csv.DictWriter(file, COLUMNS, restval="")
-            table.writeheader()
-            for assignment in gradebook.assignments:
-                for student in sorted({*students, *submitted_students(coursedir, assignment.name)}):
-                    if self._wanted(assignment.name, student):
-                        table.writerow(_row(gradebook, coursedir, assignment, student, students.get(student)))
+        rows = (
+            _row(gradebook, coursedir, assignment, student, students.get(student))
+            for assignment in gradebook.assignments
+            for student in sorted({*students, *submitted_students(coursedir, assignment.name)})
+            if self._wanted(assignment.name, student)
+        )
+        write_rows(Path(self.to or "grades.csv"), COLUMNS, rows)
 
     def _wanted(self, assignment: str, student: str) -> bool:
         assignments, students = map(str, self.assignment), map(str, self.student)
@@ -52,7 +51,7 @@ def _row(gradebook: Gradebook, coursedir: Any, assignment: Any, student: str, kn
     row = {
         "assignment": assignment.name,
         "duedate": assignment.duedate,
-        "student_id": student if is_name(student) else printable(student),
+        "student_id": student,
         "last_name": getattr(known, "last_name", None),
         "first_name": getattr(known, "first_name", None),
         "email": getattr(known, "email", None),

@@ -7,8 +7,8 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from autograder.custody import printable
 from autograder.grade_course import Graded
+from autograder.showing.text import printable
 
 TIGHT: Any = {"padding": (0, 1, 0, 0), "pad_edge": False}  # a terminal of 80 columns is to hold a diagnosis
 
@@ -21,7 +21,7 @@ def grading_tables(graded: list[Graded]) -> Iterator[Table]:
         table.add_column("Score", justify="right", no_wrap=True)
         table.add_column("Exercise", no_wrap=True)
         table.add_column("Points", justify="right", no_wrap=True)
-        table.add_column("Diagnosis", overflow="fold")
+        table.add_column("Diagnosis", overflow="fold", style="yellow")
         for one in graded:
             if one.lesson == lesson:
                 _add_rows(table, one)
@@ -30,17 +30,16 @@ def grading_tables(graded: list[Graded]) -> Iterator[Table]:
 
 def _add_rows(table: Table, one: Graded) -> None:
     table.add_section()
-    student = Text(printable(one.student))  # as text, so that a name in brackets is no markup
+    student = one.student
     if one.problem is not None:
-        table.add_row(student, "–", "", "", Text(printable(one.problem), style="yellow"))
+        table.add_row(student, "–", "", "", one.problem)
         return
     score = f"{one.points:g}/{one.max_points:g}"
     for result in one.results:
         full = result.points >= result.max_points
-        exercise = Text("✓ " if full else "✗ ", style="green" if full else "red").append(
-            result.exercise, style="default"
-        )
+        mark = ("✓ ", "green") if full else ("✗ ", "red")
+        exercise = Text.assemble(mark, printable(result.exercise))
         points = f"{result.points:g}/{result.max_points:g}"
-        why = "" if full else printable(result.diagnosis or "")  # a student's words: no cursor moves by them
-        table.add_row(student, score, exercise, points, Text(why, style="yellow"))
-        student, score = Text(), ""
+        why = "" if full else result.diagnosis or ""
+        table.add_row(student, score, exercise, points, why)
+        student, score = "", ""

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from autograder.errors import CourseError
@@ -15,6 +14,7 @@ from autograder.proof.measure import code_exercises, fates, verdicts
 from autograder.proof.page import page
 from autograder.proof.requirements import requirements
 from autograder.proof.tables import cost_table, requirement_table, right_table, told_table, wrong_table
+from autograder.showing.terminal import Terminal
 
 PROCESSES = 2
 SEEDS_AT_ONCE = 10
@@ -26,14 +26,14 @@ def prove(wanted: tuple[str, ...], *, seeds: int, page_file: Path | None) -> Non
     """Try the checks of the exercises, of all if none is named, and show it; a CourseError if too little holds."""
     proofs = measure(_chosen(wanted), seeds)
     total = Proof.total(proofs.values())
-    console = Console()
+    console = Terminal()
     for table in (wrong_table, right_table, told_table, cost_table):
         console.print(table(proofs))
     console.print(requirement_table(total))
     if page_file is not None:
         page_file.parent.mkdir(parents=True, exist_ok=True)
         page_file.write_text(page(proofs), encoding="utf-8")
-        console.print(f"The page: {shown(page_file.resolve())}", soft_wrap=True, highlight=False)
+        console.print(f"The page: {shown(page_file.resolve())}", soft_wrap=True)
     complaints = [f"not met: {r.asked} ({r.found})" for r in requirements(total) if not r.holds]
     if complaints:
         raise CourseError("\n".join([*complaints, *_details(total)]))
@@ -46,7 +46,7 @@ def measure(names: list[str], seeds: int) -> dict[str, Proof]:
         for start in range(0, seeds, SEEDS_AT_ONCE):
             tasks[name].append((verdicts, (name, range(start, min(seeds, start + SEEDS_AT_ONCE)))))
     found: dict[str, list[Proof]] = {name: [] for name in names}
-    console = Console(stderr=True)
+    console = Terminal(stderr=True)
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     with (
         ProcessPoolExecutor(PROCESSES, multiprocessing.get_context("spawn")) as pool,

@@ -6,6 +6,7 @@ from typing import Any
 
 from rich import box
 from rich.table import Table
+from rich.text import Text
 
 from autograder.proof.counts import WAYS, Proof, Rate
 from autograder.proof.requirements import requirements
@@ -76,7 +77,7 @@ def requirement_table(total: Proof) -> Table:
     for heading in ("", "what", "found"):
         table.add_column(heading)
     for one in requirements(total):
-        table.add_row("[green]✓[/]" if one.holds else "[red]✗[/]", one.asked, one.found)
+        table.add_row(Text("✓", style="green") if one.holds else Text("✗", style="red"), one.asked, one.found)
     return table
 
 

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 
-from rich.console import Console
 from rich.progress import Progress
 
 from attnlib.checks import exercises
@@ -15,11 +14,12 @@ from autograder.report.analysis import LessonAnalysis, Shared, analyse, shared_m
 from autograder.report.collect import Submission, collect, has_gradebook
 from autograder.report.csv_files import write_csv
 from autograder.report.tables import tables
+from autograder.showing.terminal import Terminal
 
 
 def show(layout: Layout, lessons: tuple[str, ...], *, table: Path | None, page: Path | None, names: bool) -> None:
     """Print the analysis, and write the CSV files and the page where they are asked for."""
-    console = Console()
+    console = Terminal()
     samples = dataclasses.replace(layout, course=layout.course / "samples")
     if not has_gradebook(layout) and has_gradebook(samples):
         console.print("Nothing has been submitted yet, so this is about the sample submissions.")
@@ -40,7 +40,7 @@ def show(layout: Layout, lessons: tuple[str, ...], *, table: Path | None, page: 
 
 
 def _collect(layout: Layout, lessons: tuple[str, ...]) -> list[Submission]:
-    errors = Console(stderr=True)
+    errors = Terminal(stderr=True)
     with Progress(console=errors, transient=True, disable=not errors.is_terminal) as progress:
         task = progress.add_task("reading submissions", total=None)
         return collect(layout, lessons, lambda done, total: progress.update(task, completed=done, total=total))
@@ -53,7 +53,7 @@ def _write_page(path: Path, analyses: list[LessonAnalysis], shared: list[Shared]
     return path
 
 
-def _written(console: Console, path: Path, write: Callable[[], tuple[Path, ...]]) -> None:
+def _written(console: Terminal, path: Path, write: Callable[[], tuple[Path, ...]]) -> None:
     """Write, making the folder if there is none, and say what was written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -61,4 +61,4 @@ def _written(console: Console, path: Path, write: Callable[[], tuple[Path, ...]]
     except OSError as error:
         raise CourseError(f"{shown(path)} cannot be written: {error.strerror}.") from None
     for one in paths:
-        console.print(f"Wrote {shown(one.resolve())}", soft_wrap=True, highlight=False, markup=False)
+        console.print(f"Wrote {shown(one.resolve())}", soft_wrap=True)

@@ -1,11 +1,11 @@
 """The item analysis as two tidy CSV files: what was found in each exercise, and each exercise's figures."""
 
-import csv
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from autograder.report.analysis import Item, LessonAnalysis
+from autograder.showing.spreadsheet import write_rows
 
 FINDINGS = ["lesson", "exercise", "kind", "finding", "title", "count", "of", "share", "students"]
 EXERCISES = [
@@ -31,8 +31,8 @@ def write_csv(analyses: list[LessonAnalysis], path: Path) -> tuple[Path, Path]:
     mistake, not answered, a part not earned; and one for each submission that was not graded.
     """
     exercises = path.with_name(f"{path.stem}_exercises{path.suffix}")
-    _write(path, FINDINGS, (row for analysis in analyses for row in _finding_rows(analysis)))
-    _write(exercises, EXERCISES, (_exercise_row(item) for analysis in analyses for item in analysis.items))
+    write_rows(path, FINDINGS, (row for analysis in analyses for row in _finding_rows(analysis)))
+    write_rows(exercises, EXERCISES, (_exercise_row(item) for analysis in analyses for item in analysis.items))
     return path, exercises
 
 
@@ -73,15 +73,3 @@ def _exercise_row(item: Item) -> dict[str, Any]:
         "other_mistakes": item.count("other"),
         "discrimination": "" if item.discrimination is None else f"{item.discrimination:.4f}",
     }
-
-
-def _write(path: Path, columns: list[str], rows: Iterable[dict[str, Any]]) -> None:
-    with path.open("w", newline="", encoding="utf-8") as file:
-        table = csv.DictWriter(file, columns, restval="")
-        table.writeheader()
-        table.writerows({name: _no_formula(value) for name, value in row.items()} for row in rows)
-
-
-def _no_formula(value: Any) -> Any:
-    """Text that a spreadsheet would take for a formula gets an apostrophe in front: a student chose it."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value

@@ -5,7 +5,6 @@ from typing import Any
 
 from rich import box
 from rich.table import Table
-from rich.text import Text
 
 from autograder.report.analysis import Finding, Item, LessonAnalysis
 from autograder.report.statistics import SMALLEST_CLASS
@@ -72,8 +71,7 @@ def _findings(analysis: LessonAnalysis) -> Table:
 def _add_findings(table: Table, item: Item) -> None:
     for number, finding in enumerate(item.findings):
         exercise = "" if number else item.exercise
-        # As text, so that a name in brackets is no markup.
-        cells = [Text(finding.what), Text(str(finding.count)), Text(_students(finding))]
+        cells = [finding.what, str(finding.count), _students(finding)]
         table.add_row(exercise, *cells[: len(table.columns) - 1])
     if item.findings:
         table.add_section()
@@ -90,7 +88,7 @@ def _not_graded(analysis: LessonAnalysis) -> Table:
     table.add_column("Student", overflow="fold")
     table.add_column("Reason", overflow="fold")
     for one in analysis.not_graded:
-        table.add_row(Text(one.student), Text(one.problem or ""))
+        table.add_row(one.student, one.problem or "")
     return table
 
 

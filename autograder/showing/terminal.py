@@ -1,0 +1,31 @@
+"""The terminal: colours are ours, and no text moves the cursor."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.segment import Segment
+from rich.text import Text
+
+from autograder.showing.text import printable
+
+
+class Terminal(Console):
+    """A console that shows brackets as brackets and escapes what is not visible, whatever it is asked to show."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(markup=False, emoji=False, highlight=False, **options)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str(printable(text, keep="\n"), **options)  # before its width is measured
+
+    def render(self, *args: Any, **options: Any) -> Iterable[Segment]:
+        for segment in super().render(*args, **options):  # all that is shown passes here, whatever it was made of
+            text, style, control = segment
+            yield segment if control else Segment(printable(text, keep="\n"), style)
+
+
+def say(text: object, *, err: bool = False) -> None:
+    """A line, or several, on the terminal."""
+    click.echo(printable(text, keep="\n"), err=err)
