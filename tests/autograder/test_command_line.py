@@ -7,7 +7,6 @@ import sys
 
 import pytest
 from click.testing import CliRunner
-from rich.console import Console
 from tiny_course import POINTS, RIGHT, TINY, Class
 
 from autograder import __main__ as command_line
@@ -15,6 +14,7 @@ from autograder.errors import CourseError
 from autograder.grade_course import Graded, How, find_submissions, grade
 from autograder.grading_table import grading_tables
 from autograder.layout import ROOT, Layout
+from autograder.showing.terminal import Terminal
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def test_the_layout_of_a_folder(tmp_path):
 
 
 def test_a_name_is_never_read_as_markup():
-    console = Console(width=100, record=True, file=io.StringIO())
+    console = Terminal(width=100, record=True, file=io.StringIO())
     console.print(*grading_tables([Graded("[bold]x[/nope]", TINY, problem="[/] bad")]))
     assert "[bold]x[/nope]" in console.export_text()
 
