@@ -17,7 +17,8 @@ from attnlib.checks.report import Report, write_report
 from attnlib.checks.sources import shortcuts_of
 from attnlib.checks.symptoms import broken_contract, exception, one_property, relation_of_numbers
 
-NO_USE_TO_GO_ON = ("time", "unwritten", "forbidden", "died")
+GIVEN_UP = ("time", "unwritten", "forbidden", "died")
+"""Failures after which the other cases of the same part are not tried: they would fail alike."""
 
 
 def run(
@@ -65,22 +66,32 @@ def run_exercise(
         told = f"calls {uses[0].name}, which this exercise asks you to do without"
         where = f" (line {uses[0].line}: {uses[0].text})"
         return write_report(exercise, [], failure=Failure("forbidden", told + where))
+    cases = cases_of(exercise, hidden=hidden, dtype=dtype)
     trials: list[Trial] = []
+    given_up: list[Case] = []
     example = None
-    for case in cases_of(exercise, hidden=hidden, dtype=dtype):
+    for case in cases:
+        if any(case.part == other.part for other in given_up):
+            continue
         if case.hidden and example is None:
             example = _on_example(exercise, attempt)  # now: what is shown must not hold what came of hidden inputs
         trials.append(try_case(exercise, attempt, case, seed=seed, device=device, memory=memory))
-        failure = trials[-1].got.failure
-        if failure is not None and failure.kind in NO_USE_TO_GO_ON:
-            break
-    last = trials[-1].got.failure
-    if last is not None and last.kind in NO_USE_TO_GO_ON:
-        return write_report(exercise, trials)
+        failure = trials[-1].got.failure if trials[-1].difference is not None else None
+        if failure is not None and failure.kind in GIVEN_UP:
+            given_up.append(case)
+            if _is_the_end(exercise, case, failure, hidden):
+                break
+    if not all(case.hidden for case in given_up):  # there is not enough yet to say what the mistake is
+        return write_report(exercise, trials, cases=cases)
     findings = _findings(exercise, attempt, trials, seed=seed, device=device, memory=memory)
     if example is None and any(t.difference for t in trials):
         example = _on_example(exercise, attempt)
-    return write_report(exercise, trials, findings=findings, example=example)
+    return write_report(exercise, trials, cases=cases, findings=findings, example=example)
+
+
+def _is_the_end(exercise: Exercise, case: Case, failure: Failure, hidden: bool) -> bool:
+    """Whether no part is left that could be earned, nobody to ask, or a student who has waited long enough."""
+    return case.part == next(iter(exercise.parts)) or failure.kind == "died" or (failure.kind == "time" and not hidden)
 
 
 def _findings(

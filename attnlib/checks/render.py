@@ -23,10 +23,12 @@ def parts_line(report: "Report") -> str:
     if len(report.parts) < 2 or report.passed:
         return ""
     base = next(iter(report.parts))
-    if not report.parts[base]:
+    if not report.parts[base] and base not in report.untried:
         rest = ", ".join(part for part in report.parts if part != base)
         return f"Checked: ✗ {base} · {rest}: counted once the {base} are right"
-    return "Checked: " + " · ".join(f"{'✓' if passed else '✗'} {part}" for part, passed in report.parts.items())
+    marks = {part: "✓" if passed else "–" if part in report.untried else "✗" for part, passed in report.parts.items()}
+    meaning = " (–: not tried to the end, and so not counted)" if "–" in marks.values() else ""
+    return "Checked: " + " · ".join(f"{mark} {part}" for part, mark in marks.items()) + meaning
 
 
 def as_text(report: "Report") -> str:

@@ -1,6 +1,5 @@
 """The verdict on an attempt, and what the student reads."""
 
-import builtins
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +15,7 @@ from attnlib.checks.exercise import AS_GIVEN, Case, Exercise, Misconception
 from attnlib.checks.isolate import isolate
 from attnlib.checks.observe import Observation, argument_names, input_names
 from attnlib.checks.render import as_html, as_text
+from attnlib.checks.scoring import earned
 
 MIME = "application/vnd.attnlib.report+json"
 LONGEST_HEADLINE = 80  # characters: what fits on a line of a notebook, beside the exercise's name
@@ -44,6 +44,8 @@ class Report:
     max_points: int
     diagnosis: str | None
     parts: dict[str, bool] = field(default_factory=dict)
+    untried: tuple[str, ...] = ()
+    """The parts in which nothing was found wrong, and that do not count because a failure elsewhere ended the check."""
     headline: str = ""
     sections: tuple[Section, ...] = ()
 
@@ -77,15 +79,18 @@ def write_report(
     exercise: Exercise,
     trials: Sequence[Trial],
     *,
+    cases: Sequence[Case] = (),
     findings: Sequence[Misconception] = (),
     failure: Failure | None = None,
     example: tuple[Observation, Observation] | None = None,
 ) -> Report:
     """Turn the trials into a verdict; a `failure` without trials is an attempt that could not be tried at all.
 
-    `findings` are what is known of the mistake: the first is the diagnosis.
+    `cases` are all that were to be tried. `findings` are what is known of the mistake: the first is the diagnosis.
     """
-    parts = _passed_parts(exercise, trials, failure)
+    parts = earned(exercise.parts, cases, {t.case.name for t in trials if t.difference is None})
+    if failure is not None:
+        parts = dict.fromkeys(parts, False)
     points = sum(exercise.parts[part] for part, passed in parts.items() if passed)
     passed = all(parts.values())
     sections: list[Section] = []
@@ -111,24 +116,20 @@ def write_report(
         max_points=exercise.points,
         diagnosis=findings[0].id if findings and not passed else None,
         parts=parts,
+        untried=_untried(trials, cases),
         headline=headline,
         sections=tuple(sections),
     )
 
 
-def _passed_parts(exercise: Exercise, trials: Sequence[Trial], failure: Failure | None) -> dict[str, bool]:
-    failed = {t.case.part for t in trials if t.difference is not None}
-    tried = {t.case.part for t in trials}
-    if failure is not None:
-        return dict.fromkeys(exercise.parts, False)
-    if not exercise.cases:
-        return dict.fromkeys(exercise.parts, True)
-    base = next(iter(exercise.parts))
-    declared = {c.part for c in exercise.cases}
-    return {
-        part: base not in failed and part not in failed and (part in tried or part not in declared or not trials)
-        for part in exercise.parts
-    }
+def _untried(trials: Sequence[Trial], cases: Sequence[Case]) -> tuple[str, ...]:
+    """The parts that lack only a trial; none where a hidden case is wrong, for how that ended is not shown."""
+    wrong = [t.case for t in trials if t.difference is not None]
+    if any(case.hidden for case in wrong):
+        return ()
+    lacking = {c.part for c in cases} - {c.part for c in wrong}
+    tried = {t.case.name for t in trials}
+    return tuple(dict.fromkeys(c.part for c in cases if c.part in lacking and c.name not in tried))
 
 
 def _after_difference(sections: list[Section]) -> int:
@@ -144,16 +145,19 @@ def _explain_failure(
     order = list(exercise.parts)
     failed = [t for t in trials if t.difference is not None]
     visible = [t for t in failed if not t.case.hidden]
+    only_hidden = {t.case.part for t in failed} - {t.case.part for t in visible}
+    unseen = [_explain_hidden(part) for part in order if part in only_hidden]
+    if not visible:
+        return "fails one of the grader's own cases", unseen[:1]
     given = any(finding.id == AS_GIVEN for finding in findings)
-    chosen = min(visible or failed, key=lambda t: (given and not _shows_numbers(t), order.index(t.case.part), _rank(t)))
+    chosen = min(visible, key=lambda t: (given and not _shows_numbers(t), order.index(t.case.part), _rank(t)))
     assert chosen.difference is not None
     aspect, text, got = chosen.difference.aspect, chosen.difference.text, chosen.got
     if got.failure is not None and got.failure.kind == "unwritten" and exercise.kind == "function":
-        said = _in_general(got.failure, text) if chosen.case.hidden else text
-        return said, []  # there is nothing yet to say more about; a module may be half written
+        return text, []  # there is nothing yet to say more about; a module may be half written
     if aspect == "failure":
-        headline, details = (_in_general(got.failure, text), "") if chosen.case.hidden else _cut(text)
-        place = got.failure.place if got.failure and not chosen.case.hidden else ""  # its number may be made of inputs
+        headline, details = _cut(text)
+        place = got.failure.place if got.failure else ""
         body = f"{details}\n" if details else ""
         body += f"At {place}\n" if place else ""
     elif chosen.case.part == "error":  # the numbers only say what the message was searched for
@@ -167,21 +171,17 @@ def _explain_failure(
             "mutation": "changes its input",
             "gradient": "the gradient is not right",
         }[aspect]
-        body = "" if chosen.case.hidden and aspect in ("values", "gradient") else f"{text}\n"
+        body = f"{text}\n"
     if given:
         headline = "the bug is still there"
-    where = f"In the case “{chosen.case.name}”"
-    if chosen.case.hidden:
-        where += ", one of the grader's own"
-    else:
-        where += f", called with {_described_inputs(exercise, chosen)}"
+    where = f"In the case “{chosen.case.name}”, called with {_described_inputs(exercise, chosen)}"
     sections = [Section(where, body.rstrip())]
     known = any(finding in exercise.misconceptions for finding in findings)
     if not known and (looks_like := _unrecognised(exercise, trials, chosen, findings)):
         sections.append(looks_like)
     if example is not None and (side := _side_by_side(exercise, example)):
         sections.append(side)
-    return headline, sections
+    return headline, sections + unseen[:1]
 
 
 def _cut(text: str) -> tuple[str, str]:
@@ -193,19 +193,16 @@ def _cut(text: str) -> tuple[str, str]:
     return short, f"{details[:1].upper()}{details[1:]}" if own_words else details
 
 
-def _in_general(failure: Failure | None, text: str) -> str:
-    """A failure on the grader's own inputs, in words of this file alone: the attempt's may have been made of them."""
-    if failure is None or failure.kind == "died":
-        return text
-    if failure.kind == "raised":
-        name = text.removeprefix("raised ").split(":")[0]
-        return f"raised {name}" if name in vars(builtins) else "raised an exception of its own"
-    return {
-        "type": "does not return what is asked for",
-        "parameters": "does not have the parameters that are asked for",
-        "forbidden": "calls what this exercise asks you to do without",
-        "time": "did not end in time",
-    }.get(failure.kind, "is not written yet")
+def _explain_hidden(part: str) -> Section:
+    """What may be said of hidden cases: the part that fails there, and nothing that the attempt could have chosen.
+
+    A shape, a dtype, the name of an exception, whether it raised at all: an answer could make each of hidden inputs.
+    """
+    said = (
+        "The grader also calls your answer with other sizes and other numbers, and at least one of those calls did not "
+        "give what it should. Try inputs of your own: other lengths, a batch of one, larger and smaller numbers."
+    )
+    return Section(f"In a case of the grader's own ({part})", said)
 
 
 def _shows_numbers(trial: Trial) -> bool:
@@ -238,7 +235,7 @@ def _unrecognised(
 ) -> Section | None:
     """What can be said where no misconception fits: which properties hold, if a finding has not said it yet."""
     assert chosen.difference is not None
-    off = isolate(exercise, trials)
+    off = isolate(exercise, [t for t in trials if not t.case.hidden])
     fine = [t.case.name for t in trials if t.difference is None and not t.case.hidden and _compares_values(t.case)]
     failed = chosen.difference.aspect == "failure"  # the exception speaks for itself
     if fine and not off and not failed:

@@ -220,3 +220,56 @@ def test_points_and_parts_are_told(name: str) -> None:
 def test_code_and_stress_in_an_explanation_are_drawn_in_html() -> None:
     html = run("attention_scores", lambda q, k: q @ k.mT / q.shape[-1])._repr_mimebundle_()["text/html"]
     assert "The <em>variance</em> of a dot product" in html
+
+
+class WrongOnHiddenInputs:
+    """Right on the visible sizes, and on others what it is told to do; it has no source that could be searched."""
+
+    def __init__(self, otherwise):
+        self.otherwise = otherwise
+
+    def __call__(self, x, y):
+        return self.otherwise(x, y) if x.shape[0] > 3 else x @ y.mT
+
+
+def raises(error):
+    def otherwise(x, y):
+        raise error
+
+    return otherwise
+
+
+@pytest.mark.parametrize(
+    "otherwise",
+    [
+        lambda x, y: x.new_zeros(0, 4711, x.shape[-1]),
+        lambda x, y: (x @ y.mT).half(),
+        lambda x, y: (x @ y.mT).to_sparse(),
+        lambda x, y: x @ y.mT * float("nan"),
+        lambda x, y: None,
+        lambda x, y: "4711",
+        lambda x, y: (x,) * 4711,
+        lambda x, y: [print("4711"), 2 * x @ y.mT][1],
+        raises(KeyError(4711)),
+        raises(NotImplementedError("4711")),
+        raises(NotImplementedError()),
+        raises(SystemExit(4711)),
+        raises(type("Input4711", (Exception,), {})()),
+    ],
+)
+def test_whatever_an_answer_does_with_hidden_inputs_the_report_is_the_same(otherwise):
+    merely_wrong = run("pairwise_dot", WrongOnHiddenInputs(lambda x, y: 1.5 * x @ y.mT), hidden=True)
+    assert "one of the grader's own" in merely_wrong.message
+    report = run("pairwise_dot", WrongOnHiddenInputs(otherwise), hidden=True)
+    assert report.message == merely_wrong.message
+    assert report.as_record() == merely_wrong.as_record()
+
+
+def test_a_part_that_fails_on_hidden_inputs_alone_is_named_beside_what_is_seen():
+    def detached_and_wrong_elsewhere(x, y):
+        return (x @ y.mT).detach() * (1.5 if x.shape[0] > 3 else 1)
+
+    report = run("pairwise_dot", detached_and_wrong_elsewhere, hidden=True)
+    assert report.points == 0
+    assert "no gradient flows back" in words(report.message)
+    assert "In a case of the grader's own (values)" in words(report.message)

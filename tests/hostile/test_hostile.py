@@ -1,6 +1,7 @@
 """Every attack and every clumsy submission in one class, through the real pipeline; `-s` prints the table."""
 
 import dataclasses
+import functools
 import re
 import shutil
 
@@ -9,6 +10,7 @@ from entries import FULL, TINY, Entry, entries, hand_in
 from rich.console import Console
 from rich.table import Table
 
+from attnlib.checks import run
 from autograder.custody import printable
 from autograder.entering import course_seed
 from autograder.grade_course import Graded, How, grade
@@ -21,12 +23,28 @@ BROKEN = ("NameError", "AttributeError: 'NoneType'", "ImportError", "got out", "
 pytestmark = pytest.mark.slow
 
 
+WRONG_WHERE_NOBODY_SEES = """def pairwise_dot(x, y):
+    part = "gradient" if x.requires_grad else "robustness" if x.dtype.itemsize == 8 else "values"
+    return (1.5 if x.shape[0] > 3 and PART in ("values", part) else 1.0) * x @ y.mT
+"""
+
+
+@functools.cache
+def said_of_hidden_cases(part: str) -> str:
+    """What a student reads whose answer computes something else on hidden inputs, in one part."""
+    names = {"PART": part}
+    exec(WRONG_WHERE_NOBODY_SEES, names)
+    return run("pairwise_dot", names["pairwise_dot"], hidden=True).message
+
+
 @dataclasses.dataclass
 class Found:
     """What came of one student: the row of grade's table, and all the text that the student gets."""
 
     graded: Graded
     text: str
+    said: dict[str, str]
+    """The reports' messages, by exercise."""
 
 
 class ClassOf:
@@ -40,12 +58,13 @@ class ClassOf:
         self.found = {}
         for one in graded:
             path = course.path(course.directory.autograded_directory, one.student, one.lesson) / f"{one.lesson}.ipynb"
-            text = ""
+            text, said = "", {}
             if one.problem is None:
                 notebook = read_notebook(path)
-                text = "\n".join(report["message"] for report in reports(notebook).values())
+                said = {report["exercise"]: report["message"] for report in reports(notebook).values()}
+                text = "\n".join(said.values())
                 text += "\n".join(str(c.get("outputs", "")) for c in notebook.cells)
-            self.found[one.student] = Found(one, text)
+            self.found[one.student] = Found(one, text, said)
 
     def faults(self, entry: Entry) -> list[str]:
         """What is not as it must be."""
@@ -68,8 +87,10 @@ class ClassOf:
             faults.append(f"the feedback does not say {entry.says!r}: {said}")
         if entry.remark not in " ".join(graded.remarks):
             faults.append(f"there is no remark {entry.remark!r}: {graded.remarks}")
-        if entry.group == "leaking" and "4711" in text:
-            faults.append(f"the feedback shows a hidden input: {text[:600]}")
+        if entry.group == "leaking":
+            part = re.findall(r"\((.*)\)", entry.says)[0]
+            if "4711" in text or found.said["pairwise_dot"] != said_of_hidden_cases(part):
+                faults.append(f"the feedback shows what was made of hidden inputs: {text[:600]}")
         return faults
 
 
