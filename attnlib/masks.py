@@ -116,3 +116,9 @@ def may_have_empty_rows(mask: Bool[Tensor, "..."]) -> bool:
         return not bool(mask.any(dim=-1).all())
     except RuntimeError:  # torch.func.vmap: the answer is not one bool
         return True
+
+
+def with_causal(mask: Tensor | None, q: Tensor, k: Tensor) -> Bool[Tensor, "..."]:
+    """The causal mask of these queries and keys, and where there is a mask, both."""
+    causal = causal_mask(q.shape[-2], k.shape[-2], device=q.device)
+    return causal if mask is None else mask & causal

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from .attention import check_shapes
+from .attention_arguments import check_shapes
 from .masks import check_mask
 
 

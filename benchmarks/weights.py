@@ -27,6 +27,8 @@ from attnlib import (
     split_heads,
 )
 from attnlib import scaled_dot_product_attention as attend
+from attnlib.attention import equation
+from attnlib.in_place_attention import in_place_attention
 
 from .measure import DEVICES, geometric_mean, header, medians, row, verdict
 from .multi_head_attention import SIZES, compare
@@ -153,7 +155,30 @@ def dialects() -> None:
         verdict("worst case", max(ratios), 1.05)
 
 
+def forms() -> None:
+    """What ``in_place_attention`` saves, forward and backward, beside the plain equation that it computes."""
+    for device in DEVICES:
+        header(f"{device}, in place against the plain equation", "(b, h, n, d)", "in place ms", "plain ms", "ratio")
+        for b, n, d_model, h in SIZES:
+            q, k, v = (torch.randn(b, h, n, d_model // h, device=device, requires_grad=True) for _ in range(3))
+            for is_causal in (False, True):
+
+                def step_of(form: Callable[..., tuple[Tensor, Tensor]], *qkv: Tensor, causal: bool = is_causal) -> Any:
+                    def call() -> object:
+                        output, _ = form(*qkv, None, None, causal, None, 0.0)
+                        return torch.autograd.grad(output, qkv, torch.ones_like(output))
+
+                    return call
+
+                times = medians(
+                    {"in place": step_of(in_place_attention, q, k, v), "plain": step_of(equation, q, k, v)}, device
+                )
+                name = f"{tuple(q.shape)}{' causal' if is_causal else ''}"
+                row(name, times["in place"] * 1e3, times["plain"] * 1e3, times["in place"] / times["plain"])
+
+
 def main() -> None:
+    forms()
     compare(weights=True, mean_target=0.95, worst_target=1.05)
     dialects()
 

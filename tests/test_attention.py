@@ -16,6 +16,7 @@ from oracles import (
 )
 
 from attnlib import causal_mask, scaled_dot_product_attention
+from attnlib.attention import equation
 
 backends = pytest.mark.parametrize("backend", ["eager", "fused"])
 
@@ -43,6 +44,20 @@ def test_both_backends_are_the_slow_loop(name, d_k, d_v):
         assert_agrees(result, expected)
     assert_agrees(weights, expected_weights)
     assert_same_gradients(output, fused, [q, k, v])
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("name", masks(5, 7))
+@pytest.mark.parametrize("h_kv", [1, 3])
+def test_the_fast_forms_are_the_equation(h_kv, name, is_causal):
+    q, k, v, bias = randoms((2, 3, 5, 7), (2, h_kv, 7, 7), (2, h_kv, 7, 11), (3, 5, 7))
+    options = {"mask": masks(5, 7)[name], "score_bias": bias, "is_causal": is_causal, "scale": 0.3}
+    output, weights = scaled_dot_product_attention(q, k, v, return_weights=True, **options)
+    assert_agrees(weights, equation(q, k, v, **options)[1])
+    for result in (output, scaled_dot_product_attention(q, k, v, backend="fused", **options)):
+        expected, _ = equation(q, k, v, **options)
+        assert_agrees(result, expected)
+        assert_same_gradients(result, expected, [q, k, v, bias])
 
 
 @pytest.mark.parametrize("lead", [(), (3,), (2, 3), (2, 1, 3, 1)])

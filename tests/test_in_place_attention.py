@@ -1,7 +1,7 @@
 import torch
 from oracles import assert_agrees, randoms
 
-from attnlib.biased_softmax import biased_softmax_
+from attnlib.in_place_attention import biased_softmax_
 
 
 def test_is_the_softmax_of_the_sum_and_overwrites_what_it_was_given():
@@ -21,9 +21,3 @@ def test_first_and_second_derivative():
 
     assert torch.autograd.gradcheck(weights, (scores, bias))
     assert torch.autograd.gradgradcheck(weights, (scores, bias))
-
-
-def test_vmap_over_the_bias_alone():
-    scores, bias = randoms((2, 3, 5), (4, 3, 5))
-    batched = torch.func.vmap(lambda b: biased_softmax_(scores * 1, b, (2, 3, 5)))(bias)
-    assert_agrees(batched, torch.softmax(scores + bias[:, None], dim=-1))

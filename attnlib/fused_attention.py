@@ -1,0 +1,73 @@
+"""Attention by PyTorch's fused kernels, which never hold the weights."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from .masks import may_have_empty_rows, with_causal
+
+
+def fused_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    score_bias: Tensor | None,
+    is_causal: bool,
+    scale: float | None,
+    dropout: float,
+) -> Tensor:
+    """``F.scaled_dot_product_attention``, with the meaning that mask and causal flag have here.
+
+    Arguments as for ``scaled_dot_product_attention``, already checked.
+    """
+    shape, q_len, k_len = (*q.shape[:-1], v.shape[-1]), q.shape[-2], k.shape[-2]
+    if is_causal and (q_len != k_len or mask is not None or score_bias is not None):
+        # the kernel's own flag is aligned top-left and takes no mask beside it; a single query sees every key
+        is_causal = False
+        mask = with_causal(mask, q, k) if q_len > 1 else mask
+    empty = None
+    if mask is not None and may_have_empty_rows(mask):
+        # not every kernel of every version gives zeros for an empty row, so it sees all keys and is zeroed afterwards
+        empty = ~mask.any(dim=-1, keepdim=True)
+        mask = mask | empty
+    if score_bias is not None:
+        bias = score_bias.to(q.dtype)
+        mask = bias if mask is None else torch.where(mask, bias, -torch.inf)
+    q, k, v, mask = _spread_groups(q, k, v, mask, is_causal)
+    output = F.scaled_dot_product_attention(
+        _four_axes(q),
+        _four_axes(k),
+        _four_axes(v),
+        attn_mask=None if mask is None else _four_axes(mask),
+        dropout_p=dropout,
+        is_causal=is_causal,
+        scale=scale,
+    ).reshape(shape)
+    return output if empty is None else output.masked_fill(empty, 0.0)
+
+
+def _four_axes(x: Tensor) -> Tensor:
+    """Leading axes of size 1 in front: the fast kernels take (b, h, n, d) and nothing else."""
+    return x[(None,) * (4 - x.ndim)] if x.ndim < 4 else x
+
+
+def _fold_groups(x: Tensor, key_heads: torch.Size) -> Tensor:
+    """Queries whose heads share a key head stand below one another: (..., h, q, d) -> (..., h_kv, h / h_kv q, d)."""
+    if x.shape[:-2] == key_heads:
+        return x
+    return x.reshape(*key_heads, -1, x.shape[-1])
+
+
+def _spread_groups(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, is_causal: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """Give queries and keys the same number of heads, without a copy where no query differs from another."""
+    key_heads = k.shape[:-2]
+    if q.shape[:-2] == key_heads:
+        return q, k, v, mask
+    same_for_all = mask is None or ((mask.ndim < 3 or mask.shape[-3] == 1) and (mask.ndim < 2 or mask.shape[-2] == 1))
+    if same_for_all and not is_causal:
+        return _fold_groups(q, key_heads), k, v, mask
+    groups = q.shape[-3] // k.shape[-3]
+    return q, k.repeat_interleave(groups, dim=-3), v.repeat_interleave(groups, dim=-3), mask

@@ -1,0 +1,104 @@
+"""The equation written over its own scores: one matrix (q, k) where the plain form allocates up to four."""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from .masks import may_have_empty_rows, with_causal
+
+
+def in_place_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    score_bias: Tensor | None,
+    is_causal: bool,
+    scale: float | None,
+    dropout: float,
+) -> tuple[Tensor, Tensor]:
+    """``equation``, with one matrix (q, k) for each head that is first the scores, then the weights.
+
+    Allocating a matrix of that size costs more than computing it: ``python -m benchmarks.weights`` measures both forms.
+    Arguments as for ``scaled_dot_product_attention``, already checked.
+    """
+    shape, dtype, heads = (*q.shape[:-1], k.shape[-2]), q.dtype, k.shape[:-2].numel()
+    if dtype in (torch.float16, torch.bfloat16):  # scores need the range and the digits, as in the fused kernels
+        q, k = q.float(), k.float()
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    scores = _matrices(q * scale, heads) @ _matrices(k, heads).mT
+    bias, empty = _as_bias(mask, score_bias, is_causal, q, k)
+    weights = biased_softmax_(scores, bias, shape).view(shape)
+    if empty is not None:
+        weights = weights.masked_fill(empty, 0.0)
+    weights = weights.to(dtype)
+    dropped = F.dropout(weights, dropout) if dropout else weights
+    output = _matrices(dropped, heads) @ _matrices(v, heads)
+    return output.view(*q.shape[:-1], v.shape[-1]), weights
+
+
+def _matrices(x: Tensor, heads: int) -> Tensor:
+    """One matrix for each key head, a single one without a batch: queries that share a key head stand below each other.
+
+    A product of two matrices is faster than one of two batches of a single matrix.
+    """
+    rows, width = x.shape[:-1].numel() // max(heads, 1), x.shape[-1]
+    return x.reshape(rows, width) if heads == 1 else x.reshape(heads, rows, width)
+
+
+def _as_bias(
+    mask: Tensor | None, score_bias: Tensor | None, is_causal: bool, q: Tensor, k: Tensor
+) -> tuple[Tensor | None, Tensor | None]:
+    """What is added to the scores, -inf where a key is blocked; and the rows that are blocked whole, which get none."""
+    never_empty = mask is None and q.shape[-2] <= k.shape[-2]
+    if is_causal:
+        mask = with_causal(mask, q, k)
+    if mask is None:
+        return score_bias, None
+    blocked, empty = ~mask, None
+    if not never_empty and may_have_empty_rows(mask):
+        # the softmax of a row of -inf is 0 / 0, so an empty row keeps its scores, and is set to zero afterwards
+        empty = blocked.all(dim=-1, keepdim=True)
+        blocked = blocked & ~empty
+    opened = q.new_zeros(()) if score_bias is None else score_bias.to(q.dtype)
+    return torch.where(blocked, q.new_full((), -torch.inf), opened), empty
+
+
+def biased_softmax_(
+    scores: Float[Tensor, "... k"], bias: Float[Tensor, "..."] | None, shape: tuple[int, ...]
+) -> Float[Tensor, "... k"]:
+    """softmax(scores + bias) over the last axis, which may overwrite the scores: pass a tensor that was just made.
+
+    >>> biased_softmax_(torch.zeros(2, 2), torch.tensor([[0.0, -torch.inf], [0.0, 0.0]]), (2, 2))
+    tensor([[1.0000, 0.0000],
+            [0.5000, 0.5000]])
+
+    Shapes: scores (..., k), not a view -> the same. The bias is broadcastable to ``shape``, which holds as many numbers
+    as the scores, in the same order, and is finite somewhere in each row.
+    """
+    return _BiasedSoftmax.apply(scores, bias, shape)
+
+
+class _BiasedSoftmax(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, bias: Tensor | None, shape: tuple[int, ...]) -> Tensor:
+        if bias is not None:
+            scores.view(shape).add_(bias)
+            ctx.shapes = shape, bias.shape
+        torch.softmax(scores, dim=-1, out=scores)
+        ctx.mark_dirty(scores)
+        ctx.save_for_backward(scores)
+        return scores
+
+    @staticmethod
+    def backward(ctx: Any, d_weights: Tensor) -> tuple[Tensor, Tensor | None, None]:
+        (weights,) = ctx.saved_tensors
+        d_scores = torch._softmax_backward_data(d_weights, weights, -1, weights.dtype)
+        d_bias = None
+        if ctx.needs_input_grad[1]:
+            shape, bias_shape = ctx.shapes
+            d_bias = d_scores.view(shape).sum_to_size(bias_shape)
+        return d_scores, d_bias, None
