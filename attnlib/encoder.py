@@ -1,6 +1,7 @@
 """The encoder: blocks of self-attention and perceptron, each around a residual."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -68,51 +69,28 @@ class EncoderBlock(nn.Module):
         return self.norm2(x + self.mlp(x))
 
 
+def last_norm(
+    d_model: int, *, norm_first: bool = True, eps: float = 1e-5, bias: bool = True, **others: Any
+) -> nn.LayerNorm | nn.Identity:
+    """The norm behind a stack of pre-LN blocks; post-LN blocks end with one of their own."""
+    return nn.LayerNorm(d_model, eps=eps, bias=bias) if norm_first else nn.Identity()
+
+
 class Encoder(nn.Module):
     """A stack of encoder blocks; pre-LN blocks leave their sum unnormalised, so a last ``norm`` follows them.
 
     >>> import torch
-    >>> Encoder(2, 12, 3)(torch.randn(2, 5, 12)).shape
+    >>> Encoder(2, 12, 3, dropout=0.1)(torch.randn(2, 5, 12)).shape
     torch.Size([2, 5, 12])
 
-    Layers: ``layers``, and ``norm`` (an identity for post-LN). The arguments after num_layers are the blocks'.
+    Layers: ``layers``, and ``norm`` (an identity for post-LN). The arguments after num_layers are ``EncoderBlock``'s.
     Vaswani et al. 2017, section 3.1.
     """
 
-    def __init__(
-        self,
-        num_layers: int,
-        d_model: int,
-        num_heads: int,
-        *,
-        mlp_ratio: float = 4.0,
-        dropout: float = 0.0,
-        norm_first: bool = True,
-        activation: str = "gelu",
-        bias: bool = True,
-        eps: float = 1e-5,
-        num_kv_heads: int | None = None,
-        rotary: nn.Module | None = None,
-        backend: str | None = None,
-    ) -> None:
+    def __init__(self, num_layers: int, d_model: int, num_heads: int, **block: Any) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(
-            EncoderBlock(
-                d_model,
-                num_heads,
-                mlp_ratio=mlp_ratio,
-                dropout=dropout,
-                norm_first=norm_first,
-                activation=activation,
-                bias=bias,
-                eps=eps,
-                num_kv_heads=num_kv_heads,
-                rotary=rotary,
-                backend=backend,
-            )
-            for _ in range(num_layers)
-        )
-        self.norm = nn.LayerNorm(d_model, eps=eps, bias=bias) if norm_first else nn.Identity()
+        self.layers = nn.ModuleList(EncoderBlock(d_model, num_heads, **block) for _ in range(num_layers))
+        self.norm = last_norm(d_model, **block)
 
     def forward(
         self,
