@@ -7,9 +7,13 @@ from nbformat import NotebookNode
 from autograder.released import Released
 
 HARMLESS = "b|br|code|details|em|hr|i|kbd|li|ol|p|pre|small|strong|sub|summary|sup|table|tbody|td|th|thead|tr|u|ul"
-TAG = re.compile(rf"<(?!/?(?:{HARMLESS})\s*/?>)(?!https?://[^\s<>]*>)(?=[a-zA-Z/!?])", re.IGNORECASE)
-LINK = re.compile(r"(\][(:]\s*<?)(?!https?://|mailto:|#)(?=[^\s)>]*[:&\\])", re.IGNORECASE)
-NOTHING = "\u200b"  # a space without width: behind it, a < begins no tag, in text, in code and in formulas
+TAG = re.compile(rf"<(?!/?(?:{HARMLESS})\s*/?>)(?!(?:https?://|mailto:)[^\s<>]*>)(?=[a-zA-Z/!?])", re.IGNORECASE)
+# A link to anywhere but the web, in place or below a reference: in the formgrader's pages, a relative one is a path on
+# the instructor's own server.
+LINK = re.compile(r"\](?=[(:](?![ \t\n]*<?(?:https?://|mailto:|#)))", re.IGNORECASE)
+NOTHING = (
+    "\u200b"  # a space without width: before it a < begins no tag and a ] ends no link, in text, code and formulas
+)
 
 
 def disarm_markup(notebook: NotebookNode, released: Released) -> NotebookNode:
@@ -26,11 +30,11 @@ def disarm_markup(notebook: NotebookNode, released: Released) -> NotebookNode:
 
 
 def disarmed(text: str) -> str:
-    """The text with a space of no width where a tag would begin, and links that lead to the web alone.
+    """The text with a space of no width where a tag would begin, and before the target of a link not to the web.
 
     >>> disarmed("a < b, <b>bold</b>, <img src=x onerror=f()>").replace(NOTHING, "_")
     'a < b, <b>bold</b>, <_img src=x onerror=f()>'
-    >>> disarmed("[a](https://arxiv.org) [b](javascript:f())")
-    '[a](https://arxiv.org) [b](#javascript:f())'
+    >>> disarmed("[a](https://arxiv.org) [b](javascript:f()) ![c](d.svg)").replace(NOTHING, "_")
+    '[a](https://arxiv.org) [b]_(javascript:f()) ![c]_(d.svg)'
     """
-    return LINK.sub(r"\1#", TAG.sub("<" + NOTHING, text))
+    return LINK.sub("]" + NOTHING, TAG.sub("<" + NOTHING, text))

@@ -2,8 +2,10 @@
 
 import copy
 import inspect
+import re
 
 import pytest
+from nbconvert.filters.markdown_mistune import markdown2html_mistune
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 from nbgrader.converters import Autograde
 from tiny_course import RIGHT, TINY, cell
@@ -13,6 +15,7 @@ from autograder.lesson import KERNEL
 from autograder.nbgrader_course import NbgraderCourse
 from autograder.regions import split_regions
 from autograder.released import longest_answer, released_cells
+from autograder.steps.disarm_markup import disarmed
 from autograder.steps.distrust_metadata import distrust_metadata
 from autograder.steps.hide_hidden_tests import HideHiddenTests
 from autograder.steps.keep_one_copy import keep_one_copy
@@ -236,3 +239,39 @@ def test_ctrl_c_is_not_one_student_s_failure(prepared, monkeypatch):
 
 def interrupt(self):
     raise KeyboardInterrupt
+
+
+LEADING_SOMEWHERE = [
+    "[a](beside.html)",
+    "[a](  <beside.html> 'title')",
+    "[a](\nbeside.html)",
+    "![a](beside.svg)",
+    "[![a](beside.svg)](beside.html)",
+    "[a][b]\n\n[b]: beside.html",
+    "[b]\n\n  [b]:\n  <beside.html> 'title'",
+    "[a](files/beside.html)",
+    "![a](attachment:beside.svg)",
+    "[a](/formgrader/submissions/x/beside.html)",
+    "[a](//host/beside.html)",
+    "[a](\\https://x)",
+    "[a](java&#115;cript:f())",
+    "<a href='beside.html'>a</a>",
+    "<A\nHREF=beside.html>a</A>",
+    "<javascript:f()>",
+    "| a |\n|---|\n| [a](beside.html) |",
+    "> [a]: beside.html\n\n[a]",
+    "[a](beside.html#https://x)",
+]
+
+
+@pytest.mark.parametrize("text", LEADING_SOMEWHERE)
+def test_no_link_of_a_student_s_leads_to_a_file(text):
+    page = markdown2html_mistune(disarmed(text))
+    assert not re.search(r"<[^>]*\b(href|src)\s*=", page, re.IGNORECASE), page
+    assert "beside" not in text or "beside" in page  # it is shown as it was written
+
+
+@pytest.mark.parametrize("target", ["https://arxiv.org/abs/1706.03762", "HTTP://x.org", "mailto:a@b.org", "#part"])
+def test_links_to_the_web_and_in_the_page_stay(target):
+    for text in (f"[a]({target})", f"[a](<{target}>)", f"[a][b]\n\n[b]: {target}"):
+        assert f'href="{target}"' in markdown2html_mistune(disarmed(text))
