@@ -182,6 +182,11 @@ def grade_and_show(layout: Layout, folder: Path, assignments: tuple[str, ...], h
     console.print(f"Graded notebooks: {shown(layout.course / 'autograded')}", soft_wrap=True)
     gradebook = os.environ.get("AUTOGRADER_DB", "").rpartition("@")[2] or shown(layout.course / "gradebook.db")
     console.print(f"Gradebook: {gradebook}", soft_wrap=True)
+    if faults := sum(one.fault for one in graded):
+        raise CourseError(
+            f"Not graded by a fault of the grader's own: {faults} of {len(graded)}. "
+            f"The tracebacks are in {shown(layout.course / 'faults.txt')}; the next run tries these again."
+        )
     if all(one.problem is not None for one in graded):
         raise CourseError("No submission could be graded.")
 

@@ -3,61 +3,47 @@
 import io
 import json
 import lzma
-import stat
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_raw_cell
 
+from autograder.errors import NotGraded
+from autograder.folder import (
+    MOST_BYTES,
+    MOST_BYTES_BESIDE,
+    MOST_BYTES_IN_ALL,
+    MOST_ENTRIES,
+    NOTEBOOKS,
+    TIMESTAMP,
+    is_hidden,
+    read_regular,
+)
 from autograder.showing.text import printable
 
-MOST_BYTES = 32 << 20
-MOST_BYTES_IN_ALL = 128 << 20
 MOST_CELLS = 5000
 MOST_SOURCE = 1 << 20
 MOST_CODE = 2 << 20
-MOST_FILES = 2000
+MOST_VALUES = 1_000_000  # lists and objects in one file's JSON
+MOST_BESIDE = 200
+MOST_BYTES_BESIDE_IN_ALL = 16 << 20
 BAD_ZIP = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, RuntimeError, OSError, EOFError, ValueError)
 MAKE_CELL = {"code": new_code_cell, "markdown": new_markdown_cell, "raw": new_raw_cell}
 
 
-class NotGraded(Exception):
-    """Why a submission cannot be graded, as a clause; never a 0."""
-
-
 @dataclass(frozen=True)
 class TakenIn:
-    """A submission's notebook, and in clauses what was unusual about it."""
+    """A submission's notebook, the files beside it by their names there, and in clauses what was unusual about it."""
 
     notebook: NotebookNode
     remarks: tuple[str, ...] = ()
-
-
-def collect(folder: Path) -> dict[str, bytes]:
-    """Every notebook and zip file beneath a submission's folder, by its name there; links are not followed."""
-    found: dict[str, bytes] = {}
-    if folder.is_symlink():
-        raise NotGraded("the folder is a link, and no folder of its own")
-    for number, path in enumerate(sorted(folder.rglob("*"))):
-        if number > MOST_FILES:
-            raise NotGraded(f"the folder holds more than {MOST_FILES} files")
-        name = path.relative_to(folder)
-        if path.suffix.lower() not in (".ipynb", ".zip") or _is_hidden(name.parts):
-            continue
-        mode = path.lstat().st_mode
-        if stat.S_ISLNK(mode):
-            raise NotGraded(f"{printable(name)} is a link, and no file of its own")
-        if stat.S_ISREG(mode):
-            found[str(name)] = bytes_of(path)
-        if sum(map(len, found.values())) > MOST_BYTES_IN_ALL:
-            raise NotGraded(f"the notebooks and zip files have more than {MOST_BYTES_IN_ALL >> 20} MB")
-    return found
+    beside: dict[str, bytes] = field(default_factory=dict)
 
 
 def take_in(files: Mapping[str, bytes], lesson: str, known_ids: Iterable[str] = ()) -> TakenIn:
@@ -66,59 +52,110 @@ def take_in(files: Mapping[str, bytes], lesson: str, known_ids: Iterable[str] = 
     It should be called LESSON.ipynb. Another name, a sub-folder or a zip file will do if it is the only one that there
     is, or the only one with this lesson's grade ids; raises NotGraded if none can be told to be it.
     """
-    if f"{lesson}.ipynb" in files:
-        return read(files[f"{lesson}.ipynb"])
-    found = dict(_notebooks(files))
+    notebooks = {n: data for n, data in files.items() if n.lower().endswith(NOTEBOOKS)}
+    name, archive = f"{lesson}.ipynb", ""
+    if name in notebooks:
+        data, remarks = notebooks[name], []
+    else:
+        name, archive, data = _only_one(notebooks, lesson, set(known_ids))
+        remarks = [f"handed in as {printable(f'{archive}/{name}' if archive else name)}"]
+    taken = read(data)
+    others = _beside_in_zip(archive, files[archive]) if archive else files
+    home = name.rpartition("/")[0]
+    beside, more = _beside(others, f"{home}/" if home else "")
+    return TakenIn(taken.notebook, (*remarks, *taken.remarks, *more), beside)
+
+
+def _only_one(files: Mapping[str, bytes], lesson: str, known_ids: set[str]) -> tuple[str, str, bytes]:
+    """The notebook that is the only one, or the only one that fits: its name, the zip file that it is in, its bytes."""
+    found = list(_notebooks(files))
     if not found:
         raise NotGraded(f"no notebook is called {lesson}.ipynb, and there is no other")
     if len(found) > 1:
-        fitting = {name: data for name, data in found.items() if _fits(data, set(known_ids))}
+        fitting = [one for one in found if _fits(one[2], known_ids)]
         if len(fitting) != 1:
-            raise NotGraded(f"no notebook is called {lesson}.ipynb, only {printable(', '.join(sorted(found)))[:200]}")
+            names = sorted(f"{archive}/{name}" if archive else name for name, archive, _ in found)
+            raise NotGraded(f"no notebook is called {lesson}.ipynb, only {printable(', '.join(names))[:200]}")
         found = fitting
-    ((name, data),) = found.items()
-    taken = read(data)
-    return TakenIn(taken.notebook, (f"handed in as {printable(name)}", *taken.remarks))
+    return found[0]
 
 
-def _notebooks(files: Mapping[str, bytes]) -> Iterable[tuple[str, bytes]]:
+def _notebooks(files: Mapping[str, bytes]) -> Iterable[tuple[str, str, bytes]]:
     room = MOST_BYTES_IN_ALL
     for name, data in files.items():
         if not name.lower().endswith(".zip"):
-            yield name, data
+            yield name, "", data
             continue
-        for inner, content in _in_zip(name, data):
+        for inner, content in _in_zip(name, data, _is_notebook):
             room -= len(content)
             if room < 0:
                 raise NotGraded(f"the zip files hold more than {MOST_BYTES_IN_ALL >> 20} MB of notebooks")
-            yield inner, content
+            yield inner, name, content
 
 
-def _in_zip(name: str, data: bytes) -> Iterable[tuple[str, bytes]]:
+def _is_notebook(member: zipfile.ZipInfo) -> bool:
+    return member.filename.lower().endswith(".ipynb")
+
+
+def _is_beside(member: zipfile.ZipInfo) -> bool:
+    return not _is_notebook(member) and not member.is_dir() and member.file_size <= MOST_BYTES_BESIDE
+
+
+def _in_zip(name: str, data: bytes, wanted: Callable[[zipfile.ZipInfo], bool]) -> Iterable[tuple[str, bytes]]:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            for member in archive.infolist()[:MOST_FILES]:
-                parts = member.filename.split("/")
-                if parts[-1].lower().endswith(".ipynb") and not _is_hidden(parts):
+            for member in archive.infolist()[:MOST_ENTRIES]:
+                if wanted(member) and not is_hidden(member.filename.split("/")):
                     if member.file_size > MOST_BYTES:
                         raise NotGraded(f"{printable(name)} holds a notebook of {member.file_size >> 20} MB")
                     with archive.open(member) as file:  # the size that it names need not be true
-                        yield f"{name}/{member.filename}", file.read(MOST_BYTES)
+                        yield member.filename, file.read(MOST_BYTES if _is_notebook(member) else MOST_BYTES_BESIDE)
     except BAD_ZIP as error:
         raise NotGraded(printable(f"{name} cannot be opened: {error}")) from None
 
 
-def _is_hidden(parts: Sequence[str]) -> bool:
-    """Whether a file is a system's own: a checkpoint, or what a Mac adds to a zip file."""
-    return any((part.startswith(".") and part != "..") or part == "__MACOSX" for part in parts)
+def _beside_in_zip(name: str, data: bytes) -> dict[str, bytes]:
+    """The zip file's other files, until they are more than may lie beside a notebook."""
+    found: dict[str, bytes] = {}
+    size = 0
+    for inner, content in _in_zip(name, data, _is_beside):
+        found[inner] = content
+        size += len(content)
+        if size > MOST_BYTES_BESIDE_IN_ALL:
+            break
+    return found
+
+
+def _beside(files: Mapping[str, bytes], home: str) -> tuple[dict[str, bytes], list[str]]:
+    """The files in the notebook's folder, without other notebooks, as far as their names are clean and they fit."""
+    found: dict[str, bytes] = {}
+    size = left_out = 0
+    for name, data in sorted(files.items()):
+        inner = name.removeprefix(home)
+        if not name.startswith(home) or inner == TIMESTAMP or inner.lower().endswith(".ipynb"):
+            continue
+        if not _is_clean(inner) or len(found) >= MOST_BESIDE or size + len(data) > MOST_BYTES_BESIDE_IN_ALL:
+            left_out += 1
+            continue
+        found[inner] = data
+        size += len(data)
+    return found, [f"{left_out} files beside the notebook were left out: names, number or size"] if left_out else []
+
+
+def _is_clean(name: str) -> bool:
+    """Whether a file can be written under this name, in a folder of its own, wherever it is judged."""
+    parts = name.split("/")
+    return (
+        name.isprintable()
+        and "\\" not in name
+        and len(parts) <= 10
+        and all(part not in ("", ".", "..") and len(part.encode()) < 200 for part in parts)
+    )
 
 
 def bytes_of(path: Path) -> bytes:
-    """The file; NotGraded if it is far larger than any notebook."""
-    size = path.stat().st_size
-    if size > MOST_BYTES:
-        raise NotGraded(f"{printable(path.name)} has {size >> 20} MB; a notebook may have {MOST_BYTES >> 20}")
-    return path.read_bytes()
+    """The notebook's bytes; NotGraded if it is no regular file, or far larger than any notebook."""
+    return read_regular(path, path.name, MOST_BYTES)[0]
 
 
 def _fits(data: bytes, known_ids: set[str]) -> bool:
@@ -134,6 +171,8 @@ def read(data: bytes) -> TakenIn:
 
     nbformat would refuse the whole file for one wrong key. What a cell lacks is put in; what is no cell is named.
     """
+    if data.count(b"[") + data.count(b"{") > MOST_VALUES:
+        raise NotGraded(f"the notebook has more than {MOST_VALUES} lists and objects")
     try:
         plain = json.loads(data.decode("utf-8-sig"))
     except UnicodeDecodeError:

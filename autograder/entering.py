@@ -7,6 +7,7 @@ import secrets
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -37,17 +38,19 @@ class Entries:
         """What came of a submission, if this very submission was entered already."""
         try:
             found = json.loads(self.path(lesson, student).read_text(encoding="utf-8"))
-        except (FileNotFoundError, ValueError):
-            return None
-        if found.pop("digest", None) != digest:
+            if found.pop("digest", None) != digest:
+                return None
+            before = Judged(**{**found, "remarks": tuple(found["remarks"]), "unanswered": tuple(found["unanswered"])})
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):  # none, or one of another version
             return None
         notebook = self.course.path(self.course.directory.autograded_directory, student, lesson) / f"{lesson}.ipynb"
-        if found["problem"] is None and not notebook.is_file():
-            return None
-        return Judged(**{**found, "remarks": tuple(found["remarks"]), "unanswered": tuple(found["unanswered"])})
+        return None if before.problem is None and not notebook.is_file() else before
 
-    def enter(self, judged: Judged, digest: str) -> None:
-        """Write down what came of a submission."""
+    def enter(self, judged: Judged, digest: str, told: datetime | None) -> None:
+        """Write down what came of a submission that was `told` to be handed in at that time.
+
+        A fault of the grader's own is no result: the next run judges such a submission again.
+        """
         student, lesson = judged.student, judged.lesson
         path = self.path(lesson, student)
         path.unlink(missing_ok=True)
@@ -56,21 +59,18 @@ class Entries:
             forget(self.gradebook, lesson, student)
             record(reason, judged.problem)
         else:
-            self._write_grades(judged)
+            self._write_grades(judged, told)
             self._write_notebook(judged)
             reason.unlink(missing_ok=True)
-        entry = {**asdict(judged), "notebook": "", "digest": digest}
+        entry = {**asdict(judged), "notebook": "", "digest": "" if judged.fault else digest}
         write_whole(path, json.dumps(entry, ensure_ascii=True))
 
-    def _write_grades(self, judged: Judged) -> None:
+    def _write_grades(self, judged: Judged, told: datetime | None) -> None:
         """All scores of a submission, in one transaction."""
         student, lesson = judged.student, judged.lesson
         book = self.gradebook
         book.update_or_create_student(student)
-        folder = self.course.path(self.course.directory.submitted_directory, student, lesson)
-        timestamp = self.course.directory.get_existing_timestamp(str(folder))
-        known = {"timestamp": timestamp} if timestamp else {}
-        submission = book.update_or_create_submission(lesson, student, **known)
+        submission = book.update_or_create_submission(lesson, student, timestamp=told)
         notebook = book.find_submission_notebook(lesson, lesson, student)
         by_hand = any(grade.name not in judged.points for grade in notebook.grades)
         cells = {c.metadata.nbgrader.grade_id: c for c in _graded_cells(judged)} if by_hand else {}

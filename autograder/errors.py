@@ -1,5 +1,35 @@
-"""The errors that a person can mend: one clear sentence each, shown without a traceback."""
+"""The errors that a person can mend: one clear sentence each, without a traceback; and how all others are reported."""
+
+import traceback
+from pathlib import Path
 
 
 class CourseError(Exception):
     """What is wrong and, where it is known, what would be right."""
+
+
+class NotGraded(Exception):
+    """Why a submission cannot be graded, as a clause; never a 0."""
+
+
+def reason_of(error: BaseException) -> str:
+    """Why one submission is not graded, as a clause: a fault of the grader's own is named by its type and place."""
+    if isinstance(error, NotGraded):
+        return str(error)
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+    return f"the grader failed: {type(error).__name__}: {first_line(error)}{place}"
+
+
+def trace_of(error: BaseException) -> str:
+    """The traceback of a fault of the grader's own, for whoever mends it; nothing where a submission is to blame."""
+    if isinstance(error, NotGraded):
+        return ""
+    return "".join(traceback.format_exception(error, limit=-30))[-20_000:]
+
+
+def first_line(error: BaseException | str) -> str:
+    """The first line of a message, cut where it would not fit on a line."""
+    lines = str(error).strip().splitlines()
+    text = lines[0].rstrip(".") if lines else type(error).__name__
+    return text if len(text) <= 160 else text[:157] + "…"

@@ -3,7 +3,8 @@
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,18 @@ from nbgrader.utils import compute_checksum
 
 from autograder.assignment import Assignment
 from autograder.build_course import prepare
-from autograder.custody import NotGraded, collect, printable
 from autograder.entering import Entries, course_seed, digest_of
-from autograder.errors import CourseError
+from autograder.errors import CourseError, trace_of
+from autograder.folder import collect
 from autograder.layout import Layout, shown
 from autograder.nbgrader_course import NbgraderCourse
 from autograder.notebook import read_notebook
 from autograder.released import longest_answer
 from autograder.sandbox.layers import Layers
+from autograder.showing.text import printable
 from autograder.status import NO_NAME, is_name
+from autograder.survey import Stray, survey
+from autograder.timestamp import told_time
 from autograder.verdict import error_in, reports
 from autograder.workers import Judged, Task, judge_all, judge_on_cluster
 
@@ -44,6 +48,8 @@ class Graded:
     results: list[Result] = field(default_factory=list)
     problem: str | None = None
     remarks: tuple[str, ...] = ()
+    fault: bool = False
+    """Whether it is the grader's own that it was not graded."""
 
     @property
     def points(self) -> float:
@@ -66,6 +72,15 @@ class State:
     what: str
 
 
+@dataclass(frozen=True)
+class Claim:
+    """What a submission's folder says of itself: what was handed in, when, and what was unusual about it."""
+
+    digest: str = ""
+    told: datetime | None = None
+    remarks: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, kw_only=True)
 class How:
     """How to grade: behind which layers, with how many workers or on which cluster, and whether to begin anew."""
@@ -78,23 +93,20 @@ class How:
 
 def find_submissions(folder: Path) -> list[tuple[str, str]]:
     """The (student, assignment) pairs in a folder of nbgrader's layout, STUDENT/ASSIGNMENT/NOTEBOOK.ipynb."""
-    if not folder.exists():
-        raise CourseError(f"{shown(folder)} does not exist.")
-    if not folder.is_dir():
-        raise CourseError(f"{shown(folder)} is no folder; grade takes a folder STUDENT/LESSON/LESSON.ipynb.")
-    found = (path for path in folder.glob("*/*") if path.is_dir() and not path.name.startswith("."))
-    return sorted((path.parent.name, path.name) for path in found if not path.parent.name.startswith("."))
+    return survey(folder)[0]
 
 
-def chosen_submissions(layout: Layout, folder: Path, wanted: tuple[str, ...]) -> list[tuple[str, str]]:
-    """The submissions of the wanted lessons, of all if none is named; a CourseError if there is nothing to grade."""
+def chosen_submissions(
+    layout: Layout, folder: Path, wanted: tuple[str, ...]
+) -> tuple[list[tuple[str, str]], list[Stray]]:
+    """The submissions of the wanted lessons, of all if none is named, and what is none; a CourseError for nothing."""
     layout.chosen(wanted)
-    everything = find_submissions(folder)
+    everything, strays = survey(folder)
     submissions = [(student, lesson) for student, lesson in everything if not wanted or lesson in wanted]
-    if not submissions:
+    if not submissions and (everything or not strays):
         of = f" of {' or '.join(wanted)}" if wanted and everything else ""
         raise CourseError(f"{shown(folder)} has no submission{of}; it needs the layout STUDENT/LESSON/LESSON.ipynb.")
-    return submissions
+    return submissions, strays
 
 
 def grade(
@@ -108,12 +120,13 @@ def grade(
 
     What an earlier run has entered is not judged again, unless the submission, the lesson or the checks have changed.
     """
-    submissions, lessons = chosen_submissions(layout, folder, wanted), layout.chosen(wanted)
+    (submissions, strays), lessons = chosen_submissions(layout, folder, wanted), layout.chosen(wanted)
     prepare(layout, tuple(sorted({lesson for _, lesson in submissions if lesson in lessons})) or tuple(lessons))
     course = NbgraderCourse(layout.course, submitted=folder.resolve())
     run = Run(layout, course, folder, how, step)
-    found = [
-        Graded(student, lesson, problem="not graded: there is no such lesson")
+    found = [Graded(printable(one.student), "", problem=f"not graded: {printable(one.why)}") for one in strays]
+    found += [
+        Graded(printable(student), printable(lesson), problem="not graded: there is no such lesson")
         for student, lesson in submissions
         if lesson not in lessons
     ]
@@ -135,7 +148,8 @@ class Run:
     ) -> None:
         self.layout, self.course, self.folder, self.how, self.step = layout, course, folder, how, step
         self.assignments: dict[str, Assignment] = {}
-        self.digests: dict[tuple[str, str], str] = {}
+        self.handed_in: dict[tuple[str, str], Claim] = {}
+        self.faults = layout.course / "faults.txt"
         self.graded: list[Graded] = []
         self.entered_before = 0
         self.most_memory = 0
@@ -147,6 +161,7 @@ class Run:
             warnings.simplefilter("ignore")  # nbgrader's and its libraries' own, which nobody here can mend
             self.entries = Entries(self.course, gradebook)
             self.total = len(submissions)
+            self.faults.unlink(missing_ok=True)
             tasks = self._tasks(submissions)
             if self.how.scheduler is not None:
                 judged = judge_on_cluster(tasks, self.how.layers, self.how.scheduler)
@@ -163,18 +178,28 @@ class Run:
         for student, lesson in submissions:
             assignment = self._assignment(lesson)
             try:
-                files = collect(self.folder / student / lesson)
-            except (NotGraded, OSError) as reason:
-                self._enter(Judged(student, lesson, problem=str(reason)))
+                task = self._task(student, lesson, assignment, seed)
+            except Exception as error:  # whatever a student's folder holds, it is that student's reason
+                self._enter(Judged.failed(student, lesson, error))
                 continue
-            digest = digest_of(files, assignment.digest)
-            self.digests[student, lesson] = digest
-            before = None if self.how.again else self.entries.find(lesson, student, digest)
-            if before is not None:
-                self.entered_before += 1
-                self._note(before)
-            else:
-                yield Task(student, lesson, assignment.text, files, seed)
+            if task is not None:
+                yield task
+
+    def _task(self, student: str, lesson: str, assignment: Assignment, seed: int) -> Task | None:
+        """What has to be judged, or None if this very submission was entered before."""
+        folder = self.folder / student / lesson
+        handed_in = collect(folder, lesson)
+        told, doubt = told_time(folder, handed_in.changed)
+        remarks = (*handed_in.remarks, *([doubt] if doubt else []))
+        known = {**handed_in.files, "timestamp": str(told).encode(), "remarks": str(remarks).encode()}
+        claim = Claim(digest_of(known, assignment.digest), told, remarks)
+        self.handed_in[student, lesson] = claim
+        before = None if self.how.again else self.entries.find(lesson, student, claim.digest)
+        if before is None:
+            return Task(student, lesson, assignment.text, handed_in.files, seed)
+        self.entered_before += 1
+        self._note(self._graded(before))
+        return None
 
     def _assignment(self, lesson: str) -> Assignment:
         if lesson not in self.assignments:
@@ -182,26 +207,45 @@ class Run:
         return self.assignments[lesson]
 
     def _enter(self, judged: Judged) -> None:
-        digest = self.digests.get((judged.student, judged.lesson), "")
+        """Enter one submission; if that fails, the failure is entered in its place, and no other is concerned."""
+        claim = self.handed_in.get((judged.student, judged.lesson), Claim())
+        judged = replace(judged, remarks=(*claim.remarks, *judged.remarks))
         try:
-            self.entries.enter(judged, digest)
-        except ValueError as error:  # this one cannot be written down; where nothing can, the others say so
-            self.entries.gradebook.db.rollback()
-            judged = Judged(judged.student, judged.lesson, problem=f"the grader failed: {type(error).__name__}")
-            self.entries.enter(judged, digest)
+            self.entries.enter(judged, claim.digest, claim.told)
+            graded = self._graded(judged)
+        except Exception as error:
+            judged = Judged.failed(judged.student, judged.lesson, error)
+            graded = self._graded(judged)
+            self._enter_failure(judged)
+        if judged.fault:
+            with self.faults.open("a", encoding="utf-8") as file:
+                file.write(f"{printable(judged.student)} {judged.lesson}\n{judged.fault}\n")
         self.most_memory = max(self.most_memory, judged.memory)
-        self._note(judged)
+        self._note(graded)
 
-    def _note(self, judged: Judged) -> None:
+    def _enter_failure(self, judged: Judged) -> None:
+        try:
+            self.entries.gradebook.db.rollback()
+            self.entries.enter(judged, "", None)
+        except Exception as error:  # then nothing of it is written, and the next run tries again
+            self.entries.gradebook.db.rollback()
+            with self.faults.open("a", encoding="utf-8") as file:
+                file.write(f"{printable(judged.student)} {judged.lesson}, on entering that\n{trace_of(error)}\n")
+
+    def _graded(self, judged: Judged) -> Graded:
         if judged.problem is not None:
-            graded = Graded(judged.student, judged.lesson, problem=f"not graded: {judged.problem}")
-        else:
-            results = list(_results(judged, self._assignment(judged.lesson)))
-            graded = Graded(judged.student, judged.lesson, results, remarks=judged.remarks)
+            problem = f"not graded: {judged.problem}"
+            return Graded(
+                judged.student, judged.lesson, problem=problem, remarks=judged.remarks, fault=bool(judged.fault)
+            )
+        results = list(_results(judged, self._assignment(judged.lesson)))
+        return Graded(judged.student, judged.lesson, results, remarks=judged.remarks)
+
+    def _note(self, graded: Graded) -> None:
         self.graded.append(graded)
         judged_now = len(self.graded) - self.entered_before
         rate = judged_now / max(time.monotonic() - self.began, 1e-9) if judged_now > 1 else 0.0
-        self.step(State(self.total, len(self.graded), rate, f"{judged.student} {judged.lesson}"))
+        self.step(State(self.total, len(self.graded), rate, f"{graded.student} {graded.lesson}"))
 
 
 def _results(judged: Judged, assignment: Assignment) -> Iterator[Result]:

@@ -16,7 +16,9 @@ TIGHT: Any = {"padding": (0, 1, 0, 0), "pad_edge": False}  # a terminal of 80 co
 def grading_tables(graded: list[Graded]) -> Iterator[Table]:
     """A line for each exercise of each student: its points, and where some are missing, why."""
     for lesson in sorted({one.lesson for one in graded}):
-        table = Table(title=lesson, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, **TIGHT)
+        table = Table(
+            title=lesson or "no lesson", title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, **TIGHT
+        )
         table.add_column("Student", overflow="fold")
         table.add_column("Score", justify="right", no_wrap=True)
         table.add_column("Exercise", no_wrap=True)
@@ -33,6 +35,7 @@ def _add_rows(table: Table, one: Graded) -> None:
     student = one.student
     if one.problem is not None:
         table.add_row(student, "–", "", "", one.problem)
+        _add_remarks(table, one)
         return
     score = f"{one.points:g}/{one.max_points:g}"
     for result in one.results:
@@ -43,3 +46,9 @@ def _add_rows(table: Table, one: Graded) -> None:
         why = "" if full else result.diagnosis or ""
         table.add_row(student, score, exercise, points, why)
         student, score = "", ""
+    _add_remarks(table, one)
+
+
+def _add_remarks(table: Table, one: Graded) -> None:
+    for remark in one.remarks:
+        table.add_row("", "", "", "", Text(printable(remark), style="dim"))

@@ -6,9 +6,8 @@ import jupytext
 from nbformat import NotebookNode
 from nbformat.v4 import new_notebook
 
-from autograder.errors import CourseError
+from autograder.errors import CourseError, first_line
 from autograder.layout import shown
-from autograder.notebook import first_line
 
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 LANGUAGE = {"name": "python"}

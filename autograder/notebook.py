@@ -5,7 +5,7 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from autograder.errors import CourseError
+from autograder.errors import CourseError, first_line
 from autograder.layout import shown
 
 
@@ -28,10 +28,3 @@ def write_notebook(notebook: NotebookNode, path: Path) -> None:
     """Write the notebook's one text form, and make the folder if there is none."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(to_text(notebook), encoding="utf-8")
-
-
-def first_line(error: BaseException | str) -> str:
-    """The first line of a message, cut where it would not fit on a line."""
-    lines = str(error).strip().splitlines()
-    text = lines[0].rstrip(".") if lines else type(error).__name__
-    return text if len(text) <= 160 else text[:157] + "…"

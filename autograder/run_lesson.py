@@ -7,9 +7,8 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 from nbformat import NotebookNode
 
-from autograder.errors import CourseError
+from autograder.errors import CourseError, first_line
 from autograder.lesson import LANGUAGE
-from autograder.notebook import first_line
 from autograder.verdict import earned
 
 TIMEOUT = 600  # seconds a cell, generous: a slow machine must not fail a build

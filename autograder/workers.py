@@ -17,13 +17,14 @@ from typing import Any
 import nbformat
 
 from autograder.assignment import Assignment
-from autograder.custody import NotGraded, take_in
-from autograder.errors import CourseError
+from autograder.custody import take_in
+from autograder.errors import CourseError, first_line, reason_of, trace_of
 from autograder.judge import Judge, settle, write_verdicts
-from autograder.notebook import first_line, to_text
+from autograder.notebook import to_text
 from autograder.sandbox.inside import confine
 from autograder.sandbox.layers import Layers
 from autograder.sandbox.process import Sandbox
+from autograder.showing.text import printable
 
 HELD = 2  # so many tasks has a worker: one that it judges, one that waits
 ATTEMPTS = 3  # a task whose worker dies under it is tried again so often
@@ -55,6 +56,13 @@ class Judged:
     memory: int = 0
     """The most bytes that a student's process has held in this worker so far."""
     seconds: float = 0.0
+    fault: str = ""
+    """The traceback, where it is the grader's own fault that there are no points."""
+
+    @classmethod
+    def failed(cls, student: str, lesson: str, error: BaseException) -> "Judged":
+        """No points, for a reason: the submission's own if the error is NotGraded, else a fault of the grader's."""
+        return cls(student, lesson, problem=printable(reason_of(error)), fault=trace_of(error))
 
 
 @cache
@@ -82,13 +90,19 @@ def _close_sandboxes() -> None:
 
 
 def judge_task(task: Task, layers: Layers) -> Judged:
-    """Judge one submission in this process's sandbox."""
+    """Judge one submission in this process's sandbox; whatever keeps it from being judged becomes its reason."""
+    try:
+        return _judged(task, layers)
+    except (KeyboardInterrupt, CourseError):  # the person's, and there is no sandbox or no such lesson
+        raise
+    except BaseException as error:  # a library may raise anything, SystemExit too
+        return Judged.failed(task.student, task.lesson, error)
+
+
+def _judged(task: Task, layers: Layers) -> Judged:
     began = time.monotonic()
     assignment = _assignment(task.lesson, task.source)
-    try:
-        taken = take_in(task.files, task.lesson, assignment.released)
-    except NotGraded as reason:
-        return Judged(task.student, task.lesson, problem=str(reason))
+    taken = take_in(task.files, task.lesson, assignment.released)
     settled = settle(taken.notebook, assignment)
     verdicts = _judge(_sandbox(layers), task.seed).verdicts(settled, assignment)
     return Judged(
@@ -123,7 +137,9 @@ class Worker:
     def take(self) -> Iterator[Judged]:
         """What is done, in order."""
         while self.held and self.held[0][0].done() and not self.is_dead:
-            yield self.held.popleft()[0].result()
+            future, task, _ = self.held.popleft()
+            error = future.exception()  # what it told could not even be sent
+            yield future.result() if error is None else Judged.failed(task.student, task.lesson, error)
 
     @property
     def is_dead(self) -> bool:
@@ -175,7 +191,7 @@ def judge_all(tasks: Iterable[Task], layers: Layers, workers: int) -> Iterator[J
                         again.append((task, attempt))
                     else:
                         problem = f"the grader's process died {ATTEMPTS} times"
-                        yield Judged(task.student, task.lesson, problem=problem)
+                        yield Judged(task.student, task.lesson, problem=problem, fault=problem)
     finally:
         for worker in crew:
             worker.end()
@@ -208,10 +224,8 @@ def _safely(task: Task, layers: Layers) -> Judged:
     """Judge; a fault of the grader's own is this submission's reason, and stops no other."""
     try:
         return judge_task(task, layers)
-    except Exception as error:
-        return Judged(
-            task.student, task.lesson, problem=f"the grader failed: {type(error).__name__}: {first_line(error)}"
-        )
+    except BaseException as error:
+        return Judged.failed(task.student, task.lesson, error)
 
 
 def judge_on_cluster(
@@ -249,8 +263,8 @@ def judge_on_cluster(
             if future.status == "finished":
                 yield future.result()
             else:
-                reason = first_line(future.exception())
-                yield Judged(task.student, task.lesson, problem=f"the cluster gave it up: {reason}")
+                problem = f"the cluster gave it up: {first_line(future.exception())}"
+                yield Judged(task.student, task.lesson, problem=printable(problem), fault=problem)
             for more in submit():
                 running.add(more)
 

@@ -7,8 +7,8 @@ from nbconvert.exporters import NotebookExporter
 from nbformat import NotebookNode
 from nbgrader.api import Gradebook, MissingEntry
 
-from autograder.custody import NotGraded, bytes_of, read
-from autograder.notebook import first_line
+from autograder.custody import bytes_of, read
+from autograder.errors import NotGraded, first_line
 
 
 def reason_file(coursedir: Any, student: str, assignment: str) -> Path:

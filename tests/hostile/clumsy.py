@@ -691,6 +691,73 @@ def files_beside_it_that_shadow_modules(s):
     s.files = {"00_tiny.ipynb": s.json(), **files}
 
 
+@leads_to("is in no lesson's folder")
+def a_notebook_without_a_folder_for_the_lesson(s):
+    s.files = {"../00_tiny.ipynb": s.json()}
+
+
+@leads_to("must not begin with a dot")
+def a_folder_whose_name_begins_with_a_dot(s):
+    """Handed in by a student whose folder is called .clumsy."""
+
+
+@leads_to("it is no student's folder")
+def a_file_in_place_of_a_folder(s):
+    s.files = {"..": s.json()}
+
+
+@leads_to("it is a link")
+def a_link_to_another_student_s_folder(s):
+    s.files = {"..": b"link:honest-tiny_0"}
+
+
+@leads_to(remark="nested more than 10 deep")
+def folders_nested_without_end(s):
+    s.files = {"00_tiny.ipynb": s.json(), "deep": b"nested:"}
+
+
+@leads_to(remark="is no regular file")
+def a_pipe_beside_it(s):
+    s.files = {"00_tiny.ipynb": s.json(), "data.csv": b"pipe:"}
+
+
+@leads_to("is no regular file")
+def a_pipe_as_the_notebook(s):
+    s.files = {"00_tiny.ipynb": b"pipe:"}
+
+
+@leads_to(remark="more than 2000 files")
+def very_many_files_beside_it(s):
+    s.files = {"00_tiny.ipynb": s.json(), **{f"{number}.txt": b"" for number in range(2500)}}
+
+
+@leads_to(remark="data.bin has 300 MB")
+def a_large_file_beside_it(s):
+    s.files = {"00_tiny.ipynb": s.json(), "data.bin": b"sparse:314572800"}
+
+
+def with_timestamp(name, data, remark="was ignored"):
+    """A right submission whose timestamp.txt is this."""
+
+    def spoil(s):
+        s.files = {"00_tiny.ipynb": s.json(), "timestamp.txt": data}
+
+    spoil.__name__ = f"a_timestamp_{name}"
+    leads_to(remark=remark)(spoil)
+
+
+with_timestamp("in_words", b"the day before yesterday")
+with_timestamp("that_is_a_pipe", b"pipe:")
+with_timestamp("that_is_a_folder", b"nested:")
+with_timestamp("that_is_a_link", b"link:/dev/zero")
+with_timestamp("of_40_digits", b"1" * 40)
+with_timestamp("of_the_year_1", b"0001-01-01 00:00:00 UTC")
+with_timestamp("of_the_year_1_east_of_greenwich", b"0001-01-01 00:00:00 +23:00")
+with_timestamp("of_300_megabytes", b"sparse:314572800")
+with_timestamp("from_the_future", b"2999-01-01 00:00:00 UTC")
+with_timestamp("of_long_ago", b"2020-01-01 00:00:00 UTC", remark="the notebook was changed later")
+
+
 @leads_to()
 def a_name_beyond_ascii(s):
     """Handed in by the student Zoë Müller."""

@@ -48,6 +48,7 @@ def pairwise_dot(x, y):
 STUDENTS = {
     "a_name_beyond_ascii": "Zoë Müller",
     "a_folder_whose_name_is_no_text": os.fsdecode(b"clumsy-M\xfcller"),
+    "a_folder_whose_name_begins_with_a_dot": ".clumsy",
 }
 SUBSTITUTES = {"MANY_TERMS": "- 1 + 1" * 150, "NUL": "\0"}
 
@@ -123,16 +124,34 @@ def read(group: str) -> Iterator[Entry]:
 
 
 def hand_in(layout: Layout, folder: Path, entries: list[Entry]) -> None:
-    """Write each student's files; one that begins with `link:` is a link."""
+    """Write each student's files; one that begins with `link:` is a link, with `pipe:` a pipe, and so on."""
     releases = {
         lesson: read_notebook(layout.course / "release" / lesson / f"{lesson}.ipynb") for lesson in (TINY, *LESSONS)
     }
     places = {"GRADER": str(layout.course), "REPOSITORY": str(ROOT)}
     for entry in entries:
         for name, data in entry.files(releases, places).items():
-            path = folder / entry.student / entry.lesson / name
+            path = Path(os.path.normpath(folder / entry.student / entry.lesson / name))
             path.parent.mkdir(parents=True, exist_ok=True)
-            if data.startswith(b"link:"):
-                path.symlink_to(data.removeprefix(b"link:").decode())
-            else:
-                path.write_bytes(data)
+            put(path, data)
+
+
+def put(path: Path, data: bytes) -> None:
+    """Write a file, or what a student may have put in its place."""
+    if data.startswith(b"link:"):
+        path.symlink_to(data.removeprefix(b"link:").decode())
+    elif data == b"pipe:":
+        os.mkfifo(path)
+    elif data == b"nested:":
+        descriptor = os.open(path.parent, os.O_RDONLY)
+        for _ in range(1500):
+            os.mkdir(path.name, dir_fd=descriptor)
+            inner = os.open(path.name, os.O_RDONLY, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = inner
+        os.close(descriptor)
+    elif data.startswith(b"sparse:"):
+        with path.open("wb") as file:
+            file.truncate(int(data.removeprefix(b"sparse:")))
+    else:
+        path.write_bytes(data)

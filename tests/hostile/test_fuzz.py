@@ -15,7 +15,8 @@ from attnlib.checks import exercises
 from attnlib.checks.judge import run_exercise
 from autograder.assignment import Assignment
 from autograder.compose_samples import compose
-from autograder.custody import NotGraded, read, take_in
+from autograder.custody import read, take_in
+from autograder.errors import NotGraded
 from autograder.judge import Judge, settle, write_verdicts
 from autograder.lesson import read_lesson
 from autograder.notebook import read_notebook, to_text

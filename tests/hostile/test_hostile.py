@@ -11,11 +11,11 @@ from rich.console import Console
 from rich.table import Table
 
 from attnlib.checks import run
-from autograder.custody import printable
 from autograder.entering import course_seed
 from autograder.grade_course import Graded, How, grade
 from autograder.nbgrader_course import NbgraderCourse
 from autograder.notebook import read_notebook
+from autograder.showing.text import printable
 from autograder.verdict import reports
 
 ENTRIES = entries()
