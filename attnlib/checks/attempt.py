@@ -282,7 +282,9 @@ def _kind_of(value: Any) -> str:
     if value is None or value is NotImplemented or value is Ellipsis:
         return str(value)
     if type(value) in (Tensor, nn.Parameter):
-        return "a quantized tensor" if value.is_quantized else "a sparse tensor"
+        if value.is_quantized:
+            return "a quantized tensor"
+        return "a sparse tensor" if value.layout != torch.strided else "a single tensor"
     name = type(value).__name__
     return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
 

@@ -235,15 +235,14 @@ def _unrecognised(
 ) -> Section | None:
     """What can be said where no misconception fits: which properties hold, if a finding has not said it yet."""
     assert chosen.difference is not None
-    off = isolate(exercise, [t for t in trials if not t.case.hidden])
+    off = isolate(exercise, trials).sentence()
     fine = [t.case.name for t in trials if t.difference is None and not t.case.hidden and _compares_values(t.case)]
     failed = chosen.difference.aspect == "failure"  # the exception speaks for itself
     if fine and not off and not failed:
-        off = [f"All is right in: {'; '.join(fine)}."]
-    new = [said for said in off if said.rstrip(".") not in {finding.title for finding in findings}]
-    if not new and (failed or findings):
+        off = f"All is right in: {'; '.join(fine)}."
+    if not off or off.rstrip(".") in {finding.title for finding in findings}:
         return None
-    return Section("What this looks like", " ".join(new if failed else ["None of the usual mistakes.", *new]))
+    return Section("What this looks like", off)
 
 
 def _compares_values(case: Case) -> bool:

@@ -47,20 +47,20 @@ SYMPTOMS = {
         _symptom(
             "not_refused",
             "What cannot work is not refused",
-            "All else is right; but inputs that the contract rules out are taken as if nothing were wrong with them. "
-            "Test them first, and raise the exception that the contract names.",
+            "Inputs that the contract rules out are taken as if nothing were wrong with them. Test them first, and "
+            "raise the exception that the contract names.",
         ),
         _symptom(
             "refused_otherwise",
             "Not the exception that is asked for",
-            "All else is right, and these inputs end in an error; but not in the one that the contract names, for "
-            "which whoever calls you will look. Test the inputs first, and `raise` that exception; an `assert` "
-            "raises AssertionError, and vanishes under `python -O`.",
+            "These inputs end in an error, but not in the one that the contract names, for which "
+            "whoever calls you will look. Test the inputs first, and `raise` that exception; "
+            "an `assert` raises AssertionError, and vanishes under `python -O`.",
         ),
         _symptom(
             "gradient_cut_off",
             "The gradient is cut off on its way to {}",
-            "The numbers are right; but on the way from there they were copied without their history: `.detach()`, "
+            "On the way from there numbers are copied without their history: `.detach()`, "
             "`.data`, `.item()`, `.numpy()`, `torch.no_grad()`, `torch.tensor(...)` or a new nn.Parameter do that. "
             "Nothing before that point could learn.",
         ),
@@ -117,6 +117,18 @@ SYMPTOMS = {
             "{}",
             "The leading axes may be none, one or several. Count from behind (`dim=-1`, `x.shape[-2]`, `.mT`) and "
             "write `...` in patterns; do not unpack the shape into a fixed number of names.",
+        ),
+        _symptom(
+            "not_for_one_number_of_axes",
+            "{}",
+            "The leading axes may be none, one or several. Count from behind (`dim=-1`, `x.shape[-2]`, `.mT`) and "
+            "write `...` in patterns; do not unpack the shape into a fixed number of names.",
+        ),
+        _symptom(
+            "with_a_mask",
+            "{}",
+            "Follow the mask through the code: which axis of the scores does it line up with, what does its True mean "
+            "there, and is the result of applying it kept?",
         ),
         _symptom(
             "another_dtype",

@@ -42,19 +42,6 @@ EXCEPTIONS = {
 }
 """What an exception says, and what it is called."""
 
-TRAITS = {
-    "Right on the CPU; wrong as soon as the input is on another device.": "on_the_cpu_only",
-    "What is returned is right; but an input is changed on the way.": "input_changed",
-    "The values are right; the gradient is not.": "gradient_of_something_else",
-    "Right as long as the memory is contiguous; wrong for a transposed input.": "in_contiguous_memory_only",
-    "Right at the first call; wrong at the second.": "at_the_first_call_only",
-    "Right in float32; wrong in float64.": "in_float32_only",
-    "Right for larger batches; wrong for a batch of one.": "not_for_a_batch_of_one",
-    "Right for a batch of one; wrong for a larger batch.": "for_a_batch_of_one_only",
-    **{f"Right for {axes} axes; wrong for fewer or more.": "for_one_number_of_axes" for axes in (2, 3, 4, 5)},
-}
-"""What `isolate` says of one property, and what it is called."""
-
 FUNCTIONS: tuple[Callable[[Tensor], Tensor], ...] = (
     Tensor.exp,
     Tensor.log,
@@ -79,9 +66,11 @@ def broken_contract(trials: Sequence[Trial]) -> Misconception | None:
 
 
 def one_property(exercise: Exercise, trials: Sequence[Trial]) -> Misconception | None:
-    """The property that all wrong cases have, and no right one (see `isolate`)."""
-    said = isolate(exercise, [t for t in trials if not t.case.hidden])
-    return _named((TRAITS[said[0]], said[0].rstrip("."))) if said and said[0] in TRAITS else None
+    """Name the property that all wrong cases have, and no right one (see `isolate`)."""
+    found = isolate(exercise, trials)
+    if len(found.traits) != 1 or "{}" not in SYMPTOMS[found.traits[0].id].title:
+        return None  # inputs that have to be refused have a name of their own
+    return _named((found.traits[0].id, found.sentence().rstrip(".")))
 
 
 def exception(trials: Sequence[Trial]) -> Misconception | None:

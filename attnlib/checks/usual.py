@@ -61,6 +61,8 @@ def usual_cases(
         Case(name="memory that is not contiguous", inputs=inputs, strided=True, part="robustness"),
         Case(name="on another device", inputs=inputs, other_device=True, part="robustness"),
     ]
+    if "b" in sizes:  # what is wrong with the batch must not be taken for what is wrong with another size
+        cases.insert(2, Case(name="one entry of the batch", inputs=partial(make, **{**sizes, "b": 1})))
     if gradient:
         cases.append(
             Case(

@@ -1,6 +1,7 @@
 """Where no misconception fits, the report says which property is off."""
 
 import re
+from dataclasses import replace
 
 import pytest
 import torch
@@ -8,6 +9,11 @@ from torch import Tensor, nn
 
 import attnlib
 from attnlib.checks import Report, exercises, run
+from attnlib.checks.compare import Difference
+from attnlib.checks.diagnose import Trial
+from attnlib.checks.isolate import Trait, isolate, traits, values_wrong
+from attnlib.checks.judge import cases_of
+from attnlib.checks.observe import observe
 
 SENTENCES = ("What this looks like", "What your result shows")
 
@@ -104,7 +110,7 @@ def all_wrong(x: Tensor, y: Tensor) -> Tensor:
         ("pairwise_dot", lonely_batch, "Right for larger batches; wrong for a batch of one."),
         ("pairwise_dot", Counting(), "Right at the first call; wrong at the second."),
         ("scaled_dot_product_attention", sharper_weights, "Right: output. Wrong: weights."),
-        ("softmax", large_scores_cut, "All else is right; wrong is only what counts as “large scores”."),
+        ("softmax", large_scores_cut, "Only “large scores” is wrong; everything else that was tried is right."),
     ],
 )
 def test_one_property_is_isolated(name: str, attempt: object, said: str) -> None:
@@ -119,20 +125,82 @@ def test_one_property_is_isolated(name: str, attempt: object, said: str) -> None
         (
             "pairwise_dot",
             wrong_strides_and_gradient,
-            "The values are right; the gradient is not. "
-            "Right as long as the memory is contiguous; wrong for a transposed input.",
+            "Two things are wrong: the gradient; and the result for a transposed input, whose memory is not contiguous."
+            " Everything else that was tried is right.",
         ),
         (
             "EncoderBlock",
             ShiftedMaskDetached,
-            "The values are right; the gradient is not. Right without a mask; wrong as soon as one is given.",
+            "Two things are wrong: the gradient; and the result when a mask is given. "
+            "Everything else that was tried is right.",
         ),
     ],
 )
-def test_two_mistakes_are_told_apart(name: str, attempt: object, said: str) -> None:
+def test_two_mistakes_are_told_in_one_sentence_that_is_true_of_both(name: str, attempt: object, said: str) -> None:
     report = run(name, attempt)
     assert not is_a_misconception(report)
-    assert set(sentences(said)) <= set(what_it_looks_like(report))
+    assert said in " ".join(report.message.split())
+    assert "The values are right" not in report.message
+
+
+def trials_of(name: str) -> list[Trial]:
+    """The visible cases, all of them right."""
+    exercise = exercises()[name]
+    cases = cases_of(exercise, hidden=False)
+    seen = [observe(exercise, exercise.reference, case, seed=0, device="cpu", exact=True) for case in cases]
+    return [Trial(case, it, it, None) for case, it in zip(cases, seen, strict=True)]
+
+
+def wrong_as(trait: Trait, trial: Trial) -> Trial:
+    """The trial, wrong in a way that shows the trait."""
+    aspects = ("values", "device", "mutation", "gradient")
+    tried = (replace(trial, difference=Difference(aspect, "")) for aspect in aspects)
+    return next(t for t in tried if trait.has(t) and trait.shown(t))
+
+
+@pytest.mark.parametrize("name", [name for name, e in exercises().items() if e.kind != "choice"])
+def test_a_trait_is_told_only_where_the_cases_separate_it_from_every_other(name: str) -> None:
+    right = trials_of(name)
+    told: dict[frozenset[str], str] = {}
+    for trait in traits(right):
+        trials = [wrong_as(trait, t) if trait.has(t) else t for t in right]
+        wrong = frozenset(t.case.name for t in trials if t.difference is not None)
+        found = isolate(exercises()[name], trials).traits
+        if not wrong or not found:
+            continue
+        assert [t.id for t in found] == [trait.id]
+        if trait.shown is values_wrong:  # for the others, the way in which they are wrong says which it is
+            assert wrong not in told, f"{told[wrong]} has the cases of {trait.id}"
+            told[wrong] = trait.id
+
+
+def test_axes_are_not_blamed_where_the_only_such_case_is_the_only_square_one() -> None:
+    def wrong_where_it_is_square(scores: Tensor) -> Tensor:
+        grown = (scores - scores.amax(-1, keepdim=True)).exp()
+        weights = grown / grown.sum(-1, keepdim=True)
+        return weights.cos() if scores.shape[-1] == scores.shape[-2] else weights
+
+    assert [t.case.name for t in trials_of("softmax") if t.expected.inputs[0].dim() == 2] == ["as many rows as columns"]
+    assert " axes" not in run("softmax", wrong_where_it_is_square).message
+
+
+def test_what_is_only_a_part_counts_the_errors_that_are_asked_for() -> None:
+    exercise = exercises()["MultiHeadSelfAttention"]
+    trials = [
+        replace(t, difference=Difference("values", "")) if t.case.part in ("options", "error") else t
+        for t in trials_of(exercise.name)
+    ]
+    assert not isolate(exercise, trials).part
+    only = [replace(t, difference=None) if t.case.part == "error" else t for t in trials]
+    assert isolate(exercise, only).part == "options"
+
+
+def test_an_input_that_is_changed_is_not_called_a_matter_of_float64() -> None:
+    def changed(x: Tensor, y: Tensor) -> Tensor:
+        result = dots(x, y)
+        return result if x.requires_grad else (x.mul_(1.5), result)[1]
+
+    assert run("pairwise_dot", changed).diagnosis not in ("in_float32_only", None)
 
 
 def test_a_difference_in_the_last_digits_is_seen() -> None:

@@ -83,6 +83,17 @@ def test_a_long_error_stands_below_a_short_headline() -> None:
     assert "At line" in report.sections[0].body
 
 
+def test_a_tensor_where_a_tuple_is_wanted_is_called_what_it_is() -> None:
+    def output_only(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return q @ k.mT @ v
+
+    def sparse_scores(q: Tensor, k: Tensor) -> Tensor:
+        return (q @ k.mT).to_sparse()
+
+    assert "but returned a single tensor" in words(run("scaled_dot_product_attention", output_only).message)
+    assert "but returned a sparse tensor" in words(run("attention_scores", sparse_scores).message)
+
+
 def test_a_missing_parameter_is_the_headline_with_those_that_are_there() -> None:
     class TwoOfThree(nn.Module):
         def __init__(self, d_model: int, d_k: int, d_v: int, bias: bool = True) -> None:

@@ -257,7 +257,7 @@ SOFTMAX_EXERCISE = Exercise(
             "sum_without_axis_unshifted",
             "The sums have lost an axis",
             "Without keepdim=True the sums have one axis fewer than the scores, and broadcasting lines them up with "
-            "the columns instead of the rows. And nothing was subtracted: exp(1e4) overflows.",
+            "the columns instead of the rows. The exponentials overflow, too: exp(1e4) is inf.",
             lambda scores: torch.exp(scores) / torch.exp(scores).sum(dim=-1),
         ),
         wrong(
