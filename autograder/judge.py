@@ -20,6 +20,7 @@ from autograder.sandbox import process
 from autograder.sandbox.process import Child, Died, Sandbox
 from autograder.sandbox.remote import RemoteAttempt
 from autograder.sandbox.views import view, whole_view
+from autograder.steps.bound_display import bound_display
 from autograder.steps.settle_cells import STEPS
 
 UNANSWERED = Failure("unwritten", "is not answered yet")
@@ -306,4 +307,4 @@ def write_verdicts(settled: NotebookNode, verdicts: Iterable[Verdict]) -> Notebo
             if found["error"]:
                 said = f"{found['error']}: {found['text'].removeprefix(found['error'] + ': ')}"
                 cell.outputs.append(new_output("error", ename=found["error"], evalue=found["text"], traceback=[said]))
-    return settled
+    return bound_display(settled)

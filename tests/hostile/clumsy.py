@@ -768,6 +768,17 @@ def text_that_runs_scripts(s):
     s.cells.append({"cell_type": "markdown", "source": "<script>document.title = 'hostile'</script>", "metadata": {}})
 
 
+@leads_to()
+def text_that_takes_long_to_show(s):
+    for unit in ("](", "*a ", "\\\\(a ", "1. a\n", "$$", "`"):
+        s.cells.append({"cell_type": "markdown", "source": (unit * 50_000)[:48_000], "metadata": {}})
+
+
+@leads_to("lists and objects")
+def a_notebook_of_very_many_empty_lists(s):
+    s.raw = b'{"cells": [' + b"[]," * 1_000_000 + b"[]]}"
+
+
 def spoilt(clumsy: Clumsy, right: nbformat.NotebookNode) -> Files:
     """The files of a right submission that something was done to."""
     submission = Submission(json.loads(json.dumps(right)))
