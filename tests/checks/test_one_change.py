@@ -176,6 +176,49 @@ def test_what_stands_around_an_answer_is_neither_run_again_nor_changed() -> None
     assert (len(names["registered"]), names["calls"]) == (1, calls)
 
 
+KEEPS = {
+    "a cache": "kept = {}\n{}def pairwise_dot(x, y):\n    kept['x'] = x\n    return {}\n",
+    "a counter": "kept = 0\n{}def pairwise_dot(x, y):\n    global kept\n    kept += 1\n    return {}\n",
+}
+
+
+@pytest.mark.parametrize("name", KEEPS)
+def test_a_change_is_told_only_if_it_holds_in_a_fresh_start(name: str) -> None:
+    first, rest = KEEPS[name].split("{}def")
+    wrong_later = "x @ y.mT if {} else (x @ y.mT).roll(1, dims=0)"
+    seen = {"a cache": "len(kept) < 2", "a counter": "kept < 99"}[name]
+    source = first + "def" + rest.format(wrong_later.format(seen))
+    attempt = of_a_cell(source, "pairwise_dot")
+    attempt.__globals__["kept"] = {"a cache": {1: 1, 2: 2}, "a counter": 1000}[name]  # what earlier calls left behind
+    assert the_change("pairwise_dot", attempt).id == "kept_state"
+
+
+def test_no_change_is_told_where_nothing_sets_up_afresh_what_the_answer_changes() -> None:
+    source = "def pairwise_dot(x, y):\n    kept.append(1)\n    return (x @ y.mT).roll(1, dims=0)\n"
+    assert the_change("pairwise_dot", of_a_cell(source, "pairwise_dot", kept=[])) is None
+    assert the_change("pairwise_dot", of_a_cell(f"kept = []\n{source}", "pairwise_dot")) is not None
+
+
+def test_a_change_in_several_places_says_so() -> None:
+    def biased(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return x @ w_q + 1, x @ w_k + 1, x @ w_v + 1
+
+    told = " ".join(the_change("project_qkv", biased).explanation.split())
+    assert "with `x @ w_q` in place of `x @ w_q + 1`, and likewise in 3 places in all, the answer would pass" in told
+
+
+def test_a_change_in_place_is_told_as_one() -> None:
+    def resized(x: Tensor, num_heads: int) -> Tensor:
+        if x.shape[-1] % num_heads:
+            raise ValueError(f"num_heads = {num_heads} must divide {x.shape[-1]}")
+        b, n, d = x.shape
+        x.resize_(b, n, num_heads, d // num_heads)
+        return x.transpose(1, 2)
+
+    found = the_change("split_heads", resized)
+    assert found is None or "the result kept" not in found.explanation
+
+
 @pytest.mark.parametrize("module", [attnlib.attention, attnlib.multi_head_attention, repairs])
 def test_every_change_of_any_code_is_python_and_can_be_told(module: ModuleType) -> None:
     source = inspect.getsource(module)

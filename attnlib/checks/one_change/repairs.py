@@ -344,7 +344,10 @@ def _of_lost_result(site: Site, aspects: set[str]) -> Iterator[Repair]:
         if isinstance(root, ast.Name):
             call = changed(node.value, func=changed(node.value.func, attr=node.value.func.attr.removesuffix("_")))
             new = ast.Assign([ast.Name(root.id, ast.Store())], call)
-            yield Repair(new, "addition", f"the result kept (`{root.id} = …`) in")
+            if node.value.func.attr.endswith("_"):
+                yield Repair(new, "operator", "a new tensor in place of the change in place in")
+            else:
+                yield Repair(new, "addition", f"the result kept (`{root.id} = …`) in")
 
 
 _MORE: tuple[tuple[Any, Callable[[Site, set[str]], Iterator[Repair]]], ...] = (

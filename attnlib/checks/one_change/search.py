@@ -54,6 +54,16 @@ CHANGES = {
 """What is told of each kind of change; those of which there are few, and which say much, are tried first."""
 
 
+KEPT_STATE = Misconception(
+    id="kept_state",
+    title="Something is left over from earlier calls",
+    explanation="Run afresh, the same code passes all that was checked. A cache, a counter or a global that was filled "
+    "before makes it wrong now. Compute everything from the arguments.",
+    implementation=None,
+    heading="What your result shows",
+)
+
+
 @dataclass(frozen=True)
 class Edit:
     """The same repair in one place or in several that look alike."""
@@ -78,11 +88,13 @@ def one_change(
         edits = _edits(written, {t.difference.aspect for t in trials if t.difference is not None})
     except RecursionError:
         return None  # a sum of some hundred terms, say
+    if _agrees_afresh(exercise, written, order, trials, seed, device):
+        return KEPT_STATE
     bench, clock = Bench(CPU_SECONDS), Clock(ALL_CPU_SECONDS, ALL_WALL_SECONDS)
     with clock.running(), quiet():  # Python warns of much that is tried here
         for edit in edits[: MOST[exercise.kind]]:
             try:
-                if _mends(exercise, written, edit, bench, order, seed, device):
+                if _mends(exercise, written, edit, bench, (order, trials), seed, device):
                     return _told(written, edit)
             except TimeoutError:
                 return None  # what takes so long cannot be tried hundreds of times
@@ -92,24 +104,47 @@ def one_change(
 
 
 def _mends(
-    exercise: Exercise, written: Written, edit: Edit, bench: Bench, trials: Sequence[Trial], seed: int, device: str
+    exercise: Exercise,
+    written: Written,
+    edit: Edit,
+    bench: Bench,
+    orders: tuple[Sequence[Trial], Sequence[Trial]],
+    seed: int,
+    device: str,
 ) -> bool:
     """Whether the answer with this edit passes all trials; the first of them is tried on the bench if it can be."""
+    first = orders[0][0]
     for site, node in edit.places:
         site.put(ast.fix_missing_locations(ast.copy_location(node, site.node)))
     try:
-        names = written.run()
+        if edit.leaves_layers(written) and not first.case.other_device:
+            bench.names = written.run()
+            bench.target = bench.names.get(written.name)
+            unfit = Local(bench.target).unfit_reason(exercise.kind) is not None
+            if unfit or not _agrees(exercise, bench, first, seed, device):
+                return False
+        return _agrees_afresh(exercise, written, *orders, seed, device)
     finally:
         for site, _ in edit.places:
             site.put(site.node)
-    changed = Local(names.get(written.name), CPU_SECONDS)
-    if changed.unfit_reason(exercise.kind) is not None:
-        return False
-    if edit.leaves_layers(written) and not trials[0].case.other_device:
-        bench.target, bench.names = changed.target, names
-        if not _agrees(exercise, bench, trials[0], seed, device):
+
+
+def _agrees_afresh(
+    exercise: Exercise,
+    written: Written,
+    telling_first: Sequence[Trial],
+    in_order: Sequence[Trial],
+    seed: int,
+    device: str,
+) -> bool:
+    """Whether the answer, as it is written now and run anew, passes all trials: the telling ones first, then in order."""
+    for trials in (telling_first, in_order):
+        answer = Local(written.run().get(written.name), CPU_SECONDS)
+        if answer.unfit_reason(exercise.kind) is not None:
             return False
-    return all(_agrees(exercise, changed, trial, seed, device) for trial in trials)
+        if not all(_agrees(exercise, answer, trial, seed, device) for trial in trials):
+            return False
+    return True
 
 
 def _agrees(exercise: Exercise, attempt: Attempt, trial: Trial, seed: int, device: str) -> bool:
@@ -185,6 +220,7 @@ def _told(written: Written, edit: Edit) -> Misconception:
     old = ast.unparse(site.node).split("\n")[0]
     lines = sorted({getattr(s.node, "lineno", s.statement.lineno) for s, _ in edit.places})
     places = f"line{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines))}"
+    several = f", and likewise in {len(edit.places)} places in all" if len(edit.places) > 1 else ""
     if isinstance(new, ast.Pass):
         way = "without this line"
     elif repair.kind == "operator" and isinstance(site.node, ast.BinOp):
@@ -195,5 +231,5 @@ def _told(written: Written, edit: Edit) -> Misconception:
     else:
         way = f"with `{ast.unparse(new)}` in place of `{old}`"
     text = written.lines[number - 1].strip()
-    told = f"In {places} (`{text}`): {way}, the answer would pass all that was checked."
+    told = f"In {places} (`{text}`): {way}{several}, the answer would pass all that was checked."
     return replace(CHANGES[repair.kind], explanation=told)

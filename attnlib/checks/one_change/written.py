@@ -3,6 +3,7 @@
 import ast
 import contextlib
 import linecache
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import FunctionType
@@ -67,10 +68,13 @@ def source_of(attempt: Any) -> Written | None:
     node = _defining(tree, attempt, function)
     if node is None:
         return None
+    state = _state(tree, [*_helpers(tree, node), node])
+    if state is None:
+        return None
     name = node.name if isinstance(node, ast.FunctionDef | ast.ClassDef) else "answer"
     if isinstance(node, ast.Lambda):
         node = ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], node), node)
-    body = [*_helpers(tree, node), node]
+    body = [*state, *_helpers(tree, node), node]
     for defined in body:
         if isinstance(defined, ast.FunctionDef | ast.ClassDef):  # what others do may not be done a hundred times
             defined.decorator_list = [d for d in defined.decorator_list if ast.unparse(d).startswith(HARMLESS)]
@@ -101,6 +105,55 @@ def _helpers(tree: ast.Module, node: ast.AST) -> list[ast.stmt]:
         wanted |= names
         left += [defined[name] for name in names]
     return [n for name, n in defined.items() if name in wanted]
+
+
+def _state(tree: ast.Module, code: Sequence[ast.AST]) -> list[ast.stmt] | None:
+    """The statements of the cell that set up afresh what the code changes outside of itself; None if one is missing.
+
+    Earlier calls have filled the notebook's caches and counters. What holds with them need not hold in a fresh start.
+    """
+    kept = set().union(*(_changed_outside(node) for node in code))
+    assignments = [statement for statement in tree.body if isinstance(statement, ast.Assign)]
+    found = [
+        statement
+        for statement in assignments
+        if {n.id for t in statement.targets for n in ast.walk(t) if isinstance(n, ast.Name)} & kept
+    ]
+    set_up = {t.id for s in found for t in s.targets if isinstance(t, ast.Name) and _is_plain(s.value)}
+    return [*found] if kept <= set_up else None
+
+
+def _is_plain(value: ast.expr) -> bool:
+    """Whether an expression makes a new value out of nothing, such as `{}`, `[0] * 8` or `defaultdict(list)`."""
+    names = {n.id for n in ast.walk(value) if isinstance(n, ast.Name)}
+    return names <= {"dict", "list", "set", "tuple", "Counter", "OrderedDict", "defaultdict", "None", "int", "float"}
+
+
+CHANGES_IN_PLACE = {
+    *("append", "add", "update", "setdefault", "pop", "insert", "extend", "clear", "popitem", "remove", "discard"),
+}
+
+
+def _changed_outside(code: ast.AST) -> set[str]:
+    """The names of what the code does not make itself, and changes: caches, counters, kept answers."""
+    declared = {name for n in ast.walk(code) if isinstance(n, ast.Global | ast.Nonlocal) for name in n.names}
+    own = {n.arg for n in ast.walk(code) if isinstance(n, ast.arg)}
+    own |= {n.id for n in ast.walk(code) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    own |= {n.name for n in ast.walk(code) if isinstance(n, ast.FunctionDef | ast.ClassDef)}
+    changed = set()
+    for node in ast.walk(code):
+        if isinstance(node, ast.Subscript | ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del):
+            changed |= {_root(node)}
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            in_place = node.func.attr in CHANGES_IN_PLACE or re.fullmatch(r"[a-z]\w*[a-z0-9]_", node.func.attr)
+            changed |= {_root(node.func)} if in_place else set()
+    return (changed - own - {""}) | declared
+
+
+def _root(node: ast.AST) -> str:
+    while isinstance(node, ast.Subscript | ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _closed_over(function: FunctionType) -> dict[str, Any]:
