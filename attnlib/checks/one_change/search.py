@@ -137,7 +137,7 @@ def _agrees_afresh(
     seed: int,
     device: str,
 ) -> bool:
-    """Whether the answer, as it is written now and run anew, passes all trials: the telling ones first, then in order."""
+    """Whether the answer, as it is written now and run anew, passes all trials: telling ones first, then in order."""
     for trials in (telling_first, in_order):
         answer = Local(written.run().get(written.name), CPU_SECONDS)
         if answer.unfit_reason(exercise.kind) is not None:
