@@ -12,12 +12,12 @@ from rich.table import Table
 from rich.text import Text
 
 from attnlib.checks import exercises
+from attnlib.checks.time_limits import here
 from autograder.layout import ROOT, Layout
 from autograder.sandbox.layers import Layers
 from autograder.sandbox.process import Died, Limits, Sandbox
 from autograder.sandbox.views import view
 
-LIMITS = Limits(step_cpu_seconds=5.0)
 EXERCISE = "pairwise_dot"
 OPEN, HELD = "got out", "held"
 
@@ -151,7 +151,7 @@ def examine(layers: Layers, layout: Layout) -> Iterator[Finding]:
     (layout.course / "submitted").mkdir(parents=True, exist_ok=True)
     with (
         tempfile.NamedTemporaryFile("w", prefix="doctor-", suffix=".txt") as secret,
-        Sandbox(layers, LIMITS) as sandbox,
+        Sandbox(layers, Limits(time=here().slower(1 / 5))) as sandbox,  # no attack is a right answer
     ):
         secret.write("a secret")
         secret.flush()
@@ -173,7 +173,7 @@ def said(sandbox: Sandbox, attack: Attack) -> str:
         told = child.listen()
         if told["missing"]:
             return f"the attack is broken: {told['missing']}"
-        reply = child.ask({"do": "call", "inputs": [None, None], "gradient": False}, LIMITS.step_cpu_seconds)
+        reply = child.ask({"do": "call", "inputs": [None, None], "gradient": False})
         return str(reply.get("failure", {}).get("text", OPEN))
     except Died as error:
         return str(error)

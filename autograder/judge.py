@@ -16,7 +16,6 @@ from attnlib.checks.observe import Memory
 from attnlib.checks.report import Report, write_report
 from autograder.assignment import Assignment, Question
 from autograder.errors import CourseError
-from autograder.sandbox import process
 from autograder.sandbox.process import Child, Died, Sandbox
 from autograder.sandbox.remote import RemoteAttempt
 from autograder.sandbox.views import view, whole_view
@@ -24,7 +23,6 @@ from autograder.steps.bound_display import bound_display
 from autograder.steps.settle_cells import STEPS
 
 UNANSWERED = Failure("unwritten", "is not answered yet")
-CELLS_CPU_SECONDS = 90.0  # for all cells that an answer needs, together
 
 
 @dataclass
@@ -164,8 +162,7 @@ class Judge:
             if parsed["shortcuts"]:
                 asked.report = _failed(exercise, _forbidden(parsed["shortcuts"][0]))
                 return asked
-            patience = process.ASLEEP_AGAIN_SECONDS if stuck else process.ASLEEP_SECONDS
-            told = child.listen(CELLS_CPU_SECONDS, patience)
+            told = child.listen()
             asked.cells = _outcomes(told.get("cells"))
             asked.report = self._judge(child, question, told, asked.cells)
         except Died as error:
@@ -185,7 +182,7 @@ class Judge:
         child = self.sandbox.fork(given)
         try:
             request = {"cells": own, "show": names, "library": whole_view()}
-            found = child.ask(request, CELLS_CPU_SECONDS).get("shown")
+            found = child.ask(request, self.sandbox.limits.time.cells_cpu).get("shown")
         except Died:
             return {}
         finally:

@@ -7,11 +7,10 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 from nbformat import NotebookNode
 
+from attnlib.checks.time_limits import here
 from autograder.errors import CourseError, first_line
 from autograder.lesson import LANGUAGE
 from autograder.verdict import earned
-
-TIMEOUT = 600  # seconds a cell, generous: a slow machine must not fail a build
 
 
 def run_lesson(source: NotebookNode, lesson: str, folder: Path) -> NotebookNode:
@@ -19,7 +18,7 @@ def run_lesson(source: NotebookNode, lesson: str, folder: Path) -> NotebookNode:
     notebook = deepcopy(source)
     client = NotebookClient(
         notebook,
-        timeout=TIMEOUT,
+        timeout=int(here().lesson_cell_wall),
         kernel_name="python3",
         record_timing=False,
         coalesce_streams=True,

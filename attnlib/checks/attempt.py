@@ -1,7 +1,7 @@
 """An attempt: how it is built, called and differentiated, here or in another process.
 
-Nothing in this file knows an answer. With `limits` and `watch`, the two that it imports, it is all that has to stand
-beside a student's code: a grader runs these three in a sandbox, without the exercises.
+Nothing in this file knows an answer. With the files that it imports (`clock`, `limits`, `time_limits`, `watch`), it is
+all that has to stand beside a student's code: a grader runs these five in a sandbox, without the exercises.
 """
 
 import contextlib
@@ -9,6 +9,7 @@ import functools
 import os
 import re
 import sys
+import sysconfig
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,12 +21,15 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from . import limits  # relative, so that the three files can stand elsewhere
+from . import limits  # relative, so that these files can stand elsewhere
+from .clock import Clock, InputAsked, Patience, TimeLimitExceeded, nobody_to_ask, time_limit
+from .time_limits import TimeLimits, here
 from .watch import DeviceWatch, Watch
 
 Shapes = Mapping[str, tuple[int, ...]]
 HERE = os.path.dirname(os.path.abspath(__file__))
-LIBRARIES = ("site-packages", "dist-packages", "/attnlib/", "<frozen", HERE)  # not the learner's own code
+STANDARD = sysconfig.get_path("stdlib")
+LIBRARIES = ("site-packages", "dist-packages", "/attnlib/", "<frozen", HERE, STANDARD)  # not the learner's own code
 
 
 @dataclass(frozen=True)
@@ -103,23 +107,26 @@ class Attempt(ABC):
 
 
 class Local(Attempt):
-    """An attempt that is an object of this process; `cpu_seconds` is a time limit other than the usual one."""
+    """An attempt that is an object of this process; all its cases together have so much patience, usually that here."""
 
-    def __init__(self, target: Any, cpu_seconds: float | None = None) -> None:
-        self.target, self.cpu_seconds = target, cpu_seconds
+    def __init__(self, target: Any, limits: TimeLimits | None = None) -> None:
+        self.target, self.limits = target, limits or here()
+        self.patience = Patience(self.limits.waiting, self.limits.check_wall)
 
     def unfit_reason(self, kind: str) -> str | None:
         return unfit_reason(kind, self.target)
 
     def open(self, terms: Terms) -> "LocalSession":
-        return LocalSession(self.target, terms, self.cpu_seconds)
+        if self.patience.waiting_left <= 0:  # cases of other parts are still tried, by a grader
+            self.patience = Patience(self.limits.waiting_again, self.patience.wall_left)
+        return LocalSession(self.target, terms, Clock(self.limits.case_cpu, self.patience))
 
 
 class LocalSession:
     """See `Session`. Each method runs within the limits on what an attempt may do to its process."""
 
-    def __init__(self, target: Any, terms: Terms, cpu_seconds: float | None = None) -> None:
-        self.target, self.terms = target, terms
+    def __init__(self, target: Any, terms: Terms, clock: Clock) -> None:
+        self.target, self.terms, self.clock = target, terms, clock
         self.call_it: Any = target
         self.weights: dict[str, nn.Parameter] = {}
         self.arguments: tuple[Any, ...] = ()
@@ -128,23 +135,26 @@ class LocalSession:
         self.printed = ""
         self.devices_mixed = False
         self.calls = 0
-        self.clock = limits.Clock(cpu_seconds)
 
     @contextlib.contextmanager
     def _limited(self) -> Iterator[None]:
         state_kept = limits.global_state_kept(seed=self.calls)
-        with limits.interrupts_told_apart() as interrupted, limits.quiet() as text, state_kept:
+        with limits.interrupts_told_apart() as interrupted, limits.quiet() as text, state_kept, nobody_to_ask():
             try:
-                with limits.time_limit(self.clock):
+                with time_limit(self.clock):
                     yield
-            except limits.TimeLimitExceeded:
-                seconds = f"{limits.CPU_SECONDS:.0f} seconds of computing"
-                raise Failed(Failure("time", f"did not end within {seconds}")) from None
+                if self.clock.is_over():  # and the attempt has swallowed that
+                    raise TimeLimitExceeded
+            except InputAsked as error:
+                line = place_in_attempt(error.__traceback__)
+                raise Failed(Failure("time", "asks for input, and a check calls it by itself", line)) from None
             except ContractBroken as error:
                 raise Failed(Failure(error.kind, str(error))) from None
             except BaseException as error:
                 if interrupted.is_set():
                     raise
+                if self.clock.is_over():  # whatever else that has led to: a lock that is released twice, say
+                    raise Failed(Failure("time", overtime(self.clock))) from None
                 raise Failed(failure_of(error)) from None
             finally:
                 self.printed += text.text()
@@ -340,11 +350,20 @@ def _named(error: type[BaseException]) -> str:
 
 def place_in_attempt(trace: TracebackType | None) -> str:
     """The last line of the learner's own code in a traceback: of a notebook cell, or of a file outside libraries."""
-    place = ""
-    for frame in traceback.extract_tb(trace):
-        if frame.line and not any(part in frame.filename for part in LIBRARIES):
-            place = f"line {frame.lineno}: `{frame.line.strip()}`"
-    return place
+    frame = _own_frame(traceback.extract_tb(trace))
+    return f"line {frame.lineno}: `{frame.line.strip()}`" if frame is not None and frame.line else ""
+
+
+def overtime(clock: Clock) -> str:
+    """Why the time is over, as a clause, and for what the attempt waited if it did nothing else."""
+    frame = _own_frame(clock.waited_at or [])
+    at = f": `{frame.line.strip()}` in line {frame.lineno}" if frame is not None and frame.line else ""
+    return clock.said() + at
+
+
+def _own_frame(frames: Sequence[traceback.FrameSummary]) -> traceback.FrameSummary | None:
+    own = [f for f in frames if f.line and not any(part in f.filename for part in LIBRARIES)]
+    return own[-1] if own else None
 
 
 def _compare_parameters(wanted: Shapes, found: Shapes) -> None:

@@ -7,15 +7,16 @@ from typing import Any
 import torch
 
 from attnlib.checks import course
-from attnlib.checks.attempt import Attempt, Failure, described
+from attnlib.checks.attempt import Attempt, Failure, Local, described
 from attnlib.checks.compare import first_difference
 from attnlib.checks.diagnose import Trial, diagnose
 from attnlib.checks.exercise import Case, Exercise, Misconception
-from attnlib.checks.observe import Memory, Observation, as_attempt, observe
+from attnlib.checks.observe import Memory, Observation, observe
 from attnlib.checks.one_change import one_change
 from attnlib.checks.report import Report, write_report
 from attnlib.checks.sources import shortcuts_of
 from attnlib.checks.symptoms import broken_contract, exception, one_property, relation_of_numbers
+from attnlib.checks.time_limits import TimeLimits
 
 GIVEN_UP = ("time", "unwritten", "forbidden", "died")
 """Failures after which the other cases of the same part are not tried: they would fail alike."""
@@ -28,17 +29,20 @@ def run(
     seed: int = 0,
     device: str = "cpu",
     dtype: torch.dtype | None = None,
+    limits: TimeLimits | None = None,
 ) -> Report:
     """Judge an attempt at the exercise `name`; never raises because of what the attempt does.
 
-    `hidden` adds the grader's cases; `seed` draws other numbers; `dtype` replaces that of every case.
+    `hidden` adds the grader's cases; `seed` draws other numbers; `dtype` replaces that of every case; `limits` are
+    those on time, usually this machine's.
 
     >>> run("attention_scores", lambda q, k: q @ k.mT).diagnosis
     'no_scale'
 
     Raises ValueError for an exercise that does not exist, or a device or dtype that cannot be used.
     """
-    return run_exercise(course.find(name), attempt, hidden=hidden, seed=seed, device=device, dtype=dtype)
+    exercise = course.find(name)
+    return run_exercise(exercise, attempt, hidden=hidden, seed=seed, device=device, dtype=dtype, limits=limits)
 
 
 def run_exercise(
@@ -50,6 +54,7 @@ def run_exercise(
     device: str = "cpu",
     dtype: torch.dtype | None = None,
     memory: Memory | None = None,
+    limits: TimeLimits | None = None,
 ) -> Report:
     """`run`, for an exercise that is not (yet) part of the course, or an attempt in another process.
 
@@ -60,7 +65,8 @@ def run_exercise(
         raise ValueError(f"dtype must be a floating dtype such as torch.float64, got {dtype}")
     if exercise.kind == "choice":
         return _judge_choice(exercise, attempt)
-    if (unfit := as_attempt(attempt).unfit_reason(exercise.kind)) is not None:
+    asked = attempt if isinstance(attempt, Attempt) else Local(attempt, limits)  # its patience is for all cases
+    if (unfit := asked.unfit_reason(exercise.kind)) is not None:
         return write_report(exercise, [], failure=Failure("type", unfit))
     if not isinstance(attempt, Attempt) and (uses := shortcuts_of(attempt, exercise.forbidden)):
         told = f"calls {uses[0].name}, which this exercise asks you to do without"
@@ -74,8 +80,8 @@ def run_exercise(
         if any(case.part == other.part for other in given_up):
             continue
         if case.hidden and example is None:
-            example = _on_example(exercise, attempt)  # now: what is shown must not hold what came of hidden inputs
-        trials.append(try_case(exercise, attempt, case, seed=seed, device=device, memory=memory))
+            example = _on_example(exercise, asked)  # now: what is shown must not hold what came of hidden inputs
+        trials.append(try_case(exercise, asked, case, seed=seed, device=device, memory=memory))
         failure = trials[-1].got.failure if trials[-1].difference is not None else None
         if failure is not None and failure.kind in GIVEN_UP:
             given_up.append(case)
@@ -83,9 +89,9 @@ def run_exercise(
                 break
     if not all(case.hidden for case in given_up):  # there is not enough yet to say what the mistake is
         return write_report(exercise, trials, cases=cases)
-    findings = _findings(exercise, attempt, trials, seed=seed, device=device, memory=memory)
+    findings = _findings(exercise, attempt, trials, seed=seed, device=device, memory=memory, limits=limits)
     if example is None and any(t.difference for t in trials):
-        example = _on_example(exercise, attempt)
+        example = _on_example(exercise, asked)
     return write_report(exercise, trials, cases=cases, findings=findings, example=example)
 
 
@@ -95,7 +101,14 @@ def _is_the_end(exercise: Exercise, case: Case, failure: Failure, hidden: bool) 
 
 
 def _findings(
-    exercise: Exercise, attempt: Any, trials: Sequence[Trial], *, seed: int, device: str, memory: Memory | None
+    exercise: Exercise,
+    attempt: Any,
+    trials: Sequence[Trial],
+    *,
+    seed: int,
+    device: str,
+    memory: Memory | None,
+    limits: TimeLimits | None,
 ) -> list[Misconception]:
     """What the mistake is: the misconception; or else what the result shows, and what one change would do."""
     if all(t.difference is None for t in trials):
@@ -104,7 +117,7 @@ def _findings(
         return [misconception]
     found = (
         broken_contract(trials),
-        one_change(exercise, attempt, trials, seed=seed, device=device),
+        one_change(exercise, attempt, trials, seed=seed, device=device, limits=limits),
         one_property(exercise, trials),
         relation_of_numbers(trials),
         exception(trials),

@@ -2,19 +2,19 @@
 
 import importlib
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 from zlib import crc32
 
-from attnlib.checks import Exercise, exercises, limits
+from attnlib.checks import Exercise, exercises
+from attnlib.checks.attempt import Local
 from attnlib.checks.compare import first_difference
 from attnlib.checks.diagnose import Trial, diagnose
 from attnlib.checks.judge import cases_of, run_exercise, try_case
 from attnlib.checks.observe import Memory, observe
 from attnlib.checks.report import Report
 from attnlib.checks.symptom_names import SYMPTOMS
+from attnlib.checks.time_limits import TimeLimits, here
 from autograder.layout import Layout
 from autograder.proof.answers import Answer, alternatives, lesson_answers, run_source, written_plainly
 from autograder.proof.counts import Fate, Proof, Verdict
@@ -22,7 +22,6 @@ from autograder.proof.equivalent import EQUIVALENT
 from autograder.proof.mutants import Mutant, mutants
 
 ONE_IN = 10  # mutants: of so many it is noted what the student is told of them
-SECONDS_FOR_A_MUTANT = 1.0  # of computing, in one case; the slowest right answer takes a tenth of it
 
 
 def code_exercises() -> list[str]:
@@ -83,19 +82,19 @@ def fates(name: str) -> Proof:
     exercise, reasons = exercises()[name], EQUIVALENT.get(name, {})
     answers = [lesson_answers(Layout())[name], written_plainly(name)]
     _warm_up(exercise)
-    with _little_time():
-        found = {
-            mutant.key: _fate(exercise, answer, mutant, reasons.get(mutant.key, ""))
-            for answer in answers
-            if answer is not None
-            for mutant in mutants(answer.source)
-        }
+    limits = replace(here(), case_cpu=here().mutant_cpu)
+    found = {
+        mutant.key: _fate(exercise, answer, mutant, reasons.get(mutant.key, ""), limits)
+        for answer in answers
+        if answer is not None
+        for mutant in mutants(answer.source)
+    }
     stale = [key for key in reasons if key not in found or found[key].killed_by]
     return Proof(fates=tuple(found.values()), stale=tuple(f"{name}: {key}" for key in stale))
 
 
-def _fate(exercise: Exercise, answer: Answer, mutant: Mutant, reason: str) -> Fate:
-    fate = Fate(mutant.key, _killed_by(exercise, answer, mutant.source), reason)
+def _fate(exercise: Exercise, answer: Answer, mutant: Mutant, reason: str, limits: TimeLimits) -> Fate:
+    fate = Fate(mutant.key, _killed_by(exercise, answer, mutant.source, limits), reason)
     if fate.killed_by != "visible" or crc32(mutant.key.encode()) % ONE_IN:
         return fate
     try:
@@ -103,7 +102,7 @@ def _fate(exercise: Exercise, answer: Answer, mutant: Mutant, reason: str) -> Fa
     except Exception:
         return fate  # a cell that fails in a notebook: Python tells
     cpu = time.process_time()
-    report = run_exercise(exercise, attempt)
+    report = run_exercise(exercise, attempt, limits=limits)
     return replace(fate, told_by=_way(exercise, report), cpu_ms=1000 * (time.process_time() - cpu))
 
 
@@ -116,24 +115,15 @@ def _way(exercise: Exercise, report: Report) -> str:
     return "symptom" if report.diagnosis in SYMPTOMS else "change"
 
 
-def _killed_by(exercise: Exercise, answer: Answer, source: str) -> str:
+def _killed_by(exercise: Exercise, answer: Answer, source: str, limits: TimeLimits) -> str:
     """Whether the visible cases tell the mutant from a right answer, or only the hidden ones, or ("") none."""
     try:
         attempt = run_source(answer, source)
     except Exception:
         return "visible"  # a cell that fails in a notebook
+    asked = Local(attempt, limits)
     for case in sorted(cases_of(exercise, hidden=True), key=lambda case: case.hidden):
-        if try_case(exercise, attempt, case, seed=0, device="cpu").difference is not None:
+        if try_case(exercise, asked, case, seed=0, device="cpu").difference is not None:
             return "hidden" if case.hidden else "visible"
-    assert run_exercise(exercise, attempt, hidden=True).passed
+    assert run_exercise(exercise, attempt, hidden=True, limits=limits).passed
     return ""
-
-
-@contextmanager
-def _little_time() -> Iterator[None]:
-    before = limits.CPU_SECONDS
-    limits.CPU_SECONDS = SECONDS_FOR_A_MUTANT
-    try:
-        yield
-    finally:
-        limits.CPU_SECONDS = before

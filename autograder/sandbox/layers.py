@@ -31,6 +31,7 @@ ENVIRONMENT = {
     "PYTHONHASHSEED": "0",
     "TORCHDYNAMO_DISABLE": "1",  # torch.compile would start a C compiler; the function itself gives the same numbers
 }
+BESIDE_STUDENTS = ("attempt", "clock", "limits", "shortcuts", "time_limits", "watch")
 SCRATCH_BYTES = 64 << 20
 CONTAINER_MEMORY = "4g"
 CONTROL = "control"
@@ -79,7 +80,7 @@ def runtime(folder: Path) -> Path:
     target = folder / "inside"
     target.mkdir()
     files = [*Path(__file__).with_name("inside").glob("*.py")]
-    files += [Path(attnlib.checks.__path__[0]) / f"{name}.py" for name in ("attempt", "limits", "shortcuts", "watch")]
+    files += [Path(attnlib.checks.__path__[0]) / f"{name}.py" for name in BESIDE_STUDENTS]
     for file in files:
         shutil.copyfile(file, target / file.name)
     for path in (folder, target, *target.iterdir()):

@@ -3,29 +3,24 @@
 import signal
 import socket
 import subprocess
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from attnlib.checks.time_limits import TimeLimits, here
 from autograder.errors import CourseError
 from autograder.sandbox import layers as layer
 from autograder.sandbox.inside.wire import POLL_SECONDS, BadMessage, Channel, Closed
 
 MARGIN_BYTES = 64 << 20  # files are not counted in one moment, and a full scratch is the student's own error
-START_SECONDS = 300.0  # a loaded machine imports slowly
-ASLEEP_SECONDS = 10.0  # so long may a child wait for nothing at all: input, sleep, a lock
-ASLEEP_AGAIN_SECONDS = 2.0  # and so long in a cell that has already been found to wait
-ASLEEP_IN_ALL_SECONDS = 60.0  # and so long all in all, in naps of any length
-WALL_SECONDS = 1800.0  # the last resort, for all that a child is asked; what counts is processor time
 MOST_THREADS = 100
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one child may use. Processor time is the limit that matters: it does not depend on the machine's load."""
+    """What one child may use."""
 
-    cpu_seconds: int = 150
-    step_cpu_seconds: float = 25.0
+    time: TimeLimits = field(default_factory=here)
     memory_bytes: int = 2 << 30
     file_bytes: int = 16 << 20
 
@@ -79,7 +74,7 @@ class Sandbox:
             ours = self._called(listener)
         self.control = Channel(ours)
         try:
-            hello = self.control.receive(_Patience(START_SECONDS))
+            hello = self.control.receive(_Answer(self.limits.time.start_wall))
         except (Closed, Died, BadMessage):
             said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
             self.close()
@@ -91,7 +86,7 @@ class Sandbox:
         listener.settimeout(POLL_SECONDS)
         waited = 0.0
         with listener:
-            while self.process is not None and self.process.poll() is None and waited < START_SECONDS:
+            while self.process is not None and self.process.poll() is None and waited < self.limits.time.start_wall:
                 try:
                     connection, _ = listener.accept()
                     connection.settimeout(POLL_SECONDS)
@@ -112,7 +107,7 @@ class Sandbox:
                 self.start()
             ours, theirs = socket.socketpair()
             ours.settimeout(POLL_SECONDS)
-            request = {"do": "fork", **vars(self.limits), "confined": self.layers.confined}
+            request = {"do": "fork", **asdict(self.limits), "confined": self.layers.confined}
             try:
                 with theirs:
                     if given not in self.read:
@@ -132,7 +127,7 @@ class Sandbox:
             descriptors = [] if descriptor is None else [descriptor]
             socket.send_fds(self.control.connection, [b"?"], descriptors)
             self.control.send(request)
-            return self.control.receive(_Patience(60.0))
+            return self.control.receive(_Answer(self.limits.time.answer_wall))
         except (Closed, BadMessage, OSError) as error:
             raise Died(f"the sandbox has ended ({type(error).__name__})") from None
 
@@ -152,7 +147,7 @@ class Sandbox:
             self.folder = None
 
 
-class _Patience:
+class _Answer:
     """Raises Died once it has been called for so long."""
 
     def __init__(self, seconds: float) -> None:
@@ -176,15 +171,11 @@ class Child:
         """Send a request and wait for the answer, as long as the child computes within its limits; else Died."""
         if self.ended:
             raise Died(self.ended)
-        return self._exchange(request, _Guard(self, cpu_seconds or self.sandbox.limits.step_cpu_seconds))
+        return self._exchange(request, _Guard(self, cpu_seconds or self.sandbox.limits.time.reply_cpu))
 
-    def listen(self, cpu_seconds: float | None = None, patience: float | None = None) -> dict[str, Any]:
-        """Wait for what comes of the cells, as long as they compute within the limit; else Died.
-
-        With `patience`, a cell that waits for so many seconds without computing is woken: that ends it, and no other.
-        The cells after it are woken sooner.
-        """
-        return self._exchange(None, _Guard(self, cpu_seconds or self.sandbox.limits.step_cpu_seconds, patience))
+    def listen(self) -> dict[str, Any]:
+        """Wait for what comes of the cells, as long as they compute within the limit for all of them; else Died."""
+        return self._exchange(None, _Guard(self, self.sandbox.limits.time.cells_cpu))
 
     def _exchange(self, request: dict[str, Any] | None, guard: "_Guard") -> dict[str, Any]:
         try:
@@ -230,11 +221,12 @@ def _how_it_ended(number: int) -> str:
 class _Guard:
     """Called while a child is waited for: ends one that has used up its processor time, or that only sleeps.
 
-    A child that waits for the processor is not asleep, however loaded the machine is.
+    The child ends its own cells and calls in less time than this, and says why: this is for one that does not. It is
+    not asleep while it waits for the processor, however loaded the machine is.
     """
 
-    def __init__(self, child: Child, cpu_seconds: float, wake_after: float | None = None) -> None:
-        self.child, self.cpu_seconds, self.wake_after = child, cpu_seconds, wake_after
+    def __init__(self, child: Child, cpu_seconds: float) -> None:
+        self.child, self.cpu_seconds, self.limits = child, cpu_seconds, child.sandbox.limits.time
         self.first: float | None = None
         self.last = self.still = 0.0
 
@@ -252,13 +244,10 @@ class _Guard:
         self.last = state["cpu"]
         if state["cpu"] - self.first > self.cpu_seconds:
             raise Died(f"did not end within {self.cpu_seconds:.0f} seconds of computing")
-        if self.wake_after is not None and self.still >= self.wake_after:
-            child.sandbox._ask({"do": "wake", "pid": child.pid})
-            self.still, self.wake_after = 0.0, min(self.wake_after, ASLEEP_AGAIN_SECONDS)
-        if self.still >= ASLEEP_SECONDS or child.asleep >= ASLEEP_IN_ALL_SECONDS:
+        if self.still >= self.limits.child_waiting or child.asleep >= self.limits.child_waiting_in_all:
             raise Died(f"waited for {max(self.still, child.asleep):.0f} seconds without computing")
-        if child.waited >= WALL_SECONDS:
-            raise Died(f"did not end within {WALL_SECONDS / 60:.0f} minutes")
+        if child.waited >= self.limits.child_wall:
+            raise Died(f"did not end within {self.limits.child_wall / 60:.0f} minutes")
         if state["scratch"] > layer.SCRATCH_BYTES + MARGIN_BYTES:  # where nothing else bounds it
             raise Died(f"wrote more than {layer.SCRATCH_BYTES >> 20} MB of files")
         if state["threads"] > MOST_THREADS:

@@ -5,6 +5,7 @@ import contextlib
 import inspect
 import linecache
 import math
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -20,6 +21,7 @@ from attnlib.checks.judge import cases_of, try_case
 from attnlib.checks.one_change import one_change, repairs
 from attnlib.checks.one_change.search import _edits, _told
 from attnlib.checks.one_change.written import Written, source_of
+from attnlib.checks.time_limits import TimeLimits
 
 
 def turned(x: Tensor, y: Tensor) -> Tensor:
@@ -137,10 +139,14 @@ def of_a_cell(source: str, name: str, **names: Any) -> Any:
     return found[name]
 
 
-def the_change(name: str, attempt: Any) -> Any:
+PATIENT = TimeLimits(search_case_cpu=600.0, search_cpu=6000.0, search_wall=60_000.0)
+"""Whether a search finds something must not depend on the speed of the machine on which it is tested."""
+
+
+def the_change(name: str, attempt: Any, limits: TimeLimits = PATIENT) -> Any:
     exercise = exercises()[name]
     trials = [try_case(exercise, attempt, case, seed=0, device="cpu") for case in cases_of(exercise, hidden=False)]
-    return one_change(exercise, attempt, trials, seed=0, device="cpu")
+    return one_change(exercise, attempt, trials, seed=0, device="cpu", limits=limits)
 
 
 def test_an_answer_of_a_notebook_has_a_source_and_one_of_nowhere_has_none() -> None:
@@ -260,13 +266,18 @@ def test_a_search_says_nothing_and_stands_what_answers_are_made_of(recwarn: pyte
     assert the_change("pairwise_dot", of_a_cell(long, "pairwise_dot")) is None
 
 
-def test_a_search_ends_with_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attnlib.checks.one_change.search.ALL_CPU_SECONDS", 1e-9)
-    assert the_change("pairwise_dot", turned) is None
+def test_a_search_ends_with_its_time() -> None:
+    assert the_change("pairwise_dot", turned, replace(PATIENT, search_cpu=1e-9)) is None
 
 
-def test_a_change_that_makes_a_loop_endless_ends_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attnlib.checks.one_change.search.CPU_SECONDS", 0.2)
+def test_the_time_of_a_search_decides_on_the_hint_and_not_on_the_verdict() -> None:
+    found = [run("pairwise_dot", turned, limits=replace(PATIENT, search_cpu=seconds)) for seconds in (1e-9, 6000.0)]
+    assert found[0].parts == found[1].parts
+    assert found[0].headline == found[1].headline
+    assert ["One change away" in report.message for report in found] == [False, True]
+
+
+def test_a_change_that_makes_a_loop_endless_ends_the_search() -> None:
     source = (
         "def pairwise_dot(x, y):\n"
         "    rounds = 0\n"
@@ -274,7 +285,8 @@ def test_a_change_that_makes_a_loop_endless_ends_the_search(monkeypatch: pytest.
         "        rounds += 1\n"
         "    return (x @ y.mT).sin().cos()\n"
     )
-    assert the_change("pairwise_dot", of_a_cell(source, "pairwise_dot")) is None
+    quick = replace(PATIENT, search_case_cpu=0.2)
+    assert the_change("pairwise_dot", of_a_cell(source, "pairwise_dot"), quick) is None
 
 
 def test_what_is_written_several_times_is_changed_in_all_places() -> None:

@@ -1,5 +1,6 @@
 """A course with the tiny lesson and lesson 02, and the class that hands in what must not do any harm."""
 
+import dataclasses
 import functools
 import shutil
 import sys
@@ -12,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from entries import LESSONS, ROOT
 from tiny_course import make_layout
 
+from attnlib.checks.time_limits import here
 from autograder.build_course import prepare
 from autograder.errors import CourseError
 from autograder.layout import Layout
@@ -21,11 +23,17 @@ from autograder.sandbox import process
 
 @pytest.fixture(scope="session")
 def impatient():
-    """Lower limits: what hangs, hangs as well for 5 seconds. Workers are forked, so they have them, too."""
+    """A fifth of this machine's limits on computing: what hangs, hangs then, too, and a right answer has to do with it.
+
+    So the points of the whole class are those that a machine would give that is five times slower than it takes itself
+    for. Workers are forked, and have these limits, too.
+    """
+    usual = here()
+    waits = {"waiting": 3.0, "waiting_again": 1.0, "child_waiting": 5.0, "child_waiting_in_all": 15.0}
+    walls = {"start_wall": usual.start_wall, "answer_wall": usual.answer_wall, "child_wall": usual.child_wall}
+    limits = dataclasses.replace(usual.slower(1 / 5), **waits, **walls)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(process, "ASLEEP_SECONDS", 5.0)
-        patch.setattr(process, "ASLEEP_IN_ALL_SECONDS", 12.0)
-        patch.setattr(process, "Limits", functools.partial(process.Limits, step_cpu_seconds=5.0))
+        patch.setattr(process, "Limits", functools.partial(process.Limits, time=limits))
         yield
 
 

@@ -7,14 +7,15 @@ import torch
 from torch import Tensor, nn
 
 from attnlib.checks.attempt import Attempt, LocalSession, Terms
-from attnlib.checks.limits import Clock
+from attnlib.checks.clock import Clock, Patience
+from attnlib.checks.time_limits import TimeLimits
 
 
 class Bench(Attempt):
     """A module that is built once, and gets one class after another: what is changed in `forward` leaves its layers."""
 
-    def __init__(self, cpu_seconds: float) -> None:
-        self.cpu_seconds = cpu_seconds
+    def __init__(self, limits: TimeLimits) -> None:
+        self.limits = limits
         self.target: Any = None
         self.names: dict[str, Any] = {}
         self.session: BuiltOnce | None = None
@@ -23,9 +24,10 @@ class Bench(Attempt):
         return None
 
     def open(self, terms: Terms) -> "BuiltOnce":
+        clock = Clock(self.limits.case_cpu, Patience(self.limits.waiting))
         if self.session is None:
-            self.session = BuiltOnce(self.target, terms)
-        self.session.names, self.session.clock = self.names, Clock(self.cpu_seconds)
+            self.session = BuiltOnce(self.target, terms, clock)
+        self.session.names, self.session.clock = self.names, clock
         return self.session
 
 

@@ -14,20 +14,20 @@ from itertools import combinations
 from typing import Any
 
 from attnlib.checks.attempt import Attempt, Local
+from attnlib.checks.clock import Clock, Patience
 from attnlib.checks.compare import first_difference
 from attnlib.checks.diagnose import Trial
 from attnlib.checks.exercise import Exercise, Misconception
-from attnlib.checks.limits import Clock, quiet
+from attnlib.checks.limits import quiet
 from attnlib.checks.observe import observe
 from attnlib.checks.one_change.bench import Bench
 from attnlib.checks.one_change.repairs import Repair, repairs
 from attnlib.checks.one_change.replacements import changed
 from attnlib.checks.one_change.sites import Site, sites
 from attnlib.checks.one_change.written import Written, source_of
+from attnlib.checks.time_limits import TimeLimits, here
 
 MOST = {"function": 800, "module": 400}  # changes that are tried: a count, so that the name depends on no clock
-CPU_SECONDS = 0.5  # of computing in one case of a changed answer: a loop that a change made endless ends there
-ALL_CPU_SECONDS, ALL_WALL_SECONDS = 2.0, 60.0  # for the whole search, which takes less than one, but for slow answers
 
 CHANGES = {
     kind: Misconception(
@@ -77,9 +77,18 @@ class Edit:
 
 
 def one_change(
-    exercise: Exercise, attempt: Any, trials: Sequence[Trial], *, seed: int, device: str
+    exercise: Exercise,
+    attempt: Any,
+    trials: Sequence[Trial],
+    *,
+    seed: int,
+    device: str,
+    limits: TimeLimits | None = None,
 ) -> Misconception | None:
-    """The first change after which the attempt passes all trials; None without one, or without the source."""
+    """The first change after which the attempt passes all trials; None without one, or without the source.
+
+    The verdict is known before, and does not depend on it: where the search runs out of time there is one hint less.
+    """
     written = source_of(attempt)
     if written is None or written.is_long() or written.reaches_outside():
         return None
@@ -88,18 +97,21 @@ def one_change(
         edits = _edits(written, {t.difference.aspect for t in trials if t.difference is not None})
     except RecursionError:
         return None  # a sum of some hundred terms, say
-    if _agrees_afresh(exercise, written, order, trials, seed, device):
-        return KEPT_STATE
-    bench, clock = Bench(CPU_SECONDS), Clock(ALL_CPU_SECONDS, ALL_WALL_SECONDS)
+    limits = limits or here()
+    bench = Bench(replace(limits, case_cpu=limits.search_case_cpu))
+    clock = Clock(limits.search_cpu, Patience(limits.search_wall, limits.search_wall))
     with clock.running(), quiet():  # Python warns of much that is tried here
-        for edit in edits[: MOST[exercise.kind]]:
-            try:
+        try:
+            if _agrees_afresh(exercise, written, bench.limits, (order, trials), seed, device):
+                return KEPT_STATE
+            for edit in edits[: MOST[exercise.kind]]:
                 if _mends(exercise, written, edit, bench, (order, trials), seed, device):
                     return _told(written, edit)
-            except TimeoutError:
-                return None  # what takes so long cannot be tried hundreds of times
-            if clock.is_over():
-                return None
+                clock.tick()
+                if clock.is_over():
+                    return None
+        except TimeoutError:
+            return None  # what takes so long cannot be tried hundreds of times
     return None
 
 
@@ -123,7 +135,7 @@ def _mends(
             unfit = Local(bench.target).unfit_reason(exercise.kind) is not None
             if unfit or not _agrees(exercise, bench, first, seed, device):
                 return False
-        return _agrees_afresh(exercise, written, *orders, seed, device)
+        return _agrees_afresh(exercise, written, bench.limits, orders, seed, device)
     finally:
         for site, _ in edit.places:
             site.put(site.node)
@@ -132,14 +144,14 @@ def _mends(
 def _agrees_afresh(
     exercise: Exercise,
     written: Written,
-    telling_first: Sequence[Trial],
-    in_order: Sequence[Trial],
+    limits: TimeLimits,
+    orders: tuple[Sequence[Trial], Sequence[Trial]],
     seed: int,
     device: str,
 ) -> bool:
     """Whether the answer, as it is written now and run anew, passes all trials: telling ones first, then in order."""
-    for trials in (telling_first, in_order):
-        answer = Local(written.run().get(written.name), CPU_SECONDS)
+    for trials in orders:
+        answer = Local(written.run().get(written.name), limits)
         if answer.unfit_reason(exercise.kind) is not None:
             return False
         if not all(_agrees(exercise, answer, trial, seed, device) for trial in trials):

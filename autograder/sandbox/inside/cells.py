@@ -25,6 +25,7 @@ from .shell import RUNNING_MAGICS, WRITING_MAGICS
 
 OPAQUE = {"exec", "eval", "globals", "locals", "vars", "setattr", "delattr", "__import__", "get_ipython", "compile"}
 RUNNING = {"run", "time", "timeit", "capture", "prun"}  # magics that run code, which may bind names
+MOST_LINES_READ = 20_000  # a count and no clock: a verdict depends on no machine's speed
 
 
 @dataclass
@@ -56,8 +57,6 @@ class Outcome:
 
 def translate(source: str) -> str:
     """IPython's magics as Python, or as nothing: no shell is here, and nothing is measured."""
-    from IPython.core.inputtransformer2 import TransformerManager
-
     first, _, rest = source.lstrip().partition("\n")
     if first.startswith("%%"):
         magic = (first[2:].split() or [""])[0]
@@ -65,7 +64,23 @@ def translate(source: str) -> str:
             return translate("\n" + rest)
         if magic not in WRITING_MAGICS:
             return ""
-    return TransformerManager().transform_cell(source)
+    return _translator().transform_cell(source)
+
+
+def _translator() -> Any:
+    """IPython's translation, which reads the whole cell again after each magic, with a bound on what it reads."""
+    from IPython.core.inputtransformer2 import TransformerManager
+
+    class Bounded(TransformerManager):
+        read = 0
+
+        def do_one_token_transform(self, lines: list[str]) -> Any:
+            self.read += len(lines)
+            if self.read > MOST_LINES_READ:
+                raise RuntimeError("has more magics than are read")
+            return super().do_one_token_transform(lines)
+
+    return Bounded()
 
 
 @dataclass(frozen=True)

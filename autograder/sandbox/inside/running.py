@@ -2,27 +2,25 @@
 
 import ast
 import inspect
-import signal
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any
 
-from .attempt import failure_of
+from .attempt import failure_of, overtime
 from .cells import Outcome, Unit, first_line
-from .limits import Clock, TimeLimitExceeded, quiet, time_limit
+from .clock import Clock, Patience, nobody_to_ask, time_limit
+from .limits import quiet
 from .names import bound_names
 from .shell import Missing, run_to_the_end
+from .time_limits import TimeLimits
 from .withheld import Withheld
 
 OURS = ("attnlib", "autograder")
-CELL_SECONDS = 10.0  # of processor time, for one cell of a student's
-GIVEN_CELL_SECONDS = 30.0  # and for one that was given
-STUCK_CELL_SECONDS = 1.0  # and for one that did not end before, when another answer of the same student was judged
 
 
 def run_units(
     units: list[Unit],
     namespace: dict[str, Any],
+    limits: TimeLimits,
     stuck: Collection[str] = (),
     shown: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Iterator[Outcome]:
@@ -30,24 +28,27 @@ def run_units(
 
     `shown` holds, by cell, what a demonstration binds that needs what is withheld here.
     """
-    place = 0
+    place, waiting = 0, limits.waiting_again if stuck else limits.waiting
     while place < len(units):
         first = units[place]
-        seconds = GIVEN_CELL_SECONDS if first.role == "given" else CELL_SECONDS
-        seconds = STUCK_CELL_SECONDS if first.cell in stuck else seconds
+        seconds = limits.given_cell_cpu if first.role == "given" else limits.cell_cpu
+        seconds = limits.stuck_cell_cpu if first.cell in stuck else seconds
+        clock = Clock(seconds, Patience(waiting))
         body: list[ast.stmt] = []
         while place < len(units) and units[place].cell == first.cell:
             body += units[place].body
             place += 1
         values = (shown or {}).get(first.cell) if first.role == "given" else None
-        yield run_cell(first.cell, body, namespace, seconds, first.flags, values)
+        yield run_cell(first.cell, body, namespace, clock, first.flags, values)
+        if clock.has_waited:
+            waiting = limits.waiting_again
 
 
 def run_cell(
     cell: str,
     body: list[ast.stmt],
     namespace: dict[str, Any],
-    seconds: float,
+    clock: Clock,
     flags: int,
     values: Mapping[str, Any] | None = None,
 ) -> Outcome:
@@ -55,17 +56,13 @@ def run_cell(
     outcome = Outcome(cell)
     with quiet() as text:
         try:
-            with _woken(), time_limit(Clock(cpu_seconds=seconds, wall_seconds=1e9)):
+            with nobody_to_ask(), time_limit(clock):
                 while body:
                     body = _run_statements(body, f"<cell {cell}>", namespace, flags, values, outcome)
-        except TimeLimitExceeded:
-            outcome.error = "TimeLimit"
-            outcome.text = f"did not end within {seconds:.0f} seconds of computing"
-        except Woken:
-            outcome.error = "TimeLimit"
-            outcome.text = "waited without computing"
         except BaseException as error:
             _note(outcome, error)
+            if clock.is_over():  # whatever that has led to in the cell
+                outcome.error, outcome.text = "TimeLimit", overtime(clock)
     outcome.printed = text.text()
     return outcome
 
@@ -120,19 +117,3 @@ def _stopped_at(body: list[ast.stmt], error: Exception, filename: str) -> int | 
         return None
     line = trace.tb_lineno
     return next((i for i, s in enumerate(body) if first_line(s) <= line <= (s.end_lineno or s.lineno)), None)
-
-
-class Woken(BaseException):
-    """Raised in a cell that only waits: the grader, which sees that, sends a signal."""
-
-
-@contextmanager
-def _woken() -> Iterator[None]:
-    def wake(signum: int, frame: Any) -> None:
-        raise Woken
-
-    signal.signal(signal.SIGUSR1, wake)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGUSR1, signal.SIG_IGN)

@@ -1,10 +1,10 @@
 """A child of the zygote: one student's answer to one exercise. It runs the cells, then calls the answer as asked."""
 
-import builtins
 import importlib.abc
 import importlib.util
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from types import CodeType, ModuleType
 from typing import Any
 
@@ -12,39 +12,41 @@ import numpy as np
 import torch
 
 from . import cells, running
-from .attempt import Failed, Failure, LocalSession, Terms, failure_of, unfit_reason
+from .attempt import Failed, Failure, Local, Terms, failure_of, unfit_reason
 from .refuse import Refusal
 from .shell import new_namespace
 from .shortcuts import shortcuts
+from .time_limits import TimeLimits
 from .wire import Channel, Closed, encode
 
 MOST_SHOWN = 1 << 20
 
 
-def serve(connection: Any) -> None:
-    """Answer the grader until it is gone."""
+def serve(connection: Any, limits: dict[str, float]) -> None:
+    """Answer the grader until it is gone; the limits on time are the grader's."""
     channel = Channel(connection)
     try:
         task = channel.receive()
+        times = TimeLimits(**limits)
         if task.get("show"):
-            channel.send({"shown": show(task)})
+            channel.send({"shown": show(task, times)})
             return
         refusal = Refusal(task["forbidden"])
-        attempt = prepare(channel, task)
+        attempt = prepare(channel, task, times)
         refusal.begin()
-        Server(channel, attempt).run()
+        Server(channel, attempt, times).run()
     except Closed:
         pass
 
 
-def show(task: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def show(task: dict[str, Any], limits: TimeLimits) -> dict[str, dict[str, Any]]:
     """Run a lesson's own cells, with the library whole: by cell, the numbers and texts that are bound at its end."""
     sys.meta_path.insert(0, View(task["library"]))
     namespace, found = new_namespace(), {}
     units, _ = cells.parse(task["cells"], "")
     bound = {name: set().union(*(u.binds for u in units if u.cell == name)) for name in task["show"]}
     wanted = " or ".join(sorted(set().union(*bound.values())))
-    for outcome in running.run_units(cells.needed(units, wanted, "needed"), namespace):
+    for outcome in running.run_units(cells.needed(units, wanted, "needed"), namespace, limits):
         values = {name: namespace[name] for name in bound.get(outcome.cell, ()) if name in namespace}
         found[outcome.cell] = {name: value for name, value in values.items() if _is_plain(value)}
     return {cell: values for cell, values in found.items() if cell in bound}
@@ -60,10 +62,9 @@ def _is_plain(value: Any) -> bool:
         return False
 
 
-def prepare(channel: Channel, task: dict[str, Any]) -> Any:
+def prepare(channel: Channel, task: dict[str, Any], limits: TimeLimits) -> Any:
     """Run what the exercise needs of the notebook, report it, and return the answer."""
     sys.meta_path.insert(0, View(task["library"]))
-    builtins.input = _no_input
     units, outcomes = cells.parse(task["cells"], task["wanted"])
     every, seen = units, cells.needed(units, task["expression"], "seen")
     units = cells.needed(units, task["expression"], task["run"])
@@ -76,7 +77,7 @@ def prepare(channel: Channel, task: dict[str, Any]) -> Any:
     found = [[use.name, use.text] for use in uses]
     channel.send({"shortcuts": found, "left_out": sorted(left_out), "unseen": len(units) - len(seen)})
     namespace = new_namespace()
-    outcomes += running.run_units(units, namespace, task["stuck"], task.get("shown"))
+    outcomes += running.run_units(units, namespace, limits, task["stuck"], task.get("shown"))
     settle_process()
     told: dict[str, Any] = {
         "cells": [vars(outcome) for outcome in outcomes],
@@ -114,10 +115,6 @@ def settle_process() -> None:
     sys.setrecursionlimit(max(RECURSION, sys.getrecursionlimit()))
 
 
-def _no_input(prompt: object = "") -> str:
-    raise EOFError("there is nobody to answer while grading")
-
-
 def _simple(value: Any) -> dict[str, Any]:
     """A choice, as it can be sent: its text if it is one, else what kind of thing it is."""
     if type(value) is str:
@@ -128,9 +125,9 @@ def _simple(value: Any) -> dict[str, Any]:
 class Server:
     """Calls the answer; every reply is raw numbers, or a failure in words."""
 
-    def __init__(self, channel: Channel, attempt: Any) -> None:
-        self.channel, self.attempt = channel, attempt
-        self.session = LocalSession(attempt, Terms(outputs=()))
+    def __init__(self, channel: Channel, attempt: Any, limits: TimeLimits) -> None:
+        self.channel, self.attempt = channel, Local(attempt, replace(limits, check_wall=limits.child_wall))
+        self.session = self.attempt.open(Terms(outputs=()))
 
     def run(self) -> None:
         """Answer until the grader closes the connection."""
@@ -151,7 +148,7 @@ class Server:
     def _answer(self, asked: dict[str, Any]) -> dict[str, Any]:
         if opening := asked.get("open"):
             terms = {name: tuple(value) if isinstance(value, list) else value for name, value in opening.items()}
-            self.session = LocalSession(self.attempt, Terms(**terms))
+            self.session = self.attempt.open(Terms(**terms))
         session, what = self.session, asked["do"]
         if what == "build":
             shapes = asked["shapes"]

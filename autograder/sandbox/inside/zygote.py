@@ -7,6 +7,7 @@ import contextlib
 import gc
 import importlib
 import json
+import math
 import os
 import resource
 import shutil
@@ -100,9 +101,6 @@ class Zygote:
                 elif message["do"] == "look":
                     scratch = os.path.join(self.settings["scratch"], str(self.number))
                     self.control.send({**look(message["pid"]), "scratch": bytes_beneath(scratch)})
-                elif message["do"] == "wake":
-                    os.kill(message["pid"], signal.SIGUSR1)
-                    self.control.send({})
                 elif message["do"] == "end":
                     self.control.send(self._end(message["pid"], message["patience"]))
 
@@ -145,14 +143,14 @@ class Zygote:
 
         connection = socket.socket(fileno=descriptor)
         nowhere = os.open(os.devnull, os.O_RDWR)
-        for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGXFSZ, signal.SIGUSR1):
+        for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGXFSZ):
             signal.signal(signum, signal.SIG_IGN)
         os.chdir(scratch)
         os.environ.update(HOME=scratch, TMPDIR=scratch, MPLCONFIGDIR=scratch)
         if limits["confined"]:
             confine.die_with_parent()
             confine.limit_resources(
-                cpu_seconds=limits["cpu_seconds"],
+                cpu_seconds=math.ceil(limits["time"]["child_cpu"]),
                 memory_bytes=limits["memory_bytes"],
                 file_bytes=limits["file_bytes"],
             )
@@ -165,7 +163,7 @@ class Zygote:
                 confine.forbid_system_calls()
         for standard in (0, 1, 2):
             os.dup2(nowhere, standard)
-        self.serve.serve(connection)
+        self.serve.serve(connection, limits["time"])
 
     def _end(self, pid: int, patience: float) -> dict[str, Any]:
         """Let the child end by itself or kill it, clear its scratch; how it ended and what it used."""

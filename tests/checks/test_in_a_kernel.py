@@ -1,0 +1,86 @@
+"""Waiting in a real kernel, as in a student's notebook, with somebody there who could be asked."""
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from jupyter_client import BlockingKernelClient, KernelManager
+
+pytestmark = pytest.mark.slow
+ROOT = Path(__file__).resolve().parents[2]
+MUCH = 600  # seconds: only a hang takes so long
+RIGHT = "def pairwise_dot(x, y):\n    return x @ y.mT\n"
+
+
+@pytest.fixture(scope="module")
+def kernel() -> Iterator[tuple[KernelManager, BlockingKernelClient]]:
+    manager = KernelManager()
+    manager.start_kernel(env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"})
+    client = manager.client()
+    client.start_channels()
+    try:
+        client.wait_for_ready(timeout=MUCH)
+        assert execute(client, "import time, builtins\nfrom attnlib.checks import check")["status"] == "ok"
+        yield manager, client
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+
+
+def execute(client: BlockingKernelClient, code: str) -> dict:
+    """The kernel's reply, and all that was shown as text. Whoever is asked for input makes the test fail."""
+    shown: list[str] = []
+
+    def note(message: dict) -> None:
+        content = message["content"]
+        shown.append(content.get("text", "") + content.get("data", {}).get("text/plain", ""))
+
+    def asked(message: dict) -> None:
+        client.input("")
+        shown.append("somebody was asked for input")
+
+    reply = client.execute_interactive(code, allow_stdin=True, stdin_hook=asked, output_hook=note, timeout=MUCH)
+    return {**reply["content"], "shown": " ".join("\n".join(shown).split())}
+
+
+def checked(line: str) -> str:
+    """A cell that defines a right answer with one more line, its third, and checks it."""
+    return (
+        f"import time\ndef pairwise_dot(x, y):\n    {line}\n    return x @ y.mT\n\ncheck('pairwise_dot', pairwise_dot)"
+    )
+
+
+def test_sleeping_ends_once_and_is_told(kernel):
+    began = time.monotonic()
+    reply = execute(kernel[1], checked("time.sleep(40)"))
+    assert reply["ename"] == "CheckFailed"
+    assert "waited 10 seconds without computing: `time.sleep(40)` in line 3" in reply["shown"]
+    assert time.monotonic() - began < 40
+
+
+@pytest.mark.parametrize("line", ["name = input('Your name? ')", "import getpass; getpass.getpass()"])
+def test_nobody_is_asked_for_input(kernel, line):
+    reply = execute(kernel[1], checked(line))
+    assert reply["ename"] == "CheckFailed"
+    assert "asks for input" in reply["shown"]
+    assert f"line 3: `{line}`" in reply["shown"]
+    assert "somebody was asked" not in reply["shown"]
+
+
+def test_a_cell_can_ask_again_after_a_check(kernel):
+    reply = execute(kernel[1], "name = input('Your name? ')")
+    assert reply["status"] == "ok"
+    assert "somebody was asked" in reply["shown"]
+
+
+def test_the_kernel_can_be_interrupted_while_an_answer_waits(kernel):
+    manager, client = kernel
+    client.execute(checked("print('here', flush=True) or time.sleep(40)"))
+    time.sleep(3)
+    manager.interrupt_kernel()
+    while (reply := client.get_shell_msg(timeout=MUCH))["msg_type"] != "execute_reply":
+        pass
+    assert reply["content"]["ename"] == "KeyboardInterrupt"
+    assert execute(client, RIGHT + "\ncheck('pairwise_dot', pairwise_dot)")["status"] == "ok"

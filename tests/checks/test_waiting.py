@@ -1,0 +1,218 @@
+"""What waits or computes for too long is ended and told; what is only slow, or on a busy machine, is not."""
+
+import builtins
+import math
+import queue
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from attnlib.checks import run
+from attnlib.checks.clock import Clock, Patience, TimeLimitExceeded, time_limit
+from attnlib.checks.time_limits import TimeLimits, slowness
+
+QUICK = TimeLimits(case_cpu=0.3, waiting=1.0)
+"""For what never ends; no right answer is tried within these limits."""
+
+
+def said(attempt: object, limits: TimeLimits = QUICK) -> str:
+    """The message on a wrong answer, in one line."""
+    report = run("pairwise_dot", attempt, limits=limits)
+    assert not report.passed
+    return " ".join(report.message.split())
+
+
+def sleeps(x: Tensor, y: Tensor) -> Tensor:
+    time.sleep(40)
+    return x @ y.mT
+
+
+def waits_for_a_lock(x: Tensor, y: Tensor) -> Tensor:
+    lock = threading.Lock()
+    lock.acquire()
+    lock.acquire()
+    return x @ y.mT
+
+
+def waits_for_a_thread(x: Tensor, y: Tensor) -> Tensor:
+    thread = threading.Thread(target=time.sleep, args=(5,), daemon=True)
+    thread.start()
+    thread.join()
+    return x @ y.mT
+
+
+def waits_for_a_queue(x: Tensor, y: Tensor) -> Tensor:
+    return queue.Queue().get()
+
+
+def waits_for_a_socket(x: Tensor, y: Tensor) -> Tensor:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.recv(1)
+    return x @ y.mT
+
+
+def waits_for_a_process(x: Tensor, y: Tensor) -> Tensor:
+    subprocess.run(["sleep", "40"])
+    return x @ y.mT
+
+
+def naps_and_swallows(x: Tensor, y: Tensor) -> Tensor:
+    while True:
+        try:  # noqa: SIM105
+            time.sleep(0.01)
+        except:  # noqa: E722
+            pass
+
+
+@pytest.mark.parametrize(
+    ("attempt", "line"),
+    [
+        (sleeps, "time.sleep(40)"),
+        (waits_for_a_lock, "lock.acquire()"),
+        (waits_for_a_thread, "thread.join()"),
+        (waits_for_a_queue, "return queue.Queue().get()"),
+        (waits_for_a_socket, "ours.recv(1)"),
+        (waits_for_a_process, 'subprocess.run(["sleep", "40"])'),
+        (naps_and_swallows, "time.sleep(0.01)"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_an_answer_that_waits_is_ended_and_told_for_what_it_waited(attempt: Callable, line: str) -> None:
+    began = time.monotonic()
+    first = attempt.__code__.co_firstlineno
+    message = said(attempt)
+    assert f"waited 1 seconds without computing: `{line}` in line" in message
+    number = int(message.split(f"`{line}` in line ")[1].split()[0])
+    assert first < number < first + 8
+    assert time.monotonic() - began < 30  # once, and not once for each of nine cases
+
+
+def test_naps_in_all_cases_are_added_up() -> None:
+    calls = []
+
+    def naps(x: Tensor, y: Tensor) -> Tensor:
+        calls.append(1)
+        time.sleep(0.7)
+        return x @ y.mT
+
+    assert "waited 2 seconds" in said(naps, TimeLimits(waiting=2.0))
+    assert 3 <= len(calls) <= 6
+
+
+def test_the_whole_check_has_a_limit_of_real_time() -> None:
+    def naps_and_computes(x: Tensor, y: Tensor) -> Tensor:
+        until = time.monotonic() + 0.5
+        while time.monotonic() < until:
+            time.sleep(0.001)
+            sum(range(20_000))
+        return x @ y.mT
+
+    assert "did not end within 2 seconds" in said(naps_and_computes, TimeLimits(check_wall=2.0))
+
+
+def test_in_another_thread_an_endless_loop_ends_and_waiting_is_noticed_once_it_is_over() -> None:
+    def sleeps_shortly(x: Tensor, y: Tensor) -> Tensor:
+        time.sleep(2)
+        return x @ y.mT
+
+    def spins(x: Tensor, y: Tensor) -> Tensor:
+        while True:
+            pass
+
+    found: list[str] = []
+    for attempt in (spins, sleeps_shortly):
+        thread = threading.Thread(target=lambda attempt=attempt: found.append(said(attempt)))
+        thread.start()
+        thread.join(timeout=600)
+    assert "did not end within 0 seconds of computing" in found[0]
+    assert "waited 1 seconds without computing: `time.sleep(2)` in line" in found[1]
+
+
+def test_asking_for_input_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def asks(x: Tensor, y: Tensor) -> Tensor:
+        return x @ y.mT * int(input("How often? "))
+
+    def nobody(prompt: str = "") -> str:
+        raise AssertionError("somebody was asked")
+
+    monkeypatch.setattr(builtins, "input", nobody)
+    message = said(asks)
+    assert "asks for input" in message
+    assert '`return x @ y.mT * int(input("How often? "))`' in message
+    assert builtins.input is nobody
+
+
+def test_an_answer_that_computes_in_a_thread_of_its_own_does_not_wait() -> None:
+    def in_a_thread(x: Tensor, y: Tensor) -> Tensor:
+        found = []
+
+        def work() -> None:
+            until = time.process_time() + 0.4
+            while time.process_time() < until:
+                found[:] = [x @ y.mT]
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        return found[0]
+
+    assert run("pairwise_dot", in_a_thread, limits=TimeLimits(waiting=1.0)).passed
+
+
+@pytest.mark.parametrize(("share", "waits"), [(1.0, False), (0.05, False), (0.001, True), (0.0, True)])
+def test_a_process_that_gets_a_twentieth_of_a_processor_does_not_wait(share: float, waits: bool) -> None:
+    patience = Patience(waiting=10.0)
+    for _ in range(200):
+        patience.spend(wall=0.1, cpu=0.1 * share)
+    assert (patience.waiting_left <= 0) is waits
+
+
+def test_a_process_that_was_stopped_for_an_hour_has_not_waited() -> None:
+    patience = Patience(waiting=10.0)
+    patience.spend(wall=3600.0, cpu=0.0)
+    assert patience.waiting_left > 0
+
+
+def test_a_call_that_ends_in_time_goes_on_with_what_is_left() -> None:
+    clock = Clock(1.0, Patience(waiting=10.0))
+    for _ in range(2):
+        with time_limit(clock):
+            sum(range(10**6))
+    assert 0 < clock.cpu_left < 1
+    clock.cpu_left = 0.0
+    with pytest.raises(TimeLimitExceeded), time_limit(clock):
+        sleeps(torch.ones(1), torch.ones(1))
+
+
+def slowed(frame: object, event: str, argument: object) -> object:
+    """A trace function that makes every line of Python several times slower."""
+    sum(range(40))
+    return slowed
+
+
+def test_a_slower_machine_has_longer_limits() -> None:
+    quick = slowness()
+    tracer = sys.gettrace()
+    sys.settrace(slowed)  # type: ignore[arg-type]
+    try:
+        slow = slowness()
+    finally:
+        sys.settrace(tracer)
+    assert slow >= 5 * quick
+    limits = TimeLimits().slower(slow)
+    assert limits.case_cpu == slow * TimeLimits().case_cpu
+    assert limits.check_wall == slow * TimeLimits().check_wall
+    assert limits.waiting == TimeLimits().waiting
+
+
+def test_no_machine_has_shorter_limits_than_a_fast_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attnlib.checks.time_limits.WORK_SECONDS", math.inf)
+    assert slowness() == 1
