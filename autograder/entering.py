@@ -15,6 +15,7 @@ from nbgrader import utils
 from nbgrader.api import Gradebook
 from nbgrader.preprocessors import AssignLatePenalties
 
+from autograder.in_nbgrader.copying import copy_listed
 from autograder.nbgrader_course import NbgraderCourse
 from autograder.steps.record_failures import forget, reason_file, record
 from autograder.workers import Judged
@@ -97,13 +98,14 @@ class Entries:
         return None if penalty is None else min(max(penalty, 0.0), notebook.score)
 
     def _write_notebook(self, judged: Judged) -> None:
-        """The graded notebook with the files that the instructor gives along, in place of an earlier one."""
+        """The graded notebook in place of an earlier one, with the student's listed files and the instructor's."""
         directory = self.course.directory
         target = self.course.path(directory.autograded_directory, judged.student, judged.lesson)
         new, old = target.with_name(f".{target.name}.new"), target.with_name(f".{target.name}.old")
         shutil.rmtree(new, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
         new.mkdir(parents=True)
+        copy_listed(self.course.path(directory.submitted_directory, judged.student, judged.lesson), new, judged.lesson)
         source = self.course.path(directory.source_directory, ".", judged.lesson)
         for path in utils.find_all_files(str(source), [*directory.ignore, "*.ipynb"]):
             beside = new / os.path.relpath(path, source)

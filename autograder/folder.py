@@ -55,7 +55,7 @@ def collect(folder: Path, lesson: str) -> HandedIn:
 
     Any other file that cannot be read, or that would be too much, is left out with a remark.
     """
-    if folder.is_symlink():
+    if folder.is_symlink() or folder.parent.is_symlink():
         raise NotGraded("the folder is a link, and no folder of its own")
     found, notebook = _Reading(), f"{lesson}.ipynb"
     if os.path.lexists(folder / notebook) and not _is_folder(folder / notebook):

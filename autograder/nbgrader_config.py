@@ -18,6 +18,10 @@ if BIN not in os.environ["PATH"].split(os.pathsep):
     # nbgrader calls `alembic` by its bare name: it has to be found where the virtual environment is not activated, too.
     os.environ["PATH"] = os.pathsep.join([BIN, os.environ["PATH"]])
 
+from autograder.in_nbgrader.guards import guard  # noqa: E402
+
+guard()  # a student's folder is read as `grade` reads it: no link is followed, and few files are copied
+
 c = get_config()
 
 c.CourseDirectory.root = str(HERE / "course")
@@ -59,6 +63,11 @@ c.Autograde.autograde_preprocessors = [
 ]
 # Or "bubblewrap", "landlock", "docker:IMAGE", "podman:IMAGE"; "none" runs student code with your own rights.
 c.JudgeInSandbox.sandbox = "auto"
+
+# The exchange lies where every student can write.
+c.ExchangeFactory.collect = "autograder.in_nbgrader.exchange.CollectWithoutLinks"
+c.ExchangeFactory.release_feedback = "autograder.in_nbgrader.exchange.ReleaseOneByOne"
+c.ZipCollectApp.extractor_plugin = "autograder.in_nbgrader.exchange.ExtractWithoutLinks"
 
 # Feedback tells the diagnosis, not the hidden test.
 c.GenerateFeedback.preprocessors = [

@@ -29,22 +29,15 @@ def status_of(gradebook: Gradebook, coursedir: Any, assignment: str, student: st
     except MissingEntry:
         if not submitted.is_dir():
             return NOT_SUBMITTED
-        return f"not graded: {_missing(submitted, assignment) or reason or 'it was not autograded yet'}"
+        return f"not graded: {reason or 'it was not autograded yet'}"
     grades = [grade for notebook in submission.notebooks for grade in notebook.grades]
     scored = all(grade.auto_score is not None or grade.manual_score is not None for grade in grades)
     if scored and any(autograded.glob("*.ipynb")):
         return GRADED
-    return f"not graded: {_missing(submitted, assignment) or reason or 'autograding did not finish'}"
+    return f"not graded: {reason or 'autograding did not finish'}"
 
 
 def submitted_students(coursedir: Any, assignment: str) -> set[str]:
     """The students with a folder for this assignment."""
     pattern = Path(coursedir.format_path(coursedir.submitted_directory, "*", assignment))
     return {path.parent.name for path in pattern.parent.parent.glob(f"*/{assignment}") if path.is_dir()}
-
-
-def _missing(submitted: Path, assignment: str) -> str | None:
-    if (submitted / f"{assignment}.ipynb").is_file():
-        return None
-    others = sorted(path.name for path in submitted.glob("*.ipynb"))
-    return f"no notebook is called {assignment}.ipynb" + (f", only {', '.join(others)}" if others else "")

@@ -11,9 +11,7 @@ TAG = re.compile(rf"<(?!/?(?:{HARMLESS})\s*/?>)(?!(?:https?://|mailto:)[^\s<>]*>
 # A link to anywhere but the web, in place or below a reference: in the formgrader's pages, a relative one is a path on
 # the instructor's own server.
 LINK = re.compile(r"\](?=[(:](?![ \t\n]*<?(?:https?://|mailto:|#)))", re.IGNORECASE)
-NOTHING = (
-    "\u200b"  # a space without width: before it a < begins no tag and a ] ends no link, in text, code and formulas
-)
+NOTHING = "\u200b"  # a space without width: before it a < begins no tag, and a ] ends no link
 
 
 def disarm_markup(notebook: NotebookNode, released: Released) -> NotebookNode:

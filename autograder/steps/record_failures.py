@@ -7,8 +7,12 @@ from nbconvert.exporters import NotebookExporter
 from nbformat import NotebookNode
 from nbgrader.api import Gradebook, MissingEntry
 
-from autograder.custody import bytes_of, read
+from autograder.custody import take_in
 from autograder.errors import NotGraded, first_line
+from autograder.folder import collect
+from autograder.released import released_cells
+from autograder.showing.text import printable
+from autograder.timestamp import told_time
 
 
 def reason_file(coursedir: Any, student: str, assignment: str) -> Path:
@@ -48,8 +52,8 @@ class RecordFailures(NotebookExporter):
         reason = reason_file(converter.coursedir, place["student"], place["assignment"])
         forget_scores(place["db_url"], place["assignment"], place["student"])
         try:
-            if converter._sanitizing:  # the file is the student's: what can be read of it is
-                found = self.from_notebook_node(read(bytes_of(Path(filename))).notebook, resources, **kwargs)
+            if converter._sanitizing:
+                found = self.from_notebook_node(self._taken_in(Path(filename).parent, place), resources, **kwargs)
             else:
                 found = super().from_filename(filename, resources, **kwargs)
         except Exception as error:
@@ -59,11 +63,21 @@ class RecordFailures(NotebookExporter):
         reason.unlink(missing_ok=True)
         return found
 
+    def _taken_in(self, folder: Path, place: dict[str, str]) -> NotebookNode:
+        """The notebook that a student handed in, whatever it is called: found and read as `grade` does."""
+        handed_in = collect(folder, place["notebook"])
+        released = released_cells(place["db_url"], place["assignment"], place["notebook"])
+        taken = take_in(handed_in.files, place["notebook"], released)
+        _, doubt = told_time(folder, handed_in.changed)
+        for remark in filter(None, (*handed_in.remarks, doubt, *taken.remarks)):
+            self.log.warning("%s, %s: %s", printable(place["student"]), place["assignment"], remark)
+        return taken.notebook
+
 
 def record(path: Path, reason: str) -> None:
     """Keep the reason for whoever asks later: the table, the export."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(reason + "\n", encoding="utf-8")
+    path.write_text(printable(reason) + "\n", encoding="utf-8")
 
 
 def explain(error: Exception) -> str:

@@ -1,0 +1,202 @@
+"""One clumsy and hostile class through both ways, `nbgrader autograde` and `grade`: the same rows, and nothing lent."""
+
+import csv
+import dataclasses
+import io
+import os
+import shutil
+import zipfile
+from types import SimpleNamespace
+
+import pytest
+from test_nbgrader import nbgrader
+from tiny_course import RIGHT, TINY, Class
+
+from autograder.entering import course_seed
+from autograder.grade_course import How, grade
+from autograder.notebook import read_notebook
+from autograder.sandbox.layers import probe
+from autograder.status import status_of
+
+pytestmark = pytest.mark.slow
+
+SECRET = "what another student wrote"
+TIME = "2026-01-02 03:04:05.000000 UTC"
+FORMULA, ESCAPE = "=1+cmd", "\x1b[2J[bold]esc"
+WRONG = {**RIGHT, "pairwise_dot": "def pairwise_dot(x, y):\n    return y @ x.mT"}
+BESIDE = {"data.csv": "a,b\n", "sub/data.json": "{}", "PLOT.PNG": "png", "helper.py": "x = 1"}
+ACTIVE = (
+    "page.html",
+    "page.HTM",
+    "drawing.svg",
+    "script.js",
+    "page.xhtml",
+    "page.xml",
+    "paper.pdf",
+    "data.pkl",
+    "none",
+)
+
+
+def hand_in(klass):
+    """The class: a student's name says what is odd about the submission."""
+    for student in ("honest", FORMULA, ESCAPE):
+        klass.submit(student, RIGHT)
+    klass.submit("wrong", WRONG)
+    klass.submit("untouched")
+    beside(klass, "honest", {"timestamp.txt": TIME, "submission_secret.txt": SECRET, "data.csv": SECRET})
+
+    klass.submit("links", RIGHT)
+    folder = klass.submitted / "links" / TINY
+    (folder / "seed.txt").symlink_to(klass.layout.course / "seed")
+    (folder / "other.txt").symlink_to("../../honest/00_tiny/submission_secret.txt")
+    (folder / "all").symlink_to(klass.layout.course, target_is_directory=True)
+    os.mkfifo(folder / "pipe.txt")
+    (klass.submitted / "linked_lesson").mkdir()
+    (klass.submitted / "linked_lesson" / TINY).symlink_to(f"../honest/{TINY}", target_is_directory=True)
+
+    (klass.submitted / "linked_student").symlink_to("honest", target_is_directory=True)
+
+    def links_to_pages(notebook):
+        for one in notebook.cells:
+            if one.cell_type == "markdown":
+                one.source += "\n\n".join(f"\n\n[link]({name}) ![image]({name})" for name in ACTIVE)
+
+    klass.submit("pages", RIGHT, links_to_pages)
+    beside(klass, "pages", {**BESIDE, **dict.fromkeys(ACTIVE, "<script>hostile()</script>")})
+
+    for student, words in {"words": "tomorrow", "digits": "9" * 40, "year_1": "0001-01-01 00:00:00 UTC"}.items():
+        klass.submit(student, RIGHT)
+        beside(klass, student, {"timestamp.txt": words})
+    klass.submit("folder", RIGHT)
+    (klass.submitted / "folder" / TINY / "timestamp.txt").mkdir()
+    klass.submit("timely", RIGHT)
+    beside(klass, "timely", {"timestamp.txt": TIME})
+
+    renamed = klass.submit("renamed", RIGHT)
+    renamed.rename(renamed.with_name("my homework, final.ipynb"))
+    deeper = klass.submit("deeper", WRONG)
+    deeper.parent.joinpath("homework").mkdir()
+    deeper.rename(deeper.parent / "homework" / "x.ipynb")
+    zipped = klass.submit("zipped", RIGHT)
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        archive.writestr(f"homework/{TINY}.ipynb", zipped.read_bytes())
+    zipped.unlink()
+    zipped.with_name("homework.zip").write_bytes(data.getvalue())
+    twice = klass.submit("two_names", RIGHT)
+    shutil.copy(twice, twice.with_name("one.ipynb"))
+    twice.rename(twice.with_name("two.ipynb"))
+    klass.submit("empty", RIGHT).unlink()
+    klass.submit("broken").write_text("{", encoding="utf-8")
+
+
+def beside(klass, student, files):
+    for name, text in files.items():
+        path = klass.submitted / student / TINY / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def ways(prepared, tmp_path_factory):
+    """The class graded both ways, each in a course of its own with the same seed."""
+    layers, found = probe(), {}
+    for way in ("nbgrader", "grade"):
+        folder = tmp_path_factory.mktemp(way)
+        shutil.copytree(prepared.course, folder / "course")
+        klass = Class(dataclasses.replace(prepared, course=folder / "course"))
+        (klass.layout.course / "seed").write_text("7\n", encoding="ascii")
+        hand_in(klass)
+        found[way] = klass
+    nbgrader("autograde", TINY, course=found["nbgrader"].layout.course, check=False)
+    nbgrader("generate_feedback", TINY, course=found["nbgrader"].layout.course)
+    graded = grade(found["grade"].layout, found["grade"].submitted, (TINY,), How(layers=layers))
+    assert course_seed(found["grade"].layout.course) == 7
+    return SimpleNamespace(**found, graded={one.student: one for one in graded})
+
+
+def rows(klass):
+    """What the gradebook and the export hold of each student."""
+    found = {}
+    with klass.course.gradebook() as book:
+        for student in sorted(path.name for path in klass.submitted.iterdir()):
+            status = status_of(book, klass.course.directory, TINY, student)
+            if status != "graded":
+                found[student] = status
+                continue
+            submission = book.find_submission(TINY, student)
+            notebook = book.find_submission_notebook(TINY, TINY, student)
+            cells = {g.name: (g.auto_score, g.manual_score, g.needs_manual_grade) for g in notebook.grades}
+            comments = {c.name: c.auto_comment for c in notebook.comments}
+            found[student] = (cells, comments, notebook.late_submission_penalty, submission.timestamp)
+    return found
+
+
+def test_both_ways_enter_the_same_rows(ways):
+    one, other = rows(ways.nbgrader), rows(ways.grade)
+    for found in (one, other):
+        assert found.pop("linked_student").startswith("not graded")
+    assert one == other
+    graded = {student for student, row in one.items() if not isinstance(row, str)}
+    assert {"renamed", "deeper", "zipped", "words", "digits", "year_1", "folder", "links", "pages"} <= graded
+    assert {"linked_lesson", "two_names", "empty", "broken"} == set(one) - graded
+
+
+def test_both_ways_write_the_same_notebooks(ways):
+    def notebooks(klass):
+        paths = klass.layout.course.glob(f"autograded/*/{TINY}/{TINY}.ipynb")
+        return {path.parts[-3]: read_notebook(path) for path in paths}
+
+    one, other = notebooks(ways.nbgrader), notebooks(ways.grade)
+    assert set(one) == set(other)
+    for student, notebook in one.items():
+        assert [c.source for c in notebook.cells] == [c.source for c in other[student].cells], student
+        assert [c.get("outputs") for c in notebook.cells] == [c.get("outputs") for c in other[student].cells], student
+        assert notebook == other[student], student
+
+
+def test_no_link_is_followed_to_where_others_see_it(ways):
+    seed = "7\n"
+    for klass in (ways.nbgrader, ways.grade):
+        for path in (*klass.layout.course.glob("autograded/**/*"), *klass.layout.course.glob("feedback/**/*")):
+            assert not path.is_symlink()
+            if path.is_file() and "honest" not in path.parts:
+                text = path.read_bytes().decode(errors="replace")
+                assert text != seed, path
+                assert SECRET not in text, path
+    assert ways.graded["linked_lesson"].problem == "not graded: the folder is a link, and no folder of its own"
+
+
+def test_only_listed_files_lie_where_the_formgrader_serves_them(ways):
+    for klass in (ways.nbgrader, ways.grade):
+        folder = klass.layout.course / "autograded" / "pages" / TINY
+        found = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+        assert found == {*BESIDE, f"{TINY}.ipynb"}
+    feedback = ways.nbgrader.layout.course / "feedback" / "pages" / TINY
+    assert {str(p.relative_to(feedback)) for p in feedback.rglob("*") if p.is_file()} == {*BESIDE, f"{TINY}.html"}
+    page = (feedback / f"{TINY}.html").read_text(encoding="utf-8")
+    assert "page.html" in page
+    for name in ACTIVE:
+        assert f'href="{name}"' not in page
+        assert f'src="{name}"' not in page
+
+
+def test_the_files_that_a_release_of_feedback_reads_are_there(ways):
+    for path in ways.nbgrader.layout.course.glob(f"feedback/honest/{TINY}"):
+        assert (path / "submission_secret.txt").read_text(encoding="utf-8") == SECRET
+        assert (path / "timestamp.txt").read_text(encoding="utf-8").startswith("2026-01-02 03:04:05")
+    assert (ways.grade.layout.course / "autograded" / "honest" / TINY / "submission_secret.txt").is_file()
+
+
+def test_a_name_is_exported_as_text_and_a_score_as_a_number(ways):
+    target = ways.nbgrader.layout.course / "grades.csv"
+    nbgrader("export", "--to", str(target), course=ways.nbgrader.layout.course)
+    text = target.read_text(encoding="utf-8")
+    assert "\x1b" not in text
+    with target.open(newline="", encoding="utf-8") as file:
+        found = {row["student_id"]: row for row in csv.DictReader(file)}
+    assert {f"'{FORMULA}", r"\x1b[2J[bold]esc"} <= set(found)
+    assert found[f"'{FORMULA}"]["score"] == found["honest"]["score"] == found["honest"]["max_score"]
+    assert found["linked_lesson"]["status"] == "not graded: the folder is a link, and no folder of its own"
+    assert found["renamed"]["status"] == "graded"
