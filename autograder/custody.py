@@ -8,7 +8,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from nbformat import NotebookNode
@@ -134,7 +134,9 @@ def _beside(files: Mapping[str, bytes], home: str) -> tuple[dict[str, bytes], li
         inner = name.removeprefix(home)
         if not name.startswith(home) or inner == TIMESTAMP or inner.lower().endswith(".ipynb"):
             continue
-        if not _is_clean(inner) or len(found) >= MOST_BESIDE or size + len(data) > MOST_BYTES_BESIDE_IN_ALL:
+        is_in_a_file = any(str(parent) in found for parent in PurePosixPath(inner).parents)  # a zip file may say so
+        too_much = len(found) >= MOST_BESIDE or size + len(data) > MOST_BYTES_BESIDE_IN_ALL
+        if too_much or is_in_a_file or not _is_clean(inner):
             left_out += 1
             continue
         found[inner] = data

@@ -1,7 +1,7 @@
 """Judging a notebook: each answer in a process of its own in the sandbox, the verdict here."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
@@ -88,11 +88,17 @@ class Judge:
     def __init__(self, sandbox: Sandbox, seed: int = 0) -> None:
         self.sandbox, self.seed = sandbox, seed
         self.memory: Memory = {}
+        self.beside: dict[str, bytes] = {}
 
     def verdicts(
-        self, settled: NotebookNode, assignment: Assignment, step: Callable[[Question], None] = lambda _: None
+        self,
+        settled: NotebookNode,
+        assignment: Assignment,
+        step: Callable[[Question], None] = lambda _: None,
+        beside: Mapping[str, bytes] | None = None,
     ) -> list[Verdict]:
-        """The verdict on every question of the assignment."""
+        """The verdict on every question of the assignment; files that are `beside` the notebook can be read there."""
+        self.beside = dict(beside or {})
         found: list[Verdict] = []
         for question in assignment.questions:
             step(question)
@@ -144,6 +150,7 @@ class Judge:
         exercise = question.exercise
         task = {
             "cells": cells,
+            "beside": self.beside,
             "wanted": question.answer or "",
             "run": run,
             "stuck": stuck,

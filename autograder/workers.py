@@ -104,7 +104,7 @@ def _judged(task: Task, layers: Layers) -> Judged:
     assignment = _assignment(task.lesson, task.source)
     taken = take_in(task.files, task.lesson, assignment.released)
     settled = settle(taken.notebook, assignment)
-    verdicts = _judge(_sandbox(layers), task.seed).verdicts(settled, assignment)
+    verdicts = _judge(_sandbox(layers), task.seed).verdicts(settled, assignment, beside=taken.beside)
     return Judged(
         task.student,
         task.lesson,

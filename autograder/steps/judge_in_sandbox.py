@@ -10,8 +10,10 @@ from nbgrader.preprocessors import NbGraderPreprocessor
 from traitlets import TraitError, Unicode, validate
 
 from autograder.assignment import Assignment
+from autograder.custody import take_in
 from autograder.entering import course_seed
 from autograder.errors import CourseError
+from autograder.folder import collect
 from autograder.judge import Judge, write_verdicts
 from autograder.sandbox.layers import check_choice, probe
 from autograder.sandbox.process import Sandbox
@@ -39,7 +41,10 @@ class JudgeInSandbox(NbGraderPreprocessor):
         folder = Path(directory.format_path(directory.source_directory, ".", place["assignment"]))
         assignment = Assignment.read(folder / f"{place['notebook']}.ipynb")
         sandbox = _sandbox(self.sandbox)
-        verdicts = Judge(sandbox, course_seed(Path(directory.root))).verdicts(nb, assignment)
+        submitted = Path(directory.format_path(directory.submitted_directory, place["student"], place["assignment"]))
+        handed_in = collect(submitted, place["notebook"])
+        beside = take_in(handed_in.files, place["notebook"], assignment.released).beside
+        verdicts = Judge(sandbox, course_seed(Path(directory.root))).verdicts(nb, assignment, beside=beside)
         resources[POINTS] = {verdict.question.test: verdict.points for verdict in verdicts}
         return write_verdicts(nb, verdicts), resources
 

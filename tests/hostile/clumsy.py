@@ -685,6 +685,52 @@ def a_folder_whose_name_is_no_text(s):
     """Handed in by a student whose folder's name is b"clumsy-M\\xfcller"."""
 
 
+def with_files(s, answer, **files):
+    """A right submission whose answer needs files that are handed in beside the notebook."""
+    s.cell("pairwise_dot")["source"] = answer
+    names = {name.replace("__", "/").replace("_DOT_", "."): text.encode() for name, text in files.items()}
+    s.files = {"00_tiny.ipynb": s.json(), **names}
+
+
+DOT = "def dot(x, y):\n    return x @ y.mT\n"
+USES_HELPER = "from helper import dot\n\n\ndef pairwise_dot(x, y):\n    return dot(x, y)"
+
+
+@leads_to()
+def a_helper_handed_in_beside_the_notebook(s):
+    with_files(s, USES_HELPER, helper_DOT_py=DOT)
+
+
+@leads_to()
+def a_helper_handed_in_in_a_folder(s):
+    with_files(s, USES_HELPER.replace("helper", "parts.helper"), parts__helper_DOT_py=DOT)
+
+
+@leads_to()
+def a_number_read_from_a_file(s):
+    with_files(s, "def pairwise_dot(x, y):\n    return x @ y.mT * float(open('one.txt').read())", one_DOT_txt="1.0")
+
+
+@leads_to(remark="handed in as homework.zip/homework/00_tiny.ipynb")
+def a_helper_in_the_zip(s):
+    with_files(s, USES_HELPER)
+    s.files = {"homework.zip": zipped({"homework/00_tiny.ipynb": s.json(), "homework/helper.py": DOT.encode()})}
+
+
+@leads_to(pairwise_dot=0)
+def a_file_that_is_missing(s):
+    with_files(s, USES_HELPER)
+
+
+@leads_to()
+def files_that_have_the_names_of_modules_to_be_imported_yet(s):
+    names = ("random", "statistics", "sympy", "torch", "attnlib", "inside", "colorsys", "wave")
+    source = (
+        "import colorsys\nimport statistics\nimport wave\n\nfrom attnlib import softmax\n\n\ncolorsys.rgb_to_hls\n\n\n"
+    )
+    with_files(s, source + s.cell("pairwise_dot")["source"], **{f"{name}_DOT_py": "1 / 0" for name in names})
+
+
 @leads_to()
 def files_beside_it_that_shadow_modules(s):
     files = dict.fromkeys(("torch.py", "attnlib.py", "usercustomize.py", "json.py"), b"raise SystemExit('all right')")

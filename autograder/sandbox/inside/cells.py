@@ -9,6 +9,7 @@ import __future__
 import ast
 import linecache
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -254,10 +255,11 @@ def without_stubs(units: list[Unit]) -> list[Unit]:
     return [unit for unit in units if unit.role != "stub" or not unit.binds & written]
 
 
-def definitions(units: list[Unit], expression: str) -> str:
+def definitions(units: list[Unit], expression: str, modules: Mapping[str, str]) -> str:
     """The source of what the expression is made of: imports, functions, classes and assignments that it leads to.
 
-    What a student's cell computes beside it, to compare the answer with torch's own, is no part of the answer.
+    What a student's cell computes beside it, to compare the answer with torch's own, is no part of the answer; a module
+    is, if a cell wrote it, or if it is one of `modules`, which lie beside the notebook.
     """
     wanted = {n.id for n in ast.walk(ast.parse(expression)) if isinstance(n, ast.Name)}
     beside = (ast.Expr, ast.Assert)
@@ -270,7 +272,7 @@ def definitions(units: list[Unit], expression: str) -> str:
     ]
     statements = _without_replaced(statements)
     names = [bound_names(statement) for statement in statements]
-    written = {name: source for unit in units for name, source in unit.files.items()}
+    written = {**modules, **{name: source for unit in units for name, source in unit.files.items()}}
     read: set[str] = set()
     chosen: set[int] = set()
     while more := {i for i, bound in enumerate(names) if i not in chosen and bound & wanted}:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from . import cells, running
+from . import beside, cells, running
 from .attempt import Failed, Failure, Local, Terms, failure_of, unfit_reason
 from .refuse import Refusal
 from .shell import new_namespace
@@ -65,13 +65,16 @@ def _is_plain(value: Any) -> bool:
 def prepare(channel: Channel, task: dict[str, Any], limits: TimeLimits) -> Any:
     """Run what the exercise needs of the notebook, report it, and return the answer."""
     sys.meta_path.insert(0, View(task["library"]))
+    files = task.get("beside", {})
+    beside.put_beside(files)
     units, outcomes = cells.parse(task["cells"], task["wanted"])
     every, seen = units, cells.needed(units, task["expression"], "seen")
     units = cells.needed(units, task["expression"], task["run"])
     chosen = set(map(id, units))
     left_out = set().union(*(unit.binds for unit in every if id(unit) not in chosen))
     try:
-        uses = shortcuts(cells.definitions(units, task["expression"]), task["forbidden"])
+        modules = beside.modules_in(files)
+        uses = shortcuts(cells.definitions(units, task["expression"], modules), task["forbidden"])
     except RecursionError:  # too deeply nested to be read; what it calls is still noticed
         uses = []
     found = [[use.name, use.text] for use in uses]

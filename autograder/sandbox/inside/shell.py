@@ -104,7 +104,7 @@ def new_namespace() -> dict[str, Any]:
     """`__main__`, emptied, with what a notebook finds there; modules beside the notebook can be imported."""
     main = types.ModuleType("__main__")
     sys.modules["__main__"] = main
-    sys.path.insert(0, os.getcwd())
+    sys.path.append(os.getcwd())  # last: a student's random.py must not take the place of a library's
     sys.modules.setdefault("google", types.ModuleType("google"))
     sys.modules["google.colab"] = Colab("google.colab")
     namespace = main.__dict__
