@@ -16,6 +16,7 @@ from typing import Any
 
 import nbformat
 
+from attnlib.checks.time_limits import here
 from autograder.assignment import Assignment
 from autograder.custody import take_in
 from autograder.errors import CourseError, first_line, reason_of, trace_of
@@ -241,7 +242,7 @@ def judge_on_cluster(
     except ImportError:
         raise CourseError("--scheduler needs Dask: pip install 'attnlib[cluster]'") from None
     try:
-        client = Client(address, timeout="10s")
+        client = Client(address, timeout=here().scheduler_wall)
     except (OSError, TimeoutError, ValueError) as error:
         raise CourseError(f"No Dask scheduler answers at {address}: {first_line(error)}") from None
     with client:

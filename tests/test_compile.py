@@ -40,7 +40,7 @@ for name in NAMES:
 
 def assert_compiles(backend: str, *names: str) -> None:
     code = PROGRAM.replace("BACKEND", repr(backend)).replace("NAMES", repr(names))
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.split() == list(names)
 

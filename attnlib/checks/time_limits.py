@@ -59,6 +59,10 @@ class TimeLimits:
     """Until the warm process has imported torch: a loaded machine imports slowly."""
     answer_wall: float = 60.0
     """Until the warm process, which runs nobody's code, has answered."""
+    ending_wall: float = 10.0
+    """Until a child that has closed its connection has ended by itself, and can say how."""
+    scheduler_wall: float = 10.0
+    """Until a Dask scheduler has answered."""
     lesson_cell_wall: float = 600.0
     """One cell of a lesson that is executed for the build."""
     mutant_cpu: float = 1.0

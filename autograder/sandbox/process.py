@@ -198,7 +198,8 @@ class Child:
     def _end(self, why: str) -> None:
         self.channel.close()
         try:
-            usage = self.sandbox._ask({"do": "end", "pid": self.pid, "patience": 0.0 if why else 5.0})
+            patience = 0.0 if why else self.sandbox.limits.time.ending_wall
+            usage = self.sandbox._ask({"do": "end", "pid": self.pid, "patience": patience})
         except Died as error:
             self.ended = why or str(error)
             self.sandbox.close()

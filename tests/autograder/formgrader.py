@@ -11,6 +11,8 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from tiny_course import HANGS
+
 from autograder.layout import CONFIG
 
 
@@ -29,12 +31,12 @@ def formgrader(course: Path, folder: Path) -> Iterator[Callable[..., str]]:
         yield lambda path, **more: fetch(address(process, folder), path, **more)
     finally:
         process.terminate()
-        process.wait(timeout=30)
+        process.wait(timeout=HANGS)
 
 
 def address(process: subprocess.Popen[bytes], folder: Path) -> str:
     """The server's address, from the file that it writes when it is ready."""
-    for _ in range(600):
+    for _ in range(10 * HANGS):
         for path in (folder / "runtime").glob("jpserver-*.json"):
             return json.loads(path.read_text(encoding="utf-8"))["url"]
         assert process.poll() is None, (folder / "log").read_text()
@@ -44,9 +46,9 @@ def address(process: subprocess.Popen[bytes], folder: Path) -> str:
 
 def fetch(base: str, path: str, method: str = "GET") -> str:
     request = urllib.request.Request(base + path, method=method, headers={"Authorization": "token secret"})
-    for _ in range(100):
+    for _ in range(10 * HANGS):
         try:
-            with urllib.request.urlopen(request, timeout=120) as answer:
+            with urllib.request.urlopen(request, timeout=HANGS) as answer:
                 return answer.read().decode()
         except urllib.error.HTTPError as error:
             raise AssertionError(f"{path}: {error.code} {error.read().decode()[:2000]}") from None

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tiny_course import RIGHT, TINY, Class
+from tiny_course import HANGS, RIGHT, TINY, Class
 
 from autograder import workers
 from autograder.grade_course import How, grade
@@ -60,8 +60,8 @@ def entries(klass: Class) -> dict[Path, int]:
     return {path: path.stat().st_mtime_ns for path in (klass.layout.course / "entries").glob("*/*.json")}
 
 
-def wait_for(happened, process: subprocess.Popen, seconds: float = 120.0) -> None:
-    last = time.monotonic() + seconds
+def wait_for(happened, process: subprocess.Popen) -> None:
+    last = time.monotonic() + HANGS
     while not happened():
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < last
@@ -69,7 +69,7 @@ def wait_for(happened, process: subprocess.Popen, seconds: float = 120.0) -> Non
 
 
 def all_gone(processes: list[psutil.Process]) -> bool:
-    return not psutil.wait_procs(processes, timeout=10)[1]
+    return not psutil.wait_procs(processes, timeout=HANGS)[1]
 
 
 def kill(process: subprocess.Popen, how: signal.Signals = signal.SIGKILL) -> list[psutil.Process]:
@@ -106,7 +106,7 @@ def test_a_run_that_is_killed_again_and_again_loses_nothing_and_judges_nothing_t
         seen = now
     assert 6 <= len(seen) <= 12
     process = start(course)
-    _, errors = process.communicate(timeout=120)
+    _, errors = process.communicate(timeout=HANGS)
     assert process.returncode == 0, errors
     now = entries(course)
     assert {path: now[path] for path in seen} == seen
@@ -120,14 +120,14 @@ def test_ctrl_c_ends_everything_in_one_line_and_the_next_run_goes_on(course):
     process = start(course)
     wait_for(lambda: len(entries(course)) >= 2, process)
     below = kill(process, signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=HANGS)
     assert process.returncode in (1, 130)
     assert "Traceback" not in errors
     assert len([line for line in errors.splitlines() if line.strip() and not line.startswith("sandbox:")]) <= 1
     assert all_gone(below)
     before = entries(course)
     process = start(course)
-    process.communicate(timeout=120)
+    process.communicate(timeout=HANGS)
     after = entries(course)
     assert {path: after[path] for path in before} == before
     assert len(after) == 12
@@ -139,7 +139,7 @@ def test_a_killed_worker_costs_nothing(course):
     killed = next(child for child in psutil.Process(process.pid).children() if "bwrap" not in child.name())
     below = killed.children(recursive=True)
     killed.kill()
-    said, errors = process.communicate(timeout=120)
+    said, errors = process.communicate(timeout=HANGS)
     assert process.returncode == 0, errors
     assert "not graded" not in said
     assert len(entries(course)) == 12
@@ -168,7 +168,7 @@ def test_a_worker_that_dies_between_two_tasks_says_so_when_it_is_looked_at(monke
     monkeypatch.setattr(workers, "_safely", deadly)
     worker, layers = workers.Worker(), probe("none")
     worker.give(Task("deadly", TINY, "", {}), layers, 1)
-    assert isinstance(worker.held[0][0].exception(timeout=60), BrokenProcessPool)
+    assert isinstance(worker.held[0][0].exception(timeout=HANGS), BrokenProcessPool)
     worker.give(Task("later", TINY, "", {}), layers, 1)
     assert worker.is_dead
     assert [(task.student, attempt) for task, attempt in worker.revive()] == [("deadly", 2), ("later", 1)]

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tiny_course import POINTS, RIGHT, TINY
+from tiny_course import HANGS, POINTS, RIGHT, TINY
 
 from autograder.build_course import prepare
 from autograder.grade_course import How, grade
@@ -63,7 +63,7 @@ def server():
     try:
         import psycopg
 
-        for _ in range(300):
+        for _ in range(10 * HANGS):
             try:
                 psycopg.connect(host="127.0.0.1", port=port, user="teacher", dbname="postgres").close()
                 break
@@ -73,7 +73,7 @@ def server():
         yield f"postgresql://teacher@127.0.0.1:{port}/postgres"
     finally:
         process.terminate()
-        process.wait(timeout=30)
+        process.wait(timeout=HANGS)
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -308,3 +308,12 @@ def test_a_right_answer_is_not_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attnlib.checks.judge.one_change", never)
     assert run("pairwise_dot", lambda x, y: x @ y.mT).passed
     assert run("pairwise_dot", lambda x, y: y @ x.mT).diagnosis == "exchanged"
+
+
+def test_an_answer_that_is_too_slow_for_a_search_gets_a_report_without_one() -> None:
+    source = (
+        "def pairwise_dot(x, y):\n    for _ in range(300_000):\n        pass\n    return (x @ y.mT).roll(1, dims=0)\n"
+    )
+    report = run("pairwise_dot", of_a_cell(source, "pairwise_dot"), limits=replace(PATIENT, search_case_cpu=1e-9))
+    assert report.headline == "the values are not right"
+    assert "One change away" not in report.message

@@ -24,7 +24,7 @@ from autograder.sandbox.inside.wire import BadMessage, decode, encode
 from autograder.sandbox.process import Died, Sandbox
 from autograder.sandbox.remote import RemoteAttempt
 
-BOUNDED = {"derandomize": True, "deadline": 10_000, "suppress_health_check": list(HealthCheck)}
+BOUNDED = {"derandomize": True, "deadline": 60_000, "suppress_health_check": list(HealthCheck)}
 few = settings(max_examples=25, **{**BOUNDED, "deadline": None})
 many = settings(max_examples=400, **BOUNDED)
 
