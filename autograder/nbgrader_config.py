@@ -29,6 +29,8 @@ if os.environ.get("AUTOGRADER_DB"):  # postgresql://user:password@host/course; e
     c.CourseDirectory.db_url = os.environ["AUTOGRADER_DB"].replace("postgresql://", "postgresql+psycopg://", 1)
     c.CourseDirectory.course_id = "default_course"  # nbgrader's own; without one, no table row may refer to the course
 
+c.NbGrader.logging_config = {"formatters": {"console": {"class": "autograder.showing.logs.PrintableFormatter"}}}
+
 # A release. The gradebook keeps stubs and tests as they are before the hidden tests are cut out, so that grading can
 # put them back; the checksums are taken again after the cut.
 c.GenerateAssignment.preprocessors = [

@@ -23,6 +23,7 @@ WARNS = (
     "import sys, warnings\n\ndef pairwise_dot(x, y):\n    print('to stderr', file=sys.stderr)\n"
     "    warnings.warn('careful')\n    return x @ y.transpose(-2, -1)"
 )
+ESCAPE = "\x1b]0;title\x07"
 ALL, PREDICTION, SECOND = sum(POINTS.values()), POINTS["predict_largest_dot"], POINTS["pairwise_dot"]
 
 
@@ -57,8 +58,10 @@ def graded(prepared, tmp_path_factory):
     folder = tmp_path_factory.mktemp("class")
     shutil.copytree(prepared.course, folder / "course")
     klass = Class(type(prepared)(solutions=prepared.solutions, course=folder / "course"))
-    klass.submit("solved", RIGHT)
+    klass.submit("solved", RIGHT).with_name("page.html").write_text("<script>hostile()</script>", encoding="utf-8")
     klass.submit("untouched")
+    klass.submit(ESCAPE).write_text("{", encoding="utf-8")
+    (klass.submitted / "untouched" / TINY / "timestamp.txt").write_text("tomorrow", encoding="utf-8")
     klass.submit("second", {"pairwise_dot": RIGHT["pairwise_dot"]})
     klass.submit("partial", {"pairwise_dot": DETACHED})
     klass.submit("cosine", {"pairwise_dot": COSINE})
@@ -119,6 +122,11 @@ def test_a_failure_is_reported_and_stops_nobody(graded):
     assert graded.code == 1
     assert "'00_tiny' for student 'broken'" in graded.log
     assert total(graded, "warns") == pytest.approx(ALL, abs=0)  # whose name comes after `broken`
+
+
+def test_the_log_moves_no_cursor(graded):
+    assert r"'00_tiny' for student '\x1b]0;title\x07'" in graded.log
+    assert "\x1b" not in graded.log
 
 
 @pytest.fixture(scope="module")
@@ -203,5 +211,9 @@ def test_the_formgrader_shows_and_grades(server):
     (cosine,) = [n for n in notebooks if n["student"] == "cosine"]
     page = server(f"formgrader/submissions/{cosine['id']}/")
     assert "Cosine similarity" in page
+    assert submissions["untouched"]["autograded"] is True  # a timestamp of words is none
     again = json.loads(server(f"formgrader/api/submission/{TINY}/solved/autograde", method="POST"))
     assert again["success"], again
+    (solved,) = [n for n in notebooks if n["student"] == "solved"]
+    with pytest.raises(AssertionError, match="404"):
+        server(f"formgrader/submissions/{solved['id']}/page.html")
