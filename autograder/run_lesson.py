@@ -19,6 +19,7 @@ def run_lesson(source: NotebookNode, lesson: str, folder: Path) -> NotebookNode:
     client = NotebookClient(
         notebook,
         timeout=int(here().lesson_cell_wall),
+        startup_timeout=int(here().start_wall),
         kernel_name="python3",
         record_timing=False,
         coalesce_streams=True,

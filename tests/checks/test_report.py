@@ -15,6 +15,7 @@ import attnlib
 from attnlib.checks import exercises, run
 from attnlib.checks.exercise import AS_GIVEN
 from attnlib.checks.report import MIME, _cut
+from attnlib.checks.time_limits import TimeLimits
 
 NOTEBOOK = {
     "attnlib": attnlib,
@@ -146,7 +147,8 @@ def test_a_stub_is_told_in_one_line() -> None:
 
 
 def test_an_unknown_mistake_is_told_apart_from_the_known_ones() -> None:
-    report = run("attention_scores", lambda q, k: (q @ k.mT / q.shape[-1] ** 0.5).cos())
+    patient = TimeLimits(search_case_cpu=600.0, search_cpu=6000.0, search_wall=60_000.0)  # on any machine
+    report = run("attention_scores", lambda q, k: (q @ k.mT / q.shape[-1] ** 0.5).cos(), limits=patient)
     assert report.diagnosis not in {m.id for m in exercises()["attention_scores"].misconceptions}
     headings = [section.heading for section in report.sections]
     assert headings[1:3] == ["One change away: A step too much", "What your result shows: One more function at the end"]
