@@ -238,7 +238,7 @@ def doctor(sandbox: str) -> None:
     A network connection, files outside, the gradebook, other processes, a fork bomb, 100 GB of memory, an endless
     loop and more. Takes about a minute.
     """
-    from autograder.doctor import examine, table
+    from autograder.doctor.examine import examine, table
     from autograder.sandbox.layers import probe
 
     layers = probe(sandbox)

@@ -51,6 +51,8 @@ class TimeLimits:
     """A child at one time: longer than `waiting`, for the same reason."""
     child_waiting_in_all: float = 60.0
     """A child from beginning to end, in naps of any length."""
+    child_blocked_wall: float = 120.0
+    """A child from beginning to end, while it waits for a disk, or in a state from which nothing wakes it."""
     child_wall: float = 1800.0
     """A child from beginning to end: the last resort."""
 
@@ -63,6 +65,8 @@ class TimeLimits:
     """Until a child that has closed its connection has ended by itself, and can say how."""
     scheduler_wall: float = 10.0
     """Until a Dask scheduler has answered."""
+    kill_wall: float = 5.0
+    """Until a process that has been killed is gone. Where it is not, the warm process ends, too."""
     lesson_cell_wall: float = 600.0
     """One cell of a lesson that is executed for the build."""
     mutant_cpu: float = 1.0

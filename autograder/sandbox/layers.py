@@ -1,13 +1,16 @@
 """What keeps student code in: which layers this machine offers, and the command that starts a process behind them."""
 
+import contextlib
+import fcntl
 import json
 import os
 import shutil
 import site
 import socket
 import sys
-import sysconfig
 import tempfile
+import time
+import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +18,8 @@ from pathlib import Path
 import attnlib.checks
 from autograder.errors import CourseError
 from autograder.sandbox.inside import confine
+from autograder.sandbox.inside.readable import DEVICES, python_folders
+from autograder.sandbox.inside.scratch import FOLDER, clear
 
 CHOICES = ("auto", "bubblewrap", "landlock", "none")
 CONTAINERS = ("docker", "podman")
@@ -33,7 +38,10 @@ ENVIRONMENT = {
 }
 BESIDE_STUDENTS = ("attempt", "clock", "limits", "shortcuts", "time_limits", "watch")
 SCRATCH_BYTES = 64 << 20
+PREFIX = "autograder-"
+NEW_SECONDS = 60.0
 CONTAINER_MEMORY = "4g"
+STUDENT = "/student"
 CONTROL = "control"
 NOTHING = {
     "cells": [],
@@ -46,7 +54,6 @@ NOTHING = {
     "library": {},
 }
 """A task that shows whether a child comes to life."""
-DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
 
 
 @dataclass(frozen=True)
@@ -88,15 +95,6 @@ def runtime(folder: Path) -> Path:
     return folder
 
 
-def python_folders() -> list[str]:
-    """All that an interpreter with the course's packages reads, outside of the repository."""
-    paths = {sys.prefix, sys.base_prefix, sysconfig.get_path("stdlib"), os.path.realpath(sys.executable)}
-    paths |= {path for path in sys.path if "site-packages" in path or "dist-packages" in path}
-    paths |= set(site.getsitepackages())
-    system = ["/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/fonts", "/etc/localtime"]
-    return sorted({path for path in [*paths, *system] if os.path.exists(path)})
-
-
 def hidden_folders() -> list[str]:
     """Where this project is installed as a package: its answers must not be there for students."""
     places = {path for path in [*sys.path, *site.getsitepackages()] if path and os.path.isdir(path)}
@@ -106,7 +104,7 @@ def hidden_folders() -> list[str]:
 
 
 def bubblewrap_command(program: str, runtime_folder: Path) -> list[str]:
-    """The start of a command line: everything that follows runs inside, with a private /tmp and no network."""
+    """The start of a command line: everything that follows runs inside, without network, and writes to one folder."""
     command = [program, "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
     if os.geteuid() == 0:
         command += ["--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
@@ -116,8 +114,8 @@ def bubblewrap_command(program: str, runtime_folder: Path) -> list[str]:
     for name, value in ENVIRONMENT.items():
         command += ["--setenv", name, value]
     outermost = list(_outermost(python_folders()))
-    # first, because Python may itself be installed beneath /tmp
-    command += ["--size", str(SCRATCH_BYTES), "--perms", "1777", "--tmpfs", "/tmp"]
+    command += ["--perms", "0755", "--dir", "/tmp"]  # first, because Python may itself be installed beneath it
+    command += ["--size", str(SCRATCH_BYTES), "--perms", "1777", "--tmpfs", STUDENT]
     for parent in sorted({str(parent) for path in outermost for parent in Path(path).parents} - {"/"}):
         if not parent.startswith(tuple(path + os.sep for path in outermost)) and parent not in outermost:
             command += ["--perms", "0755", "--dir", parent]
@@ -136,7 +134,7 @@ def bubblewrap_command(program: str, runtime_folder: Path) -> list[str]:
         "--remount-ro",
         "/dev",
     ]
-    command += ["--ro-bind", str(runtime_folder), "/sandbox", "--chdir", "/tmp", "--remount-ro", "/"]
+    command += ["--ro-bind", str(runtime_folder), "/sandbox", "--chdir", STUDENT, "--remount-ro", "/"]
     return command
 
 
@@ -151,7 +149,7 @@ def container_command(program: str, image: str, runtime_folder: Path) -> list[st
     """The start of a command line: a container without network, rights or anything to write to but its own /tmp."""
     command = [program, "run", "--rm", "--network", "none", "--read-only", "--cap-drop", "ALL"]
     command += ["--security-opt", "no-new-privileges", "--user", f"{NOBODY}:{NOBODY}", "--hostname", "sandbox"]
-    command += ["--pids-limit", "256", "--memory", CONTAINER_MEMORY, "--ulimit", "nofile=1024:1024"]
+    command += ["--ipc", "none", "--pids-limit", "256", "--memory", CONTAINER_MEMORY, "--ulimit", "nofile=1024:1024"]
     command += ["--tmpfs", f"/tmp:rw,nosuid,nodev,mode=1777,size={SCRATCH_BYTES}", "--workdir", "/tmp"]
     command += ["--volume", f"{runtime_folder}:/sandbox:ro"]
     for name, value in ENVIRONMENT.items():
@@ -180,7 +178,12 @@ def command(layers: Layers, runtime_folder: Path, scratch: Path, descriptor: int
         return [*wrapped, "-I", "-B", "/sandbox/inside/zygote.py", *settings], dict(os.environ)
     interpreter = [sys.executable, "-I", "-B"]
     if layers.outer == "bubblewrap":
-        settings += ["scratch=/tmp", f"landlock={'child' if layers.landlock else 'no'}"]
+        rules = {"readable": [*python_folders(), "/sandbox", *DEVICES], "listable": []}
+        settings += [
+            f"scratch={STUDENT}",
+            f"landlock={'child' if layers.landlock else 'no'}",
+            f"rules={json.dumps(rules)}",
+        ]
         if os.geteuid() == 0:
             settings.append(f"user={NOBODY}")
         program = shutil.which("bwrap")
@@ -287,12 +290,37 @@ def probe(choice: str = "auto") -> Layers:
     )
 
 
-def scratch_folder() -> tempfile.TemporaryDirectory:
-    """A folder for one sandbox, readable for its user; what graders that were killed have left is removed."""
-    for left in Path(tempfile.gettempdir()).glob("autograder-*-*"):
-        owner = left.name.split("-")[1]
-        if owner.isdigit() and not os.path.exists(f"/proc/{owner}") and left.stat().st_uid == os.geteuid():
-            shutil.rmtree(left, ignore_errors=True)
-    folder = tempfile.TemporaryDirectory(prefix=f"autograder-{os.getpid()}-", ignore_cleanup_errors=True)
-    os.chmod(folder.name, 0o755)
-    return folder
+class Folder:
+    """A folder for one sandbox, in the system's folder for such; locked as long as its grader lives."""
+
+    def __init__(self) -> None:
+        remove_leftovers()
+        self.name = tempfile.mkdtemp(prefix=PREFIX)
+        self.lock = os.open(self.name, os.O_RDONLY | os.O_CLOEXEC)
+        fcntl.flock(self.lock, fcntl.LOCK_EX)
+        os.chmod(self.name, 0o755)  # the sandbox's user must find its own folders there
+        self.remove = weakref.finalize(self, _remove, self.name, self.lock)
+        """Called at the end of the program, too, and only once."""
+
+
+def _remove(name: str, lock: int) -> None:
+    """Remove a sandbox's folder; what cannot be removed now is left to later runs, and harms none of them."""
+    with contextlib.suppress(OSError):
+        clear(name)
+        os.rmdir(name)
+    os.close(lock)
+
+
+def remove_leftovers() -> None:
+    """Remove the folders of graders that were killed: those that nobody has locked, but for ones just being made."""
+    for left in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        with contextlib.suppress(OSError):  # another user's, or removed by another grader meanwhile
+            if left.lstat().st_uid != os.geteuid() or time.time() - left.lstat().st_mtime < NEW_SECONDS:
+                continue
+            lock = os.open(left, FOLDER)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                clear(str(left))
+                left.rmdir()
+            finally:
+                os.close(lock)

@@ -1,8 +1,10 @@
 """A sandbox: the warm process behind its layers, and the children that it forks, one for each answer that is judged."""
 
+import contextlib
 import signal
 import socket
 import subprocess
+import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 from attnlib.checks.time_limits import TimeLimits, here
 from autograder.errors import CourseError
 from autograder.sandbox import layers as layer
+from autograder.sandbox.inside.scratch import MOST_FILES
 from autograder.sandbox.inside.wire import POLL_SECONDS, BadMessage, Channel, Closed
 
 MARGIN_BYTES = 64 << 20  # files are not counted in one moment, and a full scratch is the student's own error
@@ -36,7 +39,7 @@ class Sandbox:
         self.layers, self.limits = layers, limits or Limits()
         self.process: subprocess.Popen[bytes] | None = None
         self.control: Channel | None = None
-        self.folder: Any = None
+        self.folder: layer.Folder | None = None
         self.most_memory = 0
         self.read: set[frozenset[str]] = set()
 
@@ -49,7 +52,7 @@ class Sandbox:
     def start(self) -> None:
         """Start the warm process and wait until it has torch; a CourseError that says what it said if it does not."""
         self.close()
-        self.folder = layer.scratch_folder()
+        self.folder = layer.Folder()
         folder = Path(self.folder.name)
         (folder / "runtime").mkdir()
         scratch = folder / "scratch"
@@ -140,10 +143,11 @@ class Sandbox:
         if self.process is not None:
             if self.process.poll() is None:
                 self.process.kill()
-            self.process.wait()
+            with contextlib.suppress(subprocess.TimeoutExpired):  # it has been killed; more cannot be done
+                self.process.wait(self.limits.time.answer_wall)
             self.process = None
         if self.folder is not None:
-            self.folder.cleanup()
+            self.folder.remove()
             self.folder = None
 
 
@@ -165,7 +169,8 @@ class Child:
     def __init__(self, sandbox: Sandbox, channel: Channel, pid: int) -> None:
         self.sandbox, self.channel, self.pid = sandbox, channel, pid
         self.ended = ""
-        self.asleep = self.waited = 0.0
+        self.asleep = self.blocked = self.waited = 0.0
+        self.looked = time.monotonic()
 
     def ask(self, request: dict[str, Any], cpu_seconds: float | None = None) -> dict[str, Any]:
         """Send a request and wait for the answer, as long as the child computes within its limits; else Died."""
@@ -179,6 +184,8 @@ class Child:
 
     def _exchange(self, request: dict[str, Any] | None, guard: "_Guard") -> dict[str, Any]:
         try:
+            if time.monotonic() - self.looked >= POLL_SECONDS:  # also at one who answers before anybody looks
+                _check_what_it_holds(self.look())
             if request is not None:
                 self.channel.send(request, guard)
             return self.channel.receive(guard)
@@ -190,6 +197,11 @@ class Child:
             self._end("")
         raise Died(self.ended)
 
+    def look(self) -> dict[str, Any]:
+        """What it does at this moment, and what it has written."""
+        self.looked = time.monotonic()
+        return self.sandbox._ask({"do": "look", "pid": self.pid})
+
     def close(self) -> None:
         """End the child, whatever it is doing."""
         if not self.ended:
@@ -199,13 +211,16 @@ class Child:
         self.channel.close()
         try:
             patience = 0.0 if why else self.sandbox.limits.time.ending_wall
-            usage = self.sandbox._ask({"do": "end", "pid": self.pid, "patience": patience})
+            kill = self.sandbox.limits.time.kill_wall
+            usage = self.sandbox._ask({"do": "end", "pid": self.pid, "patience": patience, "kill": kill})
         except Died as error:
             self.ended = why or str(error)
             self.sandbox.close()
             return
         self.sandbox.most_memory = max(self.sandbox.most_memory, usage["rss"])
         self.ended = why or _how_it_ended(usage["signal"])
+        if usage["left"]:  # no other student's answer may find it
+            self.sandbox.close()
 
 
 def _how_it_ended(number: int) -> str:
@@ -232,12 +247,14 @@ class _Guard:
         self.last = self.still = 0.0
 
     def __call__(self) -> None:
-        child, state = self.child, self.child.sandbox._ask({"do": "look", "pid": self.child.pid})
+        child, state = self.child, self.child.look()
         if self.first is None:
             self.first = state["cpu"]
         child.waited += POLL_SECONDS
         if state["asleep"]:
             child.asleep += POLL_SECONDS
+        elif state["blocked"]:
+            child.blocked += POLL_SECONDS
         if state["cpu"] - self.last >= POLL_SECONDS / 5:
             self.still = 0.0
         elif state["asleep"]:  # else it waits for the processor, or was caught while a timer of its own woke it
@@ -247,9 +264,20 @@ class _Guard:
             raise Died(f"did not end within {self.cpu_seconds:.0f} seconds of computing")
         if self.still >= self.limits.child_waiting or child.asleep >= self.limits.child_waiting_in_all:
             raise Died(f"waited for {max(self.still, child.asleep):.0f} seconds without computing")
+        if child.blocked >= self.limits.child_blocked_wall:
+            raise Died(f"waited for {child.blocked:.0f} seconds for the disk, or for what never comes")
         if child.waited >= self.limits.child_wall:
             raise Died(f"did not end within {self.limits.child_wall / 60:.0f} minutes")
-        if state["scratch"] > layer.SCRATCH_BYTES + MARGIN_BYTES:  # where nothing else bounds it
-            raise Died(f"wrote more than {layer.SCRATCH_BYTES >> 20} MB of files")
-        if state["threads"] > MOST_THREADS:
-            raise Died(f"started more than {MOST_THREADS} threads")
+        _check_what_it_holds(state)
+
+
+def _check_what_it_holds(state: dict[str, Any]) -> None:
+    """Raises Died for a child with too many files or threads, where nothing else bounds them."""
+    if state["odd"]:
+        raise Died(state["odd"])
+    if state["bytes"] > layer.SCRATCH_BYTES + MARGIN_BYTES:
+        raise Died(f"wrote more than {layer.SCRATCH_BYTES >> 20} MB of files")
+    if state["files"] > MOST_FILES:
+        raise Died(f"made more than {MOST_FILES} files")
+    if state["threads"] > MOST_THREADS:
+        raise Died(f"started more than {MOST_THREADS} threads")

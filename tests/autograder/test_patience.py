@@ -7,9 +7,9 @@ import pytest
 
 from attnlib.checks.time_limits import TimeLimits
 from autograder.sandbox.inside.wire import POLL_SECONDS
-from autograder.sandbox.process import Died, Limits, _Guard
+from autograder.sandbox.process import Child, Died, Limits, _Guard
 
-LIMITS = TimeLimits(child_waiting=15.0, child_waiting_in_all=60.0, child_wall=1800.0)
+LIMITS = TimeLimits(child_waiting=15.0, child_waiting_in_all=60.0, child_blocked_wall=120.0, child_wall=1800.0)
 ASLEEP, RUNNABLE = {"asleep": True, "cpu": 0.0}, {"asleep": False, "cpu": 0.0}
 
 
@@ -18,10 +18,10 @@ def given_up_at(states, looks=4000):
     states = iter(states)
 
     def ask(request):
-        return {"threads": 1, "scratch": 0, **next(states)}
+        return {"threads": 1, "bytes": 0, "files": 0, "odd": "", "blocked": False, **next(states)}
 
     sandbox = SimpleNamespace(_ask=ask, limits=Limits(time=LIMITS))
-    guard = _Guard(SimpleNamespace(sandbox=sandbox, pid=1, asleep=0.0, waited=0.0), 25.0)
+    guard = _Guard(Child(sandbox, channel=None, pid=1), 25.0)
     for number in range(1, looks):
         try:
             guard()
@@ -32,6 +32,11 @@ def given_up_at(states, looks=4000):
 
 def test_one_that_sleeps_is_given_up_in_the_seconds_that_it_may_sleep():
     assert given_up_at(repeat(ASLEEP)) == LIMITS.child_waiting / POLL_SECONDS
+
+
+def test_one_that_nothing_wakes_is_given_up_too():
+    blocked = {"asleep": False, "blocked": True, "cpu": 0.0}
+    assert given_up_at(repeat(blocked)) == LIMITS.child_blocked_wall / POLL_SECONDS
 
 
 def test_one_that_waits_for_the_processor_is_not_asleep():

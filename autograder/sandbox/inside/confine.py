@@ -4,103 +4,18 @@ Each is its own layer, and none needs privileges. `python -m autograder doctor` 
 """
 
 import ctypes
-import errno
 import os
-import platform
 import resource
 import struct
 from collections.abc import Iterable
 
+from . import system_calls
+
 LIBC = ctypes.CDLL(None, use_errno=True)
-PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 4, 22, 24, 38
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP = 1, 4, 22, 24
+PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 36, 38
 CAPABILITY_VERSION = 0x20080522
 SIGKILL = 9
-
-# x86_64 and aarch64 numbers of what an exercise never needs; None where the architecture has no such call.
-REFUSED = {
-    "socket": (41, 198),
-    "socketpair": (53, 199),
-    "connect": (42, 203),
-    "bind": (49, 200),
-    "listen": (50, 201),
-    "accept": (43, 202),
-    "accept4": (288, 242),
-    "fork": (57, None),
-    "vfork": (58, None),
-    "execve": (59, 221),
-    "execveat": (322, 281),
-    "ptrace": (101, 117),
-    "process_vm_readv": (310, 270),
-    "process_vm_writev": (311, 271),
-    "pidfd_open": (434, 434),
-    "pidfd_getfd": (438, 438),
-    "pidfd_send_signal": (424, 424),
-    "process_madvise": (440, 440),
-    "kcmp": (312, 272),
-    "unshare": (272, 97),
-    "setns": (308, 268),
-    "mount": (165, 40),
-    "umount2": (166, 39),
-    "pivot_root": (155, 41),
-    "chroot": (161, 51),
-    "open_tree": (428, 428),
-    "move_mount": (429, 429),
-    "fsopen": (430, 430),
-    "fsconfig": (431, 431),
-    "fsmount": (432, 432),
-    "fspick": (433, 433),
-    "mount_setattr": (442, 442),
-    "bpf": (321, 280),
-    "perf_event_open": (298, 241),
-    "userfaultfd": (323, 282),
-    "io_uring_setup": (425, 425),
-    "io_uring_enter": (426, 426),
-    "io_uring_register": (427, 427),
-    "add_key": (248, 217),
-    "request_key": (249, 218),
-    "keyctl": (250, 219),
-    "open_by_handle_at": (304, 265),
-    "name_to_handle_at": (303, 264),
-    "init_module": (175, 105),
-    "finit_module": (313, 273),
-    "delete_module": (176, 106),
-    "kexec_load": (246, 104),
-    "reboot": (169, 142),
-    "swapon": (167, 224),
-    "swapoff": (168, 225),
-    "syslog": (103, 116),
-    "acct": (163, 89),
-    "quotactl": (179, 60),
-    "setuid": (105, 146),
-    "setgid": (106, 144),
-    "setreuid": (113, 145),
-    "setregid": (114, 143),
-    "setresuid": (117, 147),
-    "setresgid": (119, 149),
-    "setgroups": (116, 159),
-    "setsid": (112, 157),
-    "setpgid": (109, 154),
-    "personality": (135, 92),
-    "shmget": (29, 194),
-    "msgget": (68, 186),
-    "semget": (64, 190),
-    "mq_open": (240, 180),
-    "memfd_secret": (447, 447),
-    "setpriority": (141, 140),
-    "sched_setscheduler": (144, 119),
-    "ioprio_set": (251, 30),
-    "rt_sigqueueinfo": (129, 138),
-    "rt_tgsigqueueinfo": (297, 240),
-    "tkill": (200, 130),
-}
-CLONE = (56, 220)
-CLONE3 = (435, 435)
-KILL = (62, 129)
-TGKILL = (234, 131)
-PRLIMIT = (302, 261)
-CLONE_THREAD = 0x10000
-ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
-ALLOW, REFUSE, KILL_PROCESS = 0x7FFF0000, 0x00050000, 0x80000000
 
 # Landlock's rights on files, by the ABI that brought them.
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1, 2, 4, 8
@@ -141,6 +56,11 @@ def die_with_parent() -> None:
     _checked(LIBC.prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0), "pdeathsig")
 
 
+def adopt_orphans() -> None:
+    """Become the parent of what the children of this process leave running, so that it can be seen."""
+    _checked(LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "subreaper")
+
+
 def limit(what: int, amount: int) -> None:
     """Set one resource limit, soft and hard; one that is lower already stays."""
     hard = resource.getrlimit(what)[1]
@@ -162,38 +82,14 @@ def limit_resources(*, cpu_seconds: int, memory_bytes: int, file_bytes: int) -> 
 
 def seccomp_works() -> bool:
     """Whether this machine is one that the filter knows."""
-    return platform.system() == "Linux" and platform.machine() in ARCHITECTURES
+    return system_calls.works()
 
 
 def forbid_system_calls() -> None:
     """No further process, no program, no network, no look at other processes, no mounts; threads and files stay."""
-    column, architecture = ARCHITECTURES[platform.machine()]
-    program: list[tuple[int, int, int, int]] = [
-        (0x20, 0, 0, 4),  # load the architecture
-        (0x15, 1, 0, architecture),
-        (0x06, 0, 0, KILL_PROCESS),
-        (0x20, 0, 0, 0),  # load the call's number
-    ]
-    if platform.machine() == "x86_64":
-        program += [(0x35, 0, 1, 0x40000000), (0x06, 0, 0, KILL_PROCESS)]  # the x32 calls
-    for numbers in REFUSED.values():
-        if (number := numbers[column]) is not None:
-            program += [(0x15, 0, 1, number), (0x06, 0, 0, REFUSE | errno.EPERM)]
-    program += [(0x15, 0, 1, CLONE3[column]), (0x06, 0, 0, REFUSE | errno.ENOSYS)]  # glibc falls back to clone
-    # clone makes threads alone: its flags are the first argument
-    program += [(0x15, 0, 4, CLONE[column]), (0x20, 0, 0, 16), (0x45, 1, 0, CLONE_THREAD)]
-    program += [(0x06, 0, 0, REFUSE | errno.EPERM), (0x06, 0, 0, ALLOW)]
-    # signals go to this process alone
-    for number, own in ((KILL[column], os.getpid()), (TGKILL[column], os.getpid())):
-        program += [(0x15, 0, 4, number), (0x20, 0, 0, 16), (0x15, 1, 0, own)]
-        program += [(0x06, 0, 0, REFUSE | errno.EPERM), (0x06, 0, 0, ALLOW)]
-    # limits are read and set for this process alone
-    program += [(0x15, 0, 4, PRLIMIT[column]), (0x20, 0, 0, 16), (0x15, 1, 0, 0)]
-    program += [(0x06, 0, 0, REFUSE | errno.EPERM), (0x06, 0, 0, ALLOW)]
-    program.append((0x06, 0, 0, ALLOW))
-    code = b"".join(struct.pack("HBBI", *line) for line in program)
+    code = system_calls.program()
     buffer = ctypes.create_string_buffer(code, len(code))
-    filter_program = struct.pack("HxxxxxxP", len(program), ctypes.addressof(buffer))
+    filter_program = struct.pack("HxxxxxxP", len(code) // 8, ctypes.addressof(buffer))
     _checked(LIBC.prctl(PR_SET_SECCOMP, 2, ctypes.c_char_p(filter_program), 0, 0), "seccomp")
 
 

@@ -10,7 +10,6 @@ import json
 import math
 import os
 import resource
-import shutil
 import signal
 import socket
 import sys
@@ -27,7 +26,7 @@ WARM = (
     "matplotlib.pyplot",
     "IPython.core.inputtransformer2",
 )
-MOST_FILES = 10_000
+REAP_SECONDS = 0.001
 
 
 def main() -> None:
@@ -39,6 +38,7 @@ def main() -> None:
         os.setresuid(*[int(settings["user"])] * 3)
     sys.path[:0] = [os.path.dirname(os.path.dirname(os.path.abspath(__file__)))]
     from inside import confine
+    from inside.scratch import clear
     from inside.wire import Channel
 
     control = Channel(_connection(settings["control"]))
@@ -46,6 +46,8 @@ def main() -> None:
     confine.drop_capabilities()
     confine.hide_memory()
     confine.die_with_parent()
+    confine.adopt_orphans()
+    use_as_home(settings["scratch"])
     for name in WARM:
         importlib.import_module(name)
     import torch
@@ -53,6 +55,7 @@ def main() -> None:
 
     torch.set_num_threads(1)
     _warm_up(torch)
+    clear(settings["scratch"])
     if settings.get("landlock") == "zygote":
         rules = json.loads(settings["rules"])
         confine.restrict_files([*rules["readable"], "/proc"], [settings["scratch"], "/dev/null"], rules["listable"])
@@ -66,6 +69,11 @@ def _connection(where: str) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX)
     connection.connect(where)
     return connection
+
+
+def use_as_home(folder: str) -> None:
+    """What a library keeps in files goes there; it must not know the user's own."""
+    os.environ.update(HOME=folder, TMPDIR=folder, MPLCONFIGDIR=folder)
 
 
 def _warm_up(torch: Any) -> None:
@@ -88,6 +96,7 @@ class Zygote:
 
     def run(self) -> None:
         """Answer the grader's requests until it is gone."""
+        from inside.scratch import look_into
         from inside.wire import Closed
 
         with contextlib.suppress(Closed):
@@ -99,10 +108,9 @@ class Zygote:
                     self._read(message["given"])
                     self.control.send({})
                 elif message["do"] == "look":
-                    scratch = os.path.join(self.settings["scratch"], str(self.number))
-                    self.control.send({**look(message["pid"]), "scratch": bytes_beneath(scratch)})
+                    self.control.send({**look(message["pid"]), **vars(look_into(self._scratch()))})
                 elif message["do"] == "end":
-                    self.control.send(self._end(message["pid"], message["patience"]))
+                    self.control.send(self._end(**message))
 
     def _receive(self) -> tuple[dict[str, Any], list[int]]:
         """A request, and the descriptor that comes with it, which is that of a child's connection."""
@@ -124,13 +132,12 @@ class Zygote:
 
     def _fork(self, limits: dict[str, Any], descriptor: int) -> dict[str, Any]:
         self.number += 1
-        scratch = os.path.join(self.settings["scratch"], str(self.number))
-        os.mkdir(scratch, 0o700)
+        os.mkdir(self._scratch(), 0o700)
         pid = os.fork()
         if pid == 0:
             try:
                 self.control.close()
-                self._become_student(limits, descriptor, scratch)
+                self._become_student(limits, descriptor, self._scratch())
             except Exception:
                 traceback.print_exc()  # to the sandbox's log; a student's process has no stderr any more
             finally:
@@ -138,15 +145,20 @@ class Zygote:
         os.close(descriptor)
         return {"pid": pid}
 
+    def _scratch(self) -> str:
+        """The folder of the child that was forked last; no other child ever has it."""
+        return os.path.join(self.settings["scratch"], str(self.number))
+
     def _become_student(self, limits: dict[str, Any], descriptor: int, scratch: str) -> None:
         from inside import confine
+        from inside.readable import OWN
 
         connection = socket.socket(fileno=descriptor)
         nowhere = os.open(os.devnull, os.O_RDWR)
         for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGXFSZ):
             signal.signal(signum, signal.SIG_IGN)
         os.chdir(scratch)
-        os.environ.update(HOME=scratch, TMPDIR=scratch, MPLCONFIGDIR=scratch)
+        use_as_home(scratch)
         if limits["confined"]:
             confine.die_with_parent()
             confine.limit_resources(
@@ -154,37 +166,76 @@ class Zygote:
                 memory_bytes=limits["memory_bytes"],
                 file_bytes=limits["file_bytes"],
             )
-            if self.settings.get("landlock") == "child":
-                confine.restrict_files(["/"], [scratch, "/dev/null"])
-            elif self.settings.get("landlock") == "zygote":
-                rules = json.loads(self.settings["rules"])
-                confine.restrict_files(rules["readable"], [scratch, "/dev/null"], rules["listable"])
+            if self.settings.get("landlock") in ("child", "zygote"):
+                rules = rules_of(self.settings)
+                confine.restrict_files([*rules["readable"], *OWN], [scratch, "/dev/null"], rules["listable"])
             if self.settings.get("seccomp") == "yes":
                 confine.forbid_system_calls()
         for standard in (0, 1, 2):
             os.dup2(nowhere, standard)
+        os.close(nowhere)
         self.serve.serve(connection, limits["time"])
 
-    def _end(self, pid: int, patience: float) -> dict[str, Any]:
-        """Let the child end by itself or kill it, clear its scratch; how it ended and what it used."""
-        last = time.monotonic() + patience
-        ended, status, usage = os.wait4(pid, os.WNOHANG)
-        while not ended and time.monotonic() < last:
-            time.sleep(0.01)
-            ended, status, usage = os.wait4(pid, os.WNOHANG)
-        if not ended:
+    def _end(self, *, pid: int, patience: float, kill: float, do: str = "end") -> dict[str, Any]:
+        """Let the child end by itself or kill it; how it ended, what it used, and what is left of it, if anything is.
+
+        Nobody waits for one that cannot be killed, and nothing is forked beside what is left: the grader then ends
+        this process, and with it its file system or its folder.
+        """
+        status, usage = _waited(pid, patience)
+        if usage is None:
             os.kill(pid, signal.SIGKILL)
-            _, status, usage = os.wait4(pid, 0)
-        shutil.rmtree(os.path.join(self.settings["scratch"], str(self.number)), ignore_errors=True)
+            status, usage = _waited(pid, kill)
+        if usage is None:
+            return {"signal": int(signal.SIGKILL), "cpu": 0.0, "rss": 0, "left": "a process that cannot be killed"}
         return {
             "signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0,
             "cpu": usage.ru_utime + usage.ru_stime,
             "rss": usage.ru_maxrss * 1024,
+            "left": self._left(),
         }
+
+    def _left(self) -> str:
+        """Remove what the child has written; what is left, a process or files, in words."""
+        from inside.scratch import clear
+
+        try:
+            os.waitpid(-1, os.WNOHANG)
+            return "a process of its own"
+        except ChildProcessError:  # as it must be
+            pass
+        try:
+            clear(self.settings["scratch"])
+        except OSError as error:
+            return f"files: {error}"
+        return ""
+
+
+def rules_of(settings: dict[str, str]) -> dict[str, list[str]]:
+    """What Landlock lets a child read; in a container, which has a Python of its own, that is found there."""
+    from inside.readable import DEVICES, python_folders
+
+    if "rules" in settings:
+        rules: dict[str, list[str]] = json.loads(settings["rules"])
+        return rules
+    return {"readable": [*python_folders(), "/sandbox", *DEVICES], "listable": []}
+
+
+def _waited(pid: int, seconds: float) -> tuple[int, resource.struct_rusage | None]:
+    """How a child has ended, and what it used; None for that if it has not ended after so many seconds."""
+    last = time.monotonic() + seconds
+    while True:
+        ended, status, usage = os.wait4(pid, os.WNOHANG)
+        if ended or time.monotonic() >= last:
+            return status, usage if ended else None
+        time.sleep(REAP_SECONDS)
 
 
 def look(pid: int) -> dict[str, Any]:
-    """Whether a child is computing: its processor time so far, how many threads it has, and whether all are asleep."""
+    """Whether a child is computing: its processor time so far, how many threads it has, and whether all are asleep.
+
+    `blocked` are those of which none runs, although not all are asleep: they wait for a disk, or cannot be woken.
+    """
     ticks = os.sysconf("SC_CLK_TCK")
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
@@ -194,25 +245,13 @@ def look(pid: int) -> dict[str, Any]:
             with open(f"/proc/{pid}/task/{task}/stat", encoding="ascii", errors="replace") as file:
                 states.append(file.read().rpartition(")")[2].split()[0])
     except (FileNotFoundError, ProcessLookupError):
-        return {"cpu": 0.0, "asleep": False, "threads": 0}
+        return {"cpu": 0.0, "asleep": False, "blocked": False, "threads": 0}
     return {
         "cpu": (int(fields[11]) + int(fields[12])) / ticks,
-        "asleep": all(state in "STZ" for state in states),
+        "asleep": (asleep := all(state in "STtZX" for state in states)),
+        "blocked": not asleep and "R" not in states,
         "threads": len(states),
     }
-
-
-def bytes_beneath(folder: str) -> int:
-    """What a child has written, as far as files have names; a folder of very many files counts as very large."""
-    total = files = 0
-    for place, _, names in os.walk(folder):
-        for name in names:
-            files += 1
-            with contextlib.suppress(OSError):
-                total += os.lstat(os.path.join(place, name)).st_blocks * 512
-        if files > MOST_FILES:
-            return sys.maxsize
-    return total
 
 
 if __name__ == "__main__":

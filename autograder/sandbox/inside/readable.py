@@ -1,0 +1,20 @@
+"""What a student's code reads besides its own scratch folder: Python, its packages and the system's libraries."""
+
+import os
+import site
+import sys
+import sysconfig
+
+SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/fonts", "/etc/localtime")
+DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
+OF_ITSELF = ("/proc/self/maps", "/proc/self/stat", "/proc/self/statm", "/proc/self/status")
+OWN = (*OF_ITSELF, "/proc/cpuinfo", "/proc/meminfo")
+"""What a process may know of itself and of the machine; the rest of /proc shows other processes."""
+
+
+def python_folders() -> list[str]:
+    """All that an interpreter with the course's packages reads, outside of the repository."""
+    paths = {sys.prefix, sys.base_prefix, sysconfig.get_path("stdlib"), os.path.realpath(sys.executable)}
+    paths |= {path for path in sys.path if "site-packages" in path or "dist-packages" in path}
+    paths |= set(site.getsitepackages())
+    return sorted({path for path in [*paths, *SYSTEM] if os.path.exists(path)})
