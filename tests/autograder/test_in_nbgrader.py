@@ -24,6 +24,8 @@ SECRET = "what another student wrote"
 TIME = "2026-01-02 03:04:05.000000 UTC"
 FORMULA, ESCAPE = "=1+cmd", "\x1b[2J[bold]esc"
 WRONG = {**RIGHT, "pairwise_dot": "def pairwise_dot(x, y):\n    return y @ x.mT"}
+HELPED = {**RIGHT, "pairwise_dot": "from helper import dot\n\ndef pairwise_dot(x, y):\n    return dot(x, y)"}
+HELPER = {"helper.py": "def dot(x, y):\n    return x @ y.mT\n"}
 BESIDE = {"data.csv": "a,b\n", "sub/data.json": "{}", "PLOT.PNG": "png", "helper.py": "x = 1"}
 ACTIVE = (
     "page.html",
@@ -73,7 +75,10 @@ def hand_in(klass):
     klass.submit("timely", RIGHT)
     beside(klass, "timely", {"timestamp.txt": TIME})
 
-    renamed = klass.submit("renamed", RIGHT)
+    klass.submit("helped", HELPED)
+    beside(klass, "helped", HELPER)
+    renamed = klass.submit("renamed", HELPED)
+    beside(klass, "renamed", HELPER)
     renamed.rename(renamed.with_name("my homework, final.ipynb"))
     deeper = klass.submit("deeper", WRONG)
     deeper.parent.joinpath("homework").mkdir()
@@ -138,6 +143,7 @@ def test_both_ways_enter_the_same_rows(ways):
     for found in (one, other):
         assert found.pop("linked_student").startswith("not graded")
     assert one == other
+    assert one["helped"][0] == one["renamed"][0] == one["honest"][0]
     graded = {student for student, row in one.items() if not isinstance(row, str)}
     assert {"renamed", "deeper", "zipped", "words", "digits", "year_1", "folder", "links", "pages"} <= graded
     assert {"linked_lesson", "two_names", "empty", "broken"} == set(one) - graded
