@@ -63,7 +63,7 @@ class Entries:
             self._write_grades(judged, told)
             self._write_notebook(judged)
             reason.unlink(missing_ok=True)
-        entry = {**asdict(judged), "notebook": "", "digest": "" if judged.fault else digest}
+        entry = {**asdict(judged), "notebook": "", "digest": "" if judged.fault or judged.passing else digest}
         write_whole(path, json.dumps(entry, ensure_ascii=True))
 
     def _write_grades(self, judged: Judged, told: datetime | None) -> None:

@@ -15,6 +15,7 @@ from attnlib.checks.judge import run_exercise
 from attnlib.checks.observe import Memory
 from attnlib.checks.report import Report, write_report
 from autograder.assignment import Assignment, Question
+from autograder.budget import Budget, OutOfTime
 from autograder.errors import CourseError
 from autograder.sandbox.process import Child, Died, Sandbox
 from autograder.sandbox.remote import RemoteAttempt
@@ -89,6 +90,7 @@ class Judge:
         self.sandbox, self.seed = sandbox, seed
         self.memory: Memory = {}
         self.beside: dict[str, bytes] = {}
+        self.budget = Budget(sandbox.limits.time)
 
     def verdicts(
         self,
@@ -98,7 +100,7 @@ class Judge:
         beside: Mapping[str, bytes] | None = None,
     ) -> list[Verdict]:
         """The verdict on every question of the assignment; files that are `beside` the notebook can be read there."""
-        self.beside = dict(beside or {})
+        self.beside, self.budget = dict(beside or {}), Budget(self.sandbox.limits.time)
         found: list[Verdict] = []
         for question in assignment.questions:
             step(question)
@@ -106,7 +108,7 @@ class Judge:
             stuck = sorted({cell["name"] for cell in ran if cell["error"] == "TimeLimit"} - {question.answer})
             try:
                 found.append(self._verdict(settled, assignment, question, stuck))
-            except CourseError:  # there is no sandbox
+            except (CourseError, OutOfTime):  # there is no sandbox, or no more time
                 raise
             except Exception:  # a fault of the grader's own: once more, in a fresh process; if it stays, it is told
                 self.sandbox.close()
@@ -161,6 +163,9 @@ class Judge:
             "forbidden": list(exercise.forbidden),
             "library": view(exercise),
         }
+        self.budget.check_real_time()
+        if self.budget.is_spent:
+            return Asked(_failed(exercise, Failure("time", _spent(self.budget))))
         child = self.sandbox.fork(given)
         asked = Asked(_failed(exercise, UNANSWERED))
         try:
@@ -176,6 +181,7 @@ class Judge:
             asked.report, asked.died = _failed(exercise, Failure("died", str(error))), True
         finally:
             child.close()
+            self.budget.spent += child.spent
         return asked
 
     def _shown(
@@ -250,6 +256,11 @@ def _grade_id(cell: NotebookNode) -> str | None:
 
 def _failed(exercise: Any, failure: Failure) -> Report:
     return write_report(exercise, [], failure=failure)
+
+
+def _spent(budget: Budget) -> str:
+    minutes = budget.limits.submission_cpu / 60
+    return f"was not tried: this notebook's answers have used up the {minutes:.0f} minutes that they have together"
 
 
 def _forbidden(use: list[str]) -> Failure:

@@ -18,6 +18,7 @@ import nbformat
 
 from attnlib.checks.time_limits import here
 from autograder.assignment import Assignment
+from autograder.budget import OutOfTime
 from autograder.custody import take_in
 from autograder.errors import CourseError, first_line, reason_of, trace_of
 from autograder.judge import Judge, settle, write_verdicts
@@ -28,6 +29,7 @@ from autograder.sandbox.process import Sandbox
 from autograder.showing.text import printable
 
 HELD = 2  # so many tasks has a worker: one that it judges, one that waits
+LOOK_SECONDS = 10.0
 ATTEMPTS = 3  # a task whose worker dies under it is tried again so often
 
 
@@ -59,11 +61,14 @@ class Judged:
     seconds: float = 0.0
     fault: str = ""
     """The traceback, where it is the grader's own fault that there are no points."""
+    passing: bool = False
+    """Whether there are no points for a reason that may not be there in the next run."""
 
     @classmethod
     def failed(cls, student: str, lesson: str, error: BaseException) -> "Judged":
         """No points, for a reason: the submission's own if the error is NotGraded, else a fault of the grader's."""
-        return cls(student, lesson, problem=printable(reason_of(error)), fault=trace_of(error))
+        problem, passing = printable(reason_of(error)), isinstance(error, OutOfTime)
+        return cls(student, lesson, problem=problem, fault=trace_of(error), passing=passing)
 
 
 @cache
@@ -125,6 +130,8 @@ class Worker:
     def __init__(self) -> None:
         self.held: deque[tuple[Future[Judged], Task, int]] = deque()
         self.pool = _pool()
+        self.began = time.monotonic()
+        self.overdue = False
 
     def give(self, task: Task, layers: Layers, attempt: int) -> None:
         """Add a task; `attempt` counts from 1."""
@@ -133,12 +140,15 @@ class Worker:
         except BrokenProcessPool as error:  # it died since it was last looked at: `is_dead` tells
             future = Future()
             future.set_exception(error)
+        if not self.held:
+            self.began = time.monotonic()
         self.held.append((future, task, attempt))
 
     def take(self) -> Iterator[Judged]:
         """What is done, in order."""
         while self.held and self.held[0][0].done() and not self.is_dead:
             future, task, _ = self.held.popleft()
+            self.began, self.overdue = time.monotonic(), False
             error = future.exception()  # what it told could not even be sent
             yield future.result() if error is None else Judged.failed(task.student, task.lesson, error)
 
@@ -149,21 +159,34 @@ class Worker:
             return False
         return isinstance(self.held[0][0].exception(), BrokenProcessPool)
 
+    def end_if_overdue(self, seconds: float) -> None:
+        """Kill the process if it has been at one task for so long: its budget was not enforced, and nothing else is."""
+        if self.held and time.monotonic() - self.began > seconds:
+            self.overdue = True
+            self._kill()
+
     def revive(self) -> list[tuple[Task, int]]:
-        """A new process; returns the tasks that the old one had, of which only the first was being judged."""
-        left = [(task, attempt + (place == 0)) for place, (_, task, attempt) in enumerate(self.held)]
+        """A new process; returns the tasks that the old one had, of which only the first was being judged.
+
+        One that did not come to an end is not tried again.
+        """
+        more = ATTEMPTS if self.overdue else 1
+        left = [(task, attempt + (more if place == 0 else 0)) for place, (_, task, attempt) in enumerate(self.held)]
         self.held.clear()
+        self.overdue = False
         self.pool.shutdown(wait=False)
         self.pool = _pool()
         return left
 
     def end(self) -> None:
         """End the process: at once if it is still judging, else when it has closed its sandbox."""
-        processes = list((getattr(self.pool, "_processes", None) or {}).values())
-        busy = bool(self.held)
-        for process in processes if busy else []:
-            process.kill()  # its sandbox dies with it
+        if self.held:
+            self._kill()
         self.pool.shutdown(wait=True, cancel_futures=True)
+
+    def _kill(self) -> None:
+        for process in list((getattr(self.pool, "_processes", None) or {}).values()):
+            process.kill()  # its sandbox dies with it
 
 
 def judge_all(tasks: Iterable[Task], layers: Layers, workers: int) -> Iterator[Judged]:
@@ -184,18 +207,25 @@ def judge_all(tasks: Iterable[Task], layers: Layers, workers: int) -> Iterator[J
             futures = [held[0] for worker in crew for held in worker.held]
             if not futures:
                 return
-            wait(futures, return_when=FIRST_COMPLETED)
+            wait(futures, timeout=LOOK_SECONDS, return_when=FIRST_COMPLETED)
             for worker in crew:
                 yield from worker.take()
+                worker.end_if_overdue(longest())
+                why = "did not come to an end" if worker.overdue else f"died {ATTEMPTS} times"
                 for task, attempt in worker.revive() if worker.is_dead else []:
                     if attempt <= ATTEMPTS:
                         again.append((task, attempt))
                     else:
-                        problem = f"the grader's process died {ATTEMPTS} times"
+                        problem = f"the grader's process {why}"
                         yield Judged(task.student, task.lesson, problem=problem, fault=problem)
     finally:
         for worker in crew:
             worker.end()
+
+
+def longest() -> float:
+    """The seconds after which a worker that is still at one submission must hang itself: its budget is half of that."""
+    return 2 * here().submission_wall
 
 
 def _first_attempt(waiting: Iterator[Task]) -> tuple[Task, int] | None:

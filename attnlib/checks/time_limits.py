@@ -56,6 +56,12 @@ class TimeLimits:
     child_wall: float = 1800.0
     """A child from beginning to end: the last resort."""
 
+    # A submission, with all its children.
+    submission_cpu: float = 900.0
+    """What all of them may compute and wait: six that use up `child_cpu`, or fifteen that wait."""
+    submission_wall: float = 5400.0
+    """The whole submission: three children that use up `child_wall`. Then it is not graded."""
+
     # The grader and the build.
     start_wall: float = 300.0
     """Until the warm process has imported torch: a loaded machine imports slowly."""

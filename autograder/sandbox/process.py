@@ -169,8 +169,13 @@ class Child:
     def __init__(self, sandbox: Sandbox, channel: Channel, pid: int) -> None:
         self.sandbox, self.channel, self.pid = sandbox, channel, pid
         self.ended = ""
-        self.asleep = self.blocked = self.waited = 0.0
+        self.asleep = self.blocked = self.waited = self.cpu = 0.0
         self.looked = time.monotonic()
+
+    @property
+    def spent(self) -> float:
+        """The seconds that it has computed or waited: its own doing, however loaded the machine is."""
+        return self.cpu + self.asleep + self.blocked
 
     def ask(self, request: dict[str, Any], cpu_seconds: float | None = None) -> dict[str, Any]:
         """Send a request and wait for the answer, as long as the child computes within its limits; else Died."""
@@ -218,6 +223,7 @@ class Child:
             self.sandbox.close()
             return
         self.sandbox.most_memory = max(self.sandbox.most_memory, usage["rss"])
+        self.cpu = usage["cpu"]
         self.ended = why or _how_it_ended(usage["signal"])
         if usage["left"]:  # no other student's answer may find it
             self.sandbox.close()
@@ -248,6 +254,8 @@ class _Guard:
 
     def __call__(self) -> None:
         child, state = self.child, self.child.look()
+        if state["cpu"]:  # nothing is known of one that is gone
+            child.cpu = state["cpu"]
         if self.first is None:
             self.first = state["cpu"]
         child.waited += POLL_SECONDS

@@ -20,6 +20,8 @@ HEADER_LIMIT = 16 << 20
 BODY_LIMIT = 32 << 20
 POLL_SECONDS = 0.25
 MOST_AXES = 16
+MOST_TENSORS = 1000  # a module's parameters and inputs are some dozens
+MOST_VALUES = 200_000
 DTYPES = {
     str(dtype).removeprefix("torch."): dtype
     for dtype in (
@@ -92,6 +94,8 @@ def _described(tensor: Tensor, blobs: list[bytes]) -> dict[str, Any]:
 def decode(header: bytes, body: bytes) -> dict[str, Any]:
     """The message in a frame; raises BadMessage for anything that is none."""
     try:
+        if header.count(b"[") + header.count(b"{") > HEADER_LIMIT // 16:
+            raise BadMessage("too many lists")
         reader = _Body(memoryview(body))
         message = _value(json.loads(header), reader)
         if reader.left:
@@ -106,6 +110,14 @@ def decode(header: bytes, body: bytes) -> dict[str, Any]:
 class _Body:
     def __init__(self, data: memoryview) -> None:
         self.data, self.place = data, 0
+        self.values = self.tensors = 0
+
+    def count(self, tensor: bool = False) -> None:
+        """Count one value more; BadMessage once they are too many, for each takes whoever reads it some time."""
+        self.values += 1
+        self.tensors += tensor
+        if self.values > MOST_VALUES or self.tensors > MOST_TENSORS:
+            raise BadMessage("too many values")
 
     @property
     def left(self) -> int:
@@ -119,6 +131,7 @@ class _Body:
 
 
 def _value(plain: Any, body: _Body) -> Any:
+    body.count()
     if plain is None or type(plain) in (bool, int, float):
         return plain
     if type(plain) is str:
@@ -129,6 +142,7 @@ def _value(plain: Any, body: _Body) -> Any:
     if kind == "bytes":
         return bytes(body.take(held))
     if kind == "tensor":
+        body.count(tensor=True)
         return _tensor(held, body)
     if kind == "list":
         return [_value(item, body) for item in held]

@@ -1,0 +1,112 @@
+"""One submission has a budget of a worker's time: for its processes together, and for what comes from them."""
+
+import json
+import time
+from types import SimpleNamespace
+
+import pytest
+from tiny_course import RIGHT, TINY, cell
+
+from attnlib.checks.time_limits import TimeLimits
+from autograder import budget, workers
+from autograder.assignment import Assignment
+from autograder.errors import NotGraded
+from autograder.judge import Judge, settle
+from autograder.sandbox.inside.wire import MOST_TENSORS, MOST_VALUES, BadMessage, decode, encode
+from autograder.sandbox.layers import probe
+from autograder.sandbox.process import Died
+from autograder.workers import Task, judge_all
+
+
+class Greedy:
+    """In place of a sandbox: each of its children uses up a third of a submission's budget, and gives no answer."""
+
+    def __init__(self, limits):
+        self.limits, self.forked = SimpleNamespace(time=limits), 0
+
+    def fork(self, given):
+        self.forked += 1
+        return self
+
+    spent = TimeLimits().submission_cpu / 3
+
+    def ask(self, request, cpu_seconds=None):
+        raise Died("did not end within 25 seconds of computing")
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def handed_in(released, source):
+    for name, answer in RIGHT.items():
+        cell(released, name).source = answer
+    assignment = Assignment(TINY, source)
+    assignment.__dict__["questions"] = assignment.questions * 5
+    return settle(released, assignment), assignment
+
+
+def test_a_submission_whose_processes_have_used_up_its_budget_gets_no_more(handed_in):
+    sandbox = Greedy(TimeLimits())
+    verdicts = Judge(sandbox).verdicts(*handed_in)
+    assert sandbox.forked == 3
+    assert {verdict.points for verdict in verdicts} == {0.0}
+    assert "did not end within 25 seconds" in verdicts[0].report.message
+    assert "have used up the 15 minutes" in " ".join(verdicts[-1].report.message.split())
+
+
+def test_the_next_submission_has_a_budget_of_its_own(handed_in):
+    sandbox = Greedy(TimeLimits())
+    judge = Judge(sandbox)
+    judge.verdicts(*handed_in)
+    judge.verdicts(*handed_in)
+    assert sandbox.forked == 6
+
+
+def test_real_time_on_a_busy_machine_costs_no_points(handed_in, monkeypatch):
+    sandbox, hours = Greedy(TimeLimits()), iter(range(100))
+    sandbox.spent = 0.0
+    monkeypatch.setattr(budget, "time", SimpleNamespace(monotonic=lambda: 3600.0 * next(hours)))
+    with pytest.raises(NotGraded, match=r"was not judged within 1\.5 hours"):
+        Judge(sandbox).verdicts(*handed_in)
+    assert sandbox.forked == 1
+
+
+def stuck(task, layers):
+    """In place of judging: one submission keeps its worker for ever."""
+    if task.student == "stuck":
+        time.sleep(10**6)
+    return workers.Judged(task.student, task.lesson)
+
+
+@pytest.mark.slow
+def test_a_worker_that_does_not_come_to_an_end_is_ended_and_no_other_is_concerned(monkeypatch):
+    monkeypatch.setattr(workers, "_safely", stuck)
+    monkeypatch.setattr(workers, "LOOK_SECONDS", 0.5)
+    monkeypatch.setattr(workers, "longest", lambda: 20.0)
+    names = ["a", "stuck", "b", "c", "d"]
+    judged = {one.student: one.problem for one in judge_all((Task(n, TINY, "", {}) for n in names), probe("none"), 2)}
+    assert sorted(judged) == sorted(names)
+    assert judged.pop("stuck") == "the grader's process did not come to an end"
+    assert set(judged.values()) == {None}
+
+
+def framed(header: str) -> dict:
+    return decode(header.encode(), b"")
+
+
+def test_a_message_of_very_many_tiny_values_is_refused_early():
+    tensor = {"tensor": {"dtype": "float32", "shape": [0], "gradient": False, "meta": False}}
+    few = json.dumps({"dict": {"x": {"list": [tensor] * 100}}})
+    assert len(framed(few)["x"]) == 100
+    with pytest.raises(BadMessage, match="too many"):
+        framed(json.dumps({"dict": {"x": {"list": [tensor] * (MOST_TENSORS + 1)}}}))
+    with pytest.raises(BadMessage, match="too many"):
+        framed(json.dumps({"dict": {"x": {"list": [0] * (MOST_VALUES + 1)}}}))
+    with pytest.raises(BadMessage, match="too many lists"):
+        framed('{"dict": {"x": ' + "[" * 2_000_000 + "]" * 2_000_000 + "}}")
+
+
+def test_files_beside_a_notebook_fit_into_a_message():
+    message = {"beside": {f"{number}": bytes(8 << 20) for number in range(2)}}
+    assert len(encode(message)) < 32 << 20
