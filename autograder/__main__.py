@@ -102,7 +102,10 @@ def sandbox_option(function: Callable[..., None]) -> Callable[..., None]:
 )
 @sandbox_option
 @click.option("--workers", type=click.IntRange(1), help="Submissions judged side by side; the number of processors.")
-@click.option("--scheduler", metavar="ADDRESS", help="Judge on a Dask cluster, such as tcp://10.0.0.1:8786.")
+@click.option("--scheduler", metavar="ADDRESS", help="Judge on a Dask cluster, such as tls://10.0.0.1:8786.")
+@click.option("--tls-ca", type=FILE, envvar="AUTOGRADER_TLS_CA", help="Who signed the scheduler's certificate.")
+@click.option("--tls-cert", type=FILE, envvar="AUTOGRADER_TLS_CERT", help="The certificate to show to the scheduler.")
+@click.option("--tls-key", type=FILE, envvar="AUTOGRADER_TLS_KEY", help="The certificate's key.")
 @click.option("--db", metavar="URL", help="The gradebook's database, such as postgresql://user@host/course.")
 @click.option("--again", is_flag=True, help="Judge everything anew, also what has not changed.")
 def grade(
@@ -112,6 +115,9 @@ def grade(
     sandbox: str,
     workers: int | None,
     scheduler: str | None,
+    tls_ca: Path | None,
+    tls_cert: Path | None,
+    tls_key: Path | None,
     db: str | None,
     again: bool,
 ) -> None:
@@ -121,7 +127,12 @@ def grade(
     in a course of their own. The scores go to the course's gradebook, the graded notebooks to its autograded folder.
 
     Each submission is judged once: a run that was stopped is taken up by the same command.
+
+    A Dask cluster's machines send each other code. At a tls:// address they do so only for who shows a certificate of
+    the authority --tls-ca, which should have signed for this cluster alone; the three files can also be named by
+    AUTOGRADER_TLS_CA, AUTOGRADER_TLS_CERT and AUTOGRADER_TLS_KEY. At a tcp:// address nobody is asked who he is.
     """
+    from autograder.certificates import certificates, check_address, warning
     from autograder.grade_course import How, chosen_submissions
     from autograder.sandbox.layers import probe
 
@@ -132,10 +143,16 @@ def grade(
     samples = folder is None and not any(submitted.glob("*/*/"))
     if not samples:
         chosen_submissions(layout, folder or submitted, assignments)
+    signed = certificates(tls_ca, tls_cert, tls_key) if scheduler is not None else None
+    if scheduler is not None:
+        check_address(scheduler, signed)
+        if warned := warning(scheduler):
+            click.echo(warned, err=True)
     layers = None if scheduler is not None and sandbox == "auto" else probe(sandbox)
     if layers is not None:
         say(layers, err=True)
-    how = How(layers=layers, workers=workers or len(os.sched_getaffinity(0)), scheduler=scheduler, again=again)
+    workers = workers or len(os.sched_getaffinity(0))
+    how = How(layers=layers, workers=workers, scheduler=scheduler, shown=signed, again=again)
     if samples:
         return grade_samples(layout, assignments, how)
     grade_and_show(layout, folder or submitted, assignments, how)

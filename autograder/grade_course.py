@@ -13,6 +13,7 @@ from nbgrader.utils import compute_checksum
 
 from autograder.assignment import Assignment
 from autograder.build_course import prepare
+from autograder.certificates import Certificates
 from autograder.entering import Entries, course_seed, digest_of
 from autograder.errors import CourseError, trace_of
 from autograder.folder import collect
@@ -88,6 +89,8 @@ class How:
     layers: Layers | None
     workers: int = 1
     scheduler: str | None = None
+    shown: Certificates | None = None
+    """What is shown to a scheduler at a tls:// address."""
     again: bool = False
 
 
@@ -164,7 +167,7 @@ class Run:
             self.faults.unlink(missing_ok=True)
             tasks = self._tasks(submissions)
             if self.how.scheduler is not None:
-                judged = judge_on_cluster(tasks, self.how.layers, self.how.scheduler)
+                judged = judge_on_cluster(tasks, self.how.layers, self.how.scheduler, shown=self.how.shown)
             else:
                 assert self.how.layers is not None
                 judged = judge_all(tasks, self.how.layers, self.how.workers)

@@ -19,6 +19,7 @@ import nbformat
 from attnlib.checks.time_limits import here
 from autograder.assignment import Assignment
 from autograder.budget import OutOfTime
+from autograder.certificates import Certificates, check_address
 from autograder.custody import take_in
 from autograder.errors import CourseError, first_line, reason_of, trace_of
 from autograder.judge import Judge, settle, write_verdicts
@@ -260,19 +261,26 @@ def _safely(task: Task, layers: Layers) -> Judged:
 
 
 def judge_on_cluster(
-    tasks: Iterable[Task], layers: Layers | None, address: str, say: Callable[[str], None] = lambda _: None
+    tasks: Iterable[Task],
+    layers: Layers | None,
+    address: str,
+    say: Callable[[str], None] = lambda _: None,
+    shown: Certificates | None = None,
 ) -> Iterator[Judged]:
     """Judge the tasks on a Dask cluster, by the address of its scheduler; each worker has a sandbox of its own.
 
     The workers need this project installed, and no shared disk. A worker that is lost costs nothing: its tasks are
-    given to another.
+    given to another. Dask sends Python's pickles, which run code: at a tls:// address the scheduler, the workers and
+    this program believe nobody who does not show a certificate of the same authority.
     """
+    check_address(address, shown)
     try:
         from distributed import Client, as_completed
     except ImportError:
         raise CourseError("--scheduler needs Dask: pip install 'attnlib[cluster]'") from None
     try:
-        client = Client(address, timeout=here().scheduler_wall)
+        security = None if shown is None else shown.security()
+        client = Client(address, timeout=here().scheduler_wall, security=security)
     except (OSError, TimeoutError, ValueError) as error:
         raise CourseError(f"No Dask scheduler answers at {address}: {first_line(error)}") from None
     with client:

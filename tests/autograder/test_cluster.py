@@ -1,14 +1,18 @@
 """Grading on a Dask cluster: three worker processes that do not see the course's folder, one of them killed."""
 
+import contextlib
+import dataclasses
 import os
 import shutil
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from tiny_course import HANGS, RIGHT, TINY
 
+from autograder.certificates import Certificates, certificates, check_address, warning
 from autograder.errors import CourseError
 from autograder.grade_course import How, grade
 from autograder.layout import ROOT
@@ -18,8 +22,8 @@ pytestmark = pytest.mark.slow
 WRONG = {**RIGHT, "pairwise_dot": "def pairwise_dot(x, y):\n    return x @ x.transpose(-2, -1)"}
 
 
-@pytest.fixture
-def cluster(tmp_path):
+@contextlib.contextmanager
+def cluster_of(tmp_path, size, scheduler_flags=(), worker_flags=(), security=None):
     """The scheduler's address and three worker processes, each in a folder of its own; the course is hidden from them.
 
     Where bubblewrap is missing, the course is only out of their way.
@@ -37,7 +41,7 @@ def cluster(tmp_path):
             return subprocess.Popen(command, cwd=tmp_path / place, env=environment, stdout=log, stderr=log)
 
     try:
-        scheduler = run([*dask, "--host", "127.0.0.1", "--scheduler-file", str(file)], "scheduler")
+        scheduler = run([*dask, "--host", "127.0.0.1", "--scheduler-file", str(file), *scheduler_flags], "scheduler")
         processes.append(scheduler)
         for _ in range(10 * HANGS):
             if file.is_file() and file.stat().st_size:
@@ -46,17 +50,73 @@ def cluster(tmp_path):
             time.sleep(0.1)
         from distributed import Client
 
-        with Client(scheduler_file=str(file), timeout=HANGS) as client:
+        with Client(scheduler_file=str(file), timeout=HANGS, security=security) as client:
             address = client.scheduler.address
             worker = [sys.executable, "-m", "distributed.cli.dask_worker", address, "--nthreads", "1", "--no-nanny"]
-            workers = [run([*hidden, *worker, "--no-dashboard"], f"worker{n}") for n in range(3)]
+            workers = [run([*hidden, *worker, *worker_flags, "--no-dashboard"], f"worker{n}") for n in range(size)]
             processes += workers
-            client.wait_for_workers(3, timeout=HANGS)
+            client.wait_for_workers(size, timeout=HANGS)
         yield address, workers
     finally:
         for process in reversed(processes):
             process.kill()
             process.wait()
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    with cluster_of(tmp_path, 3) as found:
+        yield found
+
+
+def signed(folder, name):
+    """A new authority, and a certificate of it."""
+    folder.mkdir()
+    new = ["-newkey", "rsa:2048", "-nodes", "-days", "2"]
+    for command in (
+        ["req", "-x509", *new, "-subj", f"/CN={name} authority", "-keyout", "ca.key", "-out", "ca.pem"],
+        ["req", *new[:-2], "-subj", f"/CN={name}", "-keyout", "own.key", "-out", "own.csr"],
+        ["x509", "-req", "-in", "own.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-set_serial", "1", "-out", "own.pem"],
+    ):
+        subprocess.run(["openssl", *command], cwd=folder, check=True, capture_output=True)
+    return Certificates(folder / "ca.pem", folder / "own.pem", folder / "own.key")
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="NOT TESTED: the program openssl is not installed")
+def test_over_tls_a_cluster_believes_nobody_without_its_certificate(klass, tmp_path):
+    ours, theirs = signed(tmp_path / "ours", "course"), signed(tmp_path / "theirs", "stranger")
+    mixed = dataclasses.replace(theirs, authority=ours.authority)
+    flags = ["--tls-ca-file", str(ours.authority), "--tls-cert", str(ours.own), "--tls-key", str(ours.key)]
+    klass.submit("right", RIGHT)
+    layout, folder = klass.layout, klass.submitted
+    with cluster_of(tmp_path, 1, ["--protocol", "tls", *flags], flags, ours.security()) as (address, _):
+        assert address.startswith("tls://")
+        with pytest.raises(CourseError, match="asks for certificates"):
+            grade(layout, folder, (TINY,), How(layers=None, scheduler=address))
+        for stranger in (theirs, mixed):
+            with pytest.raises(CourseError, match=r"^No Dask scheduler answers"):
+                grade(layout, folder, (TINY,), How(layers=None, scheduler=address, shown=stranger))
+        with pytest.raises(CourseError, match=r"^No Dask scheduler answers"):
+            grade(layout, folder, (TINY,), How(layers=None, scheduler=address.replace("tls", "tcp")))
+        (graded,) = grade(layout, folder, (TINY,), How(layers=None, scheduler=address, shown=ours))
+    assert graded.points == graded.max_points > 0
+
+
+def test_certificates_come_together_and_with_their_address():
+    some = Certificates(Path("ca.pem"), Path("own.pem"), Path("own.key"))
+    assert certificates(None, None, None) is None
+    assert certificates(some.authority, some.own, some.key) == some
+    with pytest.raises(CourseError, match="needs all three"):
+        certificates(some.authority, None, some.key)
+    with pytest.raises(CourseError, match="need a scheduler at a tls:// address"):
+        check_address("tcp://10.0.0.1:8786", some)
+
+
+def test_an_address_beyond_this_machine_without_tls_is_warned_of():
+    assert "no TLS" in (warning("tcp://10.0.0.1:8786") or "")
+    assert "no TLS" in (warning("10.0.0.1:8786") or "")
+    assert warning("tcp://127.0.0.1:8786") is None
+    assert warning("tls://10.0.0.1:8786") is None
 
 
 def test_a_cluster_that_loses_a_worker_grades_as_this_machine_does(klass, cluster):
