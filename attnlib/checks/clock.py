@@ -204,15 +204,15 @@ def _alarm_by_thread(clock: Clock) -> Iterator[None]:
 
 @contextlib.contextmanager
 def nobody_to_ask() -> Iterator[None]:
-    """Refuse to ask for input in the body: a check would wait in a terminal, or for a field of the notebook.
+    """Refuse to ask for input in the body, and to stop for a debugger: a check would wait for somebody to type.
 
-    The kernel puts functions of its own in these places, which are put back.
+    A notebook's kernel has functions of its own in these places, which are put back.
     """
 
     def refuse(*arguments: object, **options: object) -> str:
         raise InputAsked("there is nobody to answer: a check and the grader call your code by themselves")
 
-    places: list[tuple[Any, str]] = [(builtins, "input"), (getpass, "getpass")]
+    places: list[tuple[Any, str]] = [(builtins, "input"), (getpass, "getpass"), (sys, "breakpointhook")]
     before = [getattr(module, name) for module, name in places]
     for module, name in places:
         setattr(module, name, refuse)

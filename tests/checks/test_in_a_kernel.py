@@ -60,7 +60,7 @@ def test_sleeping_ends_once_and_is_told(kernel):
     assert time.monotonic() - began < 40
 
 
-@pytest.mark.parametrize("line", ["name = input('Your name? ')", "import getpass; getpass.getpass()"])
+@pytest.mark.parametrize("line", ["name = input('Your name? ')", "import getpass; getpass.getpass()", "breakpoint()"])
 def test_nobody_is_asked_for_input(kernel, line):
     reply = execute(kernel[1], checked(line))
     assert reply["ename"] == "CheckFailed"
