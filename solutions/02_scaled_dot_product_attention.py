@@ -383,8 +383,8 @@ plt.show()
 #
 # - `scores` is `(…, k)`, any leading axes; so is the result. Each row along the last axis adds up to 1.
 # - Finite and right for scores of $\pm 10^4$, also when *all* scores of a row are that far from zero.
-# - Not allowed: torch's own softmax, in any of its spellings (`torch.softmax`, `Tensor.softmax`, `F.softmax`, `nn.Softmax`,
-#   `log_softmax`, …). `torch.exp` is what you have.
+# - You have `torch.exp`, sums and maxima; `torch.logsumexp` is allowed, too. Not allowed: whatever takes a softmax for you, be it
+#   torch's in any form (`F.softmax`, `nn.Softmax`, `log_softmax`, attention with a unit matrix, …) or another library's.
 
 
 # %% nbgrader={"grade": false, "grade_id": "softmax", "locked": false, "schema_version": 3, "solution": true, "task": false}

@@ -350,8 +350,9 @@ assert_close(attnlib.masked_softmax(scores, nothing), torch.zeros(4), atol=0, rt
 # - Open entries of a row add up to 1, blocked ones are exactly 0. A row without any True is all zeros.
 # - No NaN, neither forward nor in the gradient.
 # - Right for any finite scores: blocked ones far above the open ones, open ones of $-10^{12}$, all of them near $10^4$.
-# - The result has the dtype and device of the scores; neither input is changed. `torch.softmax` is allowed,
-#   `attnlib.masked_softmax` is not.
+# - The result has the dtype and device of the scores; neither input is changed.
+# - `torch.softmax` is allowed. Not allowed: `attnlib.masked_softmax`, and others that take the mask, as `torch.masked.softmax`
+#   and PyTorch's attention do.
 
 
 # %% nbgrader={"grade": false, "grade_id": "masked_softmax", "locked": false, "schema_version": 3, "solution": true, "task": false}

@@ -264,7 +264,8 @@ assert_close(normed.norm(dim=-1), torch.full((200,), math.sqrt(3)), atol=1e-2, r
 # - `x` is `(…, d_model)` with any leading axes, `gain` and `bias` are `(d_model,)`. The result has `x`'s shape and dtype.
 # - The variance is divided by `d_model`, and `eps` stands inside the root.
 # - A word whose entries are all equal becomes `bias`, not `nan`. The inputs are not changed.
-# - Not allowed: `F.layer_norm`, `nn.LayerNorm`, `attnlib.layer_norm`.
+# - `mean`, `var` and `sqrt` are what you need. Not allowed: `attnlib.layer_norm`, and whatever normalises for you: torch's layer
+#   norm, and its group, batch, instance and RMS norms, which are the same computation.
 
 
 # %% nbgrader={"grade": false, "grade_id": "layer_norm", "locked": false, "schema_version": 3, "solution": true, "task": false}

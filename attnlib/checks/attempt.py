@@ -1,7 +1,7 @@
 """An attempt: how it is built, called and differentiated, here or in another process.
 
-Nothing in this file knows an answer. With the files that it imports (`clock`, `limits`, `time_limits`, `watch`), it is
-all that has to stand beside a student's code: a grader runs these five in a sandbox, without the exercises.
+Nothing in this file knows an answer. With the files that it imports (`clock`, `limits`, `time_limits`, `watch` and the
+`ready_made` of that) it is all that has to stand beside a student's code: a grader runs these six in a sandbox.
 """
 
 import contextlib
@@ -206,9 +206,13 @@ class LocalSession:
                         self.devices_mixed = self.devices_mixed or devices.mixed
             else:
                 watch = Watch(self.terms.forbidden)
-                with watch if self.terms.forbidden else contextlib.nullcontext():  # under watch, torch is slower
-                    self.outputs = checked(self.terms.outputs, self.call_it(*drawn))
-                if watch.called:
+                try:
+                    with watch if self.terms.forbidden else contextlib.nullcontext():  # under watch, torch is slower
+                        self.outputs = checked(self.terms.outputs, self.call_it(*drawn))
+                except Exception:
+                    if not watch.called:
+                        raise
+                if watch.called:  # also where the forbidden function has refused its arguments
                     told = f"calls {watch.called[0]}, which this exercise asks you to do without"
                     raise ContractBroken("forbidden", told)
             return tuple(t.detach().clone().requires_grad_(gradient and t.requires_grad) for t in self.outputs)

@@ -111,7 +111,7 @@ class Exercise:
     detachable: tuple[str, ...] = ()
     """Outputs that need not carry a gradient, such as returned attention weights."""
     forbidden: tuple[str, ...] = ()
-    """What the attempt may not call, by qualified name: `torch.softmax`, `attnlib.softmax`."""
+    """What the attempt may not call: families of `ready_made`, and attnlib's by name, as in `attnlib.softmax`."""
     example: Callable[[], Inputs] | None = None
     """Inputs small enough to follow by hand; a wrong answer is shown beside the right one on them."""
     shown: str | None = None

@@ -14,6 +14,7 @@ from attnlib.checks.diagnose import Trial
 from attnlib.checks.exercise import AS_GIVEN, Case, Exercise, Misconception
 from attnlib.checks.isolate import isolate
 from attnlib.checks.observe import Observation, argument_names, input_names
+from attnlib.checks.ready_made import instead
 from attnlib.checks.render import as_html, as_text
 from attnlib.checks.scoring import earned
 
@@ -100,6 +101,8 @@ def write_report(
             sections.append(Section("Why", exercise.explanation))
     elif failure is not None:
         headline = failure.text
+        if failure.kind == "forbidden":
+            sections.append(_instead(exercise))
     else:
         headline, sections = _explain_failure(exercise, trials, findings, example)
     for finding in reversed(findings):
@@ -120,6 +123,10 @@ def write_report(
         headline=headline,
         sections=tuple(sections),
     )
+
+
+def _instead(exercise: Exercise) -> Section:
+    return Section("What to use instead", instead(exercise.forbidden))
 
 
 def _untried(trials: Sequence[Trial], cases: Sequence[Case]) -> tuple[str, ...]:
@@ -155,6 +162,8 @@ def _explain_failure(
     aspect, text, got = chosen.difference.aspect, chosen.difference.text, chosen.got
     if got.failure is not None and got.failure.kind == "unwritten" and exercise.kind == "function":
         return text, []  # there is nothing yet to say more about; a module may be half written
+    if got.failure is not None and got.failure.kind == "forbidden":
+        return text, [_instead(exercise)]
     if aspect == "failure":
         headline, details = _cut(text)
         place = got.failure.place if got.failure else ""

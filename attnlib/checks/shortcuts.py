@@ -1,19 +1,23 @@
 """Which forbidden functions the source of an attempt names: read from its syntax tree, nothing is executed."""
 
 import ast
+import re
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-CLASSES = {
-    "torch.nn.functional.softmax": ("torch.nn.Softmax", "torch.nn.Softmax2d"),
-    "torch.nn.functional.log_softmax": ("torch.nn.LogSoftmax",),
-    "torch.nn.functional.softmin": ("torch.nn.Softmin",),
-}
-"""Classes whose `forward` does nothing but call the function."""
+from torch import Tensor
+
+from .ready_made import pattern_of, plain
 
 REFERENCES = ("attnlib.checks.exercises", "attnlib.checks.course", "attnlib.checks.lesson_")
 """Where the references lie: no answer needs them."""
 
+LIBRARIES = (
+    "torch.",
+    "scipy.",
+    "jax.",
+)  # whose functions are known by their names; what others do is seen when it runs
 LOCAL = ""  # a name that the source binds to something of its own: a tensor, for all that is known
 OBJECT = "an object of the attempt"
 
@@ -35,23 +39,18 @@ def shortcuts(
     `names` are those that the source finds outside of itself, with what they stand for (`F`: `torch.nn.functional`);
     `methods` are those that the attempt's own objects have: calling them is no shortcut.
 
-    >>> shortcuts("import torch.nn.functional as F\\nweights = F.softmax(scores, -1)", ["torch.nn.functional.softmax"])
+    >>> from attnlib.checks.ready_made import SOFTMAX
+    >>> shortcuts("import torch.nn.functional as F\\nweights = F.softmax(scores, -1)", [SOFTMAX])
     [Use(name='torch.nn.functional.softmax', line=2, text='weights = F.softmax(scores, -1)')]
     """
     tree = ast.parse(source)
-    reader = _Reader(_banned(forbidden), source.splitlines(), set(methods) | _own_methods(tree))
+    forbidden = tuple(forbidden)
+    banned = {name.removesuffix(".forward") for name in forbidden}
+    own = set(methods) | _own_methods(tree)
+    reader = _Reader(banned, pattern_of(forbidden), source.splitlines(), own)
     reader.scopes.append(dict(names or {}))
     reader.read(tree.body)
     return sorted(set(reader.uses), key=lambda use: use.line)
-
-
-def _banned(forbidden: Iterable[str]) -> dict[str, str]:
-    """Every spelling, with the name that is reported: a class is forbidden by its `forward`."""
-    found = {}
-    for name in forbidden:
-        found[name.removesuffix(".forward")] = name.removesuffix(".forward")
-        found |= dict.fromkeys(CLASSES.get(name, ()), name)
-    return found
 
 
 def _own_methods(tree: ast.Module) -> set[str]:
@@ -63,7 +62,8 @@ def _own_methods(tree: ast.Module) -> set[str]:
 class _Reader:
     """Reads statements in order; the bodies of functions last, for they run when all names are bound."""
 
-    banned: Mapping[str, str]
+    banned: set[str]
+    pattern: re.Pattern[str] | None
     lines: list[str]
     methods: set[str]
     scopes: list[dict[str, str]] = field(default_factory=list)
@@ -130,8 +130,8 @@ class _Reader:
                 name, stands_for = alias.asname or alias.name.split(".")[0], alias.name
                 self.scopes[-1][name] = stands_for if alias.asname else name
             elif alias.name == "*":
-                found = [name for name in self.banned if name.rpartition(".")[0] == node.module]
-                self.scopes[-1] |= {name.rpartition(".")[2]: name for name in found}
+                names = dir(sys.modules.get(str(node.module)))
+                self.scopes[-1] |= {n: f"{node.module}.{n}" for n in names if self._is_banned(f"{node.module}.{n}")}
             else:
                 qualified = f"{node.module}.{alias.name}"
                 self.scopes[-1][alias.asname or alias.name] = qualified
@@ -165,7 +165,10 @@ class _Reader:
         return f"{base}.{name}" if base else None
 
     def _is_banned(self, name: str) -> bool:
-        return _short(name) in self.banned or name.startswith(REFERENCES)
+        if _short(name) in self.banned or name.startswith(REFERENCES):
+            return True
+        last = plain(".".join(name.split(".")[-2:]))
+        return self.pattern is not None and name.startswith(LIBRARIES) and bool(self.pattern.search(last))
 
     def _note_method(self, node: ast.AST) -> None:
         """`x.softmax(…)`, `(q @ k).softmax(…)`: a method of what may be a tensor, not of a module or an object."""
@@ -174,7 +177,9 @@ class _Reader:
             owner, name = node.value, node.attr
         elif isinstance(node, ast.Call) and ast.unparse(node.func) == "getattr" and len(node.args) > 1:
             owner, name = node.args[0], _literal(node.args[1])
-        if owner is None or f"torch.Tensor.{name}" not in self.banned or name in self.methods:
+        if owner is None or name in self.methods or not hasattr(Tensor, str(name)):
+            return
+        if self.pattern is None or not self.pattern.search(plain(str(name))):
             return
         is_tensor = self._name_of(owner) == LOCAL if isinstance(owner, ast.Name | ast.Attribute) else True
         if is_tensor and self._name_of(owner) != OBJECT and ast.unparse(owner) not in ("self", "cls", "super()"):
@@ -182,7 +187,8 @@ class _Reader:
 
     def _note(self, node: ast.AST, name: str) -> None:
         line = getattr(node, "lineno", 1)
-        self.uses.append(Use(self.banned.get(_short(name), name), line, self.lines[line - 1].strip()))
+        name = _short(name) if _short(name) in self.banned else name
+        self.uses.append(Use(name, line, self.lines[line - 1].strip()))
 
 
 def _short(name: str) -> str:

@@ -4,18 +4,20 @@ import inspect
 import textwrap
 from collections.abc import Iterator
 from functools import partial
-from types import FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, MethodType, ModuleType
 from typing import Any
 
+import torch
+
 from attnlib.checks.shortcuts import Use, shortcuts
-from attnlib.checks.watch import _resolve
+from attnlib.checks.watch import resolve
 
 LIBRARIES = ("torch", "attnlib", "einops", "numpy")
 
 
 def shortcuts_of(attempt: Any, forbidden: tuple[str, ...]) -> list[Use]:
     """The forbidden names in the attempt's own source, with the lines of its file or cell; none if it cannot be had."""
-    objects = {id(target): name for name in forbidden if (target := _resolve(name)) is not None}
+    objects = {id(target): name for name in forbidden if (target := resolve(name)) is not None}
     found: list[Use] = []
     methods = _methods(attempt)
     for function in _functions(attempt):
@@ -62,6 +64,19 @@ def _names(function: FunctionType, objects: dict[int, str]) -> dict[str, str]:
             found[name] = value.__name__
         elif id(value) in objects:
             found[name] = objects[id(value)]
-        elif isinstance(value, type) and f"{value.__module__}.{value.__qualname__}".startswith(LIBRARIES):
-            found[name] = f"{value.__module__.split('.modules')[0]}.{value.__qualname__}"
+        elif name_in_library := _name_in_library(value):
+            found[name] = name_in_library
     return found
+
+
+def _name_in_library(value: Any) -> str:
+    """The name by which students know a function or a class of a library; empty for all else."""
+    if not isinstance(value, (type, FunctionType, BuiltinFunctionType, MethodDescriptorType)):
+        return ""
+    name = value.__name__
+    if getattr(torch, name, None) is value:
+        return f"torch.{name}"
+    if getattr(torch.Tensor, name, None) is value:
+        return f"torch.Tensor.{name}"
+    home = str(value.__module__)
+    return f"{home.split('.modules')[0]}.{value.__qualname__}" if home.startswith((*LIBRARIES, "scipy", "jax")) else ""

@@ -1,38 +1,23 @@
 """Which forbidden functions an attempt calls while it runs."""
 
+import functools
 import importlib
+import inspect
+import re
 import sys
 import threading
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
+from torch._C import _autograd, _profiler
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
-SOFTMAX = (
-    "torch.softmax",
-    "torch.log_softmax",
-    "torch.Tensor.softmax",
-    "torch.Tensor.log_softmax",
-    "torch.special.softmax",
-    "torch.special.log_softmax",
-    "torch._softmax",
-    "torch._log_softmax",
-    "torch._safe_softmax",
-    "torch.sparse.softmax",
-    "torch.sparse.log_softmax",
-    "torch.nn.functional.softmax",
-    "torch.nn.functional.log_softmax",
-    "torch.nn.functional.softmin",
-    "torch.nn.functional.gumbel_softmax",
-)
-ATTENTION = (
-    "torch.nn.functional.scaled_dot_product_attention",
-    "torch.nn.functional.multi_head_attention_forward",
-    "torch._native_multi_head_attention",
-    "torch._scaled_dot_product_attention_math",
-    "torch.nn.MultiheadAttention.forward",
+from .clock import Clock
+from .ready_made import BACKWARD, operator_called, pattern_of, plain
+
+ATTENTION_OF_ATTNLIB = (
     "attnlib.scaled_dot_product_attention",
     "attnlib.tiled_attention",
     "attnlib.cross_attention",
@@ -40,9 +25,10 @@ ATTENTION = (
     "attnlib.CrossAttention.forward",
     "attnlib.MultiHeadAttention.forward",
 )
+INSTALLED = ("site-packages", "dist-packages")
 
 
-def _resolve(name: str) -> Any:
+def resolve(name: str) -> Any:
     """The object behind a qualified name, beneath the wrappers that jaxtyping puts around it in the tests."""
     parts = name.split(".")
     for cut in range(len(parts) - 1, 0, -1):
@@ -56,48 +42,101 @@ def _resolve(name: str) -> Any:
     return None
 
 
-class Watch(TorchFunctionMode):
-    """Record the forbidden calls made in the body: torch's by its function mode, Python's by the profiler hook.
+class Watch:
+    """Record the forbidden calls made in the body: Python's functions by the profiler hook, operators by torch's.
 
-    >>> with Watch(("torch.softmax", "torch.Tensor.softmax")) as watch:
-    ...     _ = torch.zeros(2, 3).softmax(dim=-1)
-    >>> watch.called
-    ['torch.Tensor.softmax']
+    torch's profiler sees every operator, whatever called it: those inside of other operators, private ones, those of
+    TorchScript. The hook sees functions that are not operators, such as torch's own copies in Python, and SciPy's.
+
+    >>> from attnlib.checks.ready_made import SOFTMAX
+    >>> with Watch((SOFTMAX,)) as watch:
+    ...     _ = torch.special.softmax(torch.zeros(2, 3), dim=-1)
+    >>> watch.called[0]
+    'torch.special.softmax'
     """
 
     def __init__(self, forbidden: tuple[str, ...]) -> None:
-        super().__init__()
-        targets = {name: target for name in forbidden if (target := _resolve(name)) is not None}
-        self.functions = {target: name for name, target in targets.items()}
-        self.code = {target.__code__: name for name, target in targets.items() if hasattr(target, "__code__")}
+        self.pattern = pattern_of(forbidden)
+        targets = {name: target for name in forbidden if (target := resolve(name)) is not None}
+        code = {target.__code__: name for name, target in targets.items() if hasattr(target, "__code__")}
+        self.known: dict[int, tuple[CodeType, str]] = {id(c): (c, name) for c, name in code.items()}
         self.called: list[str] = []
-
-    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if function in self.functions:
-            self._note(self.functions[function])
-        return function(*args, **(kwargs or {}))
+        self.observing = False
+        self.most_recorded = 0
+        """The most events that were held at one time."""
+        self.thread = threading.get_ident()
 
     def __enter__(self) -> "Watch":
-        super().__enter__()
-        if self.code:
-            self._previous = sys.getprofile(), threading.getprofile()
-            sys.setprofile(self._on_call)
-            threading.setprofile(self._on_call)  # in the threads that it starts, too
+        self._previous = sys.getprofile(), threading.getprofile()
+        sys.setprofile(self._on_call)
+        threading.setprofile(self._on_call)  # in the threads that it starts, too
+        self._observe()
         return self
 
     def __exit__(self, *exception: Any) -> None:
-        if self.code:
-            sys.setprofile(self._previous[0])
-            threading.setprofile(self._previous[1])
-        super().__exit__(*exception)
+        self._note_operators()
+        sys.setprofile(self._previous[0])
+        threading.setprofile(self._previous[1])
+
+    def _observe(self) -> None:
+        """Have torch record its operators, unless somebody profiles the check itself."""
+        if self.pattern is not None and not _autograd._profiler_enabled():
+            _autograd._enable_profiler_legacy(_settings())
+            self.observing = True
+
+    def _note_operators(self) -> None:
+        if not self.observing or not _autograd._profiler_enabled():
+            return
+        self.observing = False
+        recorded = _autograd._disable_profiler_legacy()
+        self.most_recorded = max(self.most_recorded, sum(map(len, recorded)))
+        for name in dict.fromkeys(event.name() for events in recorded for event in events):
+            if (called := _called_by_operator(name, self.pattern)) is not None:
+                self._note(called)
 
     def _on_call(self, frame: FrameType, event: str, argument: Any) -> None:
-        if event == "call" and frame.f_code in self.code:
-            self._note(self.code[frame.f_code])
+        if event != "call":
+            return
+        code = frame.f_code
+        if (known := self.known.get(id(code))) is None:
+            known = self.known[id(code)] = (code, _called_in_python(code, frame.f_globals, self.pattern))
+        if known[1]:
+            self._note(known[1])
+        elif code is ALARM and self.thread == threading.get_ident():  # ten times a second: else a loop fills the memory
+            self._note_operators()
+            self._observe()
 
     def _note(self, name: str) -> None:
         if name not in self.called:
             self.called.append(name)
+
+
+ALARM = Clock.look.__code__
+
+
+@functools.cache
+def _settings() -> Any:
+    without = dict.fromkeys(("shapes", "memory", "stack", "flops", "modules"), False)
+    config: Any = torch.autograd.ProfilerConfig
+    return config(torch.autograd.ProfilerState.CPU, *without.values(), _profiler._ExperimentalConfig())
+
+
+@functools.cache
+def _called_by_operator(name: str, pattern: re.Pattern[str]) -> str | None:
+    found = "::" in name and BACKWARD not in name.lower() and pattern.search(plain(name))
+    return operator_called(name) if found else None
+
+
+def _called_in_python(code: CodeType, names: dict[str, Any], pattern: re.Pattern[str] | None) -> str:
+    """The name of a forbidden function of an installed library, as students know it; empty for any other."""
+    if pattern is None or not any(part in code.co_filename for part in INSTALLED) or "/attnlib/" in code.co_filename:
+        return ""
+    if not code.co_flags & inspect.CO_OPTIMIZED:  # the body of a module or of a class, which is being imported
+        return ""
+    name = f"{names.get('__name__')}.{code.co_qualname}"
+    if not pattern.search(plain(name)):
+        return ""
+    return re.sub(r"^torch\.nn\.modules\.\w+\.([A-Z]\w+)\..*", r"torch.nn.\1", name)
 
 
 class DeviceWatch(TorchFunctionMode):

@@ -38,7 +38,7 @@ class RemoteSession:
         self.given: list[Tensor] = []
         self.opening: dict[str, Any] = {
             "outputs": list(terms.outputs),
-            "forbidden": [name for name in terms.forbidden if name.startswith("torch.")],
+            "forbidden": [name for name in terms.forbidden if not name.startswith("attnlib.")],
             "device": terms.device,
         }
 

@@ -10,8 +10,9 @@ import attnlib
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Case, Exercise
 from attnlib.checks.lesson_00.slips import fixed_scales, slips, slips_with_floats
+from attnlib.checks.ready_made import ATTENTION
 from attnlib.checks.usual import usual_cases, usual_misconceptions, wrong
-from attnlib.checks.watch import ATTENTION
+from attnlib.checks.watch import ATTENTION_OF_ATTNLIB
 
 
 def _queries_keys(draw: Draw, *, lead: tuple[int, ...], q: int, k: int, d: int) -> tuple[Tensor, Tensor]:
@@ -54,7 +55,7 @@ ATTENTION_SCORES = Exercise(
     contract="(…, q, d), (…, k, d) -> (…, q, k), scaled by 1/√d",
     parts={"values": 2, "gradient": 1, "robustness": 1},
     reference=attnlib.attention_scores,
-    forbidden=("attnlib.attention_scores", *ATTENTION),
+    forbidden=("attnlib.attention_scores", ATTENTION, *ATTENTION_OF_ATTNLIB),
     cases=(
         *usual_cases(
             _queries_keys,

@@ -10,8 +10,9 @@ from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Case, Exercise
 from attnlib.checks.lesson_00.slips import slips
 from attnlib.checks.lesson_02.attention_scores import causal, scaled
+from attnlib.checks.ready_made import ATTENTION
 from attnlib.checks.usual import as_given, wrong
-from attnlib.checks.watch import ATTENTION
+from attnlib.checks.watch import ATTENTION_OF_ATTNLIB
 
 
 def _attend_with(
@@ -74,7 +75,7 @@ MEND_SELF_ATTENTION = Exercise(
     reference=_attend_with,
     outputs=("output", "weights"),
     detachable=("weights",),
-    forbidden=ATTENTION,
+    forbidden=(ATTENTION, *ATTENTION_OF_ATTNLIB),
     cases=(
         Case(name="a batch of sentences", inputs=_sentences(2, 5, 13, 3, 7)),
         Case(name="more words than features", inputs=_sentences(3, 11, 7, 5, 2), gradient=True),

@@ -14,8 +14,9 @@ from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Case, Exercise, Misconception
 from attnlib.checks.lesson_00.slips import dropout_left_on, fixed_scales, slips, slips_with_floats
 from attnlib.checks.lesson_02.attention_scores import scaled
+from attnlib.checks.ready_made import ATTENTION
 from attnlib.checks.usual import usual_cases, usual_misconceptions, wrong
-from attnlib.checks.watch import ATTENTION
+from attnlib.checks.watch import ATTENTION_OF_ATTNLIB
 
 
 def _qkv(draw: Draw, *, lead: tuple[int, ...], q: int, k: int, d_k: int, d_v: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -570,7 +571,7 @@ SCALED_DOT_PRODUCT_ATTENTION = Exercise(
     outputs=("output", "weights"),
     detachable=("weights",),
     shown="weights",
-    forbidden=ATTENTION,
+    forbidden=(ATTENTION, *ATTENTION_OF_ATTNLIB),
     cases=(
         *usual_cases(
             _qkv,

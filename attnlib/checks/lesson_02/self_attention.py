@@ -21,8 +21,9 @@ from attnlib.checks.lesson_02.scaled_dot_product_attention import (
     more_attention_misconceptions,
     weighted,
 )
+from attnlib.checks.ready_made import ATTENTION
 from attnlib.checks.usual import usual_cases, usual_misconceptions, without, wrong
-from attnlib.checks.watch import ATTENTION
+from attnlib.checks.watch import ATTENTION_OF_ATTNLIB
 
 
 class SelfAttention(attnlib.SelfAttention):
@@ -125,7 +126,7 @@ SELF_ATTENTION = Exercise(
     reference=SelfAttention,
     outputs=("output", "weights"),
     detachable=("weights",),
-    forbidden=ATTENTION,
+    forbidden=(ATTENTION, *ATTENTION_OF_ATTNLIB),
     weight_scale=1.2,
     cases=(
         *usual_cases(

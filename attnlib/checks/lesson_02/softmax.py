@@ -9,8 +9,8 @@ import attnlib
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Case, Exercise
 from attnlib.checks.lesson_00.slips import slips
+from attnlib.checks.ready_made import SOFTMAX
 from attnlib.checks.usual import usual_cases, usual_misconceptions, wrong
-from attnlib.checks.watch import SOFTMAX
 
 
 def _scores(draw: Draw, *, shape: tuple[int, ...]) -> tuple[Tensor]:
@@ -62,7 +62,7 @@ SOFTMAX_EXERCISE = Exercise(
     contract="(…, k) -> (…, k), rows of positive numbers that add up to 1; finite for scores of ±1e4",
     parts={"values": 2, "large scores": 1, "gradient": 1, "robustness": 1},
     reference=attnlib.softmax,
-    forbidden=("attnlib.softmax", "attnlib.masked_softmax", *SOFTMAX),
+    forbidden=("attnlib.softmax", "attnlib.masked_softmax", SOFTMAX),
     cases=(
         *usual_cases(
             _scores,

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Case, Exercise
+from attnlib.checks.ready_made import ATTENTION
 from attnlib.checks.usual import as_given, wrong
-from attnlib.checks.watch import ATTENTION
+from attnlib.checks.watch import ATTENTION_OF_ATTNLIB
 
 LESSON = "03_multi_head_attention"
 
@@ -92,7 +93,7 @@ MEND_MULTI_HEAD = Exercise(
     reference=_reference,
     outputs=("output", "weights"),
     detachable=("weights",),
-    forbidden=ATTENTION,
+    forbidden=(ATTENTION, *ATTENTION_OF_ATTNLIB),
     cases=(
         Case(name="two sentences, three heads", inputs=_sentences(2, 7, 3, 5, 11)),
         Case(name="five sentences, two heads", inputs=_sentences(5, 3, 2, 7, 13)),

@@ -14,8 +14,9 @@ from attnlib.checks.lesson_03.heads import SelfHeads, but, causal
 from attnlib.checks.lesson_03.mistakes_around import layer_mistakes, projection_mistakes, result_mistakes
 from attnlib.checks.lesson_03.mistakes_inside import axes_mistakes, dropout_mistakes, scores_mistakes
 from attnlib.checks.lesson_03.two_mistakes import two_mistakes
+from attnlib.checks.ready_made import ATTENTION
 from attnlib.checks.usual import usual_cases, usual_misconceptions, wrong
-from attnlib.checks.watch import ATTENTION
+from attnlib.checks.watch import ATTENTION_OF_ATTNLIB
 
 LESSON = "03_multi_head_attention"
 
@@ -87,7 +88,7 @@ MULTI_HEAD_SELF_ATTENTION = Exercise(
     reference=MultiHeadSelfAttention,
     outputs=("output", "weights"),
     detachable=("weights",),
-    forbidden=ATTENTION,
+    forbidden=(ATTENTION, *ATTENTION_OF_ATTNLIB),
     weight_scale=1.2,
     cases=(
         *usual_cases(

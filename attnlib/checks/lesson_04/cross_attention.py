@@ -18,8 +18,9 @@ from attnlib.checks.lesson_02.scaled_dot_product_attention import (
     more_attention_misconceptions,
     weighted,
 )
+from attnlib.checks.ready_made import ATTENTION
 from attnlib.checks.usual import usual_cases, usual_misconceptions, wrong
-from attnlib.checks.watch import ATTENTION
+from attnlib.checks.watch import ATTENTION_OF_ATTNLIB
 
 LESSON = "04_cross_attention"
 
@@ -375,7 +376,7 @@ CROSS_ATTENTION = Exercise(
     outputs=("output", "weights"),
     detachable=("weights",),
     shown="weights",
-    forbidden=ATTENTION,
+    forbidden=(ATTENTION, *ATTENTION_OF_ATTNLIB),
     cases=(
         *usual_cases(
             _inputs,

@@ -9,8 +9,9 @@ from torch import Tensor
 
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Asked, Case, Exercise, Inputs
+from attnlib.checks.ready_made import ATTENTION
 from attnlib.checks.usual import as_given, wrong
-from attnlib.checks.watch import ATTENTION
+from attnlib.checks.watch import ATTENTION_OF_ATTNLIB
 
 LESSON = "04_cross_attention"
 
@@ -156,7 +157,7 @@ MEND_DECODER_ATTENTION = Exercise(
     reference=_reference,
     outputs=("output", "weights"),
     detachable=("weights",),
-    forbidden=ATTENTION,
+    forbidden=(ATTENTION, *ATTENTION_OF_ATTNLIB),
     cases=(
         Case(name="two texts of one length", inputs=_texts(3, 7, 7, 11, 5, 2), probe=_where_x_is_real),
         Case(name="a longer memory", inputs=_texts(2, 5, 11, 13, 3, 7), probe=_where_x_is_real),

@@ -14,8 +14,9 @@ from attnlib.checks.lesson_03.mistakes_inside import axes_mistakes, dropout_mist
 from attnlib.checks.lesson_03.two_mistakes import two_mistakes
 from attnlib.checks.lesson_04.mistakes import CrossHeads, own_mistakes
 from attnlib.checks.lesson_04.mistakes_of_roles import whose_is_whose
+from attnlib.checks.ready_made import ATTENTION
 from attnlib.checks.usual import usual_cases, usual_misconceptions
-from attnlib.checks.watch import ATTENTION
+from attnlib.checks.watch import ATTENTION_OF_ATTNLIB
 
 LESSON = "04_cross_attention"
 
@@ -65,7 +66,7 @@ MULTI_HEAD_CROSS_ATTENTION = Exercise(
     reference=MultiHeadCrossAttention,
     outputs=("output", "weights"),
     detachable=("weights",),
-    forbidden=ATTENTION,
+    forbidden=(ATTENTION, *ATTENTION_OF_ATTNLIB),
     weight_scale=1.2,
     cases=(
         *usual_cases(

@@ -10,8 +10,9 @@ import attnlib
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Asked, Case, Exercise, Inputs
 from attnlib.checks.lesson_05.wrong_causal_attention import LISTED
+from attnlib.checks.ready_made import ATTENTION
 from attnlib.checks.usual import usual_cases
-from attnlib.checks.watch import ATTENTION
+from attnlib.checks.watch import ATTENTION_OF_ATTNLIB
 
 LESSON = "05_causal_attention"
 
@@ -75,7 +76,7 @@ CAUSAL_SELF_ATTENTION = Exercise(
     reference=CausalSelfAttention,
     outputs=("output", "weights"),
     detachable=("weights",),
-    forbidden=ATTENTION,
+    forbidden=(ATTENTION, *ATTENTION_OF_ATTNLIB),
     weight_scale=1.2,
     cases=(
         *usual_cases(

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 import attnlib
+from attnlib.checks import ready_made
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Case, Exercise
 from attnlib.checks.lesson_02.softmax import wide_rows
@@ -183,7 +184,7 @@ MASKED_SOFTMAX = Exercise(
     contract="scores (…, k), mask broadcast to them, bool, True = may attend -> weights; a row without True is zero",
     parts={"values": 2, "rows without True": 1, "large scores": 1, "gradient": 1, "robustness": 1},
     reference=attnlib.masked_softmax,
-    forbidden=("attnlib.masked_softmax",),
+    forbidden=("attnlib.masked_softmax", ready_made.MASKED_SOFTMAX),
     cases=(
         *usual_cases(
             _inputs,

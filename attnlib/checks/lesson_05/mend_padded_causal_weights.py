@@ -10,8 +10,9 @@ from torch import Tensor
 import attnlib
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Case, Exercise
+from attnlib.checks.ready_made import ATTENTION
 from attnlib.checks.usual import as_given, usual_misconceptions, wrong
-from attnlib.checks.watch import ATTENTION
+from attnlib.checks.watch import ATTENTION_OF_ATTNLIB
 
 LESSON = "05_causal_attention"
 
@@ -116,7 +117,7 @@ MEND_PADDED_CAUSAL_WEIGHTS = Exercise(
     contract="scores (b,h,n,n), real (b,n), True = a real key -> weights (b,h,n,n); a row without open keys is zero",
     parts={"values": 2},
     reference=_reference,
-    forbidden=ATTENTION,
+    forbidden=(ATTENTION, *ATTENTION_OF_ATTNLIB),
     cases=(
         Case(name="padding on the right", inputs=partial(_padded, b=3, h=2, n=7, side="right")),
         Case(name="padding on the left", inputs=partial(_padded, b=5, h=3, n=7, side="left")),

@@ -14,14 +14,14 @@ from attnlib.checks.lesson_06.mistakes_between import MISTAKES_BETWEEN
 from attnlib.checks.lesson_06.mistakes_inside import MISTAKES_INSIDE
 from attnlib.checks.lesson_06.mistakes_of_heads import MISTAKES_OF_HEADS
 from attnlib.checks.lesson_06.plain_block import PlainBlock
+from attnlib.checks.ready_made import BLOCKS
 from attnlib.checks.usual import usual_cases, usual_misconceptions
 
 WHOLE_BLOCKS = (
     "attnlib.EncoderBlock.forward",
     "attnlib.Encoder.forward",
     "attnlib.DecoderBlock.forward",
-    "torch.nn.TransformerEncoderLayer.forward",
-    "torch._transformer_encoder_layer_fwd",
+    BLOCKS,
 )
 
 

@@ -10,15 +10,8 @@ from torch import Tensor
 import attnlib
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Case, Exercise
+from attnlib.checks.ready_made import NORMS
 from attnlib.checks.usual import usual_cases, usual_misconceptions, wrong
-
-LAYER_NORMS = (
-    "torch.nn.functional.layer_norm",
-    "torch.layer_norm",
-    "torch.native_layer_norm",
-    "torch.nn.LayerNorm.forward",
-    "attnlib.layer_norm",
-)
 
 
 def layer_norm(x: Tensor, gain: Tensor, bias: Tensor, eps: float = 1e-5) -> Tensor:
@@ -106,7 +99,7 @@ LAYER_NORM = Exercise(
     contract="(…, d_model), gain and bias (d_model), eps -> (…, d_model), normalised along the last axis",
     parts={"values": 2, "small spread": 1, "gradient": 1, "robustness": 1},
     reference=layer_norm,
-    forbidden=LAYER_NORMS,
+    forbidden=("attnlib.layer_norm", NORMS),
     cases=(
         *usual_cases(
             _vectors,

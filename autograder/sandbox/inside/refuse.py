@@ -7,29 +7,24 @@ from typing import Any, NoReturn
 import torch
 
 from .attempt import ContractBroken
+from .ready_made import FAMILIES, operator_called, operators
 
-ATTENTION = "torch.nn.functional.scaled_dot_product_attention"
-SOFTMAX = "torch.softmax"
-LAYER_NORM = "torch.nn.functional.layer_norm"
-OPERATORS: dict[str, dict[str, tuple[str, ...]]] = {
-    SOFTMAX: {
-        "_softmax": ("CPU", "Meta"),
-        "_softmax.out": ("CPU", "Meta"),
-        "_log_softmax": ("CPU", "Meta"),
-        "_log_softmax.out": ("CPU", "Meta"),
-        "_safe_softmax": ("CompositeExplicitAutograd",),
-    },
-    ATTENTION: {
-        "scaled_dot_product_attention": ("CompositeImplicitAutograd",),
-        "_scaled_dot_product_attention_math": ("CompositeImplicitAutograd",),
-        "_scaled_dot_product_flash_attention_for_cpu": ("CPU", "Meta"),
-        "_native_multi_head_attention": ("CPU",),
-    },
-    LAYER_NORM: {
-        "native_layer_norm": ("CPU", "Meta"),
-        "native_layer_norm.out": ("CPU", "Meta"),
-    },
-}
+KEYS = (
+    "CPU",
+    "Meta",
+    "CompositeImplicitAutograd",
+    "CompositeExplicitAutograd",
+    "CompositeExplicitAutogradNonFunctional",
+    "SparseCPU",
+    "SparseCsrCPU",
+    "MkldnnCPU",
+    "QuantizedCPU",
+    "NestedTensorCPU",
+)
+"""Where an operator may have a kernel that runs here."""
+
+for family in FAMILIES:  # in the warm process: no child has to look for them
+    operators(family)
 
 
 class Refusal:
@@ -39,22 +34,23 @@ class Refusal:
     """
 
     def __init__(self, forbidden: Iterable[str]) -> None:
-        names = set(forbidden)
-        self.wanted = [
-            (torch.library.Library("aten", "IMPL", key), operator, name)
-            for name, operators in OPERATORS.items()
-            if name in names
-            for operator, keys in operators.items()
-            for key in keys
-            if hasattr(torch.ops.aten, operator.split(".")[0])
-        ]
+        self.wanted = {operator for name in forbidden if name in FAMILIES for operator in operators(name)}
+        self.libraries: dict[tuple[str, str], torch.library.Library] = {}
 
     def begin(self) -> None:
         """Put a kernel that raises in the place of each operator's own, for as long as this process lives."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            for library, operator, name in self.wanted:
-                library.impl(operator, _refusing(name))
+            for operator in sorted(self.wanted):
+                for key in KEYS:
+                    if torch._C._dispatch_has_kernel_for_dispatch_key(operator, key):
+                        self._refuse(operator, key)
+
+    def _refuse(self, operator: str, key: str) -> None:
+        namespace, _, name = operator.partition("::")
+        if (namespace, key) not in self.libraries:
+            self.libraries[namespace, key] = torch.library.Library(namespace, "IMPL", key)
+        self.libraries[namespace, key].impl(name, _refusing(operator_called(operator)))
 
 
 def _refusing(name: str) -> Any:

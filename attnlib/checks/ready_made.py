@@ -1,0 +1,105 @@
+"""What torch and other libraries have ready-made, and an exercise may ask you to write yourself.
+
+A family is known by the names of its functions and of the operators that torch has beneath them: `F.softmax`,
+`torch.ops.aten._softmax`, `nn.Softmax` and `scipy.special.softmax` are one. The check in a notebook, the reading of the
+source and the sandbox all ask here. Nothing in this file knows an answer: it runs beside a student's code, too.
+"""
+
+import functools
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+
+SOFTMAX = "every ready-made softmax"
+MASKED_SOFTMAX = "every ready-made masked softmax"
+ATTENTION = "every ready-made attention"
+NORMS = "every ready-made norm"
+BLOCKS = "every ready-made Transformer block"
+
+
+@dataclass(frozen=True)
+class Family:
+    """Functions that do the same work: a pattern that finds them (see `plain`), and what to use instead."""
+
+    pattern: str
+    instead: str
+
+
+FAMILIES = {
+    SOFTMAX: Family(
+        r"softmax|softmin|attention|transformer(en|de)coder",
+        "Here you write the softmax itself, from `torch.exp`, `sum` and `amax`; `torch.logsumexp` is allowed, too. Not "
+        "allowed is whatever takes a softmax for you: torch's own in all of its forms, its logarithm, attention, and "
+        "other libraries' softmax.",
+    ),
+    MASKED_SOFTMAX: Family(
+        r"maskedsoftmax|masked\.(ops\.)?(log)?softm|safesoftmax|attention|transformer(en|de)coder",
+        "Here you write what a mask does to a softmax. `torch.softmax` is allowed; not allowed is whatever takes the "
+        "mask as well, such as `torch.masked.softmax` or PyTorch's attention.",
+    ),
+    ATTENTION: Family(
+        r"attention|transformer(en|de)coder",
+        "Here you write attention itself: matrix products, a scale, `torch.softmax`. Not allowed is whatever does all "
+        "of it for you, such as `F.scaled_dot_product_attention` or `nn.MultiheadAttention`.",
+    ),
+    NORMS: Family(
+        r"(layer|group|batch|instance|rms|weight|localresponse)norm|transformer(en|de)coder",
+        "Here you write the norm itself, from `mean`, `var` and `sqrt`. Not allowed is whatever normalises for you: "
+        "torch's layer norm, and its group, batch, instance and RMS norms, which are the same computation.",
+    ),
+    BLOCKS: Family(
+        r"transformer(en|de)coder",
+        "Here you put the block together from its layers. Not allowed is a block that is ready-made, such as "
+        "`nn.TransformerEncoderLayer`.",
+    ),
+}
+BACKWARD = "backward"  # in the name of an operator: what autograd runs, and no way to the result
+
+
+def plain(name: str) -> str:
+    """The name as the patterns read it: `nn.LayerNorm`, `F.layer_norm` and `native_layer_norm` are alike.
+
+    >>> plain("torch.nn.LayerNorm")
+    'torch.nn.layernorm'
+    """
+    return name.replace("_", "").lower()
+
+
+@functools.cache
+def pattern_of(forbidden: tuple[str, ...]) -> re.Pattern[str] | None:
+    """What finds a function of the families among the forbidden names; None if there is none among them."""
+    found = [FAMILIES[name].pattern for name in forbidden if name in FAMILIES]
+    return re.compile("|".join(found)) if found else None
+
+
+def instead(forbidden: Iterable[str]) -> str:
+    """What to use instead, in the student's terms."""
+    found = [FAMILIES[name].instead for name in forbidden if name in FAMILIES]
+    return " ".join(found) or "Here you write what the library has ready-made. Compare with it once yours is right."
+
+
+@functools.cache
+def operators(family: str) -> tuple[str, ...]:
+    """All of torch's operators that belong to the family, with their overloads: `aten::_softmax.out`."""
+    pattern = re.compile(FAMILIES[family].pattern)
+    names = torch._C._dispatch_get_all_op_names()
+    return tuple(sorted(n for n in names if pattern.search(plain(n)) and BACKWARD not in n))
+
+
+@functools.cache
+def operator_called(operator: str) -> str:
+    """An operator by the name that it has in Python.
+
+    >>> operator_called("aten::softmax.int"), operator_called("aten::_softmax")
+    ('torch.softmax', 'torch.ops.aten._softmax')
+    """
+    namespace, _, name = operator.partition("::")
+    name = name.partition(".")[0]
+    if name.startswith("special_"):
+        return f"torch.special.{name.removeprefix('special_')}"
+    for home, owner in (("torch", torch), ("torch.nn.functional", torch.nn.functional)):
+        if not name.startswith("_") and hasattr(owner, name):
+            return f"{home}.{name}"
+    return f"torch.ops.{namespace}.{name}"
