@@ -39,6 +39,8 @@ class Failure:
     kind: str  # "unwritten", "raised", "time", "type", "parameters", "forbidden", "choice", "died"
     text: str
     place: str = ""
+    own: bool = False
+    """Of an exception: raised by a `raise` or an `assert` of the attempt, not by anything that it calls."""
 
 
 class Failed(Exception):
@@ -326,21 +328,20 @@ def described(value: Any) -> str:
     return str(value) if value is None or value is Ellipsis else f"a value of type {type(value).__name__}"
 
 
-RAISED_ITSELF = re.compile(r"`(raise|assert)\b")
-"""In the place of a failure: the attempt's own line raises, and nothing that it calls."""
+RAISES = re.compile(r"(^|:)\s*(raise|assert)\b")
 
 
 def failure_of(error: BaseException) -> Failure:
     """What an exception in the attempt is to be called, and the attempt's line that raised it."""
-    place = place_in_attempt(error.__traceback__)
-    if isinstance(error, NotImplementedError) and (not error.args or RAISED_ITSELF.search(place)):
+    place, own = place_in_attempt(error.__traceback__), _raised_itself(error.__traceback__)
+    if isinstance(error, NotImplementedError) and (not error.args or own):
         return Failure("unwritten", "is not written yet: put your code in place of `raise NotImplementedError`", place)
     try:
         said = str(error)
     except BaseException:
         said = "(a message that cannot be printed)"
     first_lines = " ".join(said.strip().split("\n")[:3])
-    return Failure("raised", f"raised {_named(type(error))}: {first_lines[:400]}".rstrip(": "), place)
+    return Failure("raised", f"raised {_named(type(error))}: {first_lines[:400]}".rstrip(": "), place, own)
 
 
 def _named(error: type[BaseException]) -> str:
@@ -350,6 +351,12 @@ def _named(error: type[BaseException]) -> str:
         return error.__name__
     kind = next(base for base in error.__mro__ if base.__module__ == "builtins")
     return error.__name__ if kind in (Exception, BaseException) else f"{kind.__name__}: {error.__name__}"
+
+
+def _raised_itself(trace: TracebackType | None) -> bool:
+    """Whether the exception was raised by a statement outside of libraries, and not in what that statement calls."""
+    frames = traceback.extract_tb(trace)
+    return bool(frames) and "-packages" not in frames[-1].filename and bool(RAISES.search(frames[-1].line or ""))
 
 
 def place_in_attempt(trace: TracebackType | None) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from attnlib.checks.attempt import RAISED_ITSELF, Failure
+from attnlib.checks.attempt import Failure
 from attnlib.checks.compare import ASPECTS, SEPARATION, Difference, first_difference
 from attnlib.checks.exercise import Case, Exercise, Misconception
 from attnlib.checks.observe import Memory, Observation, observe
@@ -48,12 +48,16 @@ def diagnose(
     rivals = [Rival(m, memory) for m in exercise.misconceptions]
     order = _most_telling_first(trials)
     first_part = next(part for part in exercise.parts if any(t.case.part == part for t in failed))
-    in_part = [t for t in order if t.case.part == first_part]
+    # what is right elsewhere must be right by the misconception, too: its explanation may speak of more than one part
+    in_part = [t for t in order if t.case.part == first_part or t.difference is None]
     without_errors = [t for t in order if t.got.failure is None]  # two ways of being wrong the same way may fail apart
     for chosen in (order, in_part, without_errors):
         if all(t.difference is None for t in chosen):
             continue
         agreeing = _agreeing(exercise, rivals, chosen, seed, device, up_to)
+        if chosen is without_errors:
+            raising = [t for t in trials if t.got.failure is not None and not t.case.hidden]
+            agreeing = [r for r in agreeing if _raises_too(exercise, r, raising, seed, device)]
         names = {r.misconception.same_as or r.misconception.id for r in agreeing}
         if len(names) > 1:  # several fail with an error of the same type: what it says tells them apart
             agreeing = [r for r in agreeing if _same_words(r, chosen)]
@@ -94,11 +98,26 @@ def _agreeing(
                 _seen(exercise, rival, trial.case, seed, device),
                 trial.got,
                 device=device,
-                up_to=up_to,
+                up_to="gradient" if _wrong_in_gradient(trial) else up_to,
             )
             is None
+            and _own_error_too(trial, rival)
         ]
     return [rival for rival in left if _shows_a_value(trials) or _same_words(rival, trials)]
+
+
+def _wrong_in_gradient(trial: Trial) -> bool:
+    return trial.difference is not None and trial.difference.aspect == "gradient"
+
+
+def _own_error_too(trial: Trial, rival: Rival) -> bool:
+    """Where an error is asked for: whether both raise it themselves, or both leave it to what they call."""
+    mine, theirs = rival.seen[trial.case.name].failure, trial.got.failure
+    return not trial.case.raises or mine is None or theirs is None or mine.own == theirs.own
+
+
+def _raises_too(exercise: Exercise, rival: Rival, trials: Sequence[Trial], seed: int, device: str) -> bool:
+    return all(_seen(exercise, rival, trial.case, seed, device).failure is not None for trial in trials)
 
 
 def _shows_a_value(trials: Sequence[Trial]) -> bool:
@@ -115,7 +134,7 @@ def _same_words(rival: Rival, trials: Sequence[Trial]) -> bool:
         failure = trial.got.failure
         if failure is None or trial.case.other_device:
             continue
-        if some_right and (trial.case.raises or RAISED_ITSELF.search(failure.place)):
+        if some_right and (trial.case.raises or failure.own):
             continue
         mine = rival.seen[trial.case.name].failure if trial.case.name in rival.seen else None
         if mine is None or _words(mine) != _words(failure):

@@ -10,16 +10,21 @@ from attnlib.checks import course
 from attnlib.checks.attempt import Attempt, Failure, Local, described
 from attnlib.checks.compare import first_difference
 from attnlib.checks.diagnose import Trial, diagnose
-from attnlib.checks.exercise import Case, Exercise, Misconception
+from attnlib.checks.errors import exception
+from attnlib.checks.exercise import AS_GIVEN, Case, Exercise, Misconception
 from attnlib.checks.observe import Memory, Observation, observe
 from attnlib.checks.one_change import one_change
+from attnlib.checks.one_change.written import source_of
+from attnlib.checks.reading import read
 from attnlib.checks.report import Report, write_report
 from attnlib.checks.sources import shortcuts_of
-from attnlib.checks.symptoms import broken_contract, exception, one_property, relation_of_numbers
+from attnlib.checks.symptoms import broken_contract, gradient_cut_off, one_property, relation_of_numbers
 from attnlib.checks.time_limits import TimeLimits
 
 GIVEN_UP = ("time", "unwritten", "forbidden", "died")
 """Failures after which the other cases of the same part are not tried: they would fail alike."""
+
+MOST_FINDINGS = 3  # more would not be read
 
 
 def run(
@@ -113,16 +118,29 @@ def _findings(
     """What the mistake is: the misconception; or else what the result shows, and what one change would do."""
     if all(t.difference is None for t in trials):
         return []
-    if (misconception := diagnose(exercise, trials, seed=seed, device=device, memory=memory)) is not None:
+    misconception = diagnose(exercise, trials, seed=seed, device=device, memory=memory)
+    if misconception is not None and (misconception.id == AS_GIVEN or _is_of_the_course(attempt)):
         return [misconception]
+    written = source_of(attempt)
+    source = None if written is None or written.is_long() else read(exercise, written)
+    certain = source.certain if source else ()
+    if misconception is not None:
+        return [*certain[:1], misconception]
     found = (
+        *certain,
         broken_contract(trials),
         one_change(exercise, attempt, trials, seed=seed, device=device, limits=limits),
         one_property(exercise, trials),
+        *(source.hints if source and not certain else ()),
         relation_of_numbers(trials),
-        exception(trials),
+        exception(exercise, trials, source.names if source else None),
+        gradient_cut_off(trials),
     )
-    return [finding for finding in found if finding is not None]
+    return list({finding.id: finding for finding in found if finding is not None}.values())[:MOST_FINDINGS]
+
+
+def _is_of_the_course(attempt: Any) -> bool:
+    return str(getattr(attempt, "__module__", "")).startswith("attnlib.")
 
 
 def cases_of(exercise: Exercise, *, hidden: bool, dtype: torch.dtype | None = None) -> list[Case]:

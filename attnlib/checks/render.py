@@ -55,7 +55,7 @@ def as_html(report: "Report") -> str:
     lines = [f'<div style="border-left: 4px solid {colour}; padding: 0.2em 0 0.2em 0.9em; max-width: 60em">']
     lines.append(f'<div style="color: {colour}; font-weight: bold">{_marked_up(headline(report))}</div>')
     for section in report.sections:
-        lines.append(f'<div style="margin-top: 0.6em"><b>{escape(section.heading)}</b></div>')
+        lines.append(f'<div style="margin-top: 0.6em"><b>{_marked_up(section.heading)}</b></div>')
         if section.fixed:
             lines.append(f'<pre style="margin: 0.2em 0; line-height: 1.3">{escape(section.body)}</pre>')
         elif section.body:

@@ -45,6 +45,17 @@ SYMPTOMS = {
             "Whoever calls your code goes on with what the contract names, in that order. Return just that.",
         ),
         _symptom(
+            "nothing_returned",
+            "Nothing is returned",
+            "A function gives back what stands behind `return`, and without one it gives back None. End it with the "
+            "result: `return …`.",
+        ),
+        _symptom(
+            "printed_instead",
+            "The result is printed, not returned",
+            "What is printed can be read, and nobody can go on computing with it. Give it back: `return …`.",
+        ),
+        _symptom(
             "not_refused",
             "What cannot work is not refused",
             "Inputs that the contract rules out are taken as if nothing were wrong with them. Test them first, and "

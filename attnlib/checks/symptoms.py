@@ -4,7 +4,6 @@ A misconception computes what the attempt computes; a symptom is a plain relatio
 which has to hold in every visible case that is wrong.
 """
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import permutations
@@ -31,17 +30,6 @@ PARAMETERS = {
 }
 """How a failure begins, and what it is called."""
 
-EXCEPTIONS = {
-    r"raised (NameError|UnboundLocalError)": "name_not_defined",
-    r"raised AttributeError": "no_such_attribute",
-    r"raised TypeError: .*(missing \d+ required|takes .* argument|unexpected keyword)": "arguments_do_not_fit",
-    r"raised RuntimeError: .*(dtype|scalar type|Double|Float|Long)": "dtypes_do_not_fit",
-    r"raised (EinopsError|RuntimeError: .*einsum)": "pattern_does_not_fit",
-    r"raised (RuntimeError|ValueError): .*(size|shape|dimension|expand|unpack|broadcast)": "shapes_do_not_fit",
-    r"raised IndexError": "index_out_of_range",
-}
-"""What an exception says, and what it is called."""
-
 FUNCTIONS: tuple[Callable[[Tensor], Tensor], ...] = (
     Tensor.exp,
     Tensor.log,
@@ -62,7 +50,12 @@ FEWEST = 6  # numbers: fewer may stand in a relation by chance
 def broken_contract(trials: Sequence[Trial]) -> Misconception | None:
     """What the attempt is or returns, which inputs it refuses, and whether gradients come through."""
     wrong = _visibly_wrong(trials)
-    return _named(_of_kind(wrong) or _of_errors(wrong) or _of_gradients(wrong)) if wrong else None
+    return _named(_of_kind(wrong) or _of_errors(wrong) or _of_gradients(wrong, all_of_them=True)) if wrong else None
+
+
+def gradient_cut_off(trials: Sequence[Trial]) -> Misconception | None:
+    """A gradient that does not come through, whatever else is wrong."""
+    return _named(_of_gradients(_visibly_wrong(trials)))
 
 
 def one_property(exercise: Exercise, trials: Sequence[Trial]) -> Misconception | None:
@@ -71,15 +64,6 @@ def one_property(exercise: Exercise, trials: Sequence[Trial]) -> Misconception |
     if len(found.traits) != 1 or "{}" not in SYMPTOMS[found.traits[0].id].title:
         return None  # inputs that have to be refused have a name of their own
     return _named((found.traits[0].id, found.sentence().rstrip(".")))
-
-
-def exception(trials: Sequence[Trial]) -> Misconception | None:
-    """The error in which the first wrong case ends, and all others that end in one."""
-    wrong = _visibly_wrong(trials)
-    texts = [t.got.failure.text for t in wrong if t.got.failure is not None]
-    if not texts or wrong[0].got.failure is None:
-        return None
-    return next((_named((n, "")) for words, n in EXCEPTIONS.items() if all(re.match(words, t) for t in texts)), None)
 
 
 def relation_of_numbers(trials: Sequence[Trial]) -> Misconception | None:
@@ -116,6 +100,8 @@ def _of_kind(wrong: Sequence[Trial]) -> Found | None:
     kind, text = failures[0].kind, failures[0].text
     if kind == "parameters":
         return next(((name, "") for begins, name in PARAMETERS.items() if text.startswith(begins)), None)
+    if kind == "type" and "but returned None" in text:
+        return ("printed_instead" if any(t.got.printed for t in wrong) else "nothing_returned"), ""
     return ("returns_something_else", "") if kind == "type" and text.startswith("must return") else None
 
 
@@ -126,10 +112,10 @@ def _of_errors(wrong: Sequence[Trial]) -> Found | None:
     return ("not_refused" if all(t.got.failure is None for t in wrong) else "refused_otherwise", "")
 
 
-def _of_gradients(wrong: Sequence[Trial]) -> Found | None:
+def _of_gradients(wrong: Sequence[Trial], all_of_them: bool = False) -> Found | None:
     """A gradient of zero where there should be one, behind values that are right."""
     told = [t.difference.text for t in wrong if t.difference is not None and t.difference.aspect == "gradient"]
-    if len(told) < len(wrong) or not all(text.startswith("no gradient") for text in told):
+    if not told or (all_of_them and len(told) < len(wrong)) or not all(text.startswith("no gradient") for text in told):
         return None
     return "gradient_cut_off", told[0].removeprefix("no gradient reaches ") if "reaches" in told[0] else "the inputs"
 

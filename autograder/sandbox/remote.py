@@ -113,7 +113,9 @@ def _failure(told: Any) -> Failure:
     if not isinstance(told, dict) or told.get("kind") not in KINDS:
         return Failure("raised", "failed")
     place = _text(told.get("place"), 200)
-    return Failure(told["kind"], _text(told.get("text"), 500), place if PLACE.match(place) else "")
+    return Failure(
+        told["kind"], _text(told.get("text"), 500), place if PLACE.match(place) else "", told.get("own") is True
+    )
 
 
 def _text(value: Any, length: int) -> str:

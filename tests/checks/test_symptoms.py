@@ -9,15 +9,16 @@ from einops import einsum
 from torch import Tensor, nn
 
 from attnlib.checks import exercises, run
+from attnlib.checks.errors import exception
 from attnlib.checks.judge import cases_of, try_case
-from attnlib.checks.symptoms import broken_contract, exception, one_property, relation_of_numbers
+from attnlib.checks.symptoms import broken_contract, one_property, relation_of_numbers
 
 
 def names(exercise: str, attempt: Any) -> list[str]:
     """All that the symptoms say, those behind the first, too."""
     it = exercises()[exercise]
     trials = [try_case(it, attempt, case, seed=0, device="cpu") for case in cases_of(it, hidden=False)]
-    found = (broken_contract(trials), one_property(it, trials), relation_of_numbers(trials), exception(trials))
+    found = (broken_contract(trials), one_property(it, trials), relation_of_numbers(trials), exception(it, trials))
     return [finding.id for finding in found if finding is not None]
 
 
@@ -164,7 +165,7 @@ def _undefined(x: Tensor, y: Tensor) -> Tensor:
     ("attempt", "name"),
     [
         (_undefined, "name_not_defined"),
-        (lambda x, y: x @ y.transposed, "no_such_attribute"),
+        (lambda x, y: x @ y.wordwise, "no_such_attribute"),
         (lambda x, y: x @ y.transpose(1), "arguments_do_not_fit"),
         (lambda x, y: x @ y.mT.half(), "dtypes_do_not_fit"),
         (lambda x, y: einsum(x, y, "b q d, k d -> b q k"), "pattern_does_not_fit"),

@@ -90,7 +90,7 @@ def one_change(
     The verdict is known before, and does not depend on it: where the search runs out of time there is one hint less.
     """
     written = source_of(attempt)
-    if written is None or written.is_long() or written.reaches_outside():
+    if written is None or not written.can_restart or written.is_long() or written.reaches_outside():
         return None
     order = sorted(trials, key=lambda t: (t.difference is None, t.case.other_device))
     try:

@@ -29,6 +29,10 @@ class Written:
     lines: Sequence[str]
     behind_init: frozenset[int]
     """Of a module, and those beside it: the statements of their methods but for `__init__`, by their `id`."""
+    can_restart: bool = True
+    """Whether a fresh start is possible: the cell itself makes all that the answer changes outside of itself."""
+    beside: frozenset[str] = frozenset()
+    """The names that the same cell or file binds."""
 
     def reaches_outside(self) -> bool:
         """Whether it names anything that shows, reads, writes or waits."""
@@ -69,19 +73,18 @@ def source_of(attempt: Any) -> Written | None:
     if node is None:
         return None
     state = _state(tree, [*_helpers(tree, node), node])
-    if state is None:
-        return None
     name = node.name if isinstance(node, ast.FunctionDef | ast.ClassDef) else "answer"
     if isinstance(node, ast.Lambda):
         node = ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], node), node)
-    body = [*state, *_helpers(tree, node), node]
+    body = [*(state or []), *_helpers(tree, node), node]
     for defined in body:
         if isinstance(defined, ast.FunctionDef | ast.ClassDef):  # what others do may not be done a hundred times
             defined.decorator_list = [d for d in defined.decorator_list if ast.unparse(d).startswith(HARMLESS)]
     namespace = {**function.__globals__, **_closed_over(function)}
     methods = [n for c in body if isinstance(c, ast.ClassDef) for n in c.body if isinstance(n, ast.FunctionDef)]
     behind = frozenset(id(n) for m in methods if m.name != "__init__" for n in ast.walk(m))
-    return Written(ast.fix_missing_locations(ast.Module(body, [])), name, namespace, lines, behind)
+    module = ast.fix_missing_locations(ast.Module(body, []))
+    return Written(module, name, namespace, lines, behind, state is not None, _bound(tree))
 
 
 def _defining(tree: ast.Module, attempt: Any, function: FunctionType) -> Any:
@@ -121,6 +124,11 @@ def _state(tree: ast.Module, code: Sequence[ast.AST]) -> list[ast.stmt] | None:
     ]
     set_up = {t.id for s in found for t in s.targets if isinstance(t, ast.Name) and _is_plain(s.value)}
     return [*found] if kept <= set_up else None
+
+
+def _bound(tree: ast.Module) -> frozenset[str]:
+    targets = [t for s in tree.body if isinstance(s, ast.Assign) for t in s.targets]
+    return frozenset(n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name))
 
 
 def _is_plain(value: ast.expr) -> bool:

@@ -1,0 +1,134 @@
+"""An exception is explained by its words and by the names around it; the same in a notebook and in the grader."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from attnlib.checks import exercises, run
+from attnlib.checks.attempt import Failure
+from attnlib.checks.compare import Difference
+from attnlib.checks.diagnose import Trial
+from attnlib.checks.errors import IMPORTS, exception
+from attnlib.checks.judge import cases_of
+from attnlib.checks.observe import Observation
+
+
+def explained(exercise: str, *texts: str, own: bool = False, hidden: bool = False) -> Any:
+    """What is said of an attempt of unknown source that raises these errors in the first cases."""
+    it = exercises()[exercise]
+    failures = [Failure("raised", f"raised {text}", "", own) for text in texts]
+    trials = [
+        Trial(replace(case, hidden=hidden), Observation(), Observation(failure=failure), Difference("failure", ""))
+        for case, failure in zip(cases_of(it, hidden=False), failures, strict=False)
+    ]
+    return exception(it, trials)
+
+
+MEANINGS = {
+    ("softmax", "NameError: name 'F' is not defined"): "`F` is not imported",
+    ("softmax", "NameError: name 'zebra' is not defined"): "`zebra` is not defined",
+    ("QKVProjection", "NameError: name 'w_q' is not defined"): "`w_q` needs `self.` before it",
+    (
+        "CausalSelfAttention",
+        "NameError: name 'key_maks' is not defined",
+    ): "There is no `key_maks`; `key_mask` may be meant",
+    (
+        "softmax",
+        "UnboundLocalError: cannot access local variable 'out' where it is not associated with a value",
+    ): "`out` is used before it has a value",
+    (
+        "FeedForward",
+        "AttributeError: cannot assign module before Module.__init__() call",
+    ): "super().__init__() is missing",
+    ("FeedForward", "AttributeError: 'Mine' object has no attribute '_modules'"): "super().__init__() is missing",
+    (
+        "SelfAttention",
+        "AttributeError: 'SelfAttention' object has no attribute 'd_k'",
+    ): "`self.d_k` is used, but nothing sets it",
+    (
+        "SelfAttention",
+        "AttributeError: 'SelfAttention' object has no attribute 'wq'",
+    ): "There is no `self.wq`; `self.w_q` may be meant",
+    (
+        "SelfAttention",
+        "AttributeError: module 'torch.nn' has no attribute 'linear'",
+    ): "There is no `torch.nn.linear`; `torch.nn.Linear` may be meant",
+    (
+        "softmax",
+        "AttributeError: 'Tensor' object has no attribute 'soft_max'",
+    ): "There is no `Tensor.soft_max`; `Tensor.softmax` may be meant",
+    ("softmax", "AttributeError: 'list' object has no attribute 'sum'"): "A Python list has no `sum`",
+    ("softmax", "TypeError: 'Tensor' object is not callable"): "A tensor is called as if it were a function",
+    (
+        "softmax",
+        "TypeError: sqrt(): argument 'input' (position 1) must be Tensor, not int",
+    ): "A function of torch gets a Python int",
+    (
+        "FeedForward",
+        "TypeError: dropout(): argument 'input' (position 1) must be Tensor, not GELU",
+    ): "A GELU is passed where a tensor is wanted",
+    ("embed", "RuntimeError: index 9 is out of bounds for dimension 1 with size 3"): "An index goes beyond the end",
+    (
+        "masked_softmax",
+        "RuntimeError: a leaf Variable that requires grad is being used in an in-place operation.",
+    ): "A tensor is changed in place",
+    (
+        "masked_softmax",
+        "RuntimeError: Boolean value of Tensor with more than one value is ambiguous",
+    ): "Python asks a whole tensor whether it is true",
+    (
+        "layer_norm",
+        "ValueError: only one element tensors can be converted to Python scalars",
+    ): "A tensor of many numbers is made one Python number",
+    (
+        "EncoderBlock",
+        "TypeError: empty(): argument 'size' (position 1) must be tuple of ints, but found element of type float",
+    ): "A size is a float",
+    (
+        "SelfAttention",
+        'NotImplementedError: Module [SelfAttention] is missing the required "forward" function',
+    ): "The class has no `forward`",
+    (
+        "pairwise_dot",
+        "ValueError: The last argument passed to `einops.einsum` must be a string, representing the einsum pattern.",
+    ): "In einops the pattern comes last",
+}
+
+
+@pytest.mark.parametrize(("exercise", "text"), MEANINGS)
+def test_an_exception_is_explained_by_the_names_in_it(exercise: str, text: str) -> None:
+    assert explained(exercise, text).title == MEANINGS[exercise, text]
+
+
+@pytest.mark.parametrize("name", IMPORTS)
+def test_the_line_that_is_given_for_a_missing_import_defines_the_name(name: str) -> None:
+    found: dict[str, Any] = {}
+    exec(IMPORTS[name], found)
+    assert name in found
+    assert IMPORTS[name] in explained("softmax", f"NameError: name '{name}' is not defined").explanation
+
+
+def test_what_the_learner_raises_is_not_explained() -> None:
+    text = "ValueError: the shape does not fit"
+    assert explained("softmax", text).id == "shapes_do_not_fit"
+    assert explained("softmax", text, own=True) is None
+
+
+def test_errors_of_several_kinds_are_not_explained_as_one() -> None:
+    assert explained("softmax", "NameError: name 'F' is not defined", "IndexError: list index out of range") is None
+
+
+def test_an_exception_in_a_hidden_case_is_not_explained() -> None:
+    assert explained("softmax", "NameError: name 'F' is not defined", hidden=True) is None
+
+
+def test_an_error_of_the_learners_own_is_not_called_that_of_torch() -> None:
+    def split_heads(x: Any, num_heads: int) -> Any:
+        if x.shape[-1] % num_heads:
+            raise RuntimeError(f"shape of {x.shape[-1]} for {num_heads}")
+        return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
+
+    report = run("split_heads", split_heads)
+    assert report.diagnosis == "refused_otherwise"
+    assert "torch's" not in report.message

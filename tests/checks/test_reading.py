@@ -1,0 +1,139 @@
+"""What a wrong attempt's source shows by itself; for each sentence there is code of which it is not said."""
+
+import linecache
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from einops import rearrange
+from torch import nn
+
+from attnlib.checks import Report, exercises, run
+from attnlib.checks.one_change.written import source_of
+from attnlib.checks.reading import read
+
+NOTEBOOK = {
+    "batch": torch.ones(2, 3, 4),
+    "F": F,
+    "nn": nn,
+    "rearrange": rearrange,
+    "torch": torch,
+    "w_q": nn.Linear(7, 3),
+}
+"""What a student's notebook holds: imports, and what cells above have made."""
+
+LAYERS = """
+class SelfAttention(nn.Module):
+    def __init__(self, d_model, d_k, d_v):
+        super().__init__()
+        self.w_q, self.w_k = nn.Linear(d_model, d_k, bias=False), nn.Linear(d_model, d_k, bias=False)
+        self.w_v = nn.Linear(d_model, d_v, bias=False)
+        self.drop = nn.Dropout(0.1)
+
+    def forward(self, x):
+        q, k, v = self.w_q(x), self.w_k(x), self.w_v(x)
+        weights = (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1)
+        return weights @ v, weights
+"""
+
+
+def defined(exercise: str, source: str) -> Any:
+    path = "<a cell of a notebook>"
+    linecache.cache[path] = (len(source), None, source.splitlines(keepends=True), path)
+    names = {"__name__": "__main__", **NOTEBOOK}
+    exec(compile(source, path, "exec"), names)
+    return names[exercise]
+
+
+def judged(exercise: str, source: str) -> Report:
+    return run(exercise, defined(exercise, source))
+
+
+def said(exercise: str, source: str) -> tuple[set[str], set[str]]:
+    """All that is certain, and all hints."""
+    written = source_of(defined(exercise, source))
+    assert written is not None
+    found = read(exercises()[exercise], written)
+    return {f.id for f in found.certain}, {f.id for f in found.hints}
+
+
+DOT = "def pairwise_dot(x, y):\n    {}\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "name"),
+    [
+        ("return batch @ batch.mT", "notebook_variable"),
+        ("out = x @ y.mT\n    out.mul(2)\n    return out.cos()", "result_not_kept"),
+        ("out = x @ y.mT\n    torch.cos(out)\n    return out.cos()", "result_not_kept"),
+        ("out = x @ y.mT\n    rearrange(out, 'b q k -> b k q')\n    return out.cos()", "result_not_kept"),
+        ("out = x @ y.mT\n    out + 1\n    return out.cos()", "result_not_kept"),
+        ("return F.dropout(x @ y.mT, 0.5)", "dropout_always_on"),
+        ("return nn.Dropout(0.5)(x @ y.mT)", "dropout_made_anew"),
+    ],
+)
+def test_a_slip_that_explains_a_wrong_result_comes_first(body: str, name: str) -> None:
+    assert judged("pairwise_dot", DOT.format(body)).diagnosis == name
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "batch = x\n    return (batch @ y.mT).cos()",
+        "out = (x @ y.mT).clone()\n    out.mul_(2)\n    return out.cos()",
+        "rows = []\n    for a, b in zip(x, y):\n        rows.append(a @ b.T)\n    return torch.stack(rows).cos()",
+        "seen = set()\n    seen.add(1)\n    return (x @ y.mT).cos()",
+        "out = x @ y.mT\n    torch.mul(out, 2, out=torch.empty_like(out))\n    return out.cos()",
+        "print((x @ y.mT).sum())\n    return (x @ y.mT).cos()",
+        "'''(b, q, d)'''\n    assert x.dim() == 3\n    return (x @ y.mT).cos()",
+        "return F.dropout(x @ y.mT, 0.5, training=False).cos()",
+        "return F.dropout(x @ y.mT, 0.5, False).cos()",
+        "total = 0\n    total += x @ y.mT\n    return total.cos()",
+    ],
+)
+def test_nothing_is_said_of_code_that_is_all_in_use(body: str) -> None:
+    assert said("pairwise_dot", DOT.format(body)) == (set(), set())
+
+
+def test_a_variable_of_the_cell_itself_is_not_another_cells() -> None:
+    cell = "batch = torch.ones(2, 3, 4)\n" + DOT.format("return (x @ y.mT) * batch.sum()")
+    assert said("pairwise_dot", cell)[0] == set()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "name"),
+    [
+        ("q, k, v = self.w_q(x)", "q, k, v = w_q(x)", "notebook_variable"),
+        ("def forward(self, x)", "def forward(x)", "self_missing"),
+        ("def forward", "def foward", "method_misspelt"),
+        ("def __init__", "def _init_", "method_misspelt"),
+        ("        weights = (q", "        self.drop(q)\n        weights = (q", "result_not_kept"),
+    ],
+)
+def test_a_slip_in_a_class_is_named(old: str, new: str, name: str) -> None:
+    assert said("SelfAttention", LAYERS)[0] == set()
+    assert said("SelfAttention", LAYERS.replace(old, new, 1))[0] == {name}
+
+
+@pytest.mark.parametrize(
+    ("exercise", "source", "name"),
+    [
+        ("SelfAttention", LAYERS, "layer_not_used"),
+        ("pairwise_dot", DOT.format("return x @ x.mT"), "argument_not_used"),
+        ("pairwise_dot", DOT.format("out = x @ y.mT\n    return x"), "variable_not_used"),
+    ],
+)
+def test_what_is_never_used_is_a_hint(exercise: str, source: str, name: str) -> None:
+    assert said(exercise, source)[1] == {name}
+
+
+def test_where_the_objects_own_layer_is_is_said() -> None:
+    message = " ".join(judged("SelfAttention", LAYERS.replace("= self.w_q(x)", "= w_q(x)")).message.split())
+    assert "`w_q` is a variable of the notebook" in message
+    assert "The object's own is `self.w_q`" in message
+
+
+def test_a_right_answer_is_not_read() -> None:
+    right = DOT.format("extra = x + 1\n    extra.mul(2)\n    return x @ y.mT")
+    assert judged("pairwise_dot", right).sections == ()
