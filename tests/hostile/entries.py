@@ -2,6 +2,7 @@
 
 import os
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -134,6 +135,11 @@ def hand_in(layout: Layout, folder: Path, entries: list[Entry]) -> None:
             path = Path(os.path.normpath(folder / entry.student / entry.lesson / name))
             path.parent.mkdir(parents=True, exist_ok=True)
             put(path, data)
+
+
+def remove(folder: Path) -> None:
+    """Remove what was handed in; shutil.rmtree, with which pytest does that later, recurses into nested folders."""
+    subprocess.run(["rm", "-rf", folder], check=True)
 
 
 def put(path: Path, data: bytes) -> None:

@@ -6,7 +6,7 @@ import re
 import shutil
 
 import pytest
-from entries import FULL, TINY, Entry, entries, hand_in
+from entries import FULL, TINY, Entry, entries, hand_in, remove
 from rich.console import Console
 from rich.table import Table
 
@@ -104,7 +104,8 @@ def klass(request, hostile_course, layers, impatient):
     ]
     folder = hostile_course.course / "submitted"
     course_seed(hostile_course.course)
-    return ClassOf(hostile_course, folder, layers, chosen)
+    yield ClassOf(hostile_course, folder, layers, chosen)
+    remove(folder)
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.student)
