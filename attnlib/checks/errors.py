@@ -95,6 +95,14 @@ def _undefined(found: re.Match[str], names: Names) -> Misconception:
             f"Python "
             "looks for a variable of that name.",
         )
+    if name in names.arguments:
+        return _finding(
+            "argument_of_another_function",
+            f"`{name}` is not defined in this function",
+            f"It is an argument of another one. What `__init__` gets is kept in the object, `self.{name} = {name}`, "
+            f"and read "
+            f"there: `self.{name}`.",
+        )
     return _misspelt(name, (*names.local, *names.arguments)) or replaced("name_not_defined", f"`{name}` is not defined")
 
 

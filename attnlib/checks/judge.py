@@ -126,16 +126,19 @@ def _findings(
     certain = source.certain if source else ()
     if misconception is not None:
         return [*certain[:1], misconception]
-    found = (
+    proven = (
         *certain,
         broken_contract(trials),
-        one_change(exercise, attempt, trials, seed=seed, device=device, limits=limits),
+        change := one_change(exercise, attempt, trials, seed=seed, device=device, limits=limits),
         one_property(exercise, trials),
+    )
+    guesses = (
         *(source.hints if source and not certain else ()),
         relation_of_numbers(trials),
         exception(exercise, trials, source.names if source else None),
         gradient_cut_off(trials),
     )
+    found = (*proven, *(guesses if change is None else ()))
     return list({finding.id: finding for finding in found if finding is not None}.values())[:MOST_FINDINGS]
 
 

@@ -114,8 +114,9 @@ def usual_misconceptions(
         wrong(
             "mutates_input",
             "The input is changed in place",
-            "An operation with a trailing underscore, `+=` or an assignment to a slice wrote into the tensor you were "
-            "given. The caller still needs it, and autograd does, too. Make a new tensor instead (`x = x * 2`, not `x "
+            "An operation with a trailing underscore, `+=` or an assignment to a slice wrote into what you were given, "
+            "or `pop`, `append` or `remove` changed a list. The caller still needs it, and autograd does, too. Make a "
+            "new tensor instead (`x = x * 2`, not `x "
             "*= 2`).",
             around(reference, _change_input),
         ),

@@ -27,6 +27,7 @@ def explained(exercise: str, *texts: str, own: bool = False, hidden: bool = Fals
 
 MEANINGS = {
     ("softmax", "NameError: name 'F' is not defined"): "`F` is not imported",
+    ("SelfAttention", "NameError: name 'd_k' is not defined"): "`d_k` is not defined in this function",
     ("softmax", "NameError: name 'zebra' is not defined"): "`zebra` is not defined",
     ("QKVProjection", "NameError: name 'w_q' is not defined"): "`w_q` needs `self.` before it",
     (

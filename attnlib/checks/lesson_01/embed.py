@@ -235,8 +235,10 @@ EMBED = Exercise(
         ),
         wrong(
             "arguments_exchanged",
-            "Ids and table are exchanged",
-            "The ids were indexed with the table. It is the table that is looked up: table[token_ids].",
+            "The index is not made of whole numbers",
+            "Ids are whole numbers, and have to stay so. Either they were made floats, or the ids were indexed with "
+            "the "
+            "table: it is the table that is looked up, table[token_ids].",
             lambda ids, table: ids[table],
         ),
         wrong(

@@ -140,7 +140,9 @@ MEND_UNPACK_QKV = Exercise(
         wrong(
             "batch_cut",
             "The batch was cut, not the columns",
-            "Without `dim`, chunk cuts the first axis, the batch. The columns are the last axis: chunk(3, dim=-1).",
+            "What comes back are pieces of the first axis, the batch. (chunk without `dim` cuts there, and so does "
+            "unpacking "
+            "a tensor.) The columns are the last axis: chunk(3, dim=-1).",
             lambda x, w: (x @ w).chunk(3),
         ),
         wrong(
@@ -252,8 +254,8 @@ MEND_UNPACK_QKV = Exercise(
                 (
                     "batch_cut",
                     "The batch was cut, not the columns",
-                    "Without `dim`, chunk cuts the first axis, the batch. The columns are the last axis: "
-                    "chunk(3, dim=-1).",
+                    "What comes back are pieces of the first axis, the batch. (chunk without `dim` cuts there, and so "
+                    "does unpacking a tensor.) The columns are the last axis: chunk(3, dim=-1).",
                     lambda x, w: (x @ w).chunk(3),
                 ),
                 (

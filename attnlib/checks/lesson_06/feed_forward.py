@@ -385,7 +385,9 @@ FEED_FORWARD = Exercise(
         wrong(
             "no_dropout",
             "dropout is ignored",
-            "The argument is accepted and never used. In training, dropout acts after GELU and after `down`.",
+            "Nothing is dropped in training. Dropout acts twice there, after GELU and after `down`, and what it gives "
+            "has to "
+            "be kept.",
             _perceptron(lambda s, x: s.down(F.gelu(s.up(x)))),
         ),
         wrong(
