@@ -1,0 +1,91 @@
+"""Whatever exception one submission causes, in any phase, is that submission's reason; a fault stays visible."""
+
+import asyncio
+
+import pytest
+from tiny_course import RIGHT, TINY
+
+from autograder import entering, grade_course, workers
+from autograder.grade_course import How, grade
+from autograder.workers import Judged, Task, judge_task
+
+ANY = [RecursionError, MemoryError, UnicodeError, ZeroDivisionError, OSError]
+MORE = [*ANY, SystemExit, asyncio.CancelledError, GeneratorExit]
+
+
+@pytest.fixture
+def three(klass, monkeypatch):
+    """Three submissions, and a grader that judges none of them: what matters here is around that."""
+    for student in ("a", "b", "c"):
+        klass.submit(student, RIGHT)
+
+    def unfit(tasks, layers, workers):
+        return (Judged(task.student, task.lesson, problem="not judged") for task in tasks)
+
+    monkeypatch.setattr(grade_course, "judge_all", unfit)
+    return klass
+
+
+def graded(klass):
+    found = grade(klass.layout, klass.submitted, (TINY,), How(layers="none"))
+    return {one.student: one for one in found}
+
+
+@pytest.mark.parametrize("error", ANY)
+def test_taken_in(three, monkeypatch, error):
+    collect = grade_course.collect
+
+    def faulty(folder, lesson):
+        if folder.parent.name == "b":
+            raise error("odd\nwords")
+        return collect(folder, lesson)
+
+    monkeypatch.setattr(grade_course, "collect", faulty)
+    found = graded(three)
+    assert found["a"].problem == found["c"].problem == "not graded: not judged"
+    assert found["b"].problem.startswith(f"not graded: the grader failed: {error.__name__}: odd (test_any_exception.py")
+    assert [one.fault for one in found.values()] == [False, True, False]
+    said = (three.layout.course / "faults.txt").read_text(encoding="utf-8")
+    assert "Traceback" in said
+    assert f"{error.__name__}: odd" in said
+    monkeypatch.undo()
+    monkeypatch.setattr(grade_course, "judge_all", lambda tasks, *more: [Judged("b", t.lesson, "x") for t in tasks])
+    assert graded(three)["b"].problem == "not graded: x"  # it was tried again, and alone
+    assert not (three.layout.course / "faults.txt").exists()
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_entered(three, monkeypatch, times):
+    record, left = entering.record, [times]
+
+    def faulty(path, reason):
+        if path.parent.parent.name == "b" and left[0]:
+            left[0] -= 1
+            raise RecursionError("too deep")
+        record(path, reason)
+
+    monkeypatch.setattr(entering, "record", faulty)
+    found = graded(three)
+    assert found["a"].problem == found["c"].problem == "not graded: not judged"
+    assert "the grader failed: RecursionError: too deep" in found["b"].problem
+    assert found["b"].fault
+
+
+@pytest.mark.parametrize("error", MORE)
+def test_judged(monkeypatch, error):
+    def faulty(task, layers):
+        raise error("odd")
+
+    monkeypatch.setattr(workers, "_judged", faulty)
+    found = judge_task(Task("b", TINY, "", {}), None)
+    assert found.problem.startswith(f"the grader failed: {error.__name__}: odd")
+    assert "Traceback" in found.fault
+
+
+def test_ctrl_c_is_the_person_s(three, monkeypatch):
+    def interrupted(folder, lesson):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(grade_course, "collect", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        graded(three)
