@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnlib.checks import exercises
-from attnlib.checks.attempt import Attempt, Failed, Failure, LocalSession, Terms
+from attnlib.checks.attempt import Attempt, Failed, Failure, Local, LocalSession, Terms
 from attnlib.checks.exercise import Case
 from attnlib.checks.judge import cases_of, run_exercise
 from attnlib.checks.scoring import earned
@@ -61,11 +61,10 @@ class Stopping(Attempt):
                 if here and answer.failure is not None:
                     answer.gone = answer.failure.kind == "died"
                     raise Failed(answer.failure)
-                return (
-                    tuple(1.5 * t for t in super().call(inputs, gradient)) if here else super().call(inputs, gradient)
-                )
+                outputs = super().call(inputs, gradient)
+                return tuple(1.5 * t for t in outputs) if here else outputs
 
-        return Session(self.right, terms)
+        return Session(self.right, terms, Local(self.right).open(terms).clock)
 
 
 @pytest.mark.parametrize("hidden", [False, True])
