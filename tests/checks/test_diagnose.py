@@ -44,3 +44,24 @@ def test_the_check_of_a_module_leaves_the_random_state_alone() -> None:
     exercise, state = exercises()["QKVProjection"], torch.get_rng_state()
     assert not run(exercise.name, exercise.misconceptions[0].implementation, seed=12).passed
     assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_a_misconception_that_never_raises_is_not_told_of_what_raises_nearly_everywhere() -> None:
+    def triangle_of_another_axis(scores: torch.Tensor) -> torch.Tensor:
+        n = scores.shape[0]
+        kept = scores.softmax(dim=-1) * torch.ones(n, n).tril()
+        return kept / kept.sum(dim=-1, keepdim=True)
+
+    exercise = exercises()["renormalised_causal_weights"]
+    assert run(exercise.name, triangle_of_another_axis).diagnosis not in {m.id for m in exercise.misconceptions}
+
+
+def test_a_misconception_is_not_told_of_an_attempt_that_is_right_where_it_is_wrong() -> None:
+    def overflows_where_it_is_blocked(scores: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        largest = scores.masked_fill(~mask, -torch.inf).amax(dim=-1, keepdim=True).nan_to_num(neginf=0.0)
+        grown = (scores - largest).exp() * mask
+        return grown / grown.sum(dim=-1, keepdim=True).clamp(min=1e-9)
+
+    report = run("masked_softmax", overflows_where_it_is_blocked)
+    assert report.parts["rows without True"]
+    assert "a row without any True" not in " ".join(report.message.split())
