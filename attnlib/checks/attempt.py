@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import UninitializedParameter
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from . import limits  # relative, so that these files can stand elsewhere
@@ -166,6 +167,9 @@ class LocalSession:
             module = self.target(*sizes)
             if not isinstance(module, nn.Module):
                 raise ContractBroken("type", f"must be an nn.Module, but calling it gave a {type(module).__name__}")
+            if lazy := [name for name, p in module.named_parameters() if isinstance(p, UninitializedParameter)]:
+                told = f"has no sizes for {', '.join(lazy)} until it is called: make the layers with their sizes"
+                raise ContractBroken("parameters", f"{told}, nn.Linear(d_in, d_out), which the constructor knows")
             if shapes is not None:
                 _compare_parameters(shapes, {name: tuple(p.shape) for name, p in module.named_parameters()})
                 if frozen := [name for name, p in module.named_parameters() if not p.requires_grad]:
@@ -226,10 +230,10 @@ class LocalSession:
         """
         if isinstance(self.call_it, nn.Module):
             return  # its parameters are on `meta` already
-        with torch.device("meta"), DeviceWatch() as devices:
+        with torch.device("meta"), DeviceWatch(gpu="cpu") as devices:
             try:
                 outputs = checked(self.terms.outputs, self.call_it(*tree_map_only(Tensor, Tensor.clone, tuple(inputs))))
-                elsewhere = any(t.is_meta for t in outputs) and not devices.numbers
+                elsewhere = any(t.is_meta for t in outputs)
             except (RuntimeError, ContractBroken):  # the new tensors have no numbers
                 elsewhere = False
         self.devices_mixed = self.devices_mixed or devices.mixed or elsewhere
