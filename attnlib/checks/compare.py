@@ -13,6 +13,7 @@ from attnlib.checks.observe import Observation, input_names
 
 ASPECTS = ("failure", "shape", "dtype", "device", "values", "mutation", "gradient")
 SEPARATION = 100.0  # a misconception must differ from the reference by so many tolerances on some case
+GUARD = 5e-12  # relative: 1e-12 added to a denominator against 0 / 0 is no mistake, and 1e-9 is
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,8 @@ class Difference:
 def tolerance(expected: Tensor, dtype: torch.dtype, *, terms: int, magnitude: float = 0.0) -> float:
     """The error that rounding alone may cause in `dtype`: 32 ε √terms · max|expected| + 4 ε · magnitude.
 
+    In float64 at least GUARD · max|expected|.
+
     `terms` is the length of the longest sum: rounding errors add up like a random walk, with its square root. 32 leaves
     room for the three or four sums in a row of an attention layer and their gradients. `magnitude` is the size of the
     numbers that are subtracted from one another on the way, where it is far above that of the result. See Higham,
@@ -35,7 +38,8 @@ def tolerance(expected: Tensor, dtype: torch.dtype, *, terms: int, magnitude: fl
     """
     finite = expected[expected.isfinite()]
     largest = float(finite.abs().max()) if finite.numel() else 0.0
-    return torch.finfo(dtype).eps * (32 * terms**0.5 * max(largest, 1e-3) + 4 * magnitude)
+    eps = torch.finfo(dtype).eps
+    return max(32 * eps * terms**0.5, GUARD) * max(largest, 1e-3) + 4 * eps * magnitude
 
 
 def first_difference(
