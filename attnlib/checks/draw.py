@@ -15,27 +15,19 @@ class Draw:
     torch.Size([2, 3])
     """
 
-    def __init__(self, *key: object, dtype: torch.dtype = torch.float32, strided: bool = False) -> None:
+    def __init__(self, *key: object, dtype: torch.dtype = torch.float32) -> None:
         digest = hashlib.sha256(repr(key).encode()).digest()
         self.dtype = dtype
-        self.strided = strided
         self.generator = torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
 
     def normal(self, *shape: int, scale: float = 1.0, shift: float = 0.0) -> Tensor:
         """Normally distributed numbers with standard deviation `scale` around `shift`."""
         numbers = torch.randn(shape, generator=self.generator, dtype=torch.float64)
-        return self._laid_out((scale * numbers + shift).to(self.dtype))
+        return (scale * numbers + shift).to(self.dtype)
 
     def integers(self, low: int, high: int, shape: Sequence[int]) -> Tensor:
         """Integers in [low, high), int64."""
-        return self._laid_out(torch.randint(low, high, tuple(shape), generator=self.generator))
-
-    def _laid_out(self, tensor: Tensor) -> Tensor:
-        """As it is, or, if `strided`, the same numbers in memory whose order of axes is reversed."""
-        if not self.strided:
-            return tensor
-        backwards = list(range(tensor.dim()))[::-1]
-        return tensor.permute(*backwards).contiguous().permute(*backwards)
+        return torch.randint(low, high, tuple(shape), generator=self.generator)
 
     def d_head(self, prime: int) -> int:
         """A width whose root enters the scale: `prime`, but 16 in float64.

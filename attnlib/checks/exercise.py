@@ -75,8 +75,11 @@ class Case:
     dtype: torch.dtype = torch.float32
     gradient: bool = False
     """Compare the gradients of every input and weight, too."""
-    twice: bool = False
-    """Call the attempt on another draw of the same shapes first: an answer kept from that call shows."""
+    after: tuple[Callable[[Draw], Inputs], ...] = ()
+    """Makers of the calls that come before the judged one: what an attempt keeps from one call to the next shows.
+
+    A module is built for the judged call alone, so these have to agree with its constructor's arguments.
+    """
     strided: bool = False
     """Give inputs whose memory is not contiguous."""
     mutation: bool = False
@@ -89,6 +92,11 @@ class Case:
     """What to ask of the attempt in place of its plain result: see `Probe`."""
     magnitude: float = 0.0
     """Size of the numbers that enter the sums, where it is far above that of the result (see `compare.tolerance`)."""
+
+    @property
+    def twice(self) -> bool:
+        """Whether the judged call comes after others."""
+        return bool(self.after)
 
 
 @dataclass(frozen=True, kw_only=True)

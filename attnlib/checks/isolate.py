@@ -10,6 +10,7 @@ from torch.utils._pytree import tree_leaves
 
 from attnlib.checks.compare import agreeing_outputs
 from attnlib.checks.diagnose import Trial
+from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Exercise
 
 
@@ -136,6 +137,14 @@ def _tensors(trial: Trial) -> list[Tensor]:
     return [t for t in tree_leaves(trial.expected.inputs) if isinstance(t, Tensor)]
 
 
+def _earlier(trial: Trial) -> set[str]:
+    """What the calls before the judged one had."""
+    shapes = [[t.shape for t in tree_leaves(make(Draw())) if isinstance(t, Tensor)] for make in trial.case.after]
+    judged = [t.shape for t in _tensors(trial)]
+    more = {"a mask" for earlier in shapes if len(earlier) > len(judged)}
+    return more | {"the same sizes" if e == judged else "other sizes" for e in shapes if len(e) == len(judged)}
+
+
 def _axes(trial: Trial) -> int:
     tensors = [] if trial.case.other_device or trial.case.raises else _tensors(trial)
     return tensors[0].dim() if tensors else 0
@@ -215,6 +224,24 @@ TRAITS = (
         lambda t: t.case.twice,
         "Right at the first call; wrong at the second.",
         "the result of a second call",
+    ),
+    _of_values(
+        "kept_for_the_same_sizes",
+        lambda t: _earlier(t) == {"the same sizes"},
+        "Right at the first call; wrong at a second one of the same sizes.",
+        "the result of a second call of the same sizes",
+    ),
+    _of_values(
+        "kept_whatever_the_sizes",
+        lambda t: "other sizes" in _earlier(t),
+        "Right if all calls are of the same sizes; wrong after a call with others.",
+        "the result after a call with other sizes",
+    ),
+    _of_values(
+        "kept_from_a_masked_call",
+        lambda t: "a mask" in _earlier(t),
+        "Right without a mask, if no earlier call had one; wrong after a call with a mask.",
+        "the result without a mask after a call with one",
     ),
     _of_values(
         "in_float32_only",

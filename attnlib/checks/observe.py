@@ -1,6 +1,7 @@
 """What an attempt does on one case: what it returns, its gradients, and what it does to its inputs."""
 
 import inspect
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
@@ -92,11 +93,13 @@ def observe(
 def _observe(exercise: Exercise, session: Session, case: Case, key: tuple, seen: Observation) -> None:
     dtype = torch.float64 if seen.exact else case.dtype
 
-    def drawn(*extra: object) -> tuple[Any, ...]:
-        inputs = case.inputs(Draw(*key, *extra, dtype=case.dtype, strided=case.strided))
+    def drawn(make: Callable[[Draw], tuple[Any, ...]], *extra: object) -> tuple[Any, ...]:
+        inputs = make(Draw(*key, *extra, dtype=case.dtype))
+        if case.strided:
+            inputs = tree_map_only(Tensor, _turned_in_memory, inputs)
         return tree_map_only(Tensor, _to_float64, inputs) if seen.exact else inputs
 
-    inputs = drawn()
+    inputs = drawn(case.inputs)
     sizes = (size for t in tree_leaves(inputs) if isinstance(t, Tensor) for size in t.shape)
     seen.terms = max([2, *sizes])
     asked = AskedSession(session, gradient=case.gradient)
@@ -108,9 +111,9 @@ def _observe(exercise: Exercise, session: Session, case: Case, key: tuple, seen:
         if weights is not None:
             asked.load(weights)
     ask = partial(_ask, case.probe)
-    if case.twice and not seen.exact:
-        first = drawn("first")
-        ask(asked, first[1] if exercise.kind == "module" else first)
+    for number, make in enumerate(() if seen.exact else case.after):
+        earlier = drawn(make, "earlier", number)
+        asked(*(earlier[1] if exercise.kind == "module" else earlier))
     seen.inputs = inputs
     outputs = ask(asked, inputs)
     seen.outputs = tuple(t.detach() for t in outputs)
@@ -130,6 +133,12 @@ def _ask(probe: Probe | None, asked: "AskedSession", inputs: tuple[Any, ...]) ->
         if not asked.outputs:
             raise
         return asked.outputs
+
+
+def _turned_in_memory(tensor: Tensor) -> Tensor:
+    """The same numbers, in memory whose order of axes is reversed."""
+    backwards = list(range(tensor.dim()))[::-1]
+    return tensor.permute(*backwards).contiguous().permute(*backwards)
 
 
 def _to_float64(tensor: Tensor) -> Tensor:

@@ -105,11 +105,21 @@ SYMPTOMS = {
             "Something is kept from one call to the next: in a global, a default argument, an attribute or a cache. "
             "Compute everything from the arguments.",
         ),
+        *(
+            _symptom(
+                name,
+                "{}",
+                "Something is kept from one call to the next: a mask, a length, or a result under a key that says too "
+                "little. Compute it from the arguments each time, or look whether what is kept still fits them.",
+            )
+            for name in ("kept_for_the_same_sizes", "kept_whatever_the_sizes", "kept_from_a_masked_call")
+        ),
         _symptom(
             "in_float32_only",
             "{}",
             "A tensor made with torch.zeros, torch.tensor or `.float()` is float32 whatever the input is. Make new "
-            "tensors from an input, or pass dtype=x.dtype.",
+            "tensors from an input, or pass dtype=x.dtype. `.float()` and back is right for half precision; float64 "
+            "loses half of its digits there.",
         ),
         _symptom(
             "not_for_a_batch_of_one",

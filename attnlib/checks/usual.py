@@ -1,5 +1,6 @@
 """What nearly every exercise shares: the usual cases, and the mistakes that can be made in any code."""
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -44,63 +45,74 @@ def usual_cases(
     *,
     one: Sizes,
     more: Sequence[Sizes] = (),
+    word: Sizes | None = None,
     gradient: bool = True,
     magnitude: float = 0.0,
 ) -> tuple[Case, ...]:
-    """Cases for `make(draw, **sizes)`: sizes all different, a batch of one, gradients, memory, dtype and device.
+    """Cases for `make(draw, **sizes)`: sizes all different, a batch of one, one word, earlier calls, gradients, memory.
 
-    `sizes` are those of the visible cases, `one` those of the smallest batch, `more` those of the grader's own cases.
-    `magnitude` is the size of what is subtracted on the way to a gradient, where few numbers are left of it.
+    `sizes` are those of the visible cases, `one` those of the smallest batch, `more` those of the grader's own cases;
+    `word` those of sentences of a single word, where they do not follow from the names in `COUNTS`. `magnitude` is the
+    size of what is subtracted on the way to a gradient, where few numbers are left of it. No axis has length 0: what is
+    right for a batch of nothing is left open.
     """
     inputs = partial(make, **sizes)
+    in_float64: dict[str, Any] = {"dtype": torch.float64, "part": "robustness", "mutation": True}
+    of_gradients: dict[str, Any] = {
+        "dtype": torch.float64,
+        "part": "gradient",
+        "gradient": True,
+        "magnitude": magnitude,
+    }
+    word = word or {**sizes, **dict.fromkeys((n for n in COUNTS if n in sizes and n != "b"), 1)}
     cases = [
         Case(name="every axis of another length", inputs=inputs),
         Case(name="a batch of one", inputs=partial(make, **one)),
-        Case(name="called a second time, with other numbers", inputs=inputs, twice=True),
-        Case(name="float64", inputs=inputs, dtype=torch.float64, part="robustness", mutation=True),
-        Case(name="memory that is not contiguous", inputs=inputs, strided=True, part="robustness"),
+        *(
+            (
+                Case(name="sentences of one word", inputs=partial(make, **word)),
+                # a kept mask of one entry fits any size, and shows in the numbers in place of an error
+                Case(name="called before with one word", inputs=inputs, after=(partial(make, **word),)),
+            )
+            if word != sizes
+            else ()
+        ),
+        Case(name="called a second time, with other numbers", inputs=inputs, after=(inputs,)),
+        Case(
+            name="called before with other sizes",
+            inputs=inputs,
+            after=tuple(partial(make, **other) for other in _other_sizes(sizes, [*more[:1], one])),
+        ),
+        Case(name="float64", inputs=inputs, **in_float64),
+        Case(name="memory that is not contiguous", inputs=inputs, strided=True, mutation=True, part="robustness"),
         Case(name="on another device", inputs=inputs, other_device=True, part="robustness"),
     ]
     if "b" in sizes:  # what is wrong with the batch must not be taken for what is wrong with another size
         cases.insert(2, Case(name="one entry of the batch", inputs=partial(make, **{**sizes, "b": 1})))
     if gradient:
-        cases.append(
-            Case(
-                name="gradients",
-                inputs=inputs,
-                dtype=torch.float64,
-                gradient=True,
-                part="gradient",
-                magnitude=magnitude,
-            )
-        )
+        cases.append(Case(name="gradients", inputs=inputs, **of_gradients))
     for number, other in enumerate(more, 1):
         inputs = partial(make, **other)
         name = f"other sizes ({number})"
         cases.append(Case(name=name, inputs=inputs, hidden=True))
-        cases.append(
-            Case(
-                name=f"{name}, float64",
-                inputs=inputs,
-                dtype=torch.float64,
-                part="robustness",
-                mutation=True,
-                hidden=True,
-            )
-        )
+        cases.append(Case(name=f"{name}, float64", inputs=inputs, hidden=True, **in_float64))
         if gradient:
-            cases.append(
-                Case(
-                    name=f"{name}, gradients",
-                    inputs=inputs,
-                    part="gradient",
-                    gradient=True,
-                    magnitude=magnitude,
-                    dtype=torch.float64,
-                    hidden=True,
-                )
-            )
+            cases.append(Case(name=f"{name}, gradients", inputs=inputs, hidden=True, **of_gradients))
     return tuple(cases)
+
+
+COUNTS = ("b", "n", "q", "k")
+"""How many sentences and words there are: what may differ from one call of a module to the next."""
+
+
+def _other_sizes(sizes: Sizes, unlike: Sequence[Sizes]) -> list[Sizes]:
+    """Sizes of earlier calls: fewer words, then each count larger by itself; `unlike` where nothing is counted.
+
+    What is kept from the first call is too small then, and what is kept from the last is too large.
+    """
+    counted = [name for name in COUNTS if name in sizes]
+    fewer = {name: max(1, sizes[name] - 2) for name in counted if name != "b"}
+    return [{**sizes, **fewer}, *({**sizes, name: sizes[name] + 2} for name in counted)] if counted else list(unlike)
 
 
 def usual_misconceptions(
@@ -220,6 +232,7 @@ def _misconceptions_of_modules(reference: type[nn.Module]) -> list[Misconception
             return super().forward(*(t.float() if t is not None and t.is_floating_point() else t for t in inputs))
 
     return [
+        *(_masks_kept(reference) if _takes_a_mask(reference) else []),
         wrong(
             "layers_renamed",
             "The layers have other names",
@@ -247,6 +260,42 @@ def _misconceptions_of_modules(reference: type[nn.Module]) -> list[Misconception
             "`.float()` makes float32 of any input, and the layers may be of another dtype: a product of the two "
             "fails. Leave the dtype alone; who calls you has matched input and layers.",
             MakesFloat32,
+        ),
+    ]
+
+
+def _takes_a_mask(reference: type[nn.Module]) -> bool:
+    """Whether `forward` has an input that need not be given."""
+    return any(p.default is None for p in inspect.signature(reference.forward).parameters.values())
+
+
+def _masks_kept(reference: type[nn.Module]) -> list[Misconception]:
+    class KeepsMask(reference):  # type: ignore[misc, valid-type]
+        def forward(self, x: Tensor, mask: Tensor | None = None) -> Any:
+            if mask is not None:
+                self.kept = mask
+            return super().forward(x, getattr(self, "kept", None))
+
+    class KeepsFirstMask(reference):  # type: ignore[misc, valid-type]
+        def forward(self, x: Tensor, mask: Tensor | None = None) -> Any:
+            if not hasattr(self, "kept"):
+                self.kept = mask
+            return super().forward(x, self.kept)
+
+    return [
+        wrong(
+            "mask_lives_on",
+            "The mask of one call lives on in the next",
+            "A mask that was given once is stored in the module, and a later call that comes without any is masked by "
+            "it. Use the argument of this call, and nothing else: None means that nothing is blocked.",
+            KeepsMask,
+        ),
+        wrong(
+            "first_key_mask_kept",
+            "The mask of the first call is used in all others",
+            "Something is stored at the first call, a mask or that there was none, and the masks of later calls are "
+            "not looked at. Each call brings its own sentences, with padding of their own.",
+            KeepsFirstMask,
         ),
     ]
 

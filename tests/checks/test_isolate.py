@@ -77,14 +77,31 @@ def lonely_batch(x: Tensor, y: Tensor) -> Tensor:
     return dots(x, y).cos() if x.shape[0] == 1 else dots(x, y)
 
 
-class Counting:
-    def __init__(self) -> None:
-        self.calls: dict[tuple, int] = {}
+class Counting(nn.Module):
+    """A second call is answered otherwise."""
 
-    def __call__(self, x: Tensor, y: Tensor) -> Tensor:
-        key = tuple(x.shape), x.dtype, x.stride(), x.device.type, x.requires_grad
-        self.calls[key] = self.calls.get(key, 0) + 1
-        return dots(x, y).cos() if self.calls[key] > 2 else dots(x, y)
+    def __init__(self, d_model: int, d_k: int, d_v: int, bias: bool = True) -> None:
+        super().__init__()
+        self.w_q, self.w_k = nn.Linear(d_model, d_k, bias), nn.Linear(d_model, d_k, bias)
+        self.w_v = nn.Linear(d_model, d_v, bias)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        self.before = [*getattr(self, "before", ()), x.shape]
+        layers = self.w_q, self.w_k, self.w_v
+        return tuple(layer(x).cos() if self.is_off() else layer(x) for layer in layers)
+
+    def is_off(self) -> bool:
+        return len(self.before) > 1
+
+
+class OffAtTheSameSizes(Counting):
+    def is_off(self) -> bool:
+        return self.before[:-1] == self.before[-1:]
+
+
+class OffAfterOtherSizes(Counting):
+    def is_off(self) -> bool:
+        return self.before[0] != self.before[-1]
 
 
 def sharper_weights(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
@@ -108,7 +125,13 @@ def all_wrong(x: Tensor, y: Tensor) -> Tensor:
         ("pairwise_dot", half_of_the_gradient, "The values are right; the gradient is not."),
         ("pairwise_dot", first_entry_apart, "Right for a batch of one; wrong for a larger batch."),
         ("pairwise_dot", lonely_batch, "Right for larger batches; wrong for a batch of one."),
-        ("pairwise_dot", Counting(), "Right at the first call; wrong at the second."),
+        ("QKVProjection", Counting, "Right at the first call; wrong at the second."),
+        ("QKVProjection", OffAtTheSameSizes, "Right at the first call; wrong at a second one of the same sizes."),
+        (
+            "QKVProjection",
+            OffAfterOtherSizes,
+            "Right if all calls are of the same sizes; wrong after a call with others.",
+        ),
         ("scaled_dot_product_attention", sharper_weights, "Right: output. Wrong: weights."),
         ("softmax", large_scores_cut, "Only “large scores” is wrong; everything else that was tried is right."),
     ],

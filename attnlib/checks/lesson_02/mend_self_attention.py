@@ -77,7 +77,7 @@ MEND_SELF_ATTENTION = Exercise(
     detachable=("weights",),
     forbidden=(ATTENTION, *ATTENTION_OF_ATTNLIB),
     cases=(
-        Case(name="a batch of sentences", inputs=_sentences(2, 5, 13, 3, 7)),
+        Case(name="a batch of sentences", inputs=_sentences(2, 5, 13, 3, 7), mutation=True),
         Case(name="more words than features", inputs=_sentences(3, 11, 7, 5, 2), gradient=True),
         Case(name="float64", inputs=_sentences(2, 7, 5, 3, 11), dtype=torch.float64, gradient=True),
         Case(name="all axes of one length", inputs=_sentences(3, 3, 3, 3, 3)),

@@ -68,6 +68,7 @@ SOFTMAX_EXERCISE = Exercise(
             _scores,
             {"shape": (2, 5, 7)},
             one={"shape": (1, 2, 3, 5)},
+            word={"shape": (2, 1, 1)},
             more=[{"shape": (3, 2, 5, 11)}, {"shape": (13,)}, {"shape": (7, 3)}, {"shape": (2, 3, 1)}],
         ),
         # where a lost axis raises no error, the numbers tell which one it was

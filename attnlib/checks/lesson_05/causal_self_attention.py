@@ -109,11 +109,25 @@ CAUSAL_SELF_ATTENTION = Exercise(
             )
         ),
         Case(
-            name="called a second time, with other padding",
+            name="called before without a key mask, and with another one",
             inputs=partial(_padded, padding="holes", **SIZES),
             probe=_at_real_queries,
             part="padding",
-            twice=True,
+            after=(partial(_sentences, **SIZES), partial(_padded, padding="right", **SIZES)),
+        ),
+        Case(
+            name="called before with a key mask, now without one",
+            inputs=partial(_sentences, **SIZES),
+            part="padding",
+            after=(partial(_padded, padding="right", **SIZES),),
+        ),
+        Case(
+            name="padding, and memory that is not contiguous",
+            inputs=partial(_padded, padding="right", **SIZES),
+            probe=_at_real_queries,
+            part="robustness",
+            strided=True,
+            mutation=True,
         ),
         Case(
             name="4 heads for a width of 15",

@@ -46,6 +46,12 @@ def _far(draw: Draw, *, blocked: float, open_keys: float) -> tuple[Tensor, Tenso
     return scores + torch.where(mask, open_keys, blocked).to(scores.dtype), mask
 
 
+def _lower_than(draw: Draw, *, size: float) -> tuple[Tensor, Tensor]:
+    """Open scores of -size and less, so far apart that one of each row gets all; blocked scores near 0."""
+    scores, mask = _inputs(draw, shape=(2, 5, 7), mask=(5, 7))
+    return torch.where(mask, -size * (1 + scores.abs()), scores), mask
+
+
 def _wide(draw: Draw, *, span: float) -> tuple[Tensor, Tensor]:
     scores = wide_rows(draw, span=span)
     return scores, _some_open(draw, tuple(scores.shape))
@@ -71,6 +77,14 @@ def _filled(fill: float, *, zero_after: bool = False) -> Callable[[Tensor, Tenso
         return weights.masked_fill(~mask, 0.0) if zero_after else weights
 
     return attempt
+
+
+def _rows_zeroed(attempt: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
+    return lambda scores, mask: attempt(scores, mask) * mask.any(dim=-1, keepdim=True)
+
+
+def _added(number: float) -> Callable[[Tensor, Tensor], Tensor]:
+    return lambda scores, mask: (scores + torch.where(mask, 0.0, number).to(scores.dtype)).softmax(dim=-1)
 
 
 def _exp_times_mask(scores: Tensor, mask: Tensor, shift: Tensor | float, guard: float = 0.0) -> Tensor:
@@ -190,6 +204,7 @@ MASKED_SOFTMAX = Exercise(
             _inputs,
             {"shape": (2, 3, 5, 7), "mask": (5, 7)},
             one={"shape": (1, 5, 3), "mask": (5, 3)},
+            word={"shape": (2, 3, 1, 1), "mask": (1, 1)},
             more=[
                 {"shape": (3, 2, 5, 11), "mask": (3, 1, 1, 11)},
                 {"shape": (5, 13), "mask": (13,)},
@@ -219,8 +234,16 @@ MASKED_SOFTMAX = Exercise(
             part="rows without True",
             hidden=True,
         ),
+        Case(
+            name="rows without True, and memory that is not contiguous",
+            inputs=partial(_with_empty_rows, shape=(2, 5, 7), mask=(2, 5, 7)),
+            part="robustness",
+            strided=True,
+            mutation=True,
+        ),
         _large("blocked scores of 10000, open ones near 0", 1e4, 0.0),
         _large("open scores of -10¹², blocked ones near 0", 0.0, -1e12, dtype=torch.float64, magnitude=1e12),
+        Case(name="open scores below -10³⁰", inputs=partial(_lower_than, size=1e30), part="large scores"),
         _large("all scores near 10000", 1e4, 1e4, dtype=torch.float64, magnitude=1e4),
         _large("all scores near -10000", -1e4, -1e4, dtype=torch.float64, magnitude=1e4),
         Case(name="rows far apart from one another", inputs=_uneven, part="large scores", magnitude=1e4),
@@ -345,6 +368,30 @@ MASKED_SOFTMAX = Exercise(
             _filled(-1e9),
         ),
         wrong(
+            "minus_1e20",
+            "A large negative number in place of -inf",
+            "A row without any True is that number throughout, and the softmax of equal numbers is 1/k for all: the "
+            "query attends to what it must not see. And scores below -10³⁰ are legal, in float32, too; next to them, "
+            "your number is the best offer. Use -inf, and treat empty rows apart.",
+            _filled(-1e20),
+        ),
+        *(
+            wrong(
+                f"{fill}_{how}",
+                "The fill is not low enough for all scores",
+                "Rows without any True are treated well. But open scores may lie below the number that you fill in, "
+                "even below -10³⁰, and then the blocked keys win the softmax. -inf is lower than any score.",
+                attempt,
+            )
+            for fill, how, attempt in (
+                ("minus_1e20", "zeroed", _filled(-1e20, zero_after=True)),
+                ("minus_1e20", "rows_zeroed", _rows_zeroed(_filled(-1e20))),
+                ("minus_1e4", "rows_zeroed", _rows_zeroed(_filled(-1e4))),
+                ("minus_1e20_added", "zeroed", lambda scores, mask: _added(-1e20)(scores, mask) * mask),
+                ("minus_1e4_added", "zeroed", lambda scores, mask: _added(-1e4)(scores, mask) * mask),
+            )
+        ),
+        wrong(
             "minus_1e4",
             "-1e4 in place of -inf",
             "A row without any True is -1e4 throughout, and each of its keys gets 1/k. And -1e4 is no infinity: next "
@@ -364,12 +411,12 @@ MASKED_SOFTMAX = Exercise(
             "-1e4 is added to blocked scores",
             "Adding keeps the differences *among* the blocked keys, so a row without any True gets their ordinary "
             "softmax. And a blocked score far above the others is not low enough even then.",
-            lambda scores, mask: (scores + torch.where(mask, 0.0, -1e4).to(scores.dtype)).softmax(dim=-1),
+            _added(-1e4),
         ),
         wrong(
             "lowest_number",
             "Equal weights in a row without any True",
-            "torch.finfo(dtype).min, or -1e30, is low enough to block next to open keys. But in a row without any True "
+            "torch.finfo(dtype).min is low enough to block next to open keys. But in a row without any True "
             "all entries are equal, and each gets 1/k: zeros are wanted. Set blocked weights to 0 after the softmax, "
             "too.",
             lambda scores, mask: scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(dim=-1),
@@ -379,7 +426,7 @@ MASKED_SOFTMAX = Exercise(
             "-1e9 is added to blocked scores",
             "Adding keeps the differences *among* the blocked keys, so a row without any True gets their ordinary "
             "softmax. And a blocked score far above the others is not low enough even then.",
-            lambda scores, mask: (scores + torch.where(mask, 0.0, -1e9).to(scores.dtype)).softmax(dim=-1),
+            _added(-1e9),
         ),
         wrong(
             "fill_not_low_enough",
@@ -393,14 +440,22 @@ MASKED_SOFTMAX = Exercise(
             "The fill is not low enough for all scores",
             "Rows without any True are treated well. But open scores may lie below the number that you fill in "
             "(here: -10¹²), and then the blocked keys win the softmax. -inf is lower than any score.",
-            lambda scores, mask: _filled(-1e9)(scores, mask) * mask.any(dim=-1, keepdim=True),
+            _rows_zeroed(_filled(-1e9)),
+        ),
+        wrong(
+            "minus_1e20_added",
+            "A large negative number is added to blocked scores",
+            "Adding keeps the differences *among* the blocked keys, or makes them all equal, so a row without any True "
+            "gets weights where zeros are wanted. And open scores below -10³⁰ are legal, in float32, too. Use -inf, "
+            "and treat empty rows apart.",
+            _added(-1e20),
         ),
         wrong(
             "minus_1e9_added_zeroed",
             "-1e9 is added to blocked scores",
             "Rows without any True are treated well. But adding keeps a blocked score that is far above the others "
             "too high, and open ones may lie below -10⁹. -inf is lower than any score.",
-            lambda scores, mask: (scores + torch.where(mask, 0.0, -1e9).to(scores.dtype)).softmax(dim=-1) * mask,
+            lambda scores, mask: _added(-1e9)(scores, mask) * mask,
         ),
         wrong(
             "empty_rows_unmasked",

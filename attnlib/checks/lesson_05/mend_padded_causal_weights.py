@@ -120,7 +120,7 @@ MEND_PADDED_CAUSAL_WEIGHTS = Exercise(
     forbidden=(ATTENTION, *ATTENTION_OF_ATTNLIB),
     cases=(
         Case(name="padding on the right", inputs=partial(_padded, b=3, h=2, n=7, side="right")),
-        Case(name="padding on the left", inputs=partial(_padded, b=5, h=3, n=7, side="left")),
+        Case(name="padding on the left", inputs=partial(_padded, b=5, h=3, n=7, side="left"), mutation=True),
         Case(
             name="padding on the left, gradients too",
             inputs=partial(_padded, b=2, h=3, n=5, side="left"),

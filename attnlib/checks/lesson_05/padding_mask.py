@@ -40,6 +40,8 @@ def _blocked_from_the_end(lengths: Tensor, max_len: int) -> Tensor:
     return mask
 
 
+_MANY = partial(_lengths, b=11, max_len=23)
+
 PADDING_MASK = Exercise(
     name="padding_mask",
     lesson=LESSON,
@@ -51,7 +53,20 @@ PADDING_MASK = Exercise(
         Case(name="five sentences", inputs=partial(_listed, lengths=(3, 1, 6, 4, 2), max_len=7)),
         Case(name="one sentence", inputs=partial(_listed, lengths=(2,), max_len=5)),
         Case(name="a full sentence and an empty one", inputs=partial(_listed, lengths=(5, 0, 3), max_len=5)),
-        Case(name="called a second time, with other lengths", inputs=partial(_lengths, b=11, max_len=23), twice=True),
+        Case(
+            name="called a second time, with other lengths",
+            inputs=_MANY,
+            after=(_MANY,),
+        ),
+        Case(
+            name="called before with other sizes",
+            inputs=partial(_listed, lengths=(3, 11, 1, 6), max_len=13),
+            after=(
+                partial(_listed, lengths=(7, 2, 11, 5), max_len=13),
+                partial(_listed, lengths=(11, 4), max_len=13),
+                partial(_listed, lengths=(3, 11, 1, 6), max_len=17),
+            ),
+        ),
         Case(
             name="the lengths stay as they are",
             inputs=partial(_lengths, b=3, max_len=11),

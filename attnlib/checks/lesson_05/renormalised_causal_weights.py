@@ -77,6 +77,7 @@ RENORMALISED_CAUSAL_WEIGHTS = Exercise(
         _scores,
         {"shape": (2, 3, 5, 7)},
         one={"shape": (1, 3, 3)},
+        word={"shape": (2, 3, 1, 1)},
         more=[{"shape": (3, 5, 11)}, {"shape": (7, 7)}, {"shape": (2, 3, 1, 5)}, {"shape": (5, 2, 13)}],
     ),
     example=_example,

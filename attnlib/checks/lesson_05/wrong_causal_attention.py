@@ -53,6 +53,14 @@ def _kept_from_the_first_call(self: Any, x: Tensor, key_mask: Tensor | None) -> 
     return self.kept
 
 
+def _triangle_of_the_first_length(self: Any, x: Tensor, key_mask: Tensor | None) -> Tensor:
+    if not hasattr(self, "kept"):
+        self.kept = _past(x)
+    n = x.shape[1]
+    past = self.kept[:n, :n]
+    return past if key_mask is None else past & key_mask[:, None, None, :]
+
+
 def _truth_of_the_mask(self: Heads, x: Tensor, key_mask: Tensor | None) -> Tensor:
     return _past(x) & key_mask[:, None, None, :] if key_mask else _past(x)
 
@@ -212,6 +220,13 @@ LISTED = (
         "The mask is made once and kept in the module, with the first batch's padding in it. The next batch is padded "
         "otherwise: make the mask at each call, or keep the triangle alone.",
         but(CausalHeads, allowed=_kept_from_the_first_call),
+    ),
+    wrong(
+        "triangle_of_the_first_length",
+        "The triangle of the first call is used ever after",
+        "It is made once, for the length of the first batch, and kept in the module. A longer text comes, and it does "
+        "not fit, or opens everything. Make it at each call, or make a new one where the old one is too small.",
+        but(CausalHeads, allowed=_triangle_of_the_first_length),
     ),
     wrong(
         "no_causal_mask",

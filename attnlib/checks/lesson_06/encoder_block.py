@@ -120,6 +120,30 @@ ENCODER_BLOCK = Exercise(
         ),
         padding_case("sentences of 5, 3 and 2 words", lengths=(5, 3, 2), sizes=(12, 3, 2.65)),
         padding_case("a sentence that is nothing but padding", lengths=(5, 0, 3), sizes=(12, 3, 1.3)),
+        Case(
+            name="called before with a key mask, now without one",
+            inputs=partial(block_inputs, b=3, n=5, sizes=(12, 3, 1.3)),
+            part="mask",
+            after=(partial(_padded, lengths=(5, 3, 2), sizes=(12, 3, 1.3)),),
+        ),
+        Case(
+            name="called before without a key mask, and with another one",
+            inputs=partial(_padded, lengths=(2, 5, 3), sizes=(12, 3, 1.3)),
+            part="mask",
+            probe=_at_real_positions,
+            after=(
+                partial(block_inputs, b=3, n=5, sizes=(12, 3, 1.3)),
+                partial(_padded, lengths=(5, 3, 2), sizes=(12, 3, 1.3)),
+            ),
+        ),
+        Case(
+            name="padding, and memory that is not contiguous",
+            inputs=partial(_padded, lengths=(5, 0, 2), sizes=(12, 3, 2.65)),
+            part="robustness",
+            probe=_at_real_positions,
+            strided=True,
+            mutation=True,
+        ),
         padding_case("padding before the words", lengths=(7, 2), sizes=(8, 2, 1.9), first=True, hidden=True),
         padding_case("a single real word", lengths=(1, 11, 6), sizes=(20, 5), hidden=True),
         Case(

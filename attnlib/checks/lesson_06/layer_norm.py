@@ -32,6 +32,14 @@ def _one_constant(draw: Draw) -> tuple[Tensor, ...]:
     return x, gain, bias
 
 
+def _far_from_zero(draw: Draw, *, shape: tuple[int, ...]) -> tuple[Tensor, ...]:
+    """Vectors with a standard deviation of 0.5 around 3000 and -3000, and one whose entries are all 1234.5."""
+    x, gain, bias = _vectors(draw, shape=shape, spread=0.5)
+    x = x + torch.where(draw.normal(*shape[:-1], 1) > 0, 3000.0, -3000.0).to(x.dtype)
+    x[0, 1] = 1234.5  # a mean without rounding, where there are 8 of them
+    return x, gain, bias
+
+
 def _normalise(
     x: Tensor,
     gain: Tensor,
@@ -105,6 +113,7 @@ LAYER_NORM = Exercise(
             _vectors,
             {"shape": (2, 5, 7)},
             one={"shape": (1, 3, 11)},
+            word={"shape": (2, 1, 7)},
             more=[{"shape": (3, 2, 5, 13)}, {"shape": (17,)}, {"shape": (7, 5)}, {"shape": (5, 2, 19)}],
         ),
         Case(name="four axes", inputs=partial(_vectors, shape=(2, 3, 5, 7))),
@@ -116,6 +125,13 @@ LAYER_NORM = Exercise(
         ),
         # the mean of seven threes may be off by a rounding, and that is divided by sqrt(eps): 3 / 0.003
         Case(name="one vector whose entries are all equal", inputs=_one_constant, part="small spread", magnitude=1e3),
+        # x · gain / 0.5 may be rounded before the mean is subtracted, as torch does: 3000 · 3 / 0.5
+        Case(
+            name="vectors far from zero",
+            inputs=partial(_far_from_zero, shape=(2, 5, 8)),
+            part="small spread",
+            magnitude=18e3,
+        ),
         Case(
             name="vectors with hardly any spread, gradients",
             inputs=partial(_vectors, shape=(3, 5, 11), spread=0.003),
@@ -153,6 +169,16 @@ LAYER_NORM = Exercise(
             "eps is missing",
             "Where all entries of a vector are equal the variance is 0, and 0 / 0 is NaN. Add eps to the variance.",
             lambda x, gain, bias, eps=1e-5: _normalise(x, gain, bias, 0.0),
+        ),
+        wrong(
+            "difference_of_large_numbers",
+            "The variance as the mean of x² minus the square of the mean",
+            "On paper the two are equal. But where the entries are near 3000, x² is near ten million; float32 has "
+            "seven digits, and hardly any of them are left of the difference. It may even be negative, and its root is "
+            "NaN. Subtract the mean first, and then square: the mean of (x - mean)².",
+            _divided_by(
+                lambda x, eps: ((x * x).mean(dim=-1, keepdim=True) - x.mean(dim=-1, keepdim=True) ** 2 + eps).sqrt()
+            ),
         ),
         wrong(
             "spread_not_centred",

@@ -28,8 +28,10 @@ def norm_by_var(x, gain, bias, eps=1e-5):
 
 
 def norm_by_moments(x: Tensor, gain: Tensor, bias: Tensor, eps: float = 1e-5) -> Tensor:
-    mean, square = x.mean(-1, keepdim=True), (x * x).mean(-1, keepdim=True)
-    return torch.addcmul(bias, (x - mean) * torch.rsqrt(square - mean * mean + eps), gain)
+    """The famous difference, of numbers that are small: those of x minus its first entry."""
+    near = x - x[..., :1].detach()
+    mean, square = near.mean(-1, keepdim=True), (near * near).mean(-1, keepdim=True)
+    return torch.addcmul(bias, (near - mean) * torch.rsqrt(square - mean * mean + eps), gain)
 
 
 def norm_by_einops(x, gain, bias, eps=1e-5):
