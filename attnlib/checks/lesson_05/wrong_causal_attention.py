@@ -496,5 +496,5 @@ LISTED = (
     *dropout_mistakes(CausalHeads),
     *two_mistakes(CausalHeads),
     *slips_of_batches(CausalHeads),
-    *usual_misconceptions(CausalHeads),
+    *without(usual_misconceptions(CausalHeads), "first_key_mask_kept"),  # that is first_mask_kept
 )
