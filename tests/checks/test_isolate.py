@@ -227,7 +227,8 @@ def test_an_input_that_is_changed_is_not_called_a_matter_of_float64() -> None:
 
 
 def test_a_difference_in_the_last_digits_is_seen() -> None:
-    report = run("pairwise_dot", rounded_on_the_way)
+    without_source = eval("lambda x, y: rounded(x, y)", {"rounded": rounded_on_the_way})  # no change can be tried
+    report = run("pairwise_dot", without_source)
     assert {"The numbers agree to four digits or so", "Right in float32; wrong in float64"} <= set(
         what_it_looks_like(report)
     )
