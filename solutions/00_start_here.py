@@ -281,6 +281,10 @@ with suppress(CheckFailed):
 # - Everything in torch and einops is allowed, loops included. Gradients must flow to `x` and `y`.
 # - In this exercise and in all that follow: give back the dtype and the device that you were given, and do not change your
 #   inputs in place. Two points are for the right values, one for gradients, one for robustness in these small things.
+# - Compute in that dtype, too. To go through `.float()` and back is right for half precision, and large models do it; float64
+#   loses half of its digits there. A guard such as `1e-12` against a division by zero does no harm.
+# - You may be called again, with more words or fewer, with a mask or without: nothing may be left from the call before. Every axis
+#   has a length of at least 1.
 
 
 # %% nbgrader={"grade": false, "grade_id": "pairwise_dot", "locked": false, "schema_version": 3, "solution": true, "task": false}

@@ -417,7 +417,8 @@ plt.show()
 # Write `project_qkv_fused`: the same three tensors, from one matrix.
 #
 # - `w_qkv` is `(d_model, 2·d_k + d_v)`. Its columns are, from left to right, those of `w_q`, of `w_k` and of `w_v`.
-# - One matrix product, then cut. `d_v` may differ from `d_k`, so the three pieces need not be equally wide.
+# - Multiply once, then cut. `d_v` may differ from `d_k`, so the three pieces need not be equally wide. (The check compares the
+#   three tensors: to cut the weights first and multiply three times gives the same numbers, and saves nothing.)
 # - Give back q, k, v with shapes `(b, n, d_k)`, `(b, n, d_k)`, `(b, n, d_v)`.
 
 
@@ -554,7 +555,8 @@ assert not torch.allclose(layer(x), x @ square, rtol=0, atol=0.1)
 # Write `QKVProjection`, with three layers of PyTorch's `nn.Linear`.
 #
 # - The layers are called `w_q`, `w_k` and `w_v`. The check fills them with its own weights, so the names are part of the contract. A
-#   missing or an extra parameter is an error.
+#   missing or an extra parameter is an error. They need their sizes from the start: `nn.LazyLinear` has nothing to fill before its
+#   first call.
 # - `w_q` and `w_k` go from `d_model` to `d_k`, `w_v` from `d_model` to `d_v`. All three have a bias, or none has: `bias` decides.
 # - `forward(x)` takes `(b, n, d_model)` and gives back q, k, v.
 

@@ -349,7 +349,8 @@ assert_close(attnlib.masked_softmax(scores, nothing), torch.zeros(4), atol=0, rt
 #   scores.
 # - Open entries of a row add up to 1, blocked ones are exactly 0. A row without any True is all zeros.
 # - No NaN, neither forward nor in the gradient.
-# - Right for any finite scores: blocked ones far above the open ones, open ones of $-10^{12}$, all of them near $10^4$.
+# - Right for any finite scores: blocked ones far above the open ones, open ones of $-10^{12}$ or $-10^{30}$, all of them near $10^4$; in
+#   float32, too.
 # - The result has the dtype and device of the scores; neither input is changed.
 # - `torch.softmax` is allowed. Not allowed: `attnlib.masked_softmax`, and others that take the mask, as `torch.masked.softmax`
 #   and PyTorch's attention do.

@@ -264,6 +264,7 @@ assert_close(normed.norm(dim=-1), torch.full((200,), math.sqrt(3)), atol=1e-2, r
 # - `x` is `(…, d_model)` with any leading axes, `gain` and `bias` are `(d_model,)`. The result has `x`'s shape and dtype.
 # - The variance is divided by `d_model`, and `eps` stands inside the root.
 # - A word whose entries are all equal becomes `bias`, not `nan`. The inputs are not changed.
+# - Vectors far from zero are tried, too, in float32: entries near 3000 with a standard deviation of 0.5.
 # - `mean`, `var` and `sqrt` are what you need. Not allowed: `attnlib.layer_norm`, and whatever normalises for you: torch's layer
 #   norm, and its group, batch, instance and RMS norms, which are the same computation.
 
