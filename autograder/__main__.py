@@ -128,9 +128,9 @@ def grade(
 
     Each submission is judged once: a run that was stopped is taken up by the same command.
 
-    A Dask cluster's machines send each other code. At a tls:// address they do so only for who shows a certificate of
-    the authority --tls-ca, which should have signed for this cluster alone; the three files can also be named by
-    AUTOGRADER_TLS_CA, AUTOGRADER_TLS_CERT and AUTOGRADER_TLS_KEY. At a tcp:// address nobody is asked who he is.
+    A Dask cluster's machines send each other code. At a tls:// address they do so only for those who show a certificate
+    of the authority --tls-ca, which should have signed for this cluster alone; the three files can also be named by
+    AUTOGRADER_TLS_CA, AUTOGRADER_TLS_CERT and AUTOGRADER_TLS_KEY. At a tcp:// address nobody has to show who they are.
     """
     from autograder.certificates import certificates, check_address, warning
     from autograder.grade_course import How, chosen_submissions
@@ -252,8 +252,8 @@ def checks(exercises: tuple[str, ...], page: Path | None, seeds: int) -> None:
 def doctor(sandbox: str) -> None:
     """Attack the sandbox from inside, promise by promise, and exit with 1 if one did not hold.
 
-    A network connection, files outside, the gradebook, other processes, a fork bomb, 100 GB of memory, an endless
-    loop and more. Takes about a minute.
+    Network connections, files outside, the gradebook, other processes, forks, memory, disk, endless loops, whatever is
+    left for the next student, and more. No attack does harm if it gets out.
     """
     from autograder.doctor.examine import examine, table
     from autograder.sandbox.layers import probe

@@ -3,6 +3,8 @@
 import traceback
 from pathlib import Path
 
+from autograder.showing.text import printable
+
 
 class CourseError(Exception):
     """What is wrong and, where it is known, what would be right."""
@@ -25,7 +27,8 @@ def trace_of(error: BaseException) -> str:
     """The traceback of a fault of the grader's own, for whoever mends it; nothing where a submission is to blame."""
     if isinstance(error, NotGraded):
         return ""
-    return "".join(traceback.format_exception(error, limit=-30))[-20_000:]
+    text = "".join(traceback.format_exception(error, limit=-30))[-20_000:]
+    return printable(text, keep="\n")  # a message may hold what a student wrote
 
 
 def first_line(error: BaseException | str) -> str:

@@ -55,8 +55,9 @@ def _of_student(folder: Path) -> tuple[list[str], list[str]]:
         return [], [f"the folder cannot be read: {error.strerror}"]
     if len(entries) > MOST_IN_ONE:
         return [], [f"the folder holds more than {MOST_IN_ONE} files and folders: {NEEDS}"]
-    lessons = sorted(entry.name for entry in entries if entry.is_dir() or entry.is_symlink())
-    files = sorted(entry.name for entry in entries if entry.name not in lessons)
+    # no link is followed: one that leads to itself would raise, and `collect` names each link as the reason
+    lessons = sorted(entry.name for entry in entries if entry.is_symlink() or entry.is_dir(follow_symlinks=False))
+    files = sorted({entry.name for entry in entries} - set(lessons))
     why = [f"{name} is in no lesson's folder: {NEEDS}" for name in files if name.lower().endswith(NOTEBOOKS)]
     if others := [name for name in files if not name.lower().endswith(NOTEBOOKS)]:
         why.append(f"not in any lesson's folder: {', '.join(others)[:200]}")

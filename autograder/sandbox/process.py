@@ -223,7 +223,7 @@ class Child:
             self.sandbox.close()
             return
         self.sandbox.most_memory = max(self.sandbox.most_memory, usage["rss"])
-        self.cpu = usage["cpu"]
+        self.cpu = max(self.cpu, usage["cpu"])  # nothing is known of one that cannot be killed
         self.ended = why or _how_it_ended(usage["signal"])
         if usage["left"]:  # no other student's answer may find it
             self.sandbox.close()

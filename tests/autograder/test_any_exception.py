@@ -37,7 +37,7 @@ def test_taken_in(three, monkeypatch, error):
 
     def faulty(folder, lesson):
         if folder.parent.name == "b":
-            raise error("odd\nwords")
+            raise error("odd\nwords \x1b[2J \udcff")
         return collect(folder, lesson)
 
     monkeypatch.setattr(grade_course, "collect", faulty)
@@ -47,7 +47,7 @@ def test_taken_in(three, monkeypatch, error):
     assert [one.fault for one in found.values()] == [False, True, False]
     said = (three.layout.course / "faults.txt").read_text(encoding="utf-8")
     assert "Traceback" in said
-    assert f"{error.__name__}: odd" in said
+    assert f"{error.__name__}: odd\nwords \\x1b[2J \\udcff" in said
     monkeypatch.undo()
     monkeypatch.setattr(grade_course, "judge_all", lambda tasks, *more: [Judged("b", t.lesson, "x") for t in tasks])
     assert graded(three)["b"].problem == "not graded: x"  # it was tried again, and alone

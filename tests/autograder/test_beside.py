@@ -4,11 +4,14 @@ import io
 import json
 import zipfile
 
-from autograder import custody
+from tiny_course import RIGHT, TINY
+
+from autograder import custody, grade_course
 from autograder.custody import take_in
 from autograder.entering import digest_of
 from autograder.sandbox.inside.beside import modules_in, put_beside
 from autograder.sandbox.inside.cells import definitions, parse
+from autograder.workers import Judged, Task
 
 LESSON = "00_tiny"
 NOTEBOOK = json.dumps({"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}).encode()
@@ -66,6 +69,22 @@ def test_a_zip_bomb_beside_the_notebook_is_not_unpacked_to_its_end(monkeypatch):
 def test_a_changed_helper_is_judged_again():
     files = {f"{LESSON}.ipynb": NOTEBOOK, "helper.py": b"one"}
     assert digest_of(files, "") != digest_of({**files, "helper.py": b"two"}, "")
+
+
+def test_a_changed_file_is_noticed_whatever_its_name(klass, monkeypatch):
+    def unfit(tasks, layers, workers):
+        for task in tasks:
+            seen.append(task)
+            yield Judged(task.student, task.lesson, problem="not judged")
+
+    seen: list[Task] = []
+    monkeypatch.setattr(grade_course, "judge_all", unfit)
+    folder = klass.submit("a", RIGHT).parent
+    for name in ("timestamp", "remarks"):
+        for text in ("one", "two", "two"):
+            (folder / name).write_text(text, encoding="utf-8")
+            grade_course.grade(klass.layout, klass.submitted, (TINY,), grade_course.How(layers="none"))
+    assert len(seen) == 4
 
 
 def test_they_are_written_into_the_working_directory(tmp_path, monkeypatch):

@@ -15,8 +15,9 @@ def test_nothing_is_passed_over(tmp_path):
     (tmp_path / "linked").symlink_to(tmp_path / "a")
     (tmp_path / "a" / "02_y").symlink_to("01_x")
     (tmp_path / "a" / "03_z").symlink_to("nowhere")
+    (tmp_path / "a" / "04_itself").symlink_to("04_itself")
     submissions, strays = survey(tmp_path)
-    assert submissions == [("a", "01_x"), ("a", "02_y"), ("a", "03_z")]
+    assert submissions == [("a", "01_x"), ("a", "02_y"), ("a", "03_z"), ("a", "04_itself")]
     assert [(one.student, one.why.split(":")[0]) for one in strays] == [
         (".hidden", "a student's name must not begin with a dot"),
         ("alone.ipynb", "it is no student's folder"),
