@@ -64,13 +64,14 @@ HARMLESS = (
 
 
 def test_a_promise_that_is_not_kept_is_found(tmp_path):
-    """Without a sandbox."""
+    """Without a sandbox, and by attacks that harm nobody."""
     secret = tmp_path / "secret.txt"
     secret.write_text("a secret", encoding="utf-8")
     with Sandbox(Layers("none", seccomp=False, landlock=False), LIMITS) as sandbox:
-        for attack in attacks(secret, tmp_path):
-            if attack.attack in HARMLESS or attack.attack.startswith("reads secret"):
-                assert judged(attack, said(sandbox, attack)).how == examine.OPEN, attack
+        tried = [attack for attack in attacks(secret, tmp_path) if attack.attack in (*HARMLESS, "reads secret.txt")]
+        assert len(tried) == len(HARMLESS) + 1
+        for attack in tried:
+            assert judged(attack, said(sandbox, attack)).how == examine.OPEN, attack
 
 
 @pytest.mark.slow

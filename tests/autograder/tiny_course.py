@@ -11,9 +11,9 @@ from autograder.notebook import read_notebook, write_notebook
 
 DATA = Path(__file__).parent / "data"
 TINY = "00_tiny"
-HANGS = (
-    1800  # seconds after which a test takes something for hanging: no machine is so slow, and nothing else is decided
-)
+HANGS = 1800
+"""Seconds after which a test takes something for hanging: no machine is so slow, and nothing else depends on it."""
+
 RIGHT = {
     "predict_largest_dot": 'largest_dot = "B"',
     "pairwise_dot": "def pairwise_dot(x, y):\n    return x @ y.transpose(-2, -1)",
