@@ -92,16 +92,14 @@ def _undefined(found: re.Match[str], names: Names) -> Misconception:
             "self_missing",
             f"`{name}` needs `self.` before it",
             f"What `__init__` keeps in the object is reached by way of the object: `self.{name}`. Without `self.`, "
-            f"Python "
-            "looks for a variable of that name.",
+            "Python looks for a variable of that name.",
         )
     if name in names.arguments:
         return _finding(
             "argument_of_another_function",
             f"`{name}` is not defined in this function",
             f"It is an argument of another one. What `__init__` gets is kept in the object, `self.{name} = {name}`, "
-            f"and read "
-            f"there: `self.{name}`.",
+            f"and read there: `self.{name}`.",
         )
     return _misspelt(name, (*names.local, *names.arguments)) or replaced("name_not_defined", f"`{name}` is not defined")
 
@@ -184,8 +182,7 @@ PARTS: tuple[tuple[str, Reader], ...] = (
             "no_forward",
             "The class has no `forward`",
             "Calling a module calls its method `forward`, and there is none of that name: is it misspelt, or indented "
-            "too "
-            "deep, inside of another method?",
+            "too deep, inside of another method?",
         ),
     ),
     (
@@ -194,8 +191,7 @@ PARTS: tuple[tuple[str, Reader], ...] = (
             "tensor_called",
             "A tensor is called as if it were a function",
             "Round brackets behind a name call it, and this name stands for a tensor. A layer is called, "
-            "`self.w_q(x)`; with "
-            "a matrix of numbers you multiply, `x @ w_q`.",
+            "`self.w_q(x)`; with a matrix of numbers you multiply, `x @ w_q`.",
         ),
     ),
     (
@@ -204,8 +200,7 @@ PARTS: tuple[tuple[str, Reader], ...] = (
             "number_for_a_tensor",
             f"A function of torch gets {NO_TENSORS[found['name']]}",
             "This function wants a tensor. For plain numbers there is plain Python: `d ** 0.5`, `math.sqrt(d)`, "
-            "`max(a, b)`; "
-            "a list of tensors becomes one by torch.stack or torch.cat.",
+            "`max(a, b)`; a list of tensors becomes one by torch.stack or torch.cat.",
         ),
     ),
     (
@@ -233,8 +228,7 @@ PARTS: tuple[tuple[str, Reader], ...] = (
             "tensor_for_a_number",
             "A tensor of many numbers is made one Python number",
             "`math.sqrt`, `math.exp`, `float`, `int` and `.item()` take one number. For all numbers of a tensor at "
-            "once there "
-            "are torch.sqrt, torch.exp and their like.",
+            "once there are torch.sqrt, torch.exp and their like.",
         ),
     ),
     (
@@ -243,8 +237,7 @@ PARTS: tuple[tuple[str, Reader], ...] = (
             "tensor_for_a_condition",
             "Python asks a whole tensor whether it is true",
             "`if`, `not`, `and` and `or` want one True or False. For each entry by itself write `~mask`, `a & b`, `a "
-            "| b`, or "
-            "torch.where.",
+            "| b`, or torch.where.",
         ),
     ),
     (
@@ -261,8 +254,7 @@ PARTS: tuple[tuple[str, Reader], ...] = (
             "changed_in_place",
             "A tensor is changed in place",
             "An operation with a trailing underscore, `+=` or an assignment to a slice writes into a tensor whose "
-            "numbers are "
-            "still needed: an input, or what the gradient is computed from. Make a new tensor.",
+            "numbers are still needed: an input, or what the gradient is computed from. Make a new tensor.",
         ),
     ),
     (r"TypeError: .*(missing \d+ required|takes .* argument|unexpected keyword)", _symptom("arguments_do_not_fit")),
@@ -273,8 +265,7 @@ PARTS: tuple[tuple[str, Reader], ...] = (
             "index_of_floats",
             "An index is no whole number",
             "What stands in the square brackets has to be made of integers (or of True and False). Leave ids as they "
-            "are, and "
-            "look in the table, not in the ids: `table[ids]`.",
+            "are, and look in the table, not in the ids: `table[ids]`.",
         ),
     ),
     (r"IndexError: The shape of the mask", _symptom("shapes_do_not_fit")),

@@ -136,8 +136,7 @@ class _Slips:
                         "result_not_kept",
                         f"The result of line {node.lineno} is not kept",
                         f"In {self._line(node)} {what} computed, and nothing keeps it: all tensors are after this "
-                        f"line what they "
-                        "were before it. Give the result a name, and go on with that.",
+                        "line what they were before it. Give the result a name, and go on with that.",
                     )
 
     def _layers(self) -> set[str]:
@@ -160,8 +159,7 @@ class _Slips:
                     "dropout_made_anew",
                     "A new dropout layer is made at each call",
                     f"In {self._line(node)} the layer is made and called at once. A new layer is in training mode, so "
-                    f"it drops "
-                    "at evaluation, too. Make it in `__init__`, where `model.eval()` finds it.",
+                    "it drops at evaluation, too. Make it in `__init__`, where `model.eval()` finds it.",
                 )
             given = {keyword.arg for keyword in node.keywords}
             functional = re.fullmatch(r"(F|(torch\.)?nn\.functional|functional)\.dropout", ast.unparse(node.func))
@@ -170,8 +168,7 @@ class _Slips:
                     "dropout_always_on",
                     "F.dropout is not told of evaluation mode",
                     f"In {self._line(node)} there is no `training=self.training`, and F.dropout drops as long as "
-                    f"nobody tells it "
-                    "otherwise: at evaluation, too. An nn.Dropout in `__init__` knows by itself.",
+                    "nobody tells it otherwise: at evaluation, too. An nn.Dropout in `__init__` knows by itself.",
                 )
 
     def unused_arguments(self) -> Iterator[Misconception]:
@@ -188,8 +185,7 @@ class _Slips:
                         "argument_not_used",
                         f"`{name}` is never used",
                         f"`{function.name}` takes it, and what it does cannot depend on it. Is a number or another "
-                        f"variable "
-                        "written where it belongs, or is a step missing?",
+                        "variable written where it belongs, or is a step missing?",
                     )
 
     def unused_layers(self) -> Iterator[Misconception]:
@@ -221,8 +217,7 @@ class _Slips:
                         "variable_not_used",
                         f"`{name}` is computed and never used",
                         f"In {self._line(node)} it gets its value, and no line reads it. Is another variable taken "
-                        f"further "
-                        "down, or returned, where this one is meant?",
+                        "further down, or returned, where this one is meant?",
                     )
 
 

@@ -13,11 +13,9 @@ from .ready_made import pattern_of, plain
 REFERENCES = ("attnlib.checks.exercises", "attnlib.checks.course", "attnlib.checks.lesson_")
 """Where the references lie: no answer needs them."""
 
-LIBRARIES = (
-    "torch.",
-    "scipy.",
-    "jax.",
-)  # whose functions are known by their names; what others do is seen when it runs
+LIBRARIES = ("torch.", "scipy.", "jax.")
+"""Whose functions are known by their names; what those of others do is seen when it runs."""
+
 LOCAL = ""  # a name that the source binds to something of its own: a tensor, for all that is known
 OBJECT = "an object of the attempt"
 

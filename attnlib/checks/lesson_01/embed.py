@@ -237,8 +237,7 @@ EMBED = Exercise(
             "arguments_exchanged",
             "The index is not made of whole numbers",
             "Ids are whole numbers, and have to stay so. Either they were made floats, or the ids were indexed with "
-            "the "
-            "table: it is the table that is looked up, table[token_ids].",
+            "the table: it is the table that is looked up, table[token_ids].",
             lambda ids, table: ids[table],
         ),
         wrong(

@@ -141,8 +141,7 @@ MEND_UNPACK_QKV = Exercise(
             "batch_cut",
             "The batch was cut, not the columns",
             "What comes back are pieces of the first axis, the batch. (chunk without `dim` cuts there, and so does "
-            "unpacking "
-            "a tensor.) The columns are the last axis: chunk(3, dim=-1).",
+            "unpacking a tensor.) The columns are the last axis: chunk(3, dim=-1).",
             lambda x, w: (x @ w).chunk(3),
         ),
         wrong(

@@ -138,8 +138,7 @@ MEND_PADDED_CAUSAL_WEIGHTS = Exercise(
             "A query that sees nothing looks at everything",
             "The padding is on the axis of the keys now. But a row that is filled with the same number throughout is "
             "a row of equal scores, and the softmax gives each the same share: the padding and the future, too. Such "
-            "a row has to be zeros: "
-            "use masked_softmax.",
+            "a row has to be zeros: use masked_softmax.",
             partial(_weights, fill=-1e10, empty_rows="as they come"),
         ),
         wrong(

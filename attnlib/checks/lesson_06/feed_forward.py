@@ -386,8 +386,7 @@ FEED_FORWARD = Exercise(
             "no_dropout",
             "dropout is ignored",
             "Nothing is dropped in training. Dropout acts twice there, after GELU and after `down`, and what it gives "
-            "has to "
-            "be kept.",
+            "has to be kept.",
             _perceptron(lambda s, x: s.down(F.gelu(s.up(x)))),
         ),
         wrong(
