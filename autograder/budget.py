@@ -1,4 +1,4 @@
-"""What one submission may use of a grader's time, with all its processes together."""
+"""The time that one submission may take, all its processes together."""
 
 import time
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Who a cluster is: over TLS, a scheduler, its workers and the grader show each other certificates of one authority."""
+"""TLS for a cluster: its scheduler, its workers and the grader trust only certificates of one authority."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,14 +12,14 @@ HERE = ("localhost", "127.0.0.1", "::1")
 
 @dataclass(frozen=True)
 class Certificates:
-    """The authority that has signed everybody of the cluster, and what this machine shows: files in PEM format."""
+    """The authority that signed for the whole cluster, and this machine's own certificate: files in PEM format."""
 
     authority: Path
     own: Path
     key: Path
 
     def security(self) -> Any:
-        """What Dask needs; nothing is sent that is not encrypted."""
+        """The settings for Dask; nothing is sent unencrypted."""
         from distributed import Security
 
         own, key = str(self.own), str(self.key)
@@ -47,10 +47,10 @@ def check_address(address: str, shown: Certificates | None) -> None:
 
 
 def warning(address: str) -> str | None:
-    """What an instructor must know of an address beyond this machine without TLS."""
+    """Warn of an address beyond this machine that has no TLS; None where there is nothing to warn of."""
     if address.startswith("tls://") or urlsplit(address if "//" in address else f"//{address}").hostname in HERE:
         return None
     return (
-        f"{address} has no TLS: whoever reaches that network can run code as the workers and as you, and read every "
-        "submission. Use tls://, or a network that holds nobody else."
+        f"{address} has no TLS: anybody on that network can run code as the workers and as you, and read every "
+        "submission. Use tls://, or a network of your own."
     )

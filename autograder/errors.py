@@ -1,4 +1,4 @@
-"""The errors that a person can mend: one clear sentence each, without a traceback; and how all others are reported."""
+"""Errors that a person can fix, in one clear sentence without a traceback; and how all others are reported."""
 
 import traceback
 from pathlib import Path
@@ -24,7 +24,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def trace_of(error: BaseException) -> str:
-    """The traceback of a fault of the grader's own, for whoever mends it; nothing where a submission is to blame."""
+    """The traceback of a fault of the grader's own, for whoever fixes it; nothing where a submission is to blame."""
     if isinstance(error, NotGraded):
         return ""
     text = "".join(traceback.format_exception(error, limit=-30))[-20_000:]

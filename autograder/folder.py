@@ -34,7 +34,7 @@ class HandedIn:
 
 @dataclass
 class _Reading:
-    """What has been read of a folder so far."""
+    """The files read so far, and the names of those left out."""
 
     files: dict[str, bytes] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
@@ -51,7 +51,7 @@ class _Reading:
 
 
 def collect(folder: Path, lesson: str) -> HandedIn:
-    """The files beneath a submission's folder, LESSON.ipynb first; NotGraded if that one cannot be read.
+    """The files in a submission's folder, LESSON.ipynb first; NotGraded if that one cannot be read.
 
     Any other file that cannot be read, or that would be too much, is left out with a remark.
     """
@@ -81,7 +81,7 @@ def collect(folder: Path, lesson: str) -> HandedIn:
 
 
 def _walk(folder: Path, left_out: list[str]) -> Iterator[tuple[str, Path]]:
-    """All that is beneath a folder, the nearest first: a file's name there, none for a folder; not what is too deep."""
+    """Everything in a folder, the nearest first: a file's name there, none for a folder; nothing that is too deep."""
     waiting = deque([PurePosixPath()])
     while waiting:
         place = waiting.popleft()
@@ -104,7 +104,7 @@ def _walk(folder: Path, left_out: list[str]) -> Iterator[tuple[str, Path]]:
 
 
 def _listed(folder: Path) -> list[os.DirEntry[str]]:
-    """What is in a folder, by name, as far as it is looked at."""
+    """The first entries of a folder, by name."""
     with os.scandir(folder) as entries:
         found = list(islice(entries, MOST_ENTRIES + 2))
     return sorted(found, key=lambda entry: entry.name)

@@ -110,7 +110,9 @@ class Judge:
                 found.append(self._verdict(settled, assignment, question, stuck))
             except (CourseError, OutOfTime):  # there is no sandbox, or no more time
                 raise
-            except Exception:  # a fault of the grader's own: once more, in a fresh process; if it stays, it is told
+            except (
+                Exception
+            ):  # the grader's own fault: once more, in a fresh process; a second time, it is the reason given
                 self.sandbox.close()
                 found.append(self._verdict(settled, assignment, question, stuck))
         return found
@@ -260,7 +262,7 @@ def _failed(exercise: Any, failure: Failure) -> Report:
 
 def _spent(budget: Budget) -> str:
     minutes = budget.limits.submission_cpu / 60
-    return f"was not tried: this notebook's answers have used up the {minutes:.0f} minutes that they have together"
+    return f"was not tried: this notebook's answers have used up the {minutes:.0f} minutes that they share"
 
 
 def _forbidden(use: list[str]) -> Failure:

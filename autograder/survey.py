@@ -17,7 +17,7 @@ NEEDS = "it needs the layout STUDENT/LESSON/LESSON.ipynb"
 
 @dataclass(frozen=True)
 class Stray:
-    """Something that no lesson's submission can be told from, and why not."""
+    """Something that is no submission, and why not."""
 
     student: str
     why: str
@@ -48,7 +48,7 @@ def _of_student(folder: Path) -> tuple[list[str], list[str]]:
     if not stat.S_ISDIR(mode):
         return [], [f"it is no student's folder: {NEEDS}"]
     if folder.name.startswith("."):
-        return [], ["a student's name must not begin with a dot: nbgrader passes such a folder over"]
+        return [], ["a student's name must not begin with a dot: nbgrader skips such a folder"]
     try:
         entries = list(_entries(folder))
     except OSError as error:

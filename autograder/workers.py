@@ -47,7 +47,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Judged:
-    """What came of a task: the graded notebook and the points of its tests, or why there are none."""
+    """The outcome of a task: the graded notebook and the points of its tests, or why there are none."""
 
     student: str
     lesson: str

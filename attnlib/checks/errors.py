@@ -1,4 +1,4 @@
-"""What an exception in the attempt means, in the learner's terms: from its words, and from the names around it."""
+"""Explain an exception in the attempt in the learner's terms, by its message and by the names around it."""
 
 import difflib
 import re
@@ -91,15 +91,15 @@ def _undefined(found: re.Match[str], names: Names) -> Misconception:
         return _finding(
             "self_missing",
             f"`{name}` needs `self.` before it",
-            f"What `__init__` keeps in the object is reached by way of the object: `self.{name}`. Without `self.`, "
+            f"What `__init__` stores on the object is read through the object: `self.{name}`. Without `self.`, "
             "Python looks for a variable of that name.",
         )
     if name in names.arguments:
         return _finding(
             "argument_of_another_function",
             f"`{name}` is not defined in this function",
-            f"It is an argument of another one. What `__init__` gets is kept in the object, `self.{name} = {name}`, "
-            f"and read there: `self.{name}`.",
+            f"It is an argument of another function. What `__init__` receives is stored on the object, "
+            f"`self.{name} = {name}`, and read there: `self.{name}`.",
         )
     return _misspelt(name, (*names.local, *names.arguments)) or replaced("name_not_defined", f"`{name}` is not defined")
 
@@ -110,8 +110,8 @@ def _misspelt(name: str, known: Iterable[str], owner: str = "") -> Misconception
         return None
     return _finding(
         "misspelt",
-        f"There is no `{owner}{name}`; `{owner}{near[0]}` may be meant",
-        "Python takes a name letter by letter, capitals included.",
+        f"There is no `{owner}{name}`; perhaps you meant `{owner}{near[0]}`",
+        "Python compares names letter by letter, capitals included.",
     )
 
 
@@ -138,7 +138,7 @@ def _no_attribute(found: re.Match[str], names: Names) -> Misconception:
         return _finding(
             "not_kept",
             f"`self.{name}` is used, but nothing sets it",
-            f"`__init__` gets `{name}` and forgets it when it returns. Keep it there: `self.{name} = {name}`.",
+            f"`__init__` receives `{name}` and forgets it when it returns. Store it there: `self.{name} = {name}`.",
         )
     return _misspelt(name, names.attributes, "self.") or replaced("no_such_attribute", f"A {kind} has no `{name}`")
 
@@ -162,8 +162,8 @@ def _symptom(id: str) -> Reader:
 SUPER = _always(
     "super_not_called",
     "super().__init__() is missing",
-    "nn.Module keeps lists of its layers and parameters, and makes these lists in its own `__init__`. Call "
-    "super().__init__() first, before anything is put into `self`.",
+    "nn.Module records its layers and parameters in tables that its own `__init__` creates. Call "
+    "super().__init__() first, before you assign anything to `self`.",
 )
 PARTS: tuple[tuple[str, Reader], ...] = (
     (r"NameError: name '(?P<name>\w+)' is not defined", _undefined),
@@ -181,8 +181,8 @@ PARTS: tuple[tuple[str, Reader], ...] = (
         _always(
             "no_forward",
             "The class has no `forward`",
-            "Calling a module calls its method `forward`, and there is none of that name: is it misspelt, or indented "
-            "too deep, inside of another method?",
+            "Calling a module calls its `forward` method, and this class has none. Is the name misspelt, or is the "
+            "method indented too far, inside another one?",
         ),
     ),
     (
@@ -190,28 +190,28 @@ PARTS: tuple[tuple[str, Reader], ...] = (
         _always(
             "tensor_called",
             "A tensor is called as if it were a function",
-            "Round brackets behind a name call it, and this name stands for a tensor. A layer is called, "
-            "`self.w_q(x)`; with a matrix of numbers you multiply, `x @ w_q`.",
+            "Parentheses after a name call it, and this name is a tensor. You call a layer, `self.w_q(x)`; you "
+            "multiply by a matrix, `x @ w_q`.",
         ),
     ),
     (
         r"TypeError: .*must be Tensor, not (?P<name>int|float|list|tuple|NoneType|str)\b",
         lambda found, names: _finding(
             "number_for_a_tensor",
-            f"A function of torch gets {NO_TENSORS[found['name']]}",
-            "This function wants a tensor. For plain numbers there is plain Python: `d ** 0.5`, `math.sqrt(d)`, "
-            "`max(a, b)`; a list of tensors becomes one by torch.stack or torch.cat.",
+            f"A torch function gets {NO_TENSORS[found['name']]}",
+            "This function needs a tensor. For plain numbers, use plain Python: `d ** 0.5`, `math.sqrt(d)`, "
+            "`max(a, b)`. torch.stack or torch.cat makes one tensor of a list of tensors.",
         ),
     ),
     (
         r"TypeError: .*must be Tensor, not (?P<name>[A-Z]\w+)",
         lambda found, names: _finding(
             "layer_for_a_tensor",
-            f"A {found['name']} is passed where a tensor is wanted",
-            f"`nn.{found['name']}(…)` makes a layer and computes nothing. Make it once, and call it on the tensor: "
-            f"`nn.{found['name']}()(x)`; or take the function, in torch.nn.functional."
+            f"A {found['name']} is passed where a tensor is needed",
+            f"`nn.{found['name']}(…)` creates a layer and computes nothing. Create it once and call it on the tensor, "
+            f"`nn.{found['name']}()(x)`, or use the function from torch.nn.functional."
             if hasattr(nn, found["name"])
-            else "Call it, or take out of it the tensor that is meant.",
+            else "Call it, or pass the tensor that it holds.",
         ),
     ),
     (
@@ -226,9 +226,9 @@ PARTS: tuple[tuple[str, Reader], ...] = (
         r"\w+: (only one element tensors|only integer tensors|a Tensor with \d+ elements)",
         _always(
             "tensor_for_a_number",
-            "A tensor of many numbers is made one Python number",
-            "`math.sqrt`, `math.exp`, `float`, `int` and `.item()` take one number. For all numbers of a tensor at "
-            "once there are torch.sqrt, torch.exp and their like.",
+            "A whole tensor is converted to one Python number",
+            "`math.sqrt`, `math.exp`, `float`, `int` and `.item()` take one number. For all the numbers of a tensor at "
+            "once, use torch.sqrt, torch.exp and so on.",
         ),
     ),
     (
@@ -236,8 +236,8 @@ PARTS: tuple[tuple[str, Reader], ...] = (
         _always(
             "tensor_for_a_condition",
             "Python asks a whole tensor whether it is true",
-            "`if`, `not`, `and` and `or` want one True or False. For each entry by itself write `~mask`, `a & b`, `a "
-            "| b`, or torch.where.",
+            "`if`, `not`, `and` and `or` need a single True or False. To work entry by entry, write `~mask`, `a & b`, "
+            "`a | b`, or torch.where.",
         ),
     ),
     (
@@ -263,9 +263,9 @@ PARTS: tuple[tuple[str, Reader], ...] = (
         r"IndexError: (tensors used as indices must be long|.*only integer)",
         _always(
             "index_of_floats",
-            "An index is no whole number",
-            "What stands in the square brackets has to be made of integers (or of True and False). Leave ids as they "
-            "are, and look in the table, not in the ids: `table[ids]`.",
+            "An index is not a whole number",
+            "Square brackets take integers (or True and False). Leave the ids as they are, and index the table with "
+            "them: `table[ids]`.",
         ),
     ),
     (r"IndexError: The shape of the mask", _symptom("shapes_do_not_fit")),

@@ -1,4 +1,4 @@
-"""Slips that stand in the source of an attempt and are mistakes wherever they stand: what is said of them is true."""
+"""Find slips in the source of an attempt: code that is a mistake wherever it occurs."""
 
 import ast
 import builtins
@@ -70,8 +70,8 @@ class _Slips:
                     yield _finding(
                         "self_missing",
                         f"`{method.name}` has no `self`",
-                        f"Python hands the object itself to each of its methods, before all other arguments, and in "
-                        f"{self._line(method)} there is no place for it. Write `self` first.",
+                        f"Python passes the object itself to each of its methods, ahead of the other arguments, and "
+                        f"{self._line(method)} has no parameter for it. Write `self` first.",
                     )
             named = {method.name for method in own}
             for right, like in (("forward", r"fo?r?r?wa?r?d|call|__forward__"), ("__init__", r"_*(init|int|inti)_*")):
@@ -79,9 +79,9 @@ class _Slips:
                     if right not in named and re.fullmatch(like, method.name, re.IGNORECASE):
                         yield _finding(
                             "method_misspelt",
-                            f"`{method.name}` is never called; `{right}` may be meant",
-                            f"Python and PyTorch call methods by their names, underscores and capitals included: "
-                            f"`{right}`. In {self._line(method)} it has another one.",
+                            f"`{method.name}` is never called; perhaps you meant `{right}`",
+                            f"Python and PyTorch find a method by its exact name, underscores and capitals included: "
+                            f"`{right}`. In {self._line(method)} it has a different one.",
                         )
 
     def notebook_variables(self) -> Iterator[Misconception]:
@@ -135,8 +135,8 @@ class _Slips:
                     yield _finding(
                         "result_not_kept",
                         f"The result of line {node.lineno} is not kept",
-                        f"In {self._line(node)} {what} computed, and nothing keeps it: all tensors are after this "
-                        "line what they were before it. Give the result a name, and go on with that.",
+                        f"In {self._line(node)} {what} computed and dropped: every tensor is the same after this line "
+                        "as before it. Give the result a name, and continue with that.",
                     )
 
     def _layers(self) -> set[str]:
@@ -166,9 +166,9 @@ class _Slips:
             if functional and "training" not in given and None not in given and len(node.args) < 3:
                 yield _finding(
                     "dropout_always_on",
-                    "F.dropout is not told of evaluation mode",
-                    f"In {self._line(node)} there is no `training=self.training`, and F.dropout drops as long as "
-                    "nobody tells it otherwise: at evaluation, too. An nn.Dropout in `__init__` knows by itself.",
+                    "F.dropout does not know about evaluation mode",
+                    f"In {self._line(node)} `training=self.training` is missing, and without it F.dropout drops at "
+                    "evaluation as well. An nn.Dropout created in `__init__` knows the mode by itself.",
                 )
 
     def unused_arguments(self) -> Iterator[Misconception]:
@@ -184,8 +184,8 @@ class _Slips:
                     yield _finding(
                         "argument_not_used",
                         f"`{name}` is never used",
-                        f"`{function.name}` takes it, and what it does cannot depend on it. Is a number or another "
-                        "variable written where it belongs, or is a step missing?",
+                        f"`{function.name}` takes it and never reads it, so the result cannot depend on it. Is there a "
+                        "number or another variable in its place, or is a step missing?",
                     )
 
     def unused_layers(self) -> Iterator[Misconception]:
@@ -216,8 +216,8 @@ class _Slips:
                     yield _finding(
                         "variable_not_used",
                         f"`{name}` is computed and never used",
-                        f"In {self._line(node)} it gets its value, and no line reads it. Is another variable taken "
-                        "further down, or returned, where this one is meant?",
+                        f"It gets its value in {self._line(node)}, and no line reads it. Is a different variable used "
+                        "further down, or returned, in its place?",
                     )
 
 

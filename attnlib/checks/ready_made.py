@@ -1,6 +1,6 @@
-"""What torch and other libraries have ready-made, and an exercise may ask you to write yourself.
+"""Functions that torch and other libraries have ready-made, and that an exercise may ask you to write yourself.
 
-A family is known by the names of its functions and of the operators that torch has beneath them: `F.softmax`,
+A family is known by the names of its functions and of the operators that torch runs for them: `F.softmax`,
 `torch.ops.aten._softmax`, `nn.Softmax` and `scipy.special.softmax` are one. The check in a notebook, the reading of the
 source and the sandbox all ask here. Nothing in this file knows an answer: it runs beside a student's code, too.
 """

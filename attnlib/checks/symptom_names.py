@@ -47,18 +47,18 @@ SYMPTOMS = {
         _symptom(
             "nothing_returned",
             "Nothing is returned",
-            "A function gives back what stands behind `return`, and without one it gives back None. End it with the "
-            "result: `return …`.",
+            "A function gives back what follows `return`; without one it gives back None. End it with the result: "
+            "`return …`.",
         ),
         _symptom(
             "printed_instead",
             "The result is printed, not returned",
-            "What is printed can be read, and nobody can go on computing with it. Give it back: `return …`.",
+            "Printed numbers can be read, but nothing can be computed with them. Give the result back: `return …`.",
         ),
         _symptom(
             "not_refused",
             "What cannot work is not refused",
-            "Inputs that the contract rules out are taken as if nothing were wrong with them. Test them first, and "
+            "Inputs that the contract rules out are accepted as if nothing were wrong. Test them first, and "
             "raise the exception that the contract names.",
         ),
         _symptom(

@@ -1,4 +1,4 @@
-"""What `doctor` tries: each promise of the sandbox with the code that attacks it."""
+"""The attacks that `doctor` makes: each promise of the sandbox with the code that tries to break it."""
 
 import os
 from collections.abc import Iterator
@@ -137,7 +137,7 @@ def attacks_on_bounds() -> Iterator[Attack]:
     yield Attack("waiting is bounded", "sleeps", "time.sleep(60)", ("without computing",))
     vfork = called("syscall", "{'x86_64': 56, 'aarch64': 220}[os.uname().machine], 0x3D4F00, 0, 0, 0, 0")
     yield Attack("waiting is bounded", "waits where nothing wakes it", vfork)
-    yield Attack("a crash is told", "writes to address 0", "ctypes.memset(0, 1, 1)", ("SIGSEGV",))
+    yield Attack("a crash is reported", "writes to address 0", "ctypes.memset(0, 1, 1)", ("SIGSEGV",))
 
 
 def attacks_on_the_next() -> Iterator[Attack]:

@@ -26,7 +26,7 @@ OPEN, HELD, BROKEN = "got out", "held", "the attack is broken"
 
 @dataclass(frozen=True)
 class Finding:
-    """What came of an attack."""
+    """The outcome of an attack."""
 
     attack: Attack
     held: bool
@@ -70,8 +70,8 @@ def examine(layers: Layers, layout: Layout) -> Iterator[Finding]:
     """Attack each promise, in a process of its own."""
     if not layers.confined:
         raise CourseError(
-            "doctor attacks what student code runs behind, and --sandbox none is nothing: the attacks would only reach "
-            "your own processes and files. Try --sandbox auto."
+            "doctor attacks the sandbox, and --sandbox none is no sandbox: the attacks would only reach your own "
+            "processes and files. Try --sandbox auto."
         )
     (layout.course / "submitted").mkdir(parents=True, exist_ok=True)
     with (

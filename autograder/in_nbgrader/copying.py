@@ -1,4 +1,4 @@
-"""What of a student's files is copied to where others see it: beside the graded notebook, and beside the feedback."""
+"""Copy a student's files to where others see them: beside the graded notebook, and beside the feedback."""
 
 from pathlib import Path, PurePosixPath
 

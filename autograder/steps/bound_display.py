@@ -1,4 +1,4 @@
-"""What is shown of a submission costs little to show, whatever a student wrote."""
+"""Keep a page of a submission cheap to make, whatever a student wrote."""
 
 import re
 

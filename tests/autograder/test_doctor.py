@@ -51,7 +51,7 @@ def test_an_attack_that_is_no_python_proves_nothing(sandbox):
 def test_where_nothing_confines_it_refuses(tmp_path):
     result = CliRunner().invoke(main, ["doctor", "--sandbox", "none"])
     assert result.exit_code == 1
-    assert "--sandbox none is nothing" in result.output
+    assert "--sandbox none is no sandbox" in result.output
 
 
 HARMLESS = (

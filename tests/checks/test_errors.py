@@ -33,7 +33,7 @@ MEANINGS = {
     (
         "CausalSelfAttention",
         "NameError: name 'key_maks' is not defined",
-    ): "There is no `key_maks`; `key_mask` may be meant",
+    ): "There is no `key_maks`; perhaps you meant `key_mask`",
     (
         "softmax",
         "UnboundLocalError: cannot access local variable 'out' where it is not associated with a value",
@@ -50,25 +50,25 @@ MEANINGS = {
     (
         "SelfAttention",
         "AttributeError: 'SelfAttention' object has no attribute 'wq'",
-    ): "There is no `self.wq`; `self.w_q` may be meant",
+    ): "There is no `self.wq`; perhaps you meant `self.w_q`",
     (
         "SelfAttention",
         "AttributeError: module 'torch.nn' has no attribute 'linear'",
-    ): "There is no `torch.nn.linear`; `torch.nn.Linear` may be meant",
+    ): "There is no `torch.nn.linear`; perhaps you meant `torch.nn.Linear`",
     (
         "softmax",
         "AttributeError: 'Tensor' object has no attribute 'soft_max'",
-    ): "There is no `Tensor.soft_max`; `Tensor.softmax` may be meant",
+    ): "There is no `Tensor.soft_max`; perhaps you meant `Tensor.softmax`",
     ("softmax", "AttributeError: 'list' object has no attribute 'sum'"): "A Python list has no `sum`",
     ("softmax", "TypeError: 'Tensor' object is not callable"): "A tensor is called as if it were a function",
     (
         "softmax",
         "TypeError: sqrt(): argument 'input' (position 1) must be Tensor, not int",
-    ): "A function of torch gets a Python int",
+    ): "A torch function gets a Python int",
     (
         "FeedForward",
         "TypeError: dropout(): argument 'input' (position 1) must be Tensor, not GELU",
-    ): "A GELU is passed where a tensor is wanted",
+    ): "A GELU is passed where a tensor is needed",
     ("embed", "RuntimeError: index 9 is out of bounds for dimension 1 with size 3"): "An index goes beyond the end",
     (
         "masked_softmax",
@@ -81,7 +81,7 @@ MEANINGS = {
     (
         "layer_norm",
         "ValueError: only one element tensors can be converted to Python scalars",
-    ): "A tensor of many numbers is made one Python number",
+    ): "A whole tensor is converted to one Python number",
     (
         "EncoderBlock",
         "TypeError: empty(): argument 'size' (position 1) must be tuple of ints, but found element of type float",

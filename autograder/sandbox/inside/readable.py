@@ -1,4 +1,4 @@
-"""What a student's code reads besides its own scratch folder: Python, its packages and the system's libraries."""
+"""The files that student code can read besides its own scratch folder: Python, its packages, the system's libraries."""
 
 import os
 import site
