@@ -110,7 +110,7 @@ SYMPTOMS = {
                 name,
                 "{}",
                 "Something is kept from one call to the next: a mask, a length, or a result under a key that says too "
-                "little. Compute it from the arguments each time, or look whether what is kept still fits them.",
+                "little. Compute it from the arguments each time, or check that what is kept still fits them.",
             )
             for name in ("kept_for_the_same_sizes", "kept_whatever_the_sizes", "kept_from_a_masked_call")
         ),

@@ -5,17 +5,18 @@ import math
 import queue
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
+from itertools import cycle
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from attnlib.checks import judge, run
+from attnlib.checks import judge, run, time_limits
 from attnlib.checks.clock import Clock, Patience, TimeLimitExceeded, time_limit
 from attnlib.checks.time_limits import TimeLimits, slowness
 
@@ -201,21 +202,17 @@ def test_a_call_that_ends_in_time_goes_on_with_what_is_left() -> None:
         sleeps(torch.ones(1), torch.ones(1))
 
 
-def slowed(frame: object, event: str, argument: object) -> object:
-    """A trace function that makes every line of Python several times slower."""
-    sum(range(40))
-    return slowed
+def test_a_slower_machine_has_longer_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the known work takes nearly five times as long, and longer still whenever the machine is busy."""
+    now, busy = [0.0], cycle([30.0, 4.9, 12.0])
 
+    def work() -> None:
+        now[0] += next(busy) * time_limits.WORK_SECONDS
 
-def test_a_slower_machine_has_longer_limits() -> None:
-    quick = slowness()
-    tracer = sys.gettrace()
-    sys.settrace(slowed)  # type: ignore[arg-type]
-    try:
-        slow = slowness()
-    finally:
-        sys.settrace(tracer)
-    assert slow >= 5 * quick
+    monkeypatch.setattr(time_limits, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    monkeypatch.setattr(time_limits, "_work", work)
+    slow = slowness()
+    assert slow == 5
     limits = TimeLimits().slower(slow)
     assert limits.case_cpu == slow * TimeLimits().case_cpu
     assert limits.check_wall == slow * TimeLimits().check_wall
