@@ -44,7 +44,8 @@ def diagnose(
         return None
     telling = [t for t in failed if not t.case.other_device] or failed  # there, nothing is compared but devices
     aspect = min((t.difference.aspect for t in telling if t.difference), key=ASPECTS.index)
-    up_to = max(aspect, "values", key=ASPECTS.index)
+    # a wrong dtype explains no gradient that is cut off; wrong values may, and what keeps an answer keeps none for it
+    up_to = "gradient" if aspect in ("dtype", "device") else max(aspect, "values", key=ASPECTS.index)
     rivals = [Rival(m, memory) for m in exercise.misconceptions]
     order = _most_telling_first(trials)
     first_part = next(part for part in exercise.parts if any(t.case.part == part for t in failed))
@@ -98,16 +99,12 @@ def _agreeing(
                 _seen(exercise, rival, trial.case, seed, device),
                 trial.got,
                 device=device,
-                up_to="gradient" if _wrong_in_gradient(trial) else up_to,
+                up_to=up_to,
             )
             is None
             and _own_error_too(trial, rival)
         ]
     return [rival for rival in left if _shows_a_value(trials) or _same_words(rival, trials)]
-
-
-def _wrong_in_gradient(trial: Trial) -> bool:
-    return trial.difference is not None and trial.difference.aspect == "gradient"
 
 
 def _own_error_too(trial: Trial, rival: Rival) -> bool:

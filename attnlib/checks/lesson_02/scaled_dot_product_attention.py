@@ -361,7 +361,7 @@ def _mistakes_of_the_function() -> tuple[Misconception, ...]:
             "output_alone",
             "The weights are not returned",
             "Two results are asked for, the output and the weights: return output, weights.",
-            lambda q, k, v: attention(q, k, v)[0],
+            lambda q, k, v: attend(q, k, v)[0],
         ),
         wrong(
             "q_k_exchanged",
