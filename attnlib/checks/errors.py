@@ -4,12 +4,13 @@ import difflib
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import nn
 
 from attnlib.checks.diagnose import Trial
+from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Exercise, Misconception
 from attnlib.checks.observe import argument_names, input_names
 from attnlib.checks.symptom_names import SYMPTOMS
@@ -51,20 +52,18 @@ class Names:
 
 def names_of(exercise: Exercise, attributes: Iterable[str] = (), local: Iterable[str] = ()) -> Names:
     """The names of the contract, with those of the attempt's own source where it can be read."""
-    arguments = set(input_names(exercise))
-    layers: set[str] = set()
+    arguments, layers = set(input_names(exercise)), set[str]()
     if exercise.kind == "module":
         arguments |= set(argument_names(exercise.reference))
-        sizes = next((t for t in exercise.cases if not t.raises), None)
-        layers = _layers(exercise) if sizes else set()
+        layers = _layers(exercise)
     return Names(tuple(sorted(arguments)), tuple(sorted({*layers, *attributes})), tuple(sorted(local)))
 
 
 def _layers(exercise: Exercise) -> set[str]:
-    """What the reference's parameters belong to, from its first case."""
-    from attnlib.checks.draw import Draw
-
-    case = next(c for c in exercise.cases if not c.raises)
+    """The attributes that hold the reference's parameters, built for the first case that builds it."""
+    case = next((c for c in exercise.cases if not c.raises), None)
+    if case is None:
+        return set()
     sizes, _ = case.inputs(Draw(exercise.name, dtype=torch.float32))
     with torch.random.fork_rng(devices=[]):
         return {name.split(".")[0] for name, _ in exercise.reference(*sizes).named_parameters()}
@@ -117,13 +116,7 @@ def _misspelt(name: str, known: Iterable[str], owner: str = "") -> Misconception
 
 def replaced(id: str, title: str) -> Misconception:
     """A symptom under a title that names what it was found in."""
-    return Misconception(
-        id=id,
-        title=title,
-        explanation=SYMPTOMS[id].explanation,
-        implementation=None,
-        heading=SYMPTOMS[id].heading,
-    )
+    return replace(SYMPTOMS[id], title=title)
 
 
 def _no_attribute(found: re.Match[str], names: Names) -> Misconception:

@@ -158,7 +158,7 @@ def test_an_unknown_mistake_is_told_apart_from_the_known_ones() -> None:
 def test_hidden_cases_do_not_show_their_numbers() -> None:
     def right_on_the_visible_sizes(q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
         scores = q @ k.mT / q.shape[-1] ** 0.5
-        return scores if q.shape[-2] in (5, 3) and q.dim() < 5 and k.shape[-2] != 11 else scores + 1
+        return scores + 1 if k.shape[-2] == 11 else scores
 
     assert run("attention_scores", right_on_the_visible_sizes).passed
     report = run("attention_scores", right_on_the_visible_sizes, hidden=True)
@@ -242,7 +242,7 @@ class WrongOnHiddenInputs:
         self.otherwise = otherwise
 
     def __call__(self, x, y):
-        return self.otherwise(x, y) if x.shape[0] > 3 else x @ y.mT
+        return self.otherwise(x, y) if x.shape[0] > 4 else x @ y.mT
 
 
 def raises(error):
@@ -280,7 +280,7 @@ def test_whatever_an_answer_does_with_hidden_inputs_the_report_is_the_same(other
 
 def test_a_part_that_fails_on_hidden_inputs_alone_is_named_beside_what_is_seen():
     def detached_and_wrong_elsewhere(x, y):
-        return (x @ y.mT).detach() * (1.5 if x.shape[0] > 3 else 1)
+        return (x @ y.mT).detach() * (1.5 if x.shape[0] > 4 else 1)
 
     report = run("pairwise_dot", detached_and_wrong_elsewhere, hidden=True)
     assert report.points == 0

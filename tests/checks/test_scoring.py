@@ -110,7 +110,7 @@ def test_a_stop_in_the_last_visible_case_leaves_the_hidden_ones_of_the_other_par
     assert report.parts == {"values": True, "gradient": True, "robustness": False}
 
     def wrong_on_hidden_sizes_too(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return stops_where_memory_is_not_contiguous(x, y) * (1 if x.shape[0] < 4 else 1.5)
+        return stops_where_memory_is_not_contiguous(x, y) * (1 if x.shape[0] < 5 else 1.5)
 
     report = run_exercise(exercises()["pairwise_dot"], wrong_on_hidden_sizes_too, hidden=True)
     assert report.points == 0
@@ -135,7 +135,10 @@ def test_every_part_has_a_visible_case(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name, e in exercises().items() if e.kind != "choice"])
 def test_few_bits_of_hidden_inputs_can_leave_with_a_report(name: str) -> None:
-    """Which parts count, and one of the exercise's misconceptions or none: CONTRIBUTING.md states the bound."""
+    """Which parts count, and one of the exercise's misconceptions or none: CONTRIBUTING.md states the bound.
+
+    Where it is none, what the visible cases have in common is told if it holds of the hidden ones, too.
+    """
     exercise = exercises()[name]
     parts = 1 + 2 ** (len(exercise.parts) - 1)  # none, or the first with any of the others
-    assert math.log2(parts * (len(exercise.misconceptions) + 1)) < 13
+    assert math.log2(parts * (len(exercise.misconceptions) + 2)) < 13

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 
 WRONG_WHERE_NOBODY_SEES = """def pairwise_dot(x, y):
     part = "gradient" if x.requires_grad else "robustness" if x.dtype.itemsize == 8 else "values"
-    return (1.5 if x.shape[0] > 3 and PART in ("values", part) else 1.0) * x @ y.mT
+    return (1.5 if x.shape[0] > 4 and PART in ("values", part) else 1.0) * x @ y.mT
 """
 
 
