@@ -360,7 +360,10 @@ def _named(error: type[BaseException]) -> str:
 def _raised_itself(trace: TracebackType | None) -> bool:
     """Whether the exception was raised by a statement outside of libraries, and not in what that statement calls."""
     frames = traceback.extract_tb(trace)
-    return bool(frames) and "-packages" not in frames[-1].filename and bool(RAISES.search(frames[-1].line or ""))
+    if not frames or not RAISES.search(frames[-1].line or ""):
+        return False
+    home = frames[-1].filename  # a misconception of the course stands in these checks, and raises as a learner would
+    return home.startswith(HERE) or not any(part in home for part in LIBRARIES)
 
 
 def place_in_attempt(trace: TracebackType | None) -> str:

@@ -65,3 +65,10 @@ def test_a_misconception_is_not_told_of_an_attempt_that_is_right_where_it_is_wro
     report = run("masked_softmax", overflows_where_it_is_blocked)
     assert report.parts["rows without True"]
     assert "a row without any True" not in " ".join(report.message.split())
+
+
+@pytest.mark.parametrize("name", ["key_mask_as_memory", "key_mask_as_mask"])
+def test_an_error_that_attnlib_raises_is_told_by_its_words(name: str) -> None:
+    exercise = exercises()["EncoderBlock"]
+    wrong = next(m for m in exercise.misconceptions if m.id == name)
+    assert run(exercise.name, wrong.implementation).diagnosis == name
