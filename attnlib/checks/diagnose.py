@@ -108,9 +108,9 @@ def _agreeing(
 
 
 def _own_error_too(trial: Trial, rival: Rival) -> bool:
-    """Where an error is asked for: whether both raise it themselves, or both leave it to what they call."""
+    """Whether both raise a wrong error themselves, or both leave it to what they call, where one is asked for."""
     mine, theirs = rival.seen[trial.case.name].failure, trial.got.failure
-    return not trial.case.raises or mine is None or theirs is None or mine.own == theirs.own
+    return not trial.case.raises or trial.difference is None or mine is None or theirs is None or mine.own == theirs.own
 
 
 def _raises_too(exercise: Exercise, rival: Rival, trials: Sequence[Trial], seed: int, device: str) -> bool:
@@ -129,7 +129,7 @@ def _same_words(rival: Rival, trials: Sequence[Trial]) -> bool:
     some_right = any(t.got.failure is None and t.difference is None and not t.case.other_device for t in trials)
     for trial in trials:
         failure = trial.got.failure
-        if failure is None or trial.case.other_device:
+        if failure is None or trial.case.other_device or trial.difference is None:
             continue
         if some_right and (trial.case.raises or failure.own):
             continue

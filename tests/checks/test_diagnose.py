@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 
+import attnlib
 from attnlib.checks import exercises, run
 from attnlib.checks import observe as observing
 from attnlib.checks.diagnose import diagnose
@@ -72,3 +73,16 @@ def test_an_error_that_attnlib_raises_is_told_by_its_words(name: str) -> None:
     exercise = exercises()["EncoderBlock"]
     wrong = next(m for m in exercise.misconceptions if m.id == name)
     assert run(exercise.name, wrong.implementation).diagnosis == name
+
+
+def test_a_learners_own_refusal_does_not_hide_another_mistake() -> None:
+    class EncoderBlock(torch.nn.Module):
+        def __init__(self, d_model: int, num_heads: int, mlp_ratio: float = 4.0, dropout: float = 0.0) -> None:
+            super().__init__()
+            if d_model % num_heads:
+                raise ValueError(f"num_heads = {num_heads} must divide d_model = {d_model}")
+            self.ln_1, self.ln_2 = torch.nn.LayerNorm(d_model), torch.nn.LayerNorm(d_model)
+            self.attn = attnlib.MultiHeadAttention(d_model, num_heads)
+            self.mlp = attnlib.FeedForward(d_model, int(d_model * mlp_ratio), dropout=dropout)
+
+    assert run("EncoderBlock", EncoderBlock).diagnosis == "layers_renamed"
