@@ -49,8 +49,8 @@ def diagnose(
     rivals = [Rival(m, memory) for m in exercise.misconceptions]
     order = _most_telling_first(trials)
     first_part = next(part for part in exercise.parts if any(t.case.part == part for t in failed))
-    # what is right elsewhere must be right by the misconception, too: its explanation may speak of more than one part
-    in_part = [t for t in order if t.case.part == first_part or t.difference is None]
+    # numbers that are right elsewhere must be right by the misconception, too: it may speak of more than one part
+    in_part = [t for t in order if t.case.part == first_part or _has_right_numbers(t)]
     without_errors = [t for t in order if t.got.failure is None]  # two ways of being wrong the same way may fail apart
     for chosen in (order, in_part, without_errors):
         if all(t.difference is None for t in chosen):
@@ -105,6 +105,10 @@ def _agreeing(
             and _own_error_too(trial, rival)
         ]
     return [rival for rival in left if _shows_a_value(trials) or _same_words(rival, trials)]
+
+
+def _has_right_numbers(trial: Trial) -> bool:
+    return trial.difference is None and not trial.case.raises and not trial.case.other_device
 
 
 def _own_error_too(trial: Trial, rival: Rival) -> bool:
