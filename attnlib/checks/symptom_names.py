@@ -85,7 +85,8 @@ SYMPTOMS = {
             "input_changed",
             "{}",
             "An operation with a trailing underscore, `+=` or an assignment to a slice wrote into a tensor that you "
-            "were given, or into a view of it. The caller still needs it: make a new tensor.",
+            "were given, or into a view of it; or a list that you were given was changed. The caller still needs it: "
+            "make a new one.",
         ),
         _symptom(
             "gradient_of_something_else",
@@ -124,8 +125,8 @@ SYMPTOMS = {
         _symptom(
             "not_for_a_batch_of_one",
             "{}",
-            "`squeeze()` removes every axis of length 1, and an average or a division over the batch may have "
-            "nothing left. Name the axis that you mean.",
+            "`squeeze` removes an axis of length 1, also where it is the batch, and an average or a "
+            "division over the batch may have nothing left.",
         ),
         _symptom(
             "for_a_batch_of_one_only",

@@ -127,9 +127,8 @@ def usual_misconceptions(
             "mutates_input",
             "The input is changed in place",
             "An operation with a trailing underscore, `+=` or an assignment to a slice wrote into what you were given, "
-            "or `pop`, `append` or `remove` changed a list. The caller still needs it, and autograd does, too. Make a "
-            "new tensor instead (`x = x * 2`, not `x "
-            "*= 2`).",
+            "or `pop`, `append`, `reverse` or `remove` changed a list. The caller still needs it, and autograd does, "
+            "too. Make a new tensor instead (`x = x * 2`, not `x *= 2`), or a new list.",
             around(reference, _change_input),
         ),
         wrong(
@@ -199,7 +198,8 @@ def usual_misconceptions(
                 "detached",
                 "The gradient is cut off",
                 "`.detach()`, `.data`, `.item()`, `.numpy()`, `torch.no_grad()` or `torch.tensor(...)` around a result "
-                "copies the numbers and forgets how they came about. Nothing before that point could learn.",
+                "copies the numbers and forgets how they came about, and `from_pretrained` freezes what it is given. "
+                "Nothing before that point could learn.",
                 around(reference, lambda outputs, inputs: tree_map_only(Tensor, Tensor.detach, outputs)),
             )
         )

@@ -121,7 +121,10 @@ def test_what_cannot_be_removed_stops_nobody(temporary, monkeypatch):
         raise PermissionError(top)
 
     monkeypatch.setattr(layers, "clear", cannot)
-    Folder().remove()
+    folder = Folder()
+    folder.remove()
+    assert (temporary / "autograder-left").is_dir()
+    assert os.path.isdir(folder.name)
 
 
 def test_a_process_that_cannot_be_killed_is_not_waited_for(tmp_path, monkeypatch):
