@@ -75,6 +75,8 @@ def relation_of_numbers(trials: Sequence[Trial]) -> Misconception | None:
     if any(alike):  # any other relation would hold there, too
         dtype = any(t.difference and t.difference.aspect == "dtype" for _, _, t in pairs)
         return _named(("another_dtype" if dtype else "less_exact", "")) if all(alike) else None
+    # a row of a single number is a multiple of any other, and no evidence of what a row is to another
+    pairs = [pair for pair in pairs if pair[0].dim() == 0 or pair[0].shape[-1] > 1] or pairs
     for name, relation in RELATIONS.items():
         if all(found := [relation(*pair) for pair in pairs]):
             return _named((name, str(found[0])))
