@@ -26,7 +26,7 @@ lab: setup  ## open the student notebooks in JupyterLab
 	$(BIN)/jupyter lab $(ROOT_FLAG) notebooks
 
 test: lint  ## run every test: types, style, code, notebooks
-	$(BIN)/pytest -n 3 --dist loadgroup --nbval tests attnlib solutions
+	$(BIN)/pytest -n 3 --nbval tests attnlib solutions
 
 build: setup  ## build the notebooks from the lessons in solutions/*.py
 	$(BIN)/python -m autograder build

@@ -2,10 +2,12 @@
 
 import os
 import pkgutil
+import re
 from pathlib import Path
 
 import pytest
 from jaxtyping import install_import_hook
+from xdist.scheduler import LoadScopeScheduling
 
 os.environ.setdefault("MPLBACKEND", "Agg")
 
@@ -14,11 +16,19 @@ MODULES = [f"attnlib.{m.name}" for m in pkgutil.iter_modules([str(ROOT / "attnli
 
 install_import_hook(MODULES, "beartype.beartype")
 
+from attnlib.checks import exercises  # noqa: E402  after the hook: what is imported earlier is not checked
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give one worker all tests of an exercise, which share what its misconceptions did, or else those of a file."""
-    for item in items:
-        parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-        exercise = parameters.get("name") if item.path.parent.name == "checks" else None
-        item.add_marker(pytest.mark.xdist_group(exercise or str(item.path.relative_to(ROOT))))
+
+class ByExercise(LoadScopeScheduling):
+    """Give one worker all tests of an exercise, which share what its misconceptions did, or else those of a file.
+
+    The tests of a file stay in one process because the cells of a notebook share its kernel.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        named = [word for word in re.split(r"[\[\]-]", nodeid) if word in exercises()]
+        return named[0] if named and nodeid.startswith("tests/checks/") else nodeid.split("::")[0]
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> ByExercise:
+    return ByExercise(config, log)
