@@ -1,7 +1,8 @@
 """From a lesson's text to a student's grade: build and release, the nbgrader course, and grading.
 
-Run from the repository's root as `python -m autograder`. One transformation a file: what happens to a notebook inside
-nbgrader is in `autograder.steps`, in the order that `nbgrader_config.py` lists; what happens around nbgrader is here.
+Run from the repository's root as `python -m autograder`. The rooms, each of which uses those before it: `showing`,
+`lesson_text`, `sandbox`, `building`, `judging` (one notebook), `in_nbgrader` (its commands, by `nbgrader_config.py`),
+`grading` (a class), `report`; and `proof`, which shows that the checks can be trusted.
 `autograder.grade(source, submission)` grades one submission as a function.
 """
 
@@ -10,7 +11,7 @@ from typing import Any
 
 def __getattr__(name: str) -> Any:
     if name == "grade":  # only then: it imports torch
-        from autograder.grade_one import grade
+        from autograder.judging.grade_one import grade
 
         return grade
     raise AttributeError(f"module 'autograder' has no attribute {name!r}")

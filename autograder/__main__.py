@@ -14,12 +14,12 @@ import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column
 
-from autograder.errors import CourseError
-from autograder.layout import ROOT, Layout, shown
+from autograder.lesson_text.layout import ROOT, Layout, shown
+from autograder.showing.errors import CourseError
 from autograder.showing.terminal import Terminal, say
 
 if TYPE_CHECKING:
-    from autograder.grade_course import How, State
+    from autograder.grading.grade_course import How, State
 
 LAYOUT = Layout()
 FILE = click.Path(dir_okay=False, path_type=Path)
@@ -52,8 +52,8 @@ def build(lessons: tuple[str, ...], check: bool) -> None:
     solutions/. If the gate has a complaint about any of them, nothing is published.
     """
     from attnlib.checks import exercises
-    from autograder import build_course
-    from autograder.colab import repository_url
+    from autograder.building import build_course
+    from autograder.building.colab import repository_url
 
     if check:
         if differences := build_course.drift(LAYOUT, lessons, exercises()):
@@ -72,7 +72,7 @@ def prepare(lessons: tuple[str, ...]) -> None:
     Writes the source notebooks, releases them and enters them into the gradebook, all in autograder/course. What is
     there already and did not change is left alone. Executes nothing: it takes seconds.
     """
-    from autograder import build_course
+    from autograder.building import build_course
 
     for lesson in build_course.prepare(LAYOUT, lessons):
         say(f"prepared {lesson}")
@@ -132,8 +132,8 @@ def grade(
     of the authority --tls-ca, which should have signed for this cluster alone; the three files can also be named by
     AUTOGRADER_TLS_CA, AUTOGRADER_TLS_CERT and AUTOGRADER_TLS_KEY. At a tcp:// address nobody has to show who they are.
     """
-    from autograder.certificates import certificates, check_address, warning
-    from autograder.grade_course import How, chosen_submissions
+    from autograder.grading.certificates import certificates, check_address, warning
+    from autograder.grading.grade_course import How, chosen_submissions
     from autograder.sandbox.layers import probe
 
     if db is not None:
@@ -160,11 +160,11 @@ def grade(
 
 def grade_samples(layout: Layout, assignments: tuple[str, ...], how: How) -> None:
     """Grade the samples where they cannot enter the real gradebook."""
-    from autograder.build_course import prepare
-    from autograder.compose_samples import compose_samples
+    from autograder.building.build_course import prepare
+    from autograder.building.compose_samples import compose_samples
 
     scratch = dataclasses.replace(layout, course=layout.course / "samples")
-    say("Nothing has been submitted yet, so these are the sample submissions of autograder/samples.")
+    say("Nothing has been submitted yet, so these are the sample submissions of autograder/building/samples.")
     shutil.rmtree(scratch.course, ignore_errors=True)
     prepare(scratch, ())
     if not compose_samples(scratch, scratch.course / "release", scratch.course / "submitted"):
@@ -174,8 +174,8 @@ def grade_samples(layout: Layout, assignments: tuple[str, ...], how: How) -> Non
 
 def grade_and_show(layout: Layout, folder: Path, assignments: tuple[str, ...], how: How) -> None:
     """Grade, print the table, and say where everything is."""
-    from autograder.grade_course import grade
-    from autograder.grading_table import grading_tables
+    from autograder.grading.grade_course import grade
+    from autograder.grading.table import grading_tables
 
     errors = Terminal(stderr=True)
     columns = (
@@ -255,7 +255,7 @@ def doctor(sandbox: str) -> None:
     Network connections, files outside, the gradebook, other processes, forks, memory, disk, endless loops, whatever is
     left for the next student, and more. No attack does harm if it gets out.
     """
-    from autograder.doctor.examine import examine, table
+    from autograder.sandbox.doctor.examine import examine, table
     from autograder.sandbox.layers import probe
 
     layers = probe(sandbox)

@@ -35,7 +35,7 @@ c.NbGrader.logging_config = {"formatters": {"console": {"class": "autograder.sho
 # put them back; the checksums are taken again after the cut.
 c.GenerateAssignment.preprocessors = [
     "nbgrader.preprocessors.LockCells",
-    "autograder.steps.clear_solutions.ClearSolutionsToStubs",
+    "autograder.building.clear_solutions.ClearSolutionsToStubs",
     "nbgrader.preprocessors.ClearOutput",
     "nbgrader.preprocessors.CheckCellMetadata",
     "nbgrader.preprocessors.ComputeChecksums",
@@ -46,10 +46,10 @@ c.GenerateAssignment.preprocessors = [
 ]
 
 # A submission is first made gradable: what a student's editor may have changed is settled before nbgrader looks at it.
-c.Autograde.exporter_class = "autograder.steps.record_failures.RecordFailures"
+c.Autograde.exporter_class = "autograder.in_nbgrader.record_failures.RecordFailures"
 c.Autograde.sanitize_preprocessors = [
     "nbgrader.preprocessors.ClearOutput",
-    "autograder.steps.settle_cells.SettleCells",
+    "autograder.judging.settle.settle_cells.SettleCells",
     "nbgrader.preprocessors.OverwriteKernelspec",
     "nbgrader.preprocessors.OverwriteCells",
     "nbgrader.preprocessors.CheckCellMetadata",
@@ -57,8 +57,8 @@ c.Autograde.sanitize_preprocessors = [
 
 # Then each answer is judged: run in a sandbox, and compared with the reference outside of it.
 c.Autograde.autograde_preprocessors = [
-    "autograder.steps.judge_in_sandbox.JudgeInSandbox",
-    "autograder.steps.save_points.SavePoints",
+    "autograder.in_nbgrader.judge_in_sandbox.JudgeInSandbox",
+    "autograder.in_nbgrader.save_points.SavePoints",
     "nbgrader.preprocessors.LimitOutput",
     "nbgrader.preprocessors.AssignLatePenalties",
     "nbgrader.preprocessors.CheckCellMetadata",
@@ -74,11 +74,11 @@ c.ZipCollectApp.extractor_plugin = "autograder.in_nbgrader.exchange.ExtractWitho
 # Feedback tells the diagnosis, not the hidden test.
 c.GenerateFeedback.preprocessors = [
     "nbgrader.preprocessors.GetGrades",
-    "autograder.steps.hide_hidden_tests.HideHiddenTests",
+    "autograder.in_nbgrader.hide_hidden_tests.HideHiddenTests",
     "nbconvert.preprocessors.CSSHTMLHeaderPreprocessor",
 ]
 
 # A student's text is shown to the instructor: scripts in it must not run in the formgrader's page.
 c.HTMLExporter.sanitize_html = True
 
-c.ExportApp.plugin_class = "autograder.export_grades.CsvWithStatus"
+c.ExportApp.plugin_class = "autograder.in_nbgrader.export_grades.CsvWithStatus"

@@ -18,11 +18,11 @@ from pathlib import Path
 import click
 from nbgrader.api import Gradebook
 
-from autograder.build_course import prepare
-from autograder.grade_course import Graded, How, Run, chosen_submissions
-from autograder.layout import ROOT, Layout
-from autograder.nbgrader_course import NbgraderCourse
-from autograder.notebook import read_notebook, write_notebook
+from autograder.building.build_course import prepare
+from autograder.grading.grade_course import Graded, How, Run, chosen_submissions
+from autograder.in_nbgrader.nbgrader_course import NbgraderCourse
+from autograder.lesson_text.layout import ROOT, Layout
+from autograder.lesson_text.notebook import read_notebook, write_notebook
 from autograder.sandbox.layers import Layers, probe
 
 from .made_class import made_class

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 from nbformat import NotebookNode
 
-from autograder.compose_samples import compose
-from autograder.layout import Layout
-from autograder.lesson import read_lesson
+from autograder.building.compose_samples import compose
+from autograder.lesson_text.layout import Layout
+from autograder.lesson_text.lesson import read_lesson
+from autograder.lesson_text.regions import solved_source
 from autograder.proof.answers import alternatives
 from autograder.proof.mutants import mutants
-from autograder.regions import solved_source
 
 SHARES = {"right": 0.60, "wrong": 0.25, "untouched": 0.08, "noisy": 0.05, "hanging": 0.02}
 NOISE = """

@@ -12,8 +12,8 @@ from typing import Any
 from nbgrader.exchange.default import ExchangeCollect, ExchangeReleaseFeedback
 from nbgrader.plugins import ExtractorPlugin
 
-from autograder.errors import CourseError
-from autograder.folder import MOST_BYTES, MOST_DEPTH, MOST_ENTRIES
+from autograder.grading.folder import MOST_BYTES, MOST_DEPTH, MOST_ENTRIES
+from autograder.showing.errors import CourseError
 from autograder.showing.text import printable
 
 NEVER = datetime.min

@@ -13,9 +13,9 @@ from typing import Any
 
 from nbformat import NotebookNode
 
-from autograder.layout import ROOT, Layout
-from autograder.lesson import read_lesson
-from autograder.regions import solved_source
+from autograder.lesson_text.layout import ROOT, Layout
+from autograder.lesson_text.lesson import read_lesson
+from autograder.lesson_text.regions import solved_source
 
 WHEAT = ROOT / "tests" / "checks"
 

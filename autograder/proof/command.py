@@ -7,13 +7,13 @@ from pathlib import Path
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from autograder.errors import CourseError
-from autograder.layout import shown
+from autograder.lesson_text.layout import shown
 from autograder.proof.counts import Proof
 from autograder.proof.measure import code_exercises, fates, verdicts
 from autograder.proof.page import page
 from autograder.proof.requirements import requirements
 from autograder.proof.tables import cost_table, requirement_table, right_table, told_table, wrong_table
+from autograder.showing.errors import CourseError
 from autograder.showing.terminal import Terminal
 
 PROCESSES = 2

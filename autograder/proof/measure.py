@@ -7,15 +7,15 @@ from typing import Any
 from zlib import crc32
 
 from attnlib.checks import Exercise, exercises
-from attnlib.checks.attempt import Local
-from attnlib.checks.compare import first_difference
-from attnlib.checks.diagnose import Trial, diagnose
-from attnlib.checks.judge import cases_of, run_exercise, try_case
-from attnlib.checks.observe import Memory, observe
-from attnlib.checks.report import Report
-from attnlib.checks.symptom_names import SYMPTOMS
-from attnlib.checks.time_limits import TimeLimits, here
-from autograder.layout import Layout
+from attnlib.checks.asking.attempt import Local
+from attnlib.checks.asking.observe import Memory, observe
+from attnlib.checks.asking.time_limits import TimeLimits, here
+from attnlib.checks.naming.diagnose import Trial, diagnose
+from attnlib.checks.naming.symptom_names import SYMPTOMS
+from attnlib.checks.trial.compare import first_difference
+from attnlib.checks.verdict.judge import cases_of, run_exercise, try_case
+from attnlib.checks.verdict.report import Report
+from autograder.lesson_text.layout import Layout
 from autograder.proof.answers import Answer, alternatives, lesson_answers, run_source, written_plainly
 from autograder.proof.counts import Fate, Proof, Verdict
 from autograder.proof.equivalent import EQUIVALENT

@@ -4,8 +4,8 @@ import ast
 from collections import Counter
 from dataclasses import dataclass
 
-from attnlib.checks.one_change.replacements import replacements
-from attnlib.checks.one_change.sites import sites
+from attnlib.checks.naming.one_change.replacements import replacements
+from attnlib.checks.naming.one_change.sites import sites
 
 
 @dataclass(frozen=True)

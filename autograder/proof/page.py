@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
 
-from autograder.pages import fill_in
 from autograder.proof.counts import WAYS, Proof
 from autograder.proof.requirements import requirements
 from autograder.proof.tables import ALL, span, with_total
+from autograder.showing.pages import fill_in
 
 
 def page(proofs: Mapping[str, Proof]) -> str:

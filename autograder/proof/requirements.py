@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from statistics import median
 
-from attnlib.checks.time_limits import slowness
+from attnlib.checks.asking.time_limits import slowness
 from autograder.proof.counts import Proof
 
 MEDIAN_MS, MOST_MS = 300.0, 1000.0  # where the limits on time were chosen; on a slower machine in proportion

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from attnlib.checks.exercise import Exercise, Misconception
-from attnlib.checks.one_change import CHANGES
-from attnlib.checks.symptom_names import SYMPTOMS
+from attnlib.checks.naming.one_change import CHANGES
+from attnlib.checks.naming.symptom_names import SYMPTOMS
 from autograder.report.collect import Attempt, Submission
 from autograder.report.statistics import chance, discrimination, wilson
 

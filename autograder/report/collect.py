@@ -7,15 +7,15 @@ from typing import Any
 
 from nbgrader.api import Gradebook
 
-from autograder.custody import printable
-from autograder.errors import CourseError
-from autograder.grade_course import Result, results_of
-from autograder.layout import Layout, shown
-from autograder.nbgrader_course import NbgraderCourse
-from autograder.notebook import read_notebook
-from autograder.status import GRADED, NOT_SUBMITTED, status_of, submitted_students
-from autograder.steps.record_failures import reason_file
-from autograder.verdict import reports
+from autograder.grading.custody import printable
+from autograder.grading.grade_course import Result, results_of
+from autograder.grading.status import GRADED, NOT_SUBMITTED, status_of, submitted_students
+from autograder.in_nbgrader.nbgrader_course import NbgraderCourse
+from autograder.in_nbgrader.record_failures import reason_file
+from autograder.judging.verdict import reports
+from autograder.lesson_text.layout import Layout, shown
+from autograder.lesson_text.notebook import read_notebook
+from autograder.showing.errors import CourseError
 
 Step = Callable[[int, int], None]
 

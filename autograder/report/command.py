@@ -8,12 +8,12 @@ from pathlib import Path
 from rich.progress import Progress
 
 from attnlib.checks import exercises
-from autograder.errors import CourseError
-from autograder.layout import Layout, shown
+from autograder.lesson_text.layout import Layout, shown
 from autograder.report.analysis import LessonAnalysis, Shared, analyse, shared_misconceptions
 from autograder.report.collect import Submission, collect, has_gradebook
 from autograder.report.csv_files import write_csv
 from autograder.report.tables import tables
+from autograder.showing.errors import CourseError
 from autograder.showing.terminal import Terminal
 
 

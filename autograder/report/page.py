@@ -8,11 +8,11 @@ from pathlib import Path
 
 from markupsafe import Markup, escape
 
-from autograder.pages import fill_in
 from autograder.report.analysis import LessonAnalysis, Shared
 from autograder.report.plots import most_shared, outcomes
 from autograder.report.statistics import SMALLEST_CLASS, SMALLEST_GROUP
 from autograder.report.tables import figure, percent
+from autograder.showing.pages import fill_in
 
 MOST_SHARED = 15
 

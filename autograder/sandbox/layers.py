@@ -15,11 +15,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import attnlib.checks
-from autograder.errors import CourseError
+import attnlib.checks.asking
 from autograder.sandbox.inside import confine
 from autograder.sandbox.inside.readable import DEVICES, python_folders
 from autograder.sandbox.inside.scratch import FOLDER, clear
+from autograder.showing.errors import CourseError
 
 CHOICES = ("auto", "bubblewrap", "landlock", "none")
 CONTAINERS = ("docker", "podman")
@@ -87,7 +87,7 @@ def runtime(folder: Path) -> Path:
     target = folder / "inside"
     target.mkdir()
     files = [*Path(__file__).with_name("inside").glob("*.py")]
-    files += [Path(attnlib.checks.__path__[0]) / f"{name}.py" for name in BESIDE_STUDENTS]
+    files += [Path(attnlib.checks.asking.__path__[0]) / f"{name}.py" for name in BESIDE_STUDENTS]
     for file in files:
         shutil.copyfile(file, target / file.name)
     for path in (folder, target, *target.iterdir()):

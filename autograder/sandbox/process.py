@@ -9,11 +9,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from attnlib.checks.time_limits import TimeLimits, here
-from autograder.errors import CourseError
+from attnlib.checks.asking.time_limits import TimeLimits, here
 from autograder.sandbox import layers as layer
 from autograder.sandbox.inside.scratch import MOST_FILES
 from autograder.sandbox.inside.wire import POLL_SECONDS, BadMessage, Channel, Closed
+from autograder.showing.errors import CourseError
 
 MARGIN_BYTES = 64 << 20  # files are not counted in one moment, and a full scratch is the student's own error
 MOST_THREADS = 100

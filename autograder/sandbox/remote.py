@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from attnlib.checks.attempt import Attempt, Failed, Failure, Shapes, Terms
+from attnlib.checks.asking.attempt import Attempt, Failed, Failure, Shapes, Terms
 from autograder.sandbox.process import Child, Died
 
 PLACE = re.compile(r"line \d{1,6}: `")
@@ -16,7 +16,7 @@ KINDS = ("unwritten", "raised", "time", "type", "parameters", "forbidden")
 
 
 class RemoteAttempt(Attempt):
-    """See `attnlib.checks.attempt.Attempt`. The child has run the student's cells and holds the answer."""
+    """See `attnlib.checks.asking.attempt.Attempt`. The child has run the student's cells and holds the answer."""
 
     def __init__(self, child: Child, unfit: str | None) -> None:
         self.child, self.unfit = child, unfit
@@ -29,7 +29,7 @@ class RemoteAttempt(Attempt):
 
 
 class RemoteSession:
-    """See `attnlib.checks.attempt.Session`."""
+    """See `attnlib.checks.asking.attempt.Session`."""
 
     def __init__(self, child: Child, terms: Terms) -> None:
         self.child, self.outputs, self.device = child, terms.outputs, terms.device

@@ -13,10 +13,10 @@ sys.path.insert(0, str(ROOT))  # this folder is called autograder, too: the pack
 
 from tiny_course import TINY, Class, make_layout  # noqa: E402
 
-from autograder.build_course import prepare  # noqa: E402
-from autograder.layout import Layout  # noqa: E402
-from autograder.lesson import read_lesson  # noqa: E402
-from autograder.notebook import read_notebook  # noqa: E402
+from autograder.building.build_course import prepare  # noqa: E402
+from autograder.lesson_text.layout import Layout  # noqa: E402
+from autograder.lesson_text.lesson import read_lesson  # noqa: E402
+from autograder.lesson_text.notebook import read_notebook  # noqa: E402
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tiny_course import HANGS
 
-from autograder.layout import CONFIG
+from autograder.lesson_text.layout import CONFIG
 
 
 @contextlib.contextmanager

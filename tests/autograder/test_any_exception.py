@@ -5,9 +5,9 @@ import asyncio
 import pytest
 from tiny_course import RIGHT, TINY
 
-from autograder import entering, grade_course, workers
-from autograder.grade_course import How, grade
-from autograder.workers import Judged, Task, judge_task
+from autograder.grading import entering, grade_course, workers
+from autograder.grading.grade_course import How, grade
+from autograder.grading.workers import Judged, Task, judge_task
 
 ANY = [RecursionError, MemoryError, UnicodeError, ZeroDivisionError, OSError]
 MORE = [*ANY, SystemExit, asyncio.CancelledError, GeneratorExit]

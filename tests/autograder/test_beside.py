@@ -6,12 +6,12 @@ import zipfile
 
 from tiny_course import RIGHT, TINY
 
-from autograder import custody, grade_course
-from autograder.custody import take_in
-from autograder.entering import digest_of
+from autograder.grading import custody, grade_course
+from autograder.grading.custody import take_in
+from autograder.grading.entering import digest_of
+from autograder.grading.workers import Judged, Task
 from autograder.sandbox.inside.beside import modules_in, put_beside
 from autograder.sandbox.inside.cells import definitions, parse
-from autograder.workers import Judged, Task
 
 LESSON = "00_tiny"
 NOTEBOOK = json.dumps({"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}).encode()

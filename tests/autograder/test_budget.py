@@ -7,15 +7,16 @@ from types import SimpleNamespace
 import pytest
 from tiny_course import RIGHT, TINY, cell
 
-from attnlib.checks.time_limits import TimeLimits
-from autograder import budget, workers
-from autograder.assignment import Assignment
-from autograder.errors import NotGraded
-from autograder.judge import Judge, settle
+from attnlib.checks.asking.time_limits import TimeLimits
+from autograder.grading import workers
+from autograder.grading.workers import Task, judge_all
+from autograder.judging import budget
+from autograder.judging.judge import Judge, settle
+from autograder.lesson_text.assignment import Assignment
 from autograder.sandbox.inside.wire import MOST_TENSORS, MOST_VALUES, BadMessage, decode, encode
 from autograder.sandbox.layers import probe
 from autograder.sandbox.process import Died
-from autograder.workers import Task, judge_all
+from autograder.showing.errors import NotGraded
 
 
 class Greedy:

@@ -13,14 +13,14 @@ import pytest
 from tiny_course import EXERCISES, RIGHT, TINY, cell
 
 from attnlib.checks import exercises
-from autograder import build_course, colab
-from autograder.build_course import build, drift, pictures, prepare
-from autograder.colab import add_colab, github_url, recorded_url, repository_url, with_badges
-from autograder.compose_samples import compose, read_answers
-from autograder.errors import CourseError
-from autograder.layout import Layout
-from autograder.lesson import read_lesson
-from autograder.notebook import read_notebook, to_text
+from autograder.building import build_course, colab
+from autograder.building.build_course import build, drift, pictures, prepare
+from autograder.building.colab import add_colab, github_url, recorded_url, repository_url, with_badges
+from autograder.building.compose_samples import compose, read_answers
+from autograder.lesson_text.layout import Layout
+from autograder.lesson_text.lesson import read_lesson
+from autograder.lesson_text.notebook import read_notebook, to_text
+from autograder.showing.errors import CourseError
 
 URL = "https://github.com/someone/attention"
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from tiny_course import HANGS, RIGHT, TINY
 
-from autograder.certificates import Certificates, certificates, check_address, warning
-from autograder.errors import CourseError
-from autograder.grade_course import How, grade
-from autograder.layout import ROOT
+from autograder.grading.certificates import Certificates, certificates, check_address, warning
+from autograder.grading.grade_course import How, grade
+from autograder.lesson_text.layout import ROOT
+from autograder.showing.errors import CourseError
 
 pytest.importorskip("distributed", reason="Dask is not installed: pip install 'attnlib[cluster]'")
 pytestmark = pytest.mark.slow

@@ -17,12 +17,12 @@ import pytest
 import torch
 from packaging.requirements import Requirement
 
-from autograder.colab import add_colab, recorded_url
-from autograder.compose_samples import compose
-from autograder.layout import ROOT, Layout
-from autograder.lesson import read_lesson
-from autograder.notebook import read_notebook, write_notebook
-from autograder.regions import solved_source
+from autograder.building.colab import add_colab, recorded_url
+from autograder.building.compose_samples import compose
+from autograder.lesson_text.layout import ROOT, Layout
+from autograder.lesson_text.lesson import read_lesson
+from autograder.lesson_text.notebook import read_notebook, write_notebook
+from autograder.lesson_text.regions import solved_source
 
 pytestmark = pytest.mark.slow
 SITE = Path(sysconfig.get_path("purelib"))

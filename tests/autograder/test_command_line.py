@@ -10,10 +10,10 @@ from click.testing import CliRunner
 from tiny_course import POINTS, RIGHT, TINY, Class
 
 from autograder import __main__ as command_line
-from autograder.errors import CourseError
-from autograder.grade_course import Graded, How, find_submissions, grade
-from autograder.grading_table import grading_tables
-from autograder.layout import ROOT, Layout
+from autograder.grading.grade_course import Graded, How, find_submissions, grade
+from autograder.grading.table import grading_tables
+from autograder.lesson_text.layout import ROOT, Layout
+from autograder.showing.errors import CourseError
 from autograder.showing.terminal import Terminal
 
 

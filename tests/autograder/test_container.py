@@ -12,10 +12,10 @@ import pytest
 from tiny_course import POINTS, RIGHT, TINY
 from traitlets import TraitError
 
-from autograder.errors import CourseError
-from autograder.grade_course import How, grade
+from autograder.grading.grade_course import How, grade
+from autograder.in_nbgrader.judge_in_sandbox import JudgeInSandbox
 from autograder.sandbox.layers import container_command, probe
-from autograder.steps.judge_in_sandbox import JudgeInSandbox
+from autograder.showing.errors import CourseError
 
 PROGRAM = """#!{python}
 import os, sys

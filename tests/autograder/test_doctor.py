@@ -6,12 +6,12 @@ import pytest
 from click.testing import CliRunner
 
 from autograder.__main__ import main
-from autograder.doctor import examine
-from autograder.doctor.attacks import LIMITS, Attack, attacks
-from autograder.doctor.examine import judged, said
-from autograder.errors import CourseError
+from autograder.sandbox.doctor import examine
+from autograder.sandbox.doctor.attacks import LIMITS, Attack, attacks
+from autograder.sandbox.doctor.examine import judged, said
 from autograder.sandbox.layers import Layers, probe
 from autograder.sandbox.process import Sandbox
+from autograder.showing.errors import CourseError
 
 
 @pytest.fixture(scope="module")

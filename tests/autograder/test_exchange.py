@@ -7,9 +7,9 @@ import pytest
 from nbgrader.exchange import ExchangeError, ExchangeFactory
 from tiny_course import TINY
 
-from autograder.errors import CourseError
 from autograder.in_nbgrader.exchange import ExtractWithoutLinks
-from autograder.nbgrader_course import NbgraderCourse
+from autograder.in_nbgrader.nbgrader_course import NbgraderCourse
+from autograder.showing.errors import CourseError
 
 SECRET = "what nobody else may read"
 TIME = "2026-01-02 03:04:05 UTC"

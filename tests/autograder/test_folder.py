@@ -6,9 +6,9 @@ import subprocess
 
 import pytest
 
-from autograder import folder as reading
-from autograder.errors import NotGraded
-from autograder.folder import collect
+from autograder.grading import folder as reading
+from autograder.grading.folder import collect
+from autograder.showing.errors import NotGraded
 
 LESSON = "00_tiny"
 NOTEBOOK = f"{LESSON}.ipynb"

@@ -8,7 +8,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 from tiny_course import EXERCISES, TINY, cell
 
-from autograder.gate import Gate
+from autograder.building.gate import Gate
 
 
 def complaints(release, source, exercises=EXERCISES):

@@ -4,12 +4,12 @@ import pytest
 from tiny_course import POINTS, RIGHT, TINY, cell
 
 import autograder
-from autograder.assignment import Assignment
-from autograder.errors import CourseError
-from autograder.judge import Judge
-from autograder.notebook import to_text, write_notebook
+from autograder.grading.workers import Task, judge_on_worker
+from autograder.judging.judge import Judge
+from autograder.lesson_text.assignment import Assignment
+from autograder.lesson_text.notebook import to_text, write_notebook
 from autograder.sandbox.layers import probe
-from autograder.workers import Task, judge_on_worker
+from autograder.showing.errors import CourseError
 
 
 @pytest.mark.slow

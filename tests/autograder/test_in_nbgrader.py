@@ -12,11 +12,11 @@ import pytest
 from test_nbgrader import nbgrader
 from tiny_course import RIGHT, TINY, Class
 
-from autograder.entering import course_seed
-from autograder.grade_course import How, grade
-from autograder.notebook import read_notebook
+from autograder.grading.entering import course_seed
+from autograder.grading.grade_course import How, grade
+from autograder.grading.status import status_of
+from autograder.lesson_text.notebook import read_notebook
 from autograder.sandbox.layers import probe
-from autograder.status import status_of
 
 pytestmark = pytest.mark.slow
 

@@ -13,7 +13,7 @@ from formgrader import formgrader
 from tiny_course import POINTS, RIGHT, TINY, Class, cell
 
 from attnlib.checks import run
-from autograder.layout import ROOT
+from autograder.lesson_text.layout import ROOT
 
 pytestmark = pytest.mark.slow
 

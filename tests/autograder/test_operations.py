@@ -17,11 +17,11 @@ import psutil
 import pytest
 from tiny_course import HANGS, RIGHT, TINY, Class
 
-from autograder import workers
-from autograder.grade_course import How, grade
-from autograder.layout import ROOT
+from autograder.grading import workers
+from autograder.grading.grade_course import How, grade
+from autograder.grading.workers import Task, judge_all
+from autograder.lesson_text.layout import ROOT
 from autograder.sandbox.layers import probe
-from autograder.workers import Task, judge_all
 
 pytestmark = pytest.mark.slow
 
@@ -29,7 +29,8 @@ WRONG = {**RIGHT, "pairwise_dot": "def pairwise_dot(x, y):\n    return x @ x.tra
 GRADE = """
 import sys
 from pathlib import Path
-from autograder import __main__, layout
+from autograder import __main__
+from autograder.lesson_text import layout
 folder = Path(sys.argv.pop(1))
 __main__.LAYOUT = layout.Layout(solutions=folder / "solutions", course=folder / "course")
 __main__.main(prog_name="python -m autograder")

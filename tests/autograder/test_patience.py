@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from attnlib.checks.time_limits import TimeLimits
+from attnlib.checks.asking.time_limits import TimeLimits
 from autograder.sandbox.inside.wire import POLL_SECONDS
 from autograder.sandbox.process import Child, Died, Limits, _Guard
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from tiny_course import HANGS, POINTS, RIGHT, TINY
 
-from autograder.build_course import prepare
-from autograder.grade_course import How, grade
+from autograder.building.build_course import prepare
+from autograder.grading.grade_course import How, grade
 from autograder.sandbox.layers import probe
 
 pytestmark = pytest.mark.slow

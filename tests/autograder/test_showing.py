@@ -12,15 +12,15 @@ from rich.progress import Progress, TextColumn
 from tiny_course import TINY
 
 from autograder import __main__ as command_line
-from autograder.errors import CourseError
-from autograder.grade_course import Graded, Result
-from autograder.grading_table import grading_tables
-from autograder.pages import fill_in
+from autograder.grading.grade_course import Graded, Result
+from autograder.grading.table import grading_tables
 from autograder.report.analysis import analyse
 from autograder.report.collect import Attempt, Submission
 from autograder.report.csv_files import write_csv
 from autograder.report.page import page
 from autograder.report.tables import tables
+from autograder.showing.errors import CourseError
+from autograder.showing.pages import fill_in
 from autograder.showing.spreadsheet import as_cell, write_rows
 from autograder.showing.terminal import Terminal, say
 
@@ -76,7 +76,7 @@ def test_an_error_moves_no_cursor(monkeypatch, layout):
     def fail(*_):
         raise CourseError(f"{HOSTILE}\nsecond line")
 
-    monkeypatch.setattr("autograder.build_course.prepare", fail)
+    monkeypatch.setattr("autograder.building.build_course.prepare", fail)
     result = CliRunner().invoke(command_line.main, ["prepare"])
     assert result.stderr == f"{SHOWN}\nsecond line\n"
 

@@ -10,17 +10,17 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 from nbgrader.converters import Autograde
 from tiny_course import RIGHT, TINY, cell
 
-from attnlib.checks.report import MIME
-from autograder.lesson import KERNEL
-from autograder.nbgrader_course import NbgraderCourse
-from autograder.regions import split_regions
-from autograder.released import longest_answer, released_cells
-from autograder.steps.disarm_markup import disarmed
-from autograder.steps.distrust_metadata import distrust_metadata
-from autograder.steps.hide_hidden_tests import HideHiddenTests
-from autograder.steps.keep_one_copy import keep_one_copy
-from autograder.steps.test_below_answer import test_below_answer as put_test_below_answer
-from autograder.verdict import earned, reports
+from attnlib.checks.verdict.report import MIME
+from autograder.in_nbgrader.disarm_markup import disarmed
+from autograder.in_nbgrader.hide_hidden_tests import HideHiddenTests
+from autograder.in_nbgrader.nbgrader_course import NbgraderCourse
+from autograder.judging.settle.distrust_metadata import distrust_metadata
+from autograder.judging.settle.keep_one_copy import keep_one_copy
+from autograder.judging.settle.test_below_answer import test_below_answer as put_test_below_answer
+from autograder.judging.verdict import earned, reports
+from autograder.lesson_text.lesson import KERNEL
+from autograder.lesson_text.regions import split_regions
+from autograder.lesson_text.released import longest_answer, released_cells
 
 
 @pytest.fixture(scope="module")

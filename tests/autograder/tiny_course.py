@@ -5,9 +5,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from attnlib.checks import exercises
-from autograder.layout import Layout
-from autograder.nbgrader_course import NbgraderCourse
-from autograder.notebook import read_notebook, write_notebook
+from autograder.in_nbgrader.nbgrader_course import NbgraderCourse
+from autograder.lesson_text.layout import Layout
+from autograder.lesson_text.notebook import read_notebook, write_notebook
 
 DATA = Path(__file__).parent / "data"
 TINY = "00_tiny"

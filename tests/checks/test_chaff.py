@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from attnlib.checks import Misconception, exercises
-from attnlib.checks.compare import SEPARATION, first_difference
-from attnlib.checks.judge import cases_of, run_exercise, try_case
-from attnlib.checks.observe import Memory, observe
-from attnlib.checks.usual import usual_misconceptions
+from attnlib.checks.asking.observe import Memory, observe
+from attnlib.checks.course.usual import usual_misconceptions
+from attnlib.checks.trial.compare import SEPARATION, first_difference
+from attnlib.checks.verdict.judge import cases_of, run_exercise, try_case
 
 MEMORY: Memory = {}
 """As the grader does it: what the references and the rivals of a misconception do is computed once, not for each."""

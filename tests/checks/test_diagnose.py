@@ -8,10 +8,10 @@ import torch
 
 import attnlib
 from attnlib.checks import exercises, run
-from attnlib.checks import observe as observing
-from attnlib.checks.diagnose import diagnose
-from attnlib.checks.judge import cases_of, try_case
-from attnlib.checks.observe import Memory
+from attnlib.checks.asking import observe as observing
+from attnlib.checks.asking.observe import Memory
+from attnlib.checks.naming.diagnose import diagnose
+from attnlib.checks.verdict.judge import cases_of, try_case
 
 
 @pytest.mark.parametrize("name", ["split_heads", "QKVProjection", "padding_mask"])

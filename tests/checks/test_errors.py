@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from attnlib.checks import exercises, run
-from attnlib.checks.attempt import Failure
-from attnlib.checks.compare import Difference
-from attnlib.checks.diagnose import Trial
-from attnlib.checks.errors import IMPORTS, exception
-from attnlib.checks.judge import cases_of
-from attnlib.checks.observe import Observation
+from attnlib.checks.asking.attempt import Failure
+from attnlib.checks.asking.observe import Observation
+from attnlib.checks.naming.diagnose import Trial
+from attnlib.checks.naming.errors import IMPORTS, exception
+from attnlib.checks.trial.compare import Difference
+from attnlib.checks.verdict.judge import cases_of
 
 
 def explained(exercise: str, *texts: str, own: bool = False, hidden: bool = False) -> Any:

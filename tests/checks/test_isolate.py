@@ -9,11 +9,11 @@ from torch import Tensor, nn
 
 import attnlib
 from attnlib.checks import Report, exercises, run
-from attnlib.checks.compare import Difference
-from attnlib.checks.diagnose import Trial
-from attnlib.checks.isolate import Trait, isolate, traits, values_wrong
-from attnlib.checks.judge import cases_of
-from attnlib.checks.observe import observe
+from attnlib.checks.asking.observe import observe
+from attnlib.checks.naming.diagnose import Trial
+from attnlib.checks.naming.isolate import Trait, isolate, traits, values_wrong
+from attnlib.checks.trial.compare import Difference
+from attnlib.checks.verdict.judge import cases_of
 
 SENTENCES = ("What this looks like", "What your result shows")
 

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from autograder.layout import Layout
+from autograder.lesson_text.layout import Layout
 from autograder.proof import measure
 from autograder.proof.answers import lesson_answers, run_source
 from autograder.proof.counts import WAYS

@@ -17,11 +17,11 @@ from torch import Tensor, nn
 
 import attnlib
 from attnlib.checks import exercises, run
-from attnlib.checks.judge import cases_of, try_case
-from attnlib.checks.one_change import one_change, repairs
-from attnlib.checks.one_change.search import _edits, _told
-from attnlib.checks.one_change.written import Written, source_of
-from attnlib.checks.time_limits import TimeLimits
+from attnlib.checks.asking.time_limits import TimeLimits
+from attnlib.checks.naming.one_change import one_change, repairs
+from attnlib.checks.naming.one_change.search import _edits, _told
+from attnlib.checks.naming.one_change.written import Written, source_of
+from attnlib.checks.verdict.judge import cases_of, try_case
 
 
 def turned(x: Tensor, y: Tensor) -> Tensor:
@@ -305,7 +305,7 @@ def test_a_right_answer_is_not_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*args: Any, **options: Any) -> None:
         raise AssertionError("a right answer was changed")
 
-    monkeypatch.setattr("attnlib.checks.judge.one_change", never)
+    monkeypatch.setattr("attnlib.checks.verdict.judge.one_change", never)
     assert run("pairwise_dot", lambda x, y: x @ y.mT).passed
     assert run("pairwise_dot", lambda x, y: y @ x.mT).diagnosis == "exchanged"
 

@@ -10,8 +10,8 @@ from einops import rearrange
 from torch import nn
 
 from attnlib.checks import Report, exercises, run
-from attnlib.checks.one_change.written import source_of
-from attnlib.checks.reading import read
+from attnlib.checks.naming.one_change.written import source_of
+from attnlib.checks.naming.reading import read
 
 NOTEBOOK = {
     "batch": torch.ones(2, 3, 4),

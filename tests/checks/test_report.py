@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 import attnlib
 from attnlib.checks import exercises, run
+from attnlib.checks.asking.time_limits import TimeLimits
 from attnlib.checks.exercise import AS_GIVEN
-from attnlib.checks.report import MIME, _cut
-from attnlib.checks.time_limits import TimeLimits
+from attnlib.checks.verdict.report import MIME, _cut
 
 NOTEBOOK = {
     "attnlib": attnlib,

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from attnlib.checks import CheckFailed, check, exercises, grade, run
-from attnlib.checks.time_limits import TimeLimits
+from attnlib.checks.asking.time_limits import TimeLimits
 
 QUICK = TimeLimits(case_cpu=0.3, waiting=1.0)
 """For what never ends; no right answer is tried within these limits."""

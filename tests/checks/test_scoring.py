@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnlib.checks import exercises
-from attnlib.checks.attempt import Attempt, Failed, Failure, Local, LocalSession, Terms
+from attnlib.checks.asking.attempt import Attempt, Failed, Failure, Local, LocalSession, Terms
 from attnlib.checks.exercise import Case
-from attnlib.checks.judge import cases_of, run_exercise
-from attnlib.checks.scoring import earned
+from attnlib.checks.verdict.judge import cases_of, run_exercise
+from attnlib.checks.verdict.scoring import earned
 
 PARTS = {"values": 2, "gradient": 1, "robustness": 1}
 ENDINGS = ("right", "wrong", "not tried")
@@ -89,7 +89,7 @@ def test_an_answer_that_stops_never_earns_more_than_one_that_goes_on(
 
 def _tell_the_case(answer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The case whose turn it is: an answer of this test has to know."""
-    from attnlib.checks import judge
+    from attnlib.checks.verdict import judge
 
     def try_case(exercise: Any, attempt: Any, case: Case, **more: Any) -> Any:
         answer.now = case.name

@@ -14,13 +14,13 @@ import torch.nn.functional as F
 from torch import nn
 
 from attnlib.checks import exercises, run
-from attnlib.checks.clock import Clock, Patience, TimeLimitExceeded, time_limit
-from attnlib.checks.ready_made import ATTENTION, BLOCKS, MASKED_SOFTMAX, NORMS, SOFTMAX, operators
-from attnlib.checks.shortcuts import shortcuts
-from attnlib.checks.sources import shortcuts_of
-from attnlib.checks.watch import ATTENTION_OF_ATTNLIB, Watch
-from autograder.layout import Layout
-from autograder.lesson import read_lesson
+from attnlib.checks.asking.clock import Clock, Patience, TimeLimitExceeded, time_limit
+from attnlib.checks.asking.ready_made import ATTENTION, BLOCKS, MASKED_SOFTMAX, NORMS, SOFTMAX, operators
+from attnlib.checks.asking.shortcuts import shortcuts
+from attnlib.checks.asking.sources import shortcuts_of
+from attnlib.checks.asking.watch import ATTENTION_OF_ATTNLIB, Watch
+from autograder.lesson_text.layout import Layout
+from autograder.lesson_text.lesson import read_lesson
 from autograder.proof.answers import alternatives, lesson_answers
 
 FUNCTIONAL = "torch.nn.functional.softmax"

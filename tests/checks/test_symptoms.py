@@ -9,9 +9,9 @@ from einops import einsum
 from torch import Tensor, nn
 
 from attnlib.checks import exercises, run
-from attnlib.checks.errors import exception
-from attnlib.checks.judge import cases_of, try_case
-from attnlib.checks.symptoms import broken_contract, one_property, relation_of_numbers
+from attnlib.checks.naming.errors import exception
+from attnlib.checks.naming.symptoms import broken_contract, one_property, relation_of_numbers
+from attnlib.checks.verdict.judge import cases_of, try_case
 
 
 def names(exercise: str, attempt: Any) -> list[str]:

@@ -16,9 +16,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from attnlib.checks import judge, run, time_limits
-from attnlib.checks.clock import Clock, Patience, TimeLimitExceeded, time_limit
-from attnlib.checks.time_limits import TimeLimits, slowness
+from attnlib.checks import run
+from attnlib.checks.asking import time_limits
+from attnlib.checks.asking.clock import Clock, Patience, TimeLimitExceeded, time_limit
+from attnlib.checks.asking.time_limits import TimeLimits, slowness
+from attnlib.checks.verdict import judge
 
 QUICK = TimeLimits(case_cpu=0.3, waiting=1.0)
 """For what never ends; no right answer is tried within these limits."""
@@ -220,5 +222,5 @@ def test_a_slower_machine_has_longer_limits(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_no_machine_has_shorter_limits_than_a_fast_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attnlib.checks.time_limits.WORK_SECONDS", math.inf)
+    monkeypatch.setattr("attnlib.checks.asking.time_limits.WORK_SECONDS", math.inf)
     assert slowness() == 1

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from attnlib.checks.watch import DeviceWatch
+from attnlib.checks.asking.watch import DeviceWatch
 
 Meet = Callable[[Tensor, Tensor], object]
 

@@ -11,7 +11,7 @@ import torch
 import wheat
 
 from attnlib.checks import exercises, run
-from attnlib.checks.time_limits import here
+from attnlib.checks.asking.time_limits import here
 
 FIVE_TIMES_SLOWER = here().slower(1 / 5)
 """What is left of the limits for an answer that takes five times as long."""

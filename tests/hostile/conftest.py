@@ -13,12 +13,12 @@ sys.path.insert(0, str(Path(__file__).parent))
 from entries import LESSONS, ROOT
 from tiny_course import make_layout
 
-from attnlib.checks.time_limits import here
-from autograder.build_course import prepare
-from autograder.errors import CourseError
-from autograder.layout import Layout
+from attnlib.checks.asking.time_limits import here
+from autograder.building.build_course import prepare
+from autograder.lesson_text.layout import Layout
 from autograder.sandbox import layers as sandbox_layers
 from autograder.sandbox import process
+from autograder.showing.errors import CourseError
 
 
 @pytest.fixture(scope="session")

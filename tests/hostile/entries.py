@@ -18,9 +18,9 @@ from clumsy import CLUMSY, FULL, spoilt  # noqa: E402
 from tiny_course import RIGHT, TINY  # noqa: E402
 
 from attnlib.checks import exercises  # noqa: E402
-from autograder.compose_samples import compose, read_answers  # noqa: E402
-from autograder.layout import Layout  # noqa: E402
-from autograder.notebook import read_notebook, to_text  # noqa: E402
+from autograder.building.compose_samples import compose, read_answers  # noqa: E402
+from autograder.lesson_text.layout import Layout  # noqa: E402
+from autograder.lesson_text.notebook import read_notebook, to_text  # noqa: E402
 
 LESSON_02 = "02_scaled_dot_product_attention"
 LESSONS = (LESSON_02, "06_encoder_block")
@@ -79,7 +79,7 @@ class Entry:
             return spoilt(clumsy, compose(releases[TINY], RIGHT, self.name))
         answers = dict(RIGHT) if self.lesson == TINY else {}
         if self.group == "honest" and self.lesson == LESSON_02:
-            answers = read_answers(ROOT / "autograder" / "samples" / LESSON_02 / "excellent.py")
+            answers = read_answers(ROOT / "autograder" / "building" / "samples" / LESSON_02 / "excellent.py")
         elif self.answer:
             answer = self.answer
             for word, place in places.items():

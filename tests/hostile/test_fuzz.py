@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 from tiny_course import RIGHT, tiny_text
 
 from attnlib.checks import exercises
-from attnlib.checks.judge import run_exercise
-from autograder.assignment import Assignment
-from autograder.compose_samples import compose
-from autograder.custody import read, take_in
-from autograder.errors import NotGraded
-from autograder.judge import Judge, settle, write_verdicts
-from autograder.lesson import read_lesson
-from autograder.notebook import read_notebook, to_text
+from attnlib.checks.verdict.judge import run_exercise
+from autograder.building.compose_samples import compose
+from autograder.grading.custody import read, take_in
+from autograder.judging.judge import Judge, settle, write_verdicts
+from autograder.lesson_text.assignment import Assignment
+from autograder.lesson_text.lesson import read_lesson
+from autograder.lesson_text.notebook import read_notebook, to_text
 from autograder.sandbox.inside.wire import BadMessage, decode, encode
 from autograder.sandbox.process import Died, Sandbox
 from autograder.sandbox.remote import RemoteAttempt
+from autograder.showing.errors import NotGraded
 
 BOUNDED = {"derandomize": True, "deadline": 60_000, "suppress_health_check": list(HealthCheck)}
 few = settings(max_examples=25, **{**BOUNDED, "deadline": None})

@@ -11,12 +11,12 @@ from rich.console import Console
 from rich.table import Table
 
 from attnlib.checks import run
-from autograder.entering import course_seed
-from autograder.grade_course import Graded, How, grade
-from autograder.nbgrader_course import NbgraderCourse
-from autograder.notebook import read_notebook
+from autograder.grading.entering import course_seed
+from autograder.grading.grade_course import Graded, How, grade
+from autograder.in_nbgrader.nbgrader_course import NbgraderCourse
+from autograder.judging.verdict import reports
+from autograder.lesson_text.notebook import read_notebook
 from autograder.showing.text import printable
-from autograder.verdict import reports
 
 ENTRIES = entries()
 BROKEN = ("NameError", "AttributeError: 'NoneType'", "ImportError", "got out", "the grader failed")

@@ -13,8 +13,8 @@ from nbconvert.filters.markdown_mistune import markdown2html_mistune
 from test_nbgrader import nbgrader
 from tiny_course import RIGHT, Class
 
-from autograder.grade_course import How, grade
-from autograder.nbgrader_course import NbgraderCourse
+from autograder.grading.grade_course import How, grade
+from autograder.in_nbgrader.nbgrader_course import NbgraderCourse
 
 pytestmark = pytest.mark.slow
 

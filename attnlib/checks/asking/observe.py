@@ -1,0 +1,228 @@
+"""What an attempt does on one case: what it returns, its gradients, and what it does to its inputs."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+from attnlib.checks.asking.attempt import Attempt, Failed, Failure, Local, Session, Terms
+from attnlib.checks.draw import Draw
+from attnlib.checks.exercise import Case, Exercise, Probe
+
+
+@dataclass
+class Observation:
+    """Everything that a case can tell of an attempt. Two attempts are the same if their observations agree."""
+
+    inputs: tuple[Any, ...] = ()
+    outputs: tuple[Tensor, ...] | None = None
+    gradients: dict[str, Tensor] | None = None
+    connected: bool = True
+    mutated: tuple[str, ...] = ()
+    devices_mixed: bool = False
+    failure: Failure | None = None
+    printed: str = ""
+    terms: int = 1
+    exact: bool = False
+    sizes: tuple[Any, ...] = ()
+
+
+def argument_names(function: Any) -> tuple[str, ...]:
+    """The names of the contract's arguments, those of the reference."""
+    return tuple(inspect.signature(function).parameters)
+
+
+def input_names(exercise: Exercise) -> tuple[str, ...]:
+    """The names of what the judged call gets: the function's arguments, or those of the module's `forward`."""
+    if exercise.kind == "module":
+        return argument_names(exercise.reference.forward)[1:]
+    return argument_names(exercise.reference)
+
+
+Memory = dict[tuple[object, ...], Observation]
+"""What answers of the course's own did, the reference and the misconceptions: the same each time they are asked."""
+
+
+def as_attempt(attempt: Any) -> Attempt:
+    """The attempt itself, or the one that is an object of this process."""
+    return attempt if isinstance(attempt, Attempt) else Local(attempt)
+
+
+def observe(
+    exercise: Exercise,
+    attempt: Any,
+    case: Case,
+    *,
+    seed: int,
+    device: str,
+    exact: bool = False,
+    watched: bool = False,
+    memory: Memory | None = None,
+) -> Observation:
+    """Call the attempt, an `Attempt` or any object of this process, on the case and note all that it does.
+
+    With `exact`, on the same numbers in float64 and on the CPU: that is how the reference is asked. With `watched`,
+    calls of what the exercise forbids are noticed. What is in `memory` is not asked again; never hand one over with a
+    student's attempt.
+    """
+    if memory is not None:
+        key = (exercise.name, case.name, case.dtype, seed, device, exact, id(attempt))
+        if key not in memory:
+            memory[key] = observe(exercise, attempt, case, seed=seed, device=device, exact=exact, watched=watched)
+        return memory[key]
+    attempt = as_attempt(attempt)
+    place = "cpu" if exact else ("meta" if case.other_device else device)
+    forbidden = exercise.forbidden if watched else ()
+    session = attempt.open(Terms(outputs=exercise.outputs, forbidden=forbidden, device=place))
+    seen = Observation(exact=exact)
+    try:
+        _observe(exercise, session, case, (exercise.name, case.name, seed), seen)
+    except Failed as error:
+        seen.failure = error.failure
+    finally:
+        session.close()
+    seen.printed, seen.devices_mixed = session.printed, session.devices_mixed
+    return seen
+
+
+def _observe(exercise: Exercise, session: Session, case: Case, key: tuple, seen: Observation) -> None:
+    dtype = torch.float64 if seen.exact else case.dtype
+
+    def drawn(make: Callable[[Draw], tuple[Any, ...]], *extra: object) -> tuple[Any, ...]:
+        inputs = make(Draw(*key, *extra, dtype=case.dtype))
+        if case.strided:
+            inputs = tree_map_only(Tensor, _turned_in_memory, inputs)
+        return tree_map_only(Tensor, _to_float64, inputs) if seen.exact else inputs
+
+    inputs = drawn(case.inputs)
+    sizes = (size for t in tree_leaves(inputs) if isinstance(t, Tensor) for size in t.shape)
+    seen.terms = max([2, *sizes])
+    asked = AskedSession(session, gradient=case.gradient)
+    if exercise.kind == "module":
+        seen.sizes, inputs = inputs
+        weights = _drawn_weights(exercise.reference, exercise.weight_scale, key, case.dtype, *seen.sizes)
+        asked.shapes = None if weights is None else {name: tuple(w.shape) for name, w in weights.items()}
+        session.build(seen.sizes, asked.shapes, dtype)
+        if weights is not None:
+            asked.load(weights)
+    ask = partial(_ask, case.probe)
+    for number, make in enumerate(() if seen.exact else case.after):
+        earlier = drawn(make, "earlier", number)
+        asked(*(earlier[1] if exercise.kind == "module" else earlier))
+    seen.inputs = inputs
+    outputs = ask(asked, inputs)
+    seen.outputs = tuple(t.detach() for t in outputs)
+    if case.mutation:
+        seen.mutated = _mutated(exercise, inputs, session.inputs())
+    if case.gradient:
+        _note_gradients(exercise, outputs, asked, key, seen)
+
+
+def _ask(probe: Probe | None, asked: "AskedSession", inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
+    """What the probe makes of the outputs; the outputs themselves where their shapes do not even let it."""
+    if probe is None:
+        return asked(*inputs)
+    try:
+        return probe(asked, inputs)
+    except (RuntimeError, IndexError, ValueError):
+        if not asked.outputs:
+            raise
+        return asked.outputs
+
+
+def _turned_in_memory(tensor: Tensor) -> Tensor:
+    """The same numbers, in memory whose order of axes is reversed."""
+    backwards = list(range(tensor.dim()))[::-1]
+    return tensor.permute(*backwards).contiguous().permute(*backwards)
+
+
+def _to_float64(tensor: Tensor) -> Tensor:
+    return tensor.double() if tensor.is_floating_point() else tensor
+
+
+class AskedSession:
+    """The attempt as a probe sees it (see `exercise.Asked`)."""
+
+    def __init__(self, session: Session, *, gradient: bool) -> None:
+        self.session, self.gradient = session, gradient
+        self.shapes: dict[str, tuple[int, ...]] | None = None
+        self.inputs: tuple[Any, ...] = ()
+        self.outputs: tuple[Tensor, ...] = ()
+
+    def __call__(self, *inputs: Any) -> tuple[Tensor, ...]:
+        self.inputs, self.outputs = inputs, self.session.call(inputs, self.gradient)
+        return self.outputs
+
+    def load(self, weights: dict[str, Tensor]) -> None:
+        self.session.load(weights)
+
+    def train(self, mode: bool) -> None:
+        self.session.train(mode)
+
+
+@lru_cache(maxsize=64, typed=True)  # a diagnosis asks a hundred rivals about the same few cases
+def _drawn_weights(
+    reference: Any, scale: float, key: tuple, dtype: torch.dtype, *sizes: Any
+) -> dict[str, Tensor] | None:
+    """The contract's parameters; None if the reference refuses these sizes: then the attempt is judged as it is.
+
+    They depend on the parameters' names alone, never on the order in which an attempt makes its layers.
+    """
+    try:
+        with torch.random.fork_rng(devices=[]):
+            module = reference(*sizes)
+    except ValueError:
+        return None
+    shapes = {name: p.shape for name, p in module.named_parameters()}
+    draw = Draw(*key, "weights", dtype=dtype)
+    drawn = {name: _drawn_weight(name, shapes[name], scale, draw) for name in sorted(shapes)}
+    return {name: drawn[name] for name in shapes}
+
+
+def _drawn_weight(name: str, shape: tuple[int, ...], scale: float, draw: Draw) -> Tensor:
+    if len(shape) > 1:
+        return draw.normal(*shape, scale=scale * shape[-1] ** -0.5)
+    gain = "norm" in name and name.endswith("weight")
+    return draw.normal(*shape, scale=0.3, shift=1.0 if gain else 0.4)
+
+
+def _mutated(exercise: Exercise, inputs: tuple[Any, ...], after: list[Tensor]) -> tuple[str, ...]:
+    """The names of the inputs that are no longer what they were."""
+    changed, left = [], iter(after)
+    for name, value in zip(input_names(exercise), inputs, strict=False):
+        pairs = [(t, next(left)) for t in tree_leaves(value) if isinstance(t, Tensor)]
+        if not all(_same(before, now) for before, now in pairs):
+            changed.append(name)
+    return tuple(changed)
+
+
+def _same(before: Tensor, after: Tensor) -> bool:
+    return before.shape == after.shape and before.dtype == after.dtype and torch.equal(before, after.to(before.device))
+
+
+def _note_gradients(
+    exercise: Exercise, outputs: tuple[Tensor, ...], asked: AskedSession, key: tuple, seen: Observation
+) -> None:
+    """Gradients of a fixed random combination of the outputs, with respect to every input and weight.
+
+    What a probe makes of the outputs is differentiated here, the attempt where it lives.
+    """
+    kept = [(n, t) for n, t in zip(exercise.outputs, outputs, strict=True) if n not in exercise.detachable]
+    seen.connected = all(t.requires_grad for _, t in kept)
+    if not seen.connected:
+        return
+    draw = Draw(*key, "cotangents", dtype=torch.float64)
+    loss = torch.zeros((), dtype=torch.float64, device=outputs[0].device)
+    for _, tensor in kept:
+        loss = loss + (tensor.double() * draw.normal(*tensor.shape).to(tensor.device)).sum()
+    carrying = [t for t in asked.outputs if t.requires_grad]
+    found = iter(torch.autograd.grad(loss, carrying, allow_unused=True))
+    cotangents = [next(found) if t.requires_grad else None for t in asked.outputs]
+    leaves = [t for t in tree_leaves(asked.inputs) if isinstance(t, Tensor) and t.is_floating_point()]
+    names = [*(f"input {i}" for i in range(len(leaves))), *sorted(asked.shapes or {})]
+    seen.gradients = dict(zip(names, asked.session.backward(cotangents), strict=True))

@@ -1,0 +1,184 @@
+"""Which misconception an attempt shows: the one that does the same as the attempt on every case."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from attnlib.checks.asking.attempt import Failure
+from attnlib.checks.asking.observe import Memory, Observation, observe
+from attnlib.checks.exercise import Case, Exercise, Misconception
+from attnlib.checks.trial.compare import ASPECTS, SEPARATION, Difference, first_difference
+
+
+@dataclass
+class Trial:
+    """One case: what the reference does, what the attempt does, and the first difference."""
+
+    case: Case
+    expected: Observation
+    got: Observation
+    difference: Difference | None
+
+
+@dataclass
+class Rival:
+    """A misconception, with what it does on the cases looked at so far."""
+
+    misconception: Misconception
+    memory: Memory | None = None
+    seen: dict[str, Observation] = field(default_factory=dict)
+
+
+def diagnose(
+    exercise: Exercise, trials: Sequence[Trial], *, seed: int, device: str, memory: Memory | None = None
+) -> Misconception | None:
+    """The one misconception that agrees with the attempt on all cases, on the first failed part, or where none raises.
+
+    None where no misconception agrees, where several do that are not declared the same, or where the one that does is
+    too close to the reference or to another one (`compare.SEPARATION` tolerances) to be named with confidence.
+    """
+    failed = [t for t in trials if t.difference is not None]
+    if not failed:
+        return None
+    telling = [t for t in failed if not t.case.other_device] or failed  # there, nothing is compared but devices
+    aspect = min((t.difference.aspect for t in telling if t.difference), key=ASPECTS.index)
+    # a wrong dtype explains no gradient that is cut off; wrong values may, and what keeps an answer keeps none for it
+    up_to = "gradient" if aspect in ("dtype", "device") else max(aspect, "values", key=ASPECTS.index)
+    rivals = [Rival(m, memory) for m in exercise.misconceptions]
+    order = _most_telling_first(trials)
+    first_part = next(part for part in exercise.parts if any(t.case.part == part for t in failed))
+    # numbers that are right elsewhere must be right by the misconception, too: it may speak of more than one part
+    in_part = [t for t in order if t.case.part == first_part or _has_right_numbers(t)]
+    without_errors = [t for t in order if t.got.failure is None]  # two ways of being wrong the same way may fail apart
+    for chosen in (order, in_part, without_errors):
+        if all(t.difference is None for t in chosen):
+            continue
+        agreeing = _agreeing(exercise, rivals, chosen, seed, device, up_to)
+        if chosen is without_errors:
+            raising = [t for t in trials if t.got.failure is not None and not t.case.hidden]
+            agreeing = [r for r in agreeing if _raises_too(exercise, r, raising, seed, device)]
+        names = {r.misconception.same_as or r.misconception.id for r in agreeing}
+        if len(names) > 1:  # several fail with an error of the same type: what it says tells them apart
+            agreeing = [r for r in agreeing if _same_words(r, chosen)]
+            names = {r.misconception.same_as or r.misconception.id for r in agreeing}
+        if len(names) == 1 and _stands_apart(exercise, agreeing[0], rivals, chosen, seed, device, up_to):
+            return next(m for m in exercise.misconceptions if m.id in names)
+        if names:
+            return None
+    return None
+
+
+def _most_telling_first(trials: Sequence[Trial]) -> list[Trial]:
+    """Failed cases first: they tell most, and fewer rivals are left for the others.
+
+    But a call on another device takes several times as long as any. Where nothing else failed, a case in float64 comes
+    before it: most rivals are wrong there.
+    """
+    order = sorted(trials, key=lambda t: (t.difference is None, t.case.other_device))
+    if order[0].case.other_device:
+        first = min(order, key=lambda t: t.case.other_device or t.case.dtype != torch.float64 or t.case.gradient)
+        order = [first, *(t for t in order if t is not first)]
+    return order
+
+
+def _agreeing(
+    exercise: Exercise, rivals: Iterable[Rival], trials: Sequence[Trial], seed: int, device: str, up_to: str
+) -> list[Rival]:
+    left = list(rivals)
+    for trial in trials:
+        if trial.got.failure and trial.got.failure.kind == "time":
+            continue
+        left = [
+            rival
+            for rival in left
+            if first_difference(
+                exercise,
+                trial.case,
+                _seen(exercise, rival, trial.case, seed, device),
+                trial.got,
+                device=device,
+                up_to=up_to,
+            )
+            is None
+            and _own_error_too(trial, rival)
+        ]
+    return [rival for rival in left if _shows_a_value(trials) or _same_words(rival, trials)]
+
+
+def _has_right_numbers(trial: Trial) -> bool:
+    return trial.difference is None and not trial.case.raises and not trial.case.other_device
+
+
+def _own_error_too(trial: Trial, rival: Rival) -> bool:
+    """Whether both raise a wrong error themselves, or both leave it to what they call, where one is asked for."""
+    mine, theirs = rival.seen[trial.case.name].failure, trial.got.failure
+    return not trial.case.raises or trial.difference is None or mine is None or theirs is None or mine.own == theirs.own
+
+
+def _raises_too(exercise: Exercise, rival: Rival, trials: Sequence[Trial], seed: int, device: str) -> bool:
+    return all(_seen(exercise, rival, trial.case, seed, device).failure is not None for trial in trials)
+
+
+def _shows_a_value(trials: Sequence[Trial]) -> bool:
+    return any(t.got.failure is None and t.difference is not None for t in trials)
+
+
+def _same_words(rival: Rival, trials: Sequence[Trial]) -> bool:
+    """Where an attempt is wrong only by raising, the messages have to agree, too: a type of exception says too little.
+
+    Not so on another device; nor, if anything is right, where an error is asked for or the attempt raises its own.
+    """
+    some_right = any(t.got.failure is None and t.difference is None and not t.case.other_device for t in trials)
+    for trial in trials:
+        failure = trial.got.failure
+        if failure is None or trial.case.other_device or trial.difference is None:
+            continue
+        if some_right and (trial.case.raises or failure.own):
+            continue
+        mine = rival.seen[trial.case.name].failure if trial.case.name in rival.seen else None
+        if mine is None or _words(mine) != _words(failure):
+            return False
+    return True
+
+
+def _words(failure: Failure) -> str:
+    """What an error says, without the names that a learner gave: to a function, `mine() got …`, or to parameters."""
+    text = failure.text.split(":")[0] if failure.kind == "parameters" else failure.text
+    return re.sub(r"[\w.<>]+\(\)", "()", text)
+
+
+def _stands_apart(
+    exercise: Exercise,
+    winner: Rival,
+    rivals: Sequence[Rival],
+    trials: Sequence[Trial],
+    seed: int,
+    device: str,
+    up_to: str,
+) -> bool:
+    def apart(case: Case, one: Observation, other: Observation) -> bool:
+        if one.failure and other.failure and _words(one.failure) != _words(other.failure):
+            return True
+        found = first_difference(exercise, case, one, other, device=device, up_to=up_to)
+        return found is not None and found.tolerances >= SEPARATION
+
+    mine = {t.case.name: _seen(exercise, winner, t.case, seed, device) for t in trials}
+    if not any(apart(t.case, t.expected, mine[t.case.name]) for t in trials):
+        return False
+    name = winner.misconception.same_as or winner.misconception.id
+    others = [r for r in rivals if (r.misconception.same_as or r.misconception.id) != name]
+    farthest = sorted(trials, key=lambda t: -t.difference.tolerances if t.difference else 0.0)
+    for rival in others:
+        known_first = sorted(farthest, key=lambda t: (t.case.name not in rival.seen, t.case.other_device))
+        if not any(apart(t.case, _seen(exercise, rival, t.case, seed, device), mine[t.case.name]) for t in known_first):
+            return False
+    return True
+
+
+def _seen(exercise: Exercise, rival: Rival, case: Case, seed: int, device: str) -> Observation:
+    if case.name not in rival.seen:
+        implementation = rival.misconception.implementation
+        rival.seen[case.name] = observe(exercise, implementation, case, seed=seed, device=device, memory=rival.memory)
+    return rival.seen[case.name]

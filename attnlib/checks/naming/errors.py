@@ -1,0 +1,290 @@
+"""Explain an exception in the attempt in the learner's terms, by its message and by the names around it."""
+
+import difflib
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import nn
+
+from attnlib.checks.asking.observe import argument_names, input_names
+from attnlib.checks.draw import Draw
+from attnlib.checks.exercise import Exercise, Misconception
+from attnlib.checks.naming.diagnose import Trial
+from attnlib.checks.naming.symptom_names import SYMPTOMS
+
+IMPORTS = {
+    "F": "import torch.nn.functional as F",
+    "attnlib": "import attnlib",
+    "einsum": "from einops import einsum",
+    "math": "import math",
+    "nn": "from torch import nn",
+    "np": "import numpy as np",
+    "plt": "import matplotlib.pyplot as plt",
+    "rearrange": "from einops import rearrange",
+    "reduce": "from einops import reduce",
+    "repeat": "from einops import repeat",
+    "Tensor": "from torch import Tensor",
+    "torch": "import torch",
+}
+"""The names that everybody writes in the same way, and the line that defines them."""
+
+NO_TENSORS = {
+    "int": "a Python int",
+    "float": "a Python float",
+    "str": "a Python string",
+    "list": "a Python list",
+    "tuple": "a Python tuple",
+    "NoneType": "None",
+}
+
+
+@dataclass(frozen=True)
+class Names:
+    """The names that a learner may have meant: arguments of the contract, layers, and what the code itself assigns."""
+
+    arguments: tuple[str, ...]
+    attributes: tuple[str, ...]
+    local: tuple[str, ...] = ()
+
+
+def names_of(exercise: Exercise, attributes: Iterable[str] = (), local: Iterable[str] = ()) -> Names:
+    """The names of the contract, with those of the attempt's own source where it can be read."""
+    arguments, layers = set(input_names(exercise)), set[str]()
+    if exercise.kind == "module":
+        arguments |= set(argument_names(exercise.reference))
+        layers = _layers(exercise)
+    return Names(tuple(sorted(arguments)), tuple(sorted({*layers, *attributes})), tuple(sorted(local)))
+
+
+def _layers(exercise: Exercise) -> set[str]:
+    """The attributes that hold the reference's parameters, built for the first case that builds it."""
+    case = next((c for c in exercise.cases if not c.raises), None)
+    if case is None:
+        return set()
+    sizes, _ = case.inputs(Draw(exercise.name, dtype=torch.float32))
+    with torch.random.fork_rng(devices=[]):
+        return {name.split(".")[0] for name, _ in exercise.reference(*sizes).named_parameters()}
+
+
+Reader = Callable[[re.Match[str], Names], Misconception | None]
+
+
+def _finding(id: str, title: str, explanation: str) -> Misconception:
+    return Misconception(
+        id=id, title=title, explanation=explanation, implementation=None, heading="What the error means"
+    )
+
+
+def _undefined(found: re.Match[str], names: Names) -> Misconception:
+    name = found["name"]
+    if name in IMPORTS:
+        return _finding(
+            "import_missing",
+            f"`{name}` is not imported",
+            f"Write `{IMPORTS[name]}` in a cell above, or at the top of this one, and run it.",
+        )
+    if name in names.attributes:
+        return _finding(
+            "self_missing",
+            f"`{name}` needs `self.` before it",
+            f"What `__init__` stores on the object is read through the object: `self.{name}`. Without `self.`, "
+            "Python looks for a variable of that name.",
+        )
+    if name in names.arguments:
+        return _finding(
+            "argument_of_another_function",
+            f"`{name}` is not defined in this function",
+            f"It is an argument of another function. What `__init__` receives is stored on the object, "
+            f"`self.{name} = {name}`, and read there: `self.{name}`.",
+        )
+    return _misspelt(name, (*names.local, *names.arguments)) or replaced("name_not_defined", f"`{name}` is not defined")
+
+
+def _misspelt(name: str, known: Iterable[str], owner: str = "") -> Misconception | None:
+    near = difflib.get_close_matches(name, sorted(set(known) - {name}), n=1, cutoff=0.72)
+    if not near:
+        return None
+    return _finding(
+        "misspelt",
+        f"There is no `{owner}{name}`; perhaps you meant `{owner}{near[0]}`",
+        "Python compares names letter by letter, capitals included.",
+    )
+
+
+def replaced(id: str, title: str) -> Misconception:
+    """A symptom under a title that names what it was found in."""
+    return replace(SYMPTOMS[id], title=title)
+
+
+def _no_attribute(found: re.Match[str], names: Names) -> Misconception:
+    kind, name = found["kind"], found["name"]
+    if kind == "Tensor":
+        return _misspelt(name, dir(torch.Tensor), "Tensor.") or replaced(
+            "no_such_attribute", f"A tensor has no `{name}`"
+        )
+    if kind in NO_TENSORS:
+        return replaced("no_such_attribute", f"{NO_TENSORS[kind][:1].upper()}{NO_TENSORS[kind][1:]} has no `{name}`")
+    if name in names.arguments or name in names.local:
+        return _finding(
+            "not_kept",
+            f"`self.{name}` is used, but nothing sets it",
+            f"`__init__` receives `{name}` and forgets it when it returns. Store it there: `self.{name} = {name}`.",
+        )
+    return _misspelt(name, names.attributes, "self.") or replaced("no_such_attribute", f"A {kind} has no `{name}`")
+
+
+def _no_member(found: re.Match[str], names: Names) -> Misconception:
+    module, name = found["kind"], found["name"]
+    known = dir(sys.modules[module]) if module in sys.modules else []
+    lower = next((other for other in known if other.lower() == name.lower()), None)
+    found_near = _misspelt(name, [lower] if lower else known, f"{module}.")
+    return found_near or replaced("no_such_attribute", f"There is no `{module}.{name}`")
+
+
+def _always(id: str, title: str, explanation: str) -> Reader:
+    return lambda found, names: _finding(id, title, explanation)
+
+
+def _symptom(id: str) -> Reader:
+    return lambda found, names: SYMPTOMS[id]
+
+
+SUPER = _always(
+    "super_not_called",
+    "super().__init__() is missing",
+    "nn.Module records its layers and parameters in tables that its own `__init__` creates. Call "
+    "super().__init__() first, before you assign anything to `self`.",
+)
+PARTS: tuple[tuple[str, Reader], ...] = (
+    (r"NameError: name '(?P<name>\w+)' is not defined", _undefined),
+    (
+        r"UnboundLocalError: cannot access local variable '(?P<name>\w+)'",
+        lambda found, names: replaced("name_not_defined", f"`{found['name']}` is used before it has a value"),
+    ),
+    (r"AttributeError: cannot assign \w+ before Module\.__init__\(\) call", SUPER),
+    (r"AttributeError: '\w+' object has no attribute '_(modules|parameters|buffers|backward_hooks)'", SUPER),
+    (r"AttributeError: module '(?P<kind>[\w.]+)' has no attribute '(?P<name>\w+)'", _no_member),
+    (r"AttributeError: '(?P<kind>\w+)' object has no attribute '(?P<name>\w+)'", _no_attribute),
+    (r"AttributeError", _symptom("no_such_attribute")),
+    (
+        r'NotImplementedError: Module \[\w+\] is missing the required "forward" function',
+        _always(
+            "no_forward",
+            "The class has no `forward`",
+            "Calling a module calls its `forward` method, and this class has none. Is the name misspelt, or is the "
+            "method indented too far, inside another one?",
+        ),
+    ),
+    (
+        r"TypeError: '(Tensor|Parameter)' object is not callable",
+        _always(
+            "tensor_called",
+            "A tensor is called as if it were a function",
+            "Parentheses after a name call it, and this name is a tensor. You call a layer, `self.w_q(x)`; you "
+            "multiply by a matrix, `x @ w_q`.",
+        ),
+    ),
+    (
+        r"TypeError: .*must be Tensor, not (?P<name>int|float|list|tuple|NoneType|str)\b",
+        lambda found, names: _finding(
+            "number_for_a_tensor",
+            f"A torch function gets {NO_TENSORS[found['name']]}",
+            "This function needs a tensor. For plain numbers, use plain Python: `d ** 0.5`, `math.sqrt(d)`, "
+            "`max(a, b)`. torch.stack or torch.cat makes one tensor of a list of tensors.",
+        ),
+    ),
+    (
+        r"TypeError: .*must be Tensor, not (?P<name>[A-Z]\w+)",
+        lambda found, names: _finding(
+            "layer_for_a_tensor",
+            f"A {found['name']} is passed where a tensor is needed",
+            f"`nn.{found['name']}(…)` creates a layer and computes nothing. Create it once and call it on the tensor, "
+            f"`nn.{found['name']}()(x)`, or use the function from torch.nn.functional."
+            if hasattr(nn, found["name"])
+            else "Call it, or pass the tensor that it holds.",
+        ),
+    ),
+    (
+        r"TypeError: .*(found element of type float|must be .*ints?\b.*float|'float' object cannot be interpreted)",
+        _always(
+            "float_for_a_size",
+            "A size is a float",
+            "Sizes are whole numbers, and `/` or a product with a ratio makes a float. Write `//`, or `int(…)`.",
+        ),
+    ),
+    (
+        r"\w+: (only one element tensors|only integer tensors|a Tensor with \d+ elements)",
+        _always(
+            "tensor_for_a_number",
+            "A whole tensor is converted to one Python number",
+            "`math.sqrt`, `math.exp`, `float`, `int` and `.item()` take one number. For all the numbers of a tensor at "
+            "once, use torch.sqrt, torch.exp and so on.",
+        ),
+    ),
+    (
+        r"RuntimeError: Boolean value of Tensor with more than one value is ambiguous",
+        _always(
+            "tensor_for_a_condition",
+            "Python asks a whole tensor whether it is true",
+            "`if`, `not`, `and` and `or` need a single True or False. To work entry by entry, write `~mask`, `a & b`, "
+            "`a | b`, or torch.where.",
+        ),
+    ),
+    (
+        r"\w+: The last argument passed to `einops\.\w+` must be a string",
+        _always(
+            "pattern_first",
+            "In einops the pattern comes last",
+            'torch.einsum begins with the pattern; einops.einsum ends with it: `einsum(x, y, "b q d, b k d -> b q k")`',
+        ),
+    ),
+    (
+        r"RuntimeError: .*(leaf Variable that requires grad|modified by an inplace operation)",
+        _always(
+            "changed_in_place",
+            "A tensor is changed in place",
+            "An operation with a trailing underscore, `+=` or an assignment to a slice writes into a tensor whose "
+            "numbers are still needed: an input, or what the gradient is computed from. Make a new tensor.",
+        ),
+    ),
+    (r"TypeError: .*(missing \d+ required|takes .* argument|unexpected keyword)", _symptom("arguments_do_not_fit")),
+    (r"(RuntimeError|IndexError): .*(out of bounds|out of range)", _symptom("index_out_of_range")),
+    (
+        r"IndexError: (tensors used as indices must be long|.*only integer)",
+        _always(
+            "index_of_floats",
+            "An index is not a whole number",
+            "Square brackets take integers (or True and False). Leave the ids as they are, and index the table with "
+            "them: `table[ids]`.",
+        ),
+    ),
+    (r"IndexError: The shape of the mask", _symptom("shapes_do_not_fit")),
+    (r"IndexError", _symptom("index_out_of_range")),
+    (
+        r"RuntimeError: .*(expected .*dtype|same dtype|scalar type|but got (Double|Float|Long|Half)|for the source)",
+        _symptom("dtypes_do_not_fit"),
+    ),
+    (r"(EinopsError|RuntimeError: .*einsum)", _symptom("pattern_does_not_fit")),
+    (
+        r"(RuntimeError|ValueError): .*(size|shape|dimension|expand|unpack|broadcast|1D tensors)",
+        _symptom("shapes_do_not_fit"),
+    ),
+)
+"""What an exception says, and what it means; the first that fits."""
+
+
+def exception(exercise: Exercise, trials: Sequence[Trial], names: Names | None = None) -> Misconception | None:
+    """The meaning of the error in which the first wrong case ends, and all others that end in one."""
+    wrong = [t for t in trials if t.difference is not None and not t.case.hidden]
+    failures = [t.got.failure for t in wrong if t.got.failure is not None]
+    if not failures or wrong[0].got.failure is None or any(f.kind != "raised" or f.own for f in failures):
+        return None
+    texts = [failure.text.removeprefix("raised ") for failure in failures]
+    for words, reader in PARTS:
+        found = [re.match(words, text, re.DOTALL) for text in texts]
+        if found[0] is not None:
+            return reader(found[0], names or names_of(exercise)) if all(found) else None
+    return None

@@ -1,0 +1,295 @@
+"""Find the property that every wrong case shares and no right one has, where no misconception fits."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_leaves
+
+from attnlib.checks.draw import Draw
+from attnlib.checks.exercise import Exercise
+from attnlib.checks.naming.diagnose import Trial
+from attnlib.checks.trial.compare import agreeing_outputs
+
+
+@dataclass(frozen=True)
+class Trait:
+    """A property of cases that can be blamed: `has` says which trials show it, `shown` that one of them is wrong by it.
+
+    `alone` is the sentence if it is all that is wrong, `among` its clause where two such traits are.
+    """
+
+    id: str
+    has: Callable[[Trial], bool]
+    shown: Callable[[Trial], bool]
+    alone: str
+    among: str
+    of_sizes: bool = False
+    """Blames the sizes of the inputs; any other size could then be to blame as well."""
+
+
+@dataclass(frozen=True)
+class Isolated:
+    """All that is off: one trait or two, one graded part, or some of the outputs. Empty if nothing can be isolated."""
+
+    traits: tuple[Trait, ...] = ()
+    part: str = ""
+    right: tuple[str, ...] = ()
+    wrong: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[object, ...]:
+        """What is off, without the words."""
+        return *(trait.id for trait in self.traits), self.part, self.right, self.wrong
+
+    def sentence(self) -> str:
+        """What is off, in a sentence that is true of every case that was tried; empty if nothing is isolated."""
+        if len(self.traits) == 1:
+            return self.traits[0].alone
+        if self.traits:
+            clauses = "; and ".join(trait.among for trait in self.traits)
+            return f"Two things are wrong: {clauses}. Everything else that was tried is right."
+        if self.part:
+            return f"Only “{self.part}” is wrong; everything else that was tried is right."
+        return f"Right: {', '.join(self.right)}. Wrong: {', '.join(self.wrong)}." if self.wrong else ""
+
+
+def isolate(exercise: Exercise, trials: Sequence[Trial]) -> Isolated:
+    """The one explanation of which visible cases are wrong, if it holds for the grader's own cases, too."""
+    visible = [t for t in trials if not t.case.hidden]
+    found = _explain(exercise, visible)
+    return found if len(visible) == len(trials) or found.names == _explain(exercise, trials).names else Isolated()
+
+
+def _explain(exercise: Exercise, trials: Sequence[Trial]) -> Isolated:
+    """Traits, or else a part, or else outputs."""
+    wrong = [t for t in trials if t.difference is not None]
+    if not any(t.difference is None and not t.case.other_device and not t.case.raises for t in trials):
+        return _by_output(exercise, wrong)
+    if traits := _common_traits(trials):
+        return Isolated(traits)
+    if len({t.case.part for t in wrong}) == 1 and wrong[0].case.part != next(iter(exercise.parts)):
+        return Isolated(part=wrong[0].case.part)
+    return _by_output(exercise, wrong)
+
+
+def _common_traits(trials: Sequence[Trial]) -> tuple[Trait, ...]:
+    """One trait or two that the wrong cases show, if they are exactly these cases and nothing else explains as much."""
+    wrong = _where(trials, lambda t: t.difference is not None)
+    seen = [(trait, cases) for trait in traits(trials) if (cases := _where(trials, trait.has))]
+    blamed = [(trait, cases) for trait, cases in seen if all(trait.shown(trials[i]) for i in cases)]
+    single = [trait for trait, cases in blamed if cases == wrong]
+    if single:
+        told = single[0] if len(single) == 1 and not _is_confusable(single[0], trials) else None
+        return (told,) if told else ()
+    pairs = [
+        (one, other)
+        for (one, a), (other, b) in combinations(blamed, 2)
+        if a | b == wrong and not (_is_confusable(one, trials) or _is_confusable(other, trials))
+    ]
+    return pairs[0] if len(pairs) == 1 else ()
+
+
+def _is_confusable(trait: Trait, trials: Sequence[Trial]) -> bool:
+    """Whether the same cases have something else in common, so that nobody could say which of the two it is."""
+    if trait.shown is not values_wrong:
+        return False  # what is wrong in them says which it is
+    with_values = [t for t in trials if not t.case.other_device and not t.case.raises]
+    cases = _where(with_values, trait.has)
+    others = [_where(with_values, other.has) for other in traits(trials) if other.id != trait.id]
+    if trait.of_sizes:
+        everywhere = frozenset(range(len(with_values)))
+        others += [found for sizes in _sizes(with_values) for found in (sizes, everywhere - sizes)]
+    return bool(cases) and cases in others
+
+
+def _where(trials: Sequence[Trial], has: Callable[[Trial], bool]) -> frozenset[int]:
+    return frozenset(i for i, trial in enumerate(trials) if has(trial))
+
+
+def _sizes(trials: Sequence[Trial]) -> Iterator[frozenset[int]]:
+    """The cases that share a size, or in which the same two sizes are equal; the number of axes aside."""
+    sizes = [_named_sizes(trial) for trial in trials]
+    names = sorted(set().union(*sizes))
+    for name in names:
+        for value in {s[name] for s in sizes if name in s}:
+            yield frozenset(i for i, s in enumerate(sizes) if s.get(name) == value)
+    for one, other in combinations(names, 2):
+        yield frozenset(i for i, s in enumerate(sizes) if one in s and s[one] == s.get(other))
+
+
+def _named_sizes(trial: Trial) -> dict[str, object]:
+    """The lengths of the last two axes of each tensor, and the other arguments."""
+    found: dict[str, object] = {f"size {i}": size for i, size in enumerate(trial.expected.sizes)}
+    for i, value in enumerate(trial.expected.inputs):
+        if not isinstance(value, Tensor):
+            found |= {} if isinstance(value, list | tuple) else {f"{i}": value}
+            continue
+        batched = value.dim() == 3 or not value.is_floating_point()
+        behind = value.shape[1:] if batched else value.shape
+        found |= {f"{i}, axis {axis} from behind": length for axis, length in enumerate(reversed(behind[-2:]))}
+    return found
+
+
+def _tensors(trial: Trial) -> list[Tensor]:
+    return [t for t in tree_leaves(trial.expected.inputs) if isinstance(t, Tensor)]
+
+
+def _earlier(trial: Trial) -> set[str]:
+    """What the calls before the judged one had."""
+    shapes = [[t.shape for t in tree_leaves(make(Draw())) if isinstance(t, Tensor)] for make in trial.case.after]
+    judged = [t.shape for t in _tensors(trial)]
+    more = {"a mask" for earlier in shapes if len(earlier) > len(judged)}
+    return more | {"the same sizes" if e == judged else "other sizes" for e in shapes if len(e) == len(judged)}
+
+
+def _axes(trial: Trial) -> int:
+    tensors = [] if trial.case.other_device or trial.case.raises else _tensors(trial)
+    return tensors[0].dim() if tensors else 0
+
+
+def _batch(trial: Trial) -> int:
+    """The length of the batch; 0 where nothing was compared, or there is none."""
+    tensors = _tensors(trial)
+    enough = 2 if tensors and not tensors[0].is_floating_point() else 3
+    listed = any(isinstance(value, list | tuple) for value in trial.expected.inputs)
+    return tensors[0].shape[0] if tensors and not listed and _axes(trial) >= enough else 0
+
+
+def _values_compared(trial: Trial) -> bool:
+    return not (trial.case.other_device or trial.case.raises or trial.case.part == "error")
+
+
+def values_wrong(trial: Trial) -> bool:
+    return trial.difference is not None and trial.difference.aspect not in ("mutation", "gradient")
+
+
+def _wrong(trial: Trial) -> bool:
+    return trial.difference is not None
+
+
+def _fails_as(aspect: str) -> Callable[[Trial], bool]:
+    return lambda trial: trial.difference is not None and trial.difference.aspect == aspect
+
+
+def _of_values(id: str, has: Callable[[Trial], bool], alone: str, among: str, of_sizes: bool = False) -> Trait:
+    return Trait(id, lambda t: _values_compared(t) and has(t), values_wrong, alone, among, of_sizes)
+
+
+TRAITS = (
+    Trait(
+        "on_the_cpu_only",
+        lambda t: t.case.other_device,
+        _wrong,
+        "Right on the CPU; wrong as soon as the input is on another device.",
+        "the result for an input on another device",
+    ),
+    Trait(
+        "input_changed",
+        lambda t: t.case.mutation and not values_wrong(t),
+        _fails_as("mutation"),
+        "What is returned is right; but an input is changed on the way.",
+        "an input that is changed on the way",
+    ),
+    Trait(
+        "gradient_of_something_else",
+        lambda t: t.case.gradient and not values_wrong(t),
+        _fails_as("gradient"),
+        "The values are right; the gradient is not.",
+        "the gradient",
+    ),
+    Trait(
+        "not_refused",
+        lambda t: t.case.raises or t.case.part == "error",
+        _wrong,
+        "All else is right; but inputs that the contract rules out are not refused as it asks.",
+        "what happens to inputs that the contract rules out",
+    ),
+    _of_values(
+        "with_a_mask",
+        lambda t: any(tensor.dtype == torch.bool for tensor in _tensors(t)),
+        "Right without a mask; wrong as soon as one is given.",
+        "the result when a mask is given",
+    ),
+    _of_values(
+        "in_contiguous_memory_only",
+        lambda t: t.case.strided,
+        "Right as long as the memory is contiguous; wrong for a transposed input.",
+        "the result for a transposed input, whose memory is not contiguous",
+    ),
+    _of_values(
+        "at_the_first_call_only",
+        lambda t: t.case.twice,
+        "Right at the first call; wrong at the second.",
+        "the result of a second call",
+    ),
+    _of_values(
+        "kept_for_the_same_sizes",
+        lambda t: _earlier(t) == {"the same sizes"},
+        "Right at the first call; wrong at a second one of the same sizes.",
+        "the result of a second call of the same sizes",
+    ),
+    _of_values(
+        "kept_whatever_the_sizes",
+        lambda t: "other sizes" in _earlier(t),
+        "Right if all calls are of the same sizes; wrong after a call with others.",
+        "the result after a call with other sizes",
+    ),
+    _of_values(
+        "kept_from_a_masked_call",
+        lambda t: "a mask" in _earlier(t),
+        "Right without a mask, if no earlier call had one; wrong after a call with a mask.",
+        "the result without a mask after a call with one",
+    ),
+    _of_values(
+        "in_float32_only",
+        lambda t: t.case.dtype == torch.float64,
+        "Right in float32; wrong in float64.",
+        "the result in float64",
+    ),
+    _of_values(
+        "not_for_a_batch_of_one",
+        lambda t: _batch(t) == 1,
+        "Right for larger batches; wrong for a batch of one.",
+        "the result for a batch of one",
+        of_sizes=True,
+    ),
+    _of_values(
+        "for_a_batch_of_one_only",
+        lambda t: _batch(t) > 1,
+        "Right for a batch of one; wrong for a larger batch.",
+        "the result for a batch of more than one",
+        of_sizes=True,
+    ),
+)
+
+
+def traits(trials: Sequence[Trial]) -> list[Trait]:
+    """Everything that can be blamed in these cases; the numbers of axes are those that occur in them."""
+    numbers = sorted({_axes(t) for t in trials} - {0})
+    if len(numbers) < 2:
+        return list(TRAITS)
+    found = []
+    for n in numbers:
+        others = " or ".join(str(other) for other in numbers if other != n)
+        for name, has, right, wrong in (
+            ("for_one_number_of_axes", lambda t, n=n: _axes(t) not in (0, n), n, others),
+            ("not_for_one_number_of_axes", lambda t, n=n: _axes(t) == n, others, n),
+        ):
+            if len(numbers) == 2 and n == numbers[1]:
+                continue  # the same two sentences once more
+            alone = f"Right for inputs of {right} axes; wrong for {wrong}."
+            found.append(_of_values(name, has, alone, f"the result for inputs of {wrong} axes", of_sizes=True))
+    return [*TRAITS, *found]
+
+
+def _by_output(exercise: Exercise, wrong: Sequence[Trial]) -> Isolated:
+    """Of several outputs, those that are right wherever another one is not."""
+    compared = all(t.difference is not None and t.difference.aspect in ("shape", "values") for t in wrong)
+    if len(exercise.outputs) == 1 or not wrong or not compared:
+        return Isolated()
+    right = set.intersection(*(agreeing_outputs(exercise, t.case, t.expected, t.got) for t in wrong))
+    others = tuple(name for name in exercise.outputs if name not in right)
+    return Isolated(right=tuple(n for n in exercise.outputs if n in right), wrong=others) if right else Isolated()

@@ -1,0 +1,52 @@
+"""A module that is built once, to try one class after another on it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from attnlib.checks.asking.attempt import Attempt, LocalSession, Terms
+from attnlib.checks.asking.clock import Clock, Patience
+from attnlib.checks.asking.time_limits import TimeLimits
+
+
+class Bench(Attempt):
+    """A module that is built once, and gets one class after another: what is changed in `forward` leaves its layers."""
+
+    def __init__(self, limits: TimeLimits) -> None:
+        self.limits = limits
+        self.target: Any = None
+        self.names: dict[str, Any] = {}
+        self.session: BuiltOnce | None = None
+
+    def unfit_reason(self, kind: str) -> str | None:
+        return None
+
+    def open(self, terms: Terms) -> "BuiltOnce":
+        clock = Clock(self.limits.case_cpu, Patience(self.limits.waiting))
+        if self.session is None:
+            self.session = BuiltOnce(self.target, terms, clock)
+        self.session.names, self.session.clock = self.names, clock
+        return self.session
+
+
+class BuiltOnce(LocalSession):
+    """The session of a `Bench`: its module, and those in it, have the attributes that they were built with."""
+
+    names: Mapping[str, Any]
+    built: list[tuple[nn.Module, dict[str, Any]]] | None = None
+
+    def build(self, sizes: Sequence[Any], shapes: Any, dtype: Any) -> None:
+        if self.built is None:
+            super().build(sizes, shapes, dtype)
+            self.built = [(module, dict(vars(module))) for module in self.call_it.modules()]
+        for module, attributes in self.built:
+            vars(module).clear()
+            vars(module).update(attributes)
+            module.__class__ = self.names.get(type(module).__name__, type(module))
+
+    def load(self, weights: Mapping[str, Tensor]) -> None:
+        with torch.no_grad():
+            for name, numbers in weights.items():
+                self.weights[name].copy_(numbers)

@@ -1,5 +1,0 @@
-"""The one small change that makes a wrong answer right: `search` tries it on the answer's own source."""
-
-from attnlib.checks.one_change.search import CHANGES, one_change
-
-__all__ = ["CHANGES", "one_change"]

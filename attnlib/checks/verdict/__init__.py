@@ -1,0 +1,1 @@
+"""Points and words: what an attempt earned, and what the student reads."""

@@ -1,0 +1,207 @@
+"""Judging an attempt: every case, part by part, then the diagnosis, then the report."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from attnlib.checks import course
+from attnlib.checks.asking.attempt import Attempt, Failure, Local, described
+from attnlib.checks.asking.observe import Memory, Observation, observe
+from attnlib.checks.asking.sources import shortcuts_of
+from attnlib.checks.asking.time_limits import TimeLimits
+from attnlib.checks.exercise import AS_GIVEN, Case, Exercise, Misconception
+from attnlib.checks.naming.diagnose import Trial, diagnose
+from attnlib.checks.naming.errors import exception
+from attnlib.checks.naming.one_change import one_change
+from attnlib.checks.naming.one_change.written import source_of
+from attnlib.checks.naming.reading import read
+from attnlib.checks.naming.symptoms import broken_contract, gradient_cut_off, one_property, relation_of_numbers
+from attnlib.checks.trial.compare import first_difference
+from attnlib.checks.verdict.report import Report, write_report
+
+GIVEN_UP = ("time", "unwritten", "forbidden", "died")
+"""Failures after which the other cases of the same part are not tried: they would fail alike."""
+
+MOST_FINDINGS = 3  # more would not be read
+
+
+def run(
+    name: str,
+    attempt: Any,
+    hidden: bool = False,
+    seed: int = 0,
+    device: str = "cpu",
+    dtype: torch.dtype | None = None,
+    limits: TimeLimits | None = None,
+) -> Report:
+    """Judge an attempt at the exercise `name`; never raises because of what the attempt does.
+
+    `hidden` adds the grader's cases; `seed` draws other numbers; `dtype` replaces that of every case; `limits` are
+    those on time, usually this machine's.
+
+    >>> run("attention_scores", lambda q, k: q @ k.mT).diagnosis
+    'no_scale'
+
+    Raises ValueError for an exercise that does not exist, or a device or dtype that cannot be used.
+    """
+    exercise = course.find(name)
+    return run_exercise(exercise, attempt, hidden=hidden, seed=seed, device=device, dtype=dtype, limits=limits)
+
+
+def run_exercise(
+    exercise: Exercise,
+    attempt: Any,
+    *,
+    hidden: bool = False,
+    seed: int = 0,
+    device: str = "cpu",
+    dtype: torch.dtype | None = None,
+    memory: Memory | None = None,
+    limits: TimeLimits | None = None,
+) -> Report:
+    """`run`, for an exercise that is not (yet) part of the course, or an attempt in another process.
+
+    A `memory` that is handed to many runs keeps what the reference and the misconceptions do.
+    """
+    _require_device(device)
+    if dtype is not None and not dtype.is_floating_point:
+        raise ValueError(f"dtype must be a floating dtype such as torch.float64, got {dtype}")
+    if exercise.kind == "choice":
+        return _judge_choice(exercise, attempt)
+    asked = attempt if isinstance(attempt, Attempt) else Local(attempt, limits)  # its patience is for all cases
+    if (unfit := asked.unfit_reason(exercise.kind)) is not None:
+        return write_report(exercise, [], failure=Failure("type", unfit))
+    if not isinstance(attempt, Attempt) and (uses := shortcuts_of(attempt, exercise.forbidden)):
+        told = f"calls {uses[0].name}, which this exercise asks you to do without"
+        where = f" (line {uses[0].line}: {uses[0].text})"
+        return write_report(exercise, [], failure=Failure("forbidden", told + where))
+    cases = cases_of(exercise, hidden=hidden, dtype=dtype)
+    trials: list[Trial] = []
+    given_up: list[Case] = []
+    example = None
+    for case in cases:
+        if any(case.part == other.part for other in given_up):
+            continue
+        if case.hidden and example is None:
+            example = _on_example(exercise, asked)  # now: what is shown must not hold what came of hidden inputs
+        trials.append(try_case(exercise, asked, case, seed=seed, device=device, memory=memory))
+        failure = trials[-1].got.failure if trials[-1].difference is not None else None
+        if failure is not None and failure.kind in GIVEN_UP:
+            given_up.append(case)
+            if _is_the_end(exercise, case, failure, hidden):
+                break
+    if not all(case.hidden for case in given_up):  # there is not enough yet to say what the mistake is
+        return write_report(exercise, trials, cases=cases)
+    findings = _findings(exercise, attempt, trials, seed=seed, device=device, memory=memory, limits=limits)
+    if example is None and any(t.difference for t in trials):
+        example = _on_example(exercise, asked)
+    return write_report(exercise, trials, cases=cases, findings=findings, example=example)
+
+
+def _is_the_end(exercise: Exercise, case: Case, failure: Failure, hidden: bool) -> bool:
+    """Whether no part is left that could be earned, nobody to ask, or a student who has waited long enough."""
+    return case.part == next(iter(exercise.parts)) or failure.kind == "died" or (failure.kind == "time" and not hidden)
+
+
+def _findings(
+    exercise: Exercise,
+    attempt: Any,
+    trials: Sequence[Trial],
+    *,
+    seed: int,
+    device: str,
+    memory: Memory | None,
+    limits: TimeLimits | None,
+) -> list[Misconception]:
+    """What the mistake is: the misconception; or else what the result shows, and what one change would do."""
+    if all(t.difference is None for t in trials):
+        return []
+    misconception = diagnose(exercise, trials, seed=seed, device=device, memory=memory)
+    if misconception is not None and (misconception.id == AS_GIVEN or _is_of_the_course(attempt)):
+        return [misconception]
+    written = source_of(attempt)
+    source = None if written is None or written.is_long() else read(exercise, written)
+    certain = source.certain if source else ()
+    if misconception is not None:
+        return [*certain[:1], misconception]
+    proven = (
+        *certain,
+        broken_contract(trials),
+        change := one_change(exercise, attempt, trials, seed=seed, device=device, limits=limits),
+        one_property(exercise, trials),
+    )
+    guesses = (
+        *(source.hints if source and not certain else ()),
+        relation_of_numbers(trials),
+        exception(exercise, trials, source.names if source else None),
+        gradient_cut_off(trials),
+    )
+    found = (*proven, *(guesses if change is None else ()))
+    return list({finding.id: finding for finding in found if finding is not None}.values())[:MOST_FINDINGS]
+
+
+def _is_of_the_course(attempt: Any) -> bool:
+    return str(getattr(attempt, "__module__", "")).startswith("attnlib.")
+
+
+def cases_of(exercise: Exercise, *, hidden: bool, dtype: torch.dtype | None = None) -> list[Case]:
+    """The exercise's cases in the order in which they are judged: visible ones first, part by part.
+
+    What an answer does on visible cases is shown, and must not be made of hidden inputs that it has kept.
+    """
+    chosen = [c for c in exercise.cases if hidden or not c.hidden]
+    chosen.sort(key=lambda c: (c.hidden, list(exercise.parts).index(c.part)))
+    return chosen if dtype is None else [replace(c, dtype=dtype) for c in chosen]
+
+
+def try_case(
+    exercise: Exercise, attempt: Any, case: Case, *, seed: int, device: str, memory: Memory | None = None
+) -> Trial:
+    """Compare the attempt with the reference on one case."""
+    expected = observe(exercise, exercise.reference, case, seed=seed, device=device, exact=True, memory=memory)
+    if (expected.failure is not None) != case.raises:
+        raise AssertionError(
+            f"the reference of {exercise.name} does not do what {case.name!r} says: {expected.failure}"
+        )
+    got = observe(exercise, attempt, case, seed=seed, device=device, watched=True)
+    return Trial(case, expected, got, first_difference(exercise, case, expected, got, device=device))
+
+
+def _require_device(device: str) -> None:
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(f"device {device!r} cannot be used here: {str(error).splitlines()[0]}") from None
+
+
+def _on_example(exercise: Exercise, attempt: Any) -> tuple[Observation, Observation] | None:
+    """The reference and the attempt on the exercise's tiny example."""
+    if exercise.example is None:
+        return None
+    inputs = exercise.example
+    case = Case(name="the small example", inputs=lambda draw: inputs())
+    return (
+        observe(exercise, exercise.reference, case, seed=0, device="cpu", exact=True),
+        observe(exercise, attempt, case, seed=0, device="cpu"),
+    )
+
+
+def _judge_choice(exercise: Exercise, attempt: Any) -> Report:
+    """A prediction: a letter, compared with the right one; every wrong one is a misconception with its explanation."""
+    letters = sorted([exercise.reference, *(m.implementation for m in exercise.misconceptions)])
+    listed = f"{', '.join(map(repr, letters[:-1]))} or {letters[-1]!r}"
+    if attempt is None or attempt is Ellipsis:
+        return write_report(exercise, [], failure=Failure("unwritten", f"is not answered yet: choose {listed}"))
+    if type(attempt) is not str:
+        return write_report(
+            exercise, [], failure=Failure("type", f"must be {listed}, but you passed {described(attempt)}")
+        )
+    letter = attempt.strip().upper()
+    if letter == exercise.reference:
+        return write_report(exercise, [])
+    for misconception in exercise.misconceptions:
+        if letter == misconception.implementation:
+            return write_report(exercise, [], findings=[misconception], failure=Failure("choice", f"is not {letter!r}"))
+    return write_report(exercise, [], failure=Failure("type", f"must be {listed}, got {attempt!r:.40}"))

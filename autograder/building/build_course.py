@@ -1,0 +1,165 @@
+"""`python -m autograder build`: from the lessons' text to the notebooks, all of them or none."""
+
+import base64
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nbformat import NotebookNode
+
+from autograder.building.colab import add_colab, recorded_url, with_badges
+from autograder.building.gate import Gate
+from autograder.building.run_lesson import run_lesson, without_outputs
+from autograder.in_nbgrader.nbgrader_course import NbgraderCourse
+from autograder.lesson_text.layout import Layout, shown
+from autograder.lesson_text.lesson import read_lesson
+from autograder.lesson_text.notebook import read_notebook, to_text, write_notebook
+from autograder.showing.errors import CourseError
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Built:
+    """A lesson's notebooks: nbgrader's source, and what a student gets."""
+
+    lesson: str
+    source: NotebookNode
+    release: NotebookNode
+
+
+def release(lesson: str, layout: Layout, course: NbgraderCourse, url: str | None) -> Built:
+    """Release one lesson with nbgrader, in a course of its own; nothing outside that course is written."""
+    source = read_lesson(layout.solutions / f"{lesson}.py")
+    write_notebook(source, course.path(course.directory.source_directory, ".", lesson) / f"{lesson}.ipynb")
+    student = read_notebook(course.generate_assignment(lesson))
+    return Built(lesson, source, add_colab(student, lesson, url))
+
+
+def release_all(
+    lessons: list[str], layout: Layout, exercises: Mapping[str, Any], url_of: Callable[[str], str | None]
+) -> list[Built]:
+    """Release the lessons and let them through the gate; a CourseError lists every complaint about any of them."""
+    complaints: list[str] = []
+    built: list[Built] = []
+    with tempfile.TemporaryDirectory() as scratch:
+        course = NbgraderCourse(Path(scratch))
+        for lesson in lessons:
+            try:
+                found = release(lesson, layout, course, url_of(lesson))
+                complaints += Gate(lesson, found.release, found.source, exercises).complaints()
+                built.append(found)
+            except CourseError as error:
+                complaints.append(str(error))
+    if complaints:
+        raise CourseError("Nothing was published.\n" + "\n".join(f"- {line}" for line in complaints))
+    return built
+
+
+def build(
+    layout: Layout, wanted: tuple[str, ...], exercises: Mapping[str, Any], url: str | None, say: Say = print
+) -> list[Path]:
+    """Build, judge, execute, and only then publish; returns what was written."""
+    lessons = layout.chosen(wanted)
+    if not lessons:
+        raise CourseError(f"There is no lesson in {shown(layout.solutions)}.")
+    built = release_all(lessons, layout, exercises, lambda _: url)
+    texts: dict[Path, str] = {}
+    drawn: dict[Path, bytes] = {}
+    for one in built:
+        say(f"{one.lesson}: released, now executing the solutions")
+        executed = run_lesson(one.source, one.lesson, layout.solutions)
+        texts[layout.notebooks / f"{one.lesson}.ipynb"] = to_text(one.release)
+        texts[layout.solutions / f"{one.lesson}.ipynb"] = to_text(executed)
+        texts[layout.source(one.lesson)] = to_text(one.source)
+        drawn |= {layout.solutions / name: png for name, png in pictures(executed, one.lesson).items()}
+    if layout.readme.is_file():
+        texts[layout.readme] = with_badges(layout.readme.read_text(encoding="utf-8"), layout.lessons(), url)
+    for path, text in texts.items():
+        write_if_changed(path, text.encode())
+    for path, png in drawn.items():
+        write_if_changed(path, png)
+    if not wanted:
+        for path in stale(layout):
+            path.unlink()
+    return [*texts, *drawn]
+
+
+def pictures(executed: NotebookNode, lesson: str) -> dict[str, bytes]:
+    """File name -> PNG, for each cell with a tag `picture:NAME`: figures that are shown outside of their lesson."""
+    found = {}
+    for cell in executed.cells:
+        for tag in cell.metadata.get("tags", []):
+            if tag.startswith("picture:"):
+                images = [data["image/png"] for x in cell.outputs if "image/png" in (data := x.get("data", {}))]
+                if len(images) != 1:
+                    said = f"it is tagged {tag!r} and draws {len(images)} figures, not one"
+                    raise CourseError(f"{lesson}, cell {cell.id}: {said}.")
+                found[tag.removeprefix("picture:")] = base64.b64decode(images[0])
+    return found
+
+
+def stale(layout: Layout) -> list[Path]:
+    """Built notebooks whose lesson is gone."""
+    built = [*layout.notebooks.glob("*.ipynb"), *layout.solutions.glob("*.ipynb")]
+    return [path for path in built if path.stem not in layout.lessons()]
+
+
+def drift(layout: Layout, wanted: tuple[str, ...], exercises: Mapping[str, Any]) -> list[str]:
+    """How the notebooks that are there differ from what the text builds; nothing is executed or written.
+
+    Badge and install cell are built with the address that the notebook was built with, so that a clone from anywhere
+    finds no difference.
+    """
+
+    def url_of(lesson: str) -> str | None:
+        path = layout.notebooks / f"{lesson}.ipynb"
+        return recorded_url(read_notebook(path)) if path.is_file() else None
+
+    differences = []
+    for one in release_all(layout.chosen(wanted), layout, exercises, url_of):
+        student, instructor = (folder / f"{one.lesson}.ipynb" for folder in (layout.notebooks, layout.solutions))
+        for path in (path for path in (student, instructor) if not path.is_file()):
+            differences.append(f"{shown(path)} is missing")
+        if student.is_file() and student.read_text(encoding="utf-8") != to_text(one.release):
+            differences.append(f"{shown(student)} is not what {one.lesson}.py builds")
+        if instructor.is_file() and to_text(without_outputs(read_notebook(instructor))) != to_text(one.source):
+            differences.append(f"{shown(instructor)} is not what {one.lesson}.py builds")
+        if instructor.is_file():
+            for name, png in pictures(read_notebook(instructor), one.lesson).items():
+                path = layout.solutions / name
+                if not path.is_file() or path.read_bytes() != png:
+                    differences.append(f"{shown(path)} is not the figure in {shown(instructor)}")
+    if not wanted:
+        differences += [f"{shown(path)} has no lesson" for path in stale(layout)]
+    return differences
+
+
+def prepare(layout: Layout, wanted: tuple[str, ...]) -> list[str]:
+    """Put the lessons into the nbgrader course: source notebooks, released assignments, gradebook.
+
+    A lesson that the gradebook knows, and that did not change since its release, is left alone. One that changed is
+    released again; nbgrader refuses where that would take graded cells away from submissions.
+    """
+    course = NbgraderCourse(layout.course)
+    with course.gradebook() as gradebook:
+        known = {assignment.name for assignment in gradebook.assignments}
+    done = []
+    for lesson in layout.chosen(wanted):
+        source = layout.source(lesson)
+        write_if_changed(source, to_text(read_lesson(layout.solutions / f"{lesson}.py")).encode())
+        released = course.path(course.directory.release_directory, ".", lesson) / f"{lesson}.ipynb"
+        fresh = released.is_file() and released.stat().st_mtime_ns >= source.stat().st_mtime_ns
+        if lesson not in known or not fresh:
+            course.generate_assignment(lesson)
+            done.append(lesson)
+    return done
+
+
+def write_if_changed(path: Path, content: bytes) -> None:
+    """Write the file, unless it already says so: its time tells whether a release is older than its source."""
+    if not path.is_file() or path.read_bytes() != content:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)

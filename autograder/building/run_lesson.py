@@ -1,0 +1,64 @@
+"""Execute a solved lesson: the instructor's notebook."""
+
+from copy import deepcopy
+from pathlib import Path
+
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+from nbformat import NotebookNode
+
+from attnlib.checks.asking.time_limits import here
+from autograder.judging.verdict import earned
+from autograder.lesson_text.lesson import LANGUAGE
+from autograder.showing.errors import CourseError, first_line
+
+
+def run_lesson(source: NotebookNode, lesson: str, folder: Path) -> NotebookNode:
+    """The executed copy; a CourseError if a cell raises, or if a solution does not earn its full points."""
+    notebook = deepcopy(source)
+    client = NotebookClient(
+        notebook,
+        timeout=int(here().lesson_cell_wall),
+        startup_timeout=int(here().start_wall),
+        kernel_name="python3",
+        record_timing=False,
+        coalesce_streams=True,
+        extra_arguments=["--log-level=40"],
+        resources={"metadata": {"path": str(folder)}},
+    )
+    try:
+        client.execute()
+    except CellExecutionError as error:
+        cell = next(cell for cell in notebook.cells if any(x.output_type == "error" for x in cell.get("outputs", [])))
+        raise CourseError(f"{lesson}, cell {cell.id}: it raises {error.ename}: {first_line(error.evalue)}.") from None
+    except (CellTimeoutError, DeadKernelError) as error:
+        raise CourseError(f"{lesson}: the solved lesson cannot be executed: {first_line(error)}.") from None
+    for cell in notebook.cells:
+        nbgrader = cell.metadata.get("nbgrader", {})
+        if nbgrader.get("grade") and (got := earned(cell, nbgrader["points"])) < nbgrader["points"]:
+            raise CourseError(f"{lesson}, cell {cell.id}: the solution earns {got:g} of {nbgrader['points']:g} points.")
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            if output.output_type == "stream":
+                output.text = without_overwritten(output.text)
+    notebook.metadata.pop("widgets", None)  # a widget's state, which only a running kernel could draw
+    notebook.metadata["language_info"] = NotebookNode(LANGUAGE)
+    return notebook
+
+
+def without_overwritten(text: str) -> str:
+    r"""What a terminal shows in the end: a progress bar writes each state over the one before.
+
+    >>> without_overwritten("\r 50%\r100%\ndone\n")
+    '100%\ndone\n'
+    """
+    return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
+
+
+def without_outputs(notebook: NotebookNode) -> NotebookNode:
+    """The notebook as it is before it is executed."""
+    notebook = deepcopy(notebook)
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+    return notebook

@@ -1,0 +1,1 @@
+"""Grading a class: taking submissions in, judging them side by side, entering what was found."""

@@ -1,0 +1,249 @@
+"""Taking a submission in: find the notebook, read what can be read, and account for everything that was handed in."""
+
+import io
+import json
+import lzma
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_raw_cell
+
+from autograder.grading.folder import (
+    MOST_BYTES,
+    MOST_BYTES_BESIDE,
+    MOST_BYTES_IN_ALL,
+    MOST_ENTRIES,
+    NOTEBOOKS,
+    TIMESTAMP,
+    is_hidden,
+    read_regular,
+)
+from autograder.showing.errors import NotGraded
+from autograder.showing.text import printable
+
+MOST_CELLS = 5000
+MOST_SOURCE = 1 << 20
+MOST_CODE = 2 << 20
+MOST_VALUES = 1_000_000  # lists and objects in one file's JSON
+MOST_BESIDE = 200
+MOST_BYTES_BESIDE_IN_ALL = 16 << 20
+BAD_ZIP = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, RuntimeError, OSError, EOFError, ValueError)
+MAKE_CELL = {"code": new_code_cell, "markdown": new_markdown_cell, "raw": new_raw_cell}
+
+
+@dataclass(frozen=True)
+class TakenIn:
+    """A submission's notebook, the files beside it by their names there, and in clauses what was unusual about it."""
+
+    notebook: NotebookNode
+    remarks: tuple[str, ...] = ()
+    beside: dict[str, bytes] = field(default_factory=dict)
+
+
+def take_in(files: Mapping[str, bytes], lesson: str, known_ids: Iterable[str] = ()) -> TakenIn:
+    """The notebook among a submission's files.
+
+    It should be called LESSON.ipynb. Another name, a sub-folder or a zip file will do if it is the only one that there
+    is, or the only one with this lesson's grade ids; raises NotGraded if none can be told to be it.
+    """
+    notebooks = {n: data for n, data in files.items() if n.lower().endswith(NOTEBOOKS)}
+    name, archive = f"{lesson}.ipynb", ""
+    if name in notebooks:
+        data, remarks = notebooks[name], []
+    else:
+        name, archive, data = _only_one(notebooks, lesson, set(known_ids))
+        remarks = [f"handed in as {printable(f'{archive}/{name}' if archive else name)}"]
+    taken = read(data)
+    others = _beside_in_zip(archive, files[archive]) if archive else files
+    home = name.rpartition("/")[0]
+    beside, more = _beside(others, f"{home}/" if home else "")
+    return TakenIn(taken.notebook, (*remarks, *taken.remarks, *more), beside)
+
+
+def _only_one(files: Mapping[str, bytes], lesson: str, known_ids: set[str]) -> tuple[str, str, bytes]:
+    """The notebook that is the only one, or the only one that fits: its name, the zip file that it is in, its bytes."""
+    found = list(_notebooks(files))
+    if not found:
+        raise NotGraded(f"no notebook is called {lesson}.ipynb, and there is no other")
+    if len(found) > 1:
+        fitting = [one for one in found if _fits(one[2], known_ids)]
+        if len(fitting) != 1:
+            names = sorted(f"{archive}/{name}" if archive else name for name, archive, _ in found)
+            raise NotGraded(f"no notebook is called {lesson}.ipynb, only {printable(', '.join(names))[:200]}")
+        found = fitting
+    return found[0]
+
+
+def _notebooks(files: Mapping[str, bytes]) -> Iterable[tuple[str, str, bytes]]:
+    room = MOST_BYTES_IN_ALL
+    for name, data in files.items():
+        if not name.lower().endswith(".zip"):
+            yield name, "", data
+            continue
+        for inner, content in _in_zip(name, data, _is_notebook):
+            room -= len(content)
+            if room < 0:
+                raise NotGraded(f"the zip files hold more than {MOST_BYTES_IN_ALL >> 20} MB of notebooks")
+            yield inner, name, content
+
+
+def _is_notebook(member: zipfile.ZipInfo) -> bool:
+    return member.filename.lower().endswith(".ipynb")
+
+
+def _is_beside(member: zipfile.ZipInfo) -> bool:
+    return not _is_notebook(member) and not member.is_dir() and member.file_size <= MOST_BYTES_BESIDE
+
+
+def _in_zip(name: str, data: bytes, wanted: Callable[[zipfile.ZipInfo], bool]) -> Iterable[tuple[str, bytes]]:
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            for member in archive.infolist()[:MOST_ENTRIES]:
+                if wanted(member) and not is_hidden(member.filename.split("/")):
+                    if member.file_size > MOST_BYTES:
+                        raise NotGraded(f"{printable(name)} holds a notebook of {member.file_size >> 20} MB")
+                    with archive.open(member) as file:  # the size that it names need not be true
+                        yield member.filename, file.read(MOST_BYTES if _is_notebook(member) else MOST_BYTES_BESIDE)
+    except BAD_ZIP as error:
+        raise NotGraded(printable(f"{name} cannot be opened: {error}")) from None
+
+
+def _beside_in_zip(name: str, data: bytes) -> dict[str, bytes]:
+    """The zip file's other files, until they are more than may lie beside a notebook."""
+    found: dict[str, bytes] = {}
+    size = 0
+    for inner, content in _in_zip(name, data, _is_beside):
+        found[inner] = content
+        size += len(content)
+        if size > MOST_BYTES_BESIDE_IN_ALL:
+            break
+    return found
+
+
+def _beside(files: Mapping[str, bytes], home: str) -> tuple[dict[str, bytes], list[str]]:
+    """The files in the notebook's folder, without other notebooks, as far as their names are clean and they fit."""
+    found: dict[str, bytes] = {}
+    size = left_out = 0
+    for name, data in sorted(files.items()):
+        inner = name.removeprefix(home)
+        if not name.startswith(home) or inner == TIMESTAMP or inner.lower().endswith(".ipynb"):
+            continue
+        is_in_a_file = any(str(parent) in found for parent in PurePosixPath(inner).parents)  # a zip file may say so
+        too_much = len(found) >= MOST_BESIDE or size + len(data) > MOST_BYTES_BESIDE_IN_ALL
+        if too_much or is_in_a_file or not _is_clean(inner):
+            left_out += 1
+            continue
+        found[inner] = data
+        size += len(data)
+    return found, [f"{left_out} files beside the notebook were left out: names, number or size"] if left_out else []
+
+
+def _is_clean(name: str) -> bool:
+    """Whether a file can be written under this name, in a folder of its own, wherever it is judged."""
+    parts = name.split("/")
+    return (
+        name.isprintable()
+        and "\\" not in name
+        and len(parts) <= 10
+        and all(part not in ("", ".", "..") and len(part.encode()) < 200 for part in parts)
+    )
+
+
+def bytes_of(path: Path) -> bytes:
+    """The notebook's bytes; NotGraded if it is no regular file, or far larger than any notebook."""
+    return read_regular(path, path.name, MOST_BYTES)[0]
+
+
+def _fits(data: bytes, known_ids: set[str]) -> bool:
+    try:
+        cells = read(data).notebook.cells
+    except NotGraded:
+        return False
+    return any(_grade_id(cell.metadata) in known_ids for cell in cells)
+
+
+def read(data: bytes) -> TakenIn:
+    """The notebook in a file's bytes: every cell that has a source, without its outputs; NotGraded if it is none.
+
+    nbformat would refuse the whole file for one wrong key. What a cell lacks is put in; what is no cell is named.
+    """
+    if data.count(b"[") + data.count(b"{") > MOST_VALUES:
+        raise NotGraded(f"the notebook has more than {MOST_VALUES} lists and objects")
+    try:
+        plain = json.loads(data.decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        raise NotGraded("the notebook is not JSON: it is not text in UTF-8") from None
+    except ValueError:
+        raise NotGraded("the file is empty" if not data.strip() else "the notebook is not JSON") from None
+    except RecursionError:
+        raise NotGraded("the notebook is not JSON of any sensible depth") from None
+    if not isinstance(plain, dict):
+        raise NotGraded(f"the notebook is not valid: it is a JSON {type(plain).__name__}, not an object with cells")
+    cells, remarks = _cells(plain), []
+    if cells is None:
+        raise NotGraded("the notebook is not valid: it has no list of cells")
+    if len(cells) > MOST_CELLS:
+        raise NotGraded(f"the notebook has {len(cells)} cells; {MOST_CELLS} are the most")
+    kept: list[NotebookNode] = []
+    for number, cell in enumerate(cells):
+        made = _cell(cell, number)
+        if made is None:
+            remarks.append(f"cell {number + 1} is no cell, and was left out")
+        else:
+            kept.append(made)
+    code = sum(len(cell.source) for cell in kept if cell.cell_type == "code")
+    if code > MOST_CODE:
+        raise NotGraded(f"the notebook has {code >> 20} MB of code; {MOST_CODE >> 20} are the most")
+    kernel = plain.get("metadata", {}) if isinstance(plain.get("metadata"), dict) else {}
+    kernel = kernel.get("kernelspec", {}) if isinstance(kernel.get("kernelspec"), dict) else {}
+    language = kernel.get("language", "python")
+    if isinstance(language, str) and language.lower() not in ("python", "python3", ""):
+        remarks.append(f"its kernel is for {language[:40]}, and it was graded as Python")
+    notebook = new_notebook(cells=kept)
+    notebook.nbformat_minor = 5
+    return TakenIn(notebook, tuple(remarks[:20]))
+
+
+def _cells(plain: dict[str, Any]) -> list[Any] | None:
+    if isinstance(plain.get("cells"), list):
+        return plain["cells"]
+    sheets = plain.get("worksheets")  # format 3
+    if isinstance(sheets, list):
+        return [c for s in sheets if isinstance(s, dict) and isinstance(s.get("cells"), list) for c in s["cells"]]
+    return None
+
+
+def _cell(plain: Any, number: int) -> NotebookNode | None:
+    if not isinstance(plain, dict):
+        return None
+    source = plain.get("source", plain.get("input", ""))
+    if isinstance(source, list) and all(isinstance(line, str) for line in source):
+        source = "".join(source)
+    if not isinstance(source, str):
+        return None
+    source = source.replace("\r\n", "\n").replace("\r", "\n")
+    source = source.encode("utf-8", errors="replace").decode()  # a lone surrogate cannot be written again
+    if len(source) > MOST_SOURCE:
+        raise NotGraded(f"cell {number + 1} has {len(source) >> 20} MB of source")
+    kind = plain.get("cell_type")
+    make = MAKE_CELL.get(kind) if isinstance(kind, str) else None
+    if make is None:
+        make = new_markdown_cell if kind in ("heading", "html") else new_raw_cell
+    metadata = plain.get("metadata")
+    nbgrader = metadata.get("nbgrader") if isinstance(metadata, dict) else None
+    name = _grade_id(metadata)
+    cell = make(source=source, metadata={"nbgrader": {"grade_id": name}} if name and isinstance(nbgrader, dict) else {})
+    cell.id = f"submitted-{number}"
+    return cell
+
+
+def _grade_id(metadata: Any) -> str | None:
+    nbgrader = metadata.get("nbgrader") if isinstance(metadata, dict) else None
+    name = nbgrader.get("grade_id") if isinstance(nbgrader, dict) else None
+    return name if isinstance(name, str) and len(name) < 200 else None

@@ -1,0 +1,156 @@
+"""Entering what was judged: the one writer of the gradebook and of the graded notebooks."""
+
+import hashlib
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from nbgrader import utils
+from nbgrader.api import Gradebook
+from nbgrader.preprocessors import AssignLatePenalties
+
+from autograder.grading.workers import Judged
+from autograder.in_nbgrader.copying import copy_listed
+from autograder.in_nbgrader.nbgrader_course import NbgraderCourse
+from autograder.in_nbgrader.record_failures import forget, reason_file, record
+
+
+class Entries:
+    """Writes to one course. A submission is entered in this order: gradebook, notebook, entry; the entry says "done".
+
+    A run that is killed in between enters the same submission again, and the same things come of it.
+    """
+
+    def __init__(self, course: NbgraderCourse, gradebook: Gradebook) -> None:
+        self.course, self.gradebook = course, gradebook
+        self.folder = Path(course.directory.root) / "entries"
+
+    def path(self, lesson: str, student: str) -> Path:
+        """Where the entry of a submission stands."""
+        return self.folder / lesson / f"{hashlib.sha256(student.encode()).hexdigest()[:32]}.json"
+
+    def find(self, lesson: str, student: str, digest: str) -> Judged | None:
+        """What came of a submission, if this very submission was entered already."""
+        try:
+            found = json.loads(self.path(lesson, student).read_text(encoding="utf-8"))
+            if found.pop("digest", None) != digest:
+                return None
+            before = Judged(**{**found, "remarks": tuple(found["remarks"]), "unanswered": tuple(found["unanswered"])})
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):  # none, or one of another version
+            return None
+        notebook = self.course.path(self.course.directory.autograded_directory, student, lesson) / f"{lesson}.ipynb"
+        return None if before.problem is None and not notebook.is_file() else before
+
+    def enter(self, judged: Judged, digest: str, told: datetime | None) -> None:
+        """Write down what came of a submission that was `told` to be handed in at that time.
+
+        A fault of the grader's own is no result: the next run judges such a submission again.
+        """
+        student, lesson = judged.student, judged.lesson
+        path = self.path(lesson, student)
+        path.unlink(missing_ok=True)
+        reason = reason_file(self.course.directory, student, lesson)
+        if judged.problem is not None:
+            forget(self.gradebook, lesson, student)
+            record(reason, judged.problem)
+        else:
+            self._write_grades(judged, told)
+            self._write_notebook(judged)
+            reason.unlink(missing_ok=True)
+        entry = {**asdict(judged), "notebook": "", "digest": "" if judged.fault or judged.passing else digest}
+        write_whole(path, json.dumps(entry, ensure_ascii=True))
+
+    def _write_grades(self, judged: Judged, told: datetime | None) -> None:
+        """All scores of a submission, in one transaction."""
+        student, lesson = judged.student, judged.lesson
+        book = self.gradebook
+        book.update_or_create_student(student)
+        submission = book.update_or_create_submission(lesson, student, timestamp=told)
+        notebook = book.find_submission_notebook(lesson, lesson, student)
+        by_hand = any(grade.name not in judged.points for grade in notebook.grades)
+        cells = {c.metadata.nbgrader.grade_id: c for c in _graded_cells(judged)} if by_hand else {}
+        for grade in notebook.grades:
+            if grade.name in judged.points:
+                grade.auto_score = judged.points[grade.name]
+                grade.needs_manual_grade = grade.manual_score is not None
+            elif grade.name in cells:  # what is graded by hand
+                grade.auto_score, _ = utils.determine_grade(cells[grade.name])
+                grade.needs_manual_grade = grade.manual_score is not None or grade.auto_score is None
+        for comment in notebook.comments:
+            comment.auto_comment = "No response." if comment.name in judged.unanswered else None
+        notebook.late_submission_penalty = self._late_penalty(submission, notebook)
+        book.db.commit()
+
+    def _late_penalty(self, submission: Any, notebook: Any) -> float | None:
+        """What nbgrader's plugin takes off for lateness, not below 0 and not above the score."""
+        late = submission.total_seconds_late
+        if late <= 0:
+            return None
+        assign = AssignLatePenalties(config=self.course.config)
+        assign.init_plugin()
+        penalty = assign.plugin_inst.late_submission_penalty(submission.student.id, notebook.score, late)
+        return None if penalty is None else min(max(penalty, 0.0), notebook.score)
+
+    def _write_notebook(self, judged: Judged) -> None:
+        """The graded notebook in place of an earlier one, with the student's listed files and the instructor's."""
+        directory = self.course.directory
+        target = self.course.path(directory.autograded_directory, judged.student, judged.lesson)
+        new, old = target.with_name(f".{target.name}.new"), target.with_name(f".{target.name}.old")
+        shutil.rmtree(new, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
+        new.mkdir(parents=True)
+        copy_listed(self.course.path(directory.submitted_directory, judged.student, judged.lesson), new, judged.lesson)
+        source = self.course.path(directory.source_directory, ".", judged.lesson)
+        for path in utils.find_all_files(str(source), [*directory.ignore, "*.ipynb"]):
+            beside = new / os.path.relpath(path, source)
+            beside.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, beside)
+        (new / f"{judged.lesson}.ipynb").write_text(judged.notebook, encoding="utf-8")
+        if target.exists():
+            os.rename(target, old)
+        os.rename(new, target)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _graded_cells(judged: Judged) -> list[Any]:
+    import nbformat
+
+    cells = nbformat.reads(judged.notebook, as_version=4).cells
+    return [cell for cell in cells if cell.metadata.get("nbgrader", {}).get("grade")]
+
+
+def digest_of(files: Mapping[str, bytes], lesson_digest: str) -> str:
+    """What a verdict depends on: the files handed in, the lesson, and the checks of this version of the course."""
+    from autograder.judging.version import version_of_the_checks
+
+    state = hashlib.sha256(f"{lesson_digest} {version_of_the_checks()}".encode())
+    for name, data in sorted(files.items()):
+        state.update(f"\n{name} {hashlib.sha256(data).hexdigest()}".encode(errors="surrogateescape"))
+    return state.hexdigest()
+
+
+def course_seed(course: Path) -> int:
+    """The course's own seed for the numbers that answers are compared on; drawn once, and known to no student."""
+    path = course / "seed"
+    if not path.is_file():
+        course.mkdir(parents=True, exist_ok=True)
+        write_whole(path, f"{secrets.randbits(128)}\n")
+        path.chmod(0o600)
+    return int(path.read_text(encoding="ascii"))
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file so that it is there whole or not at all, also after a power cut."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f"{path.name}.new")
+    with new.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(new, path)

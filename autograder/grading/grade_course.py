@@ -1,0 +1,295 @@
+"""`python -m autograder grade`: every submission judged in a sandbox, and entered into nbgrader's gradebook."""
+
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from nbformat import NotebookNode
+from nbgrader.utils import compute_checksum
+
+from autograder.building.build_course import prepare
+from autograder.grading.certificates import Certificates
+from autograder.grading.entering import Entries, course_seed, digest_of
+from autograder.grading.folder import collect
+from autograder.grading.status import NO_NAME, is_name
+from autograder.grading.survey import Stray, survey
+from autograder.grading.timestamp import told_time
+from autograder.grading.workers import Judged, Task, judge_all, judge_on_cluster
+from autograder.in_nbgrader.nbgrader_course import NbgraderCourse
+from autograder.judging.verdict import error_in, reports
+from autograder.lesson_text.assignment import Assignment
+from autograder.lesson_text.layout import Layout, shown
+from autograder.lesson_text.notebook import read_notebook
+from autograder.lesson_text.released import longest_answer
+from autograder.sandbox.layers import Layers
+from autograder.showing.errors import CourseError, trace_of
+from autograder.showing.text import printable
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one graded cell earned, and the misconception that its report names, or the error with which it ended."""
+
+    exercise: str
+    points: float
+    max_points: float
+    diagnosis: str | None = None
+
+
+@dataclass(frozen=True)
+class Graded:
+    """One submission: its results, or why there are none."""
+
+    student: str
+    lesson: str
+    results: list[Result] = field(default_factory=list)
+    problem: str | None = None
+    remarks: tuple[str, ...] = ()
+    fault: bool = False
+    """Whether it is the grader's own that it was not graded."""
+
+    @property
+    def points(self) -> float:
+        """All points of the submission."""
+        return sum(result.points for result in self.results)
+
+    @property
+    def max_points(self) -> float:
+        """All points that the lesson has."""
+        return sum(result.max_points for result in self.results)
+
+
+@dataclass(frozen=True)
+class State:
+    """How far a run is: `done` of `total` submissions, and how many are judged a second."""
+
+    total: int
+    done: int
+    rate: float
+    what: str
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a submission's folder says of itself: what was handed in, when, and what was unusual about it."""
+
+    digest: str = ""
+    told: datetime | None = None
+    remarks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class How:
+    """How to grade: behind which layers, with how many workers or on which cluster, and whether to begin anew."""
+
+    layers: Layers | None
+    workers: int = 1
+    scheduler: str | None = None
+    shown: Certificates | None = None
+    """What is shown to a scheduler at a tls:// address."""
+    again: bool = False
+
+
+def find_submissions(folder: Path) -> list[tuple[str, str]]:
+    """The (student, assignment) pairs in a folder of nbgrader's layout, STUDENT/ASSIGNMENT/NOTEBOOK.ipynb."""
+    return survey(folder)[0]
+
+
+def chosen_submissions(
+    layout: Layout, folder: Path, wanted: tuple[str, ...]
+) -> tuple[list[tuple[str, str]], list[Stray]]:
+    """The submissions of the wanted lessons, of all if none is named, and what is none; a CourseError for nothing."""
+    layout.chosen(wanted)
+    everything, strays = survey(folder)
+    submissions = [(student, lesson) for student, lesson in everything if not wanted or lesson in wanted]
+    if not submissions and (everything or not strays):
+        of = f" of {' or '.join(wanted)}" if wanted and everything else ""
+        raise CourseError(f"{shown(folder)} has no submission{of}; it needs the layout STUDENT/LESSON/LESSON.ipynb.")
+    return submissions, strays
+
+
+def grade(
+    layout: Layout,
+    folder: Path,
+    wanted: tuple[str, ...],
+    how: How,
+    step: Callable[[State], None] = lambda _: None,
+) -> list[Graded]:
+    """Grade the submissions in `folder` into the course's gradebook; one that fails never stops the others.
+
+    What an earlier run has entered is not judged again, unless the submission, the lesson or the checks have changed.
+    """
+    (submissions, strays), lessons = chosen_submissions(layout, folder, wanted), layout.chosen(wanted)
+    prepare(layout, tuple(sorted({lesson for _, lesson in submissions if lesson in lessons})) or tuple(lessons))
+    course = NbgraderCourse(layout.course, submitted=folder.resolve())
+    run = Run(layout, course, folder, how, step)
+    found = [Graded(printable(one.student), "", problem=f"not graded: {printable(one.why)}") for one in strays]
+    found += [
+        Graded(printable(student), printable(lesson), problem="not graded: there is no such lesson")
+        for student, lesson in submissions
+        if lesson not in lessons
+    ]
+    submissions = [pair for pair in submissions if pair[1] in lessons]
+    found += [
+        Graded(printable(student), lesson, problem=f"not graded: {NO_NAME}")
+        for student, lesson in submissions
+        if not is_name(student)
+    ]
+    found += run.grade([pair for pair in submissions if is_name(pair[0])])
+    return sorted(found, key=lambda graded: (graded.student, graded.lesson))
+
+
+class Run:
+    """One run over a course's submissions."""
+
+    def __init__(
+        self, layout: Layout, course: NbgraderCourse, folder: Path, how: How, step: Callable[[State], None]
+    ) -> None:
+        self.layout, self.course, self.folder, self.how, self.step = layout, course, folder, how, step
+        self.assignments: dict[str, Assignment] = {}
+        self.handed_in: dict[tuple[str, str], Claim] = {}
+        self.faults = layout.course / "faults.txt"
+        self.graded: list[Graded] = []
+        self.entered_before = 0
+        self.most_memory = 0
+        self.began = time.monotonic()
+
+    def grade(self, submissions: list[tuple[str, str]]) -> list[Graded]:
+        """Judge what is new, and enter it, one submission after the other, as the workers finish."""
+        with warnings.catch_warnings(), self.course.gradebook() as gradebook:
+            warnings.simplefilter("ignore")  # nbgrader's and its libraries' own, which nobody here can mend
+            self.entries = Entries(self.course, gradebook)
+            self.total = len(submissions)
+            self.faults.unlink(missing_ok=True)
+            tasks = self._tasks(submissions)
+            if self.how.scheduler is not None:
+                judged = judge_on_cluster(tasks, self.how.layers, self.how.scheduler, shown=self.how.shown)
+            else:
+                assert self.how.layers is not None
+                judged = judge_all(tasks, self.how.layers, self.how.workers)
+            for one in judged:
+                self._enter(one)
+        return self.graded
+
+    def _tasks(self, submissions: list[tuple[str, str]]) -> Iterator[Task]:
+        """The submissions that have to be judged; what needs no judging is dealt with here."""
+        seed = course_seed(self.layout.course)
+        for student, lesson in submissions:
+            assignment = self._assignment(lesson)
+            try:
+                task = self._task(student, lesson, assignment, seed)
+            except Exception as error:  # whatever a student's folder holds, it is that student's reason
+                self._enter(Judged.failed(student, lesson, error))
+                continue
+            if task is not None:
+                yield task
+
+    def _task(self, student: str, lesson: str, assignment: Assignment, seed: int) -> Task | None:
+        """What has to be judged, or None if this very submission was entered before."""
+        folder = self.folder / student / lesson
+        handed_in = collect(folder, lesson)
+        told, doubt = told_time(folder, handed_in.changed)
+        remarks = (*handed_in.remarks, *([doubt] if doubt else []))
+        beside = {"/timestamp": str(told).encode(), "/remarks": str(remarks).encode()}  # names that no file can have
+        known = {**handed_in.files, **beside}
+        claim = Claim(digest_of(known, assignment.digest), told, remarks)
+        self.handed_in[student, lesson] = claim
+        before = None if self.how.again else self.entries.find(lesson, student, claim.digest)
+        if before is None:
+            return Task(student, lesson, assignment.text, handed_in.files, seed)
+        self.entered_before += 1
+        self._note(self._graded(before))
+        return None
+
+    def _assignment(self, lesson: str) -> Assignment:
+        if lesson not in self.assignments:
+            self.assignments[lesson] = Assignment.read(self.layout.source(lesson))
+        return self.assignments[lesson]
+
+    def _enter(self, judged: Judged) -> None:
+        """Enter one submission; if that fails, the failure is entered in its place, and no other is concerned."""
+        claim = self.handed_in.get((judged.student, judged.lesson), Claim())
+        judged = replace(judged, remarks=(*claim.remarks, *judged.remarks))
+        try:
+            self.entries.enter(judged, claim.digest, claim.told)
+            graded = self._graded(judged)
+        except Exception as error:
+            judged = Judged.failed(judged.student, judged.lesson, error)
+            graded = self._graded(judged)
+            self._enter_failure(judged)
+        if judged.fault:
+            with self.faults.open("a", encoding="utf-8") as file:
+                file.write(f"{printable(judged.student)} {judged.lesson}\n{judged.fault}\n")
+        self.most_memory = max(self.most_memory, judged.memory)
+        self._note(graded)
+
+    def _enter_failure(self, judged: Judged) -> None:
+        try:
+            self.entries.gradebook.db.rollback()
+            self.entries.enter(judged, "", None)
+        except Exception as error:  # then nothing of it is written, and the next run tries again
+            self.entries.gradebook.db.rollback()
+            with self.faults.open("a", encoding="utf-8") as file:
+                file.write(f"{printable(judged.student)} {judged.lesson}, on entering that\n{trace_of(error)}\n")
+
+    def _graded(self, judged: Judged) -> Graded:
+        if judged.problem is not None:
+            problem = f"not graded: {judged.problem}"
+            return Graded(
+                judged.student, judged.lesson, problem=problem, remarks=judged.remarks, fault=bool(judged.fault)
+            )
+        results = list(_results(judged, self._assignment(judged.lesson)))
+        return Graded(judged.student, judged.lesson, results, remarks=judged.remarks)
+
+    def _note(self, graded: Graded) -> None:
+        self.graded.append(graded)
+        judged_now = len(self.graded) - self.entered_before
+        rate = judged_now / max(time.monotonic() - self.began, 1e-9) if judged_now > 1 else 0.0
+        self.step(State(self.total, len(self.graded), rate, f"{graded.student} {graded.lesson}"))
+
+
+def _results(judged: Judged, assignment: Assignment) -> Iterator[Result]:
+    for question in assignment.questions:
+        name = question.answer or question.test
+        why = "not answered" if name in judged.unanswered else _what_is_said(judged.reports[question.test])
+        yield Result(name, judged.points[question.test], question.points, why)
+
+
+def _what_is_said(report: dict[str, Any]) -> str | None:
+    """The misconception; if there is none, what the report says first."""
+    if report.get("passed"):
+        return None
+    said = str(report.get("diagnosis") or report.get("headline") or "")
+    return said.removeprefix("its cell ended with ") or None
+
+
+def results_of(
+    course: NbgraderCourse, student: str, lesson: str, scores: dict[str, tuple[float, float]]
+) -> list[Result]:
+    """The graded cells in the graded notebook's order, with their diagnoses."""
+    notebook = read_notebook(course.path(course.directory.autograded_directory, student, lesson) / f"{lesson}.ipynb")
+    cells = {c.metadata.nbgrader.grade_id: c for c in notebook.cells if "grade_id" in c.metadata.get("nbgrader", {})}
+    answers = [name for name, cell in cells.items() if cell.metadata.nbgrader.solution]
+    said = reports(notebook)
+    results = []
+    for name, cell in cells.items():
+        if name in scores:
+            answer = longest_answer(name, answers)
+            diagnosis = what_happened(cell, cells.get(answer), said.get(name, {}))
+            results.append(Result(answer or name, *scores[name], diagnosis))
+    return results
+
+
+def what_happened(test: NotebookNode, answer: NotebookNode | None, report: dict[str, Any]) -> str | None:
+    """That there is no answer; or the misconception; or the error that the answer ended with; or the report's words."""
+    if answer is not None and answer.metadata.nbgrader.get("checksum") == compute_checksum(answer):
+        return "not answered"
+    if report.get("diagnosis"):
+        return report["diagnosis"]
+    if answer is not None and (error := error_in(answer)):
+        return error
+    return error_in(test) or _what_is_said(report)

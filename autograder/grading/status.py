@@ -1,0 +1,44 @@
+"""Whether a submission was graded, and if not, why."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from nbgrader.api import Gradebook, MissingEntry
+
+from autograder.in_nbgrader.record_failures import reason_file
+
+GRADED, NOT_SUBMITTED = "graded", "not submitted"
+NO_NAME = "the name of the student's folder is not text in UTF-8"
+
+
+def is_name(student: str) -> bool:
+    """Whether a folder's name can be a student's in a gradebook; after unpacking a zip file, some are bytes alone."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in student)
+
+
+def status_of(gradebook: Gradebook, coursedir: Any, assignment: str, student: str) -> str:
+    """`graded`, `not submitted`, or `not graded: ` and the reason. Only a graded submission has a score."""
+    if not is_name(student):
+        return f"not graded: {NO_NAME}"
+    submitted = Path(coursedir.format_path(coursedir.submitted_directory, student, assignment))
+    autograded = Path(coursedir.format_path(coursedir.autograded_directory, student, assignment))
+    file = reason_file(coursedir, student, assignment)
+    reason = file.read_text(encoding="utf-8").strip() if file.is_file() else None
+    try:
+        submission = gradebook.find_submission(assignment, student)
+    except MissingEntry:
+        if not os.path.isdir(submitted):  # unlike Path.is_dir, False for a folder that may not be looked into
+            return NOT_SUBMITTED
+        return f"not graded: {reason or 'it was not autograded yet'}"
+    grades = [grade for notebook in submission.notebooks for grade in notebook.grades]
+    scored = all(grade.auto_score is not None or grade.manual_score is not None for grade in grades)
+    if scored and any(autograded.glob("*.ipynb")):
+        return GRADED
+    return f"not graded: {reason or 'autograding did not finish'}"
+
+
+def submitted_students(coursedir: Any, assignment: str) -> set[str]:
+    """The students with a folder for this assignment."""
+    pattern = Path(coursedir.format_path(coursedir.submitted_directory, "*", assignment))
+    return {path.parent.name for path in pattern.parent.parent.glob(f"*/{assignment}") if path.is_dir()}

@@ -1,0 +1,73 @@
+"""All that a folder of submissions holds: which submissions, and a line for everything that is none."""
+
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from autograder.grading.folder import NOTEBOOKS, is_hidden
+from autograder.lesson_text.layout import shown
+from autograder.showing.errors import CourseError
+
+MOST_IN_ONE = 500
+SYSTEMS_OWN = (".DS_Store", ".git", ".gitignore", ".ipynb_checkpoints", ".nbgrader.log", "__MACOSX", "Thumbs.db")
+NEEDS = "it needs the layout STUDENT/LESSON/LESSON.ipynb"
+
+
+@dataclass(frozen=True)
+class Stray:
+    """Something that is no submission, and why not."""
+
+    student: str
+    why: str
+
+
+def survey(folder: Path) -> tuple[list[tuple[str, str]], list[Stray]]:
+    """The (student, assignment) pairs in a folder, and what else is in it, but for a system's own files."""
+    if not folder.exists():
+        raise CourseError(f"{shown(folder)} does not exist.")
+    if not folder.is_dir():
+        raise CourseError(f"{shown(folder)} is no folder; grade takes a folder STUDENT/LESSON/LESSON.ipynb.")
+    submissions: list[tuple[str, str]] = []
+    strays: list[Stray] = []
+    for name in sorted(os.listdir(folder)):
+        if name in SYSTEMS_OWN:
+            continue
+        lessons, why = _of_student(folder / name)
+        submissions += [(name, lesson) for lesson in lessons]
+        strays += [Stray(name, reason) for reason in why]
+    return sorted(submissions), strays
+
+
+def _of_student(folder: Path) -> tuple[list[str], list[str]]:
+    """The names of the submissions in a student's folder, and why anything else in it is none."""
+    mode = folder.lstat().st_mode
+    if stat.S_ISLNK(mode):
+        return [], ["it is a link, and no folder of its own"]
+    if not stat.S_ISDIR(mode):
+        return [], [f"it is no student's folder: {NEEDS}"]
+    if folder.name.startswith("."):
+        return [], ["a student's name must not begin with a dot: nbgrader skips such a folder"]
+    try:
+        entries = list(_entries(folder))
+    except OSError as error:
+        return [], [f"the folder cannot be read: {error.strerror}"]
+    if len(entries) > MOST_IN_ONE:
+        return [], [f"the folder holds more than {MOST_IN_ONE} files and folders: {NEEDS}"]
+    # no link is followed: one that leads to itself would raise, and `collect` names each link as the reason
+    lessons = sorted(entry.name for entry in entries if entry.is_symlink() or entry.is_dir(follow_symlinks=False))
+    files = sorted({entry.name for entry in entries} - set(lessons))
+    why = [f"{name} is in no lesson's folder: {NEEDS}" for name in files if name.lower().endswith(NOTEBOOKS)]
+    if others := [name for name in files if not name.lower().endswith(NOTEBOOKS)]:
+        why.append(f"not in any lesson's folder: {', '.join(others)[:200]}")
+    return lessons, why or ([] if lessons else ["the folder is empty"])
+
+
+def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
+    with os.scandir(folder) as entries:
+        for number, entry in enumerate(entries):
+            if number > 2 * MOST_IN_ONE:
+                return
+            if not is_hidden((entry.name,)):
+                yield entry

@@ -1,0 +1,54 @@
+"""The tables that `grade` prints, one a lesson."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from autograder.grading.grade_course import Graded
+from autograder.showing.text import printable
+
+TIGHT: Any = {"padding": (0, 1, 0, 0), "pad_edge": False}  # a terminal of 80 columns is to hold a diagnosis
+
+
+def grading_tables(graded: list[Graded]) -> Iterator[Table]:
+    """A line for each exercise of each student: its points, and where some are missing, why."""
+    for lesson in sorted({one.lesson for one in graded}):
+        table = Table(
+            title=lesson or "no lesson", title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, **TIGHT
+        )
+        table.add_column("Student", overflow="fold")
+        table.add_column("Score", justify="right", no_wrap=True)
+        table.add_column("Exercise", no_wrap=True)
+        table.add_column("Points", justify="right", no_wrap=True)
+        table.add_column("Diagnosis", overflow="fold", style="yellow")
+        for one in graded:
+            if one.lesson == lesson:
+                _add_rows(table, one)
+        yield table
+
+
+def _add_rows(table: Table, one: Graded) -> None:
+    table.add_section()
+    student = one.student
+    if one.problem is not None:
+        table.add_row(student, "–", "", "", one.problem)
+        _add_remarks(table, one)
+        return
+    score = f"{one.points:g}/{one.max_points:g}"
+    for result in one.results:
+        full = result.points >= result.max_points
+        mark = ("✓ ", "green") if full else ("✗ ", "red")
+        exercise = Text.assemble(mark, printable(result.exercise))
+        points = f"{result.points:g}/{result.max_points:g}"
+        why = "" if full else result.diagnosis or ""
+        table.add_row(student, score, exercise, points, why)
+        student, score = "", ""
+    _add_remarks(table, one)
+
+
+def _add_remarks(table: Table, one: Graded) -> None:
+    for remark in one.remarks:
+        table.add_row("", "", "", "", Text(printable(remark), style="dim"))

@@ -1,0 +1,60 @@
+"""When a submission was handed in, by its timestamp.txt.
+
+nbgrader's `collect` and `zipcollect` write that file, but into a folder that a student filled: it is a claim, and it is
+believed if it is a plausible time. Anything else counts as no timestamp.txt at all, which nbgrader takes for in time: a
+student could as well have removed it. A remark says so, and also if the notebook was changed after the time claimed.
+"""
+
+import os
+import re
+import warnings
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from nbgrader.utils import parse_utc
+
+from autograder.grading.folder import TIMESTAMP, read_regular
+from autograder.showing.errors import NotGraded
+
+MOST_BYTES = 100
+FORM = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d{1,6})?( ?([A-Za-z]{1,5}|[+-]\d\d(:?\d\d)?))?")
+EARLIEST = datetime(2000, 1, 1)
+SLACK = timedelta(days=1)  # a time without a zone may be anybody's
+COPYING = timedelta(hours=1)
+
+
+def told_time(
+    folder: Path, changed: datetime | None = None, now: datetime | None = None
+) -> tuple[datetime | None, str]:
+    """The time that timestamp.txt names, in UTC and without a zone, or None; and in a clause what is doubtful about it.
+
+    `changed` is when the notebook was last changed.
+    """
+    now = (now or datetime.now(UTC)).replace(tzinfo=None)
+    if not os.path.lexists(folder / TIMESTAMP):
+        return None, ""
+    try:
+        told = _time(read_regular(folder / TIMESTAMP, TIMESTAMP, MOST_BYTES)[0].decode("ascii").strip())
+    except NotGraded as error:
+        return None, f"{error}, and was ignored"
+    except ValueError:
+        return None, f"{TIMESTAMP} names no time, such as 2026-01-31 23:59:59 UTC, and was ignored"
+    if not EARLIEST <= told <= now + SLACK:
+        return None, f"{TIMESTAMP} says {told.isoformat(' ', 'minutes')}, which cannot be, and was ignored"
+    later = changed and changed.replace(tzinfo=None)
+    if later is not None and later > told + COPYING:
+        said, at = told.isoformat(" ", "minutes"), later.isoformat(" ", "minutes")
+        return told, f"{TIMESTAMP} says {said}, but the notebook was changed later, at {at}"
+    return told, ""
+
+
+def _time(text: str) -> datetime:
+    """The time; a ValueError for what is none."""
+    if not FORM.fullmatch(text):
+        raise ValueError(text)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # a zone that nobody knows is a warning
+        try:
+            return parse_utc(re.sub(r" (?=[+-])", "", text))  # behind a space, nbgrader takes it for seconds
+        except (OverflowError, TypeError, Warning):
+            raise ValueError(text) from None

@@ -1,0 +1,73 @@
+"""`nbgrader export`: one row for each student and lesson, and no score where none was found."""
+
+from pathlib import Path
+from typing import Any
+
+from nbgrader.api import Gradebook, MissingEntry
+from nbgrader.plugins import ExportPlugin
+
+from autograder.grading.status import GRADED, is_name, status_of, submitted_students
+from autograder.showing.spreadsheet import write_rows
+
+COLUMNS = [
+    "assignment",
+    "duedate",
+    "timestamp",
+    "student_id",
+    "last_name",
+    "first_name",
+    "email",
+    "raw_score",
+    "late_submission_penalty",
+    "score",
+    "max_score",
+    "status",
+]
+
+
+class CsvWithStatus(ExportPlugin):
+    """nbgrader's columns and `status`: graded, not submitted, or "not graded: " and why.
+
+    Stock nbgrader exports a submission that could not be graded as 0, and does not quote commas.
+    """
+
+    def export(self, gradebook: Gradebook) -> None:
+        coursedir = self.parent.coursedir
+        students = {student.id: student for student in gradebook.students}
+        rows = (
+            _row(gradebook, coursedir, assignment, student, students.get(student))
+            for assignment in gradebook.assignments
+            for student in sorted({*students, *submitted_students(coursedir, assignment.name)})
+            if self._wanted(assignment.name, student)
+        )
+        write_rows(Path(self.to or "grades.csv"), COLUMNS, rows)
+
+    def _wanted(self, assignment: str, student: str) -> bool:
+        assignments, students = map(str, self.assignment), map(str, self.student)
+        return (not self.assignment or assignment in assignments) and (not self.student or student in students)
+
+
+def _row(gradebook: Gradebook, coursedir: Any, assignment: Any, student: str, known: Any) -> dict[str, Any]:
+    row = {
+        "assignment": assignment.name,
+        "duedate": assignment.duedate,
+        "student_id": student,
+        "last_name": getattr(known, "last_name", None),
+        "first_name": getattr(known, "first_name", None),
+        "email": getattr(known, "email", None),
+        "max_score": assignment.max_score,
+        "status": status_of(gradebook, coursedir, assignment.name, student),
+    }
+    if not is_name(student):
+        return row
+    try:
+        submission = gradebook.find_submission(assignment.name, student)
+    except MissingEntry:
+        return row
+    row["timestamp"] = submission.timestamp
+    if row["status"] == GRADED:
+        penalty = submission.late_submission_penalty or 0.0
+        row["raw_score"] = submission.score
+        row["late_submission_penalty"] = penalty
+        row["score"] = max(0.0, submission.score - penalty)
+    return row

@@ -1,0 +1,57 @@
+"""Judge a submission inside nbgrader: for its command line, and for the formgrader's autograde button."""
+
+import atexit
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from nbformat import NotebookNode
+from nbgrader.preprocessors import NbGraderPreprocessor
+from traitlets import TraitError, Unicode, validate
+
+from autograder.grading.custody import take_in
+from autograder.grading.entering import course_seed
+from autograder.grading.folder import collect
+from autograder.judging.judge import Judge, write_verdicts
+from autograder.lesson_text.assignment import Assignment
+from autograder.sandbox.layers import check_choice, probe
+from autograder.sandbox.process import Sandbox
+from autograder.showing.errors import CourseError
+
+POINTS = "attnlib_points"
+
+
+class JudgeInSandbox(NbGraderPreprocessor):
+    """In place of nbgrader's Execute: each answer is judged in the sandbox, as `python -m autograder grade` does."""
+
+    sandbox = Unicode("auto", help="What student code runs behind; see python -m autograder grade --help").tag(
+        config=True
+    )
+
+    @validate("sandbox")
+    def _check_sandbox(self, proposal: Any) -> str:
+        try:
+            check_choice(proposal["value"])
+        except CourseError as error:
+            raise TraitError(str(error)) from None
+        return str(proposal["value"])
+
+    def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
+        place, directory = resources["nbgrader"], self.parent.parent.coursedir
+        folder = Path(directory.format_path(directory.source_directory, ".", place["assignment"]))
+        assignment = Assignment.read(folder / f"{place['notebook']}.ipynb")
+        sandbox = _sandbox(self.sandbox)
+        submitted = Path(directory.format_path(directory.submitted_directory, place["student"], place["assignment"]))
+        handed_in = collect(submitted, place["notebook"])
+        beside = take_in(handed_in.files, place["notebook"], assignment.released).beside
+        verdicts = Judge(sandbox, course_seed(Path(directory.root))).verdicts(nb, assignment, beside=beside)
+        resources[POINTS] = {verdict.question.test: verdict.points for verdict in verdicts}
+        return write_verdicts(nb, verdicts), resources
+
+
+@cache
+def _sandbox(choice: str) -> Sandbox:
+    """One sandbox for all submissions that this process grades."""
+    sandbox = Sandbox(probe(choice))
+    atexit.register(sandbox.close)
+    return sandbox

@@ -1,0 +1,81 @@
+"""nbgrader in this process: the same config and the same converters as its command line."""
+
+import re
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from nbgrader.api import Gradebook
+from nbgrader.converters import Autograde, GenerateAssignment, GenerateFeedback
+from nbgrader.coursedir import CourseDirectory
+from nbgrader.utils import capture_log
+from traitlets.config import Config
+from traitlets.config.loader import PyFileConfigLoader
+
+from autograder.lesson_text.layout import CONFIG
+from autograder.showing.errors import CourseError
+
+
+class NbgraderCourse:
+    """A course directory with its gradebook, under the one config.
+
+    `submitted` is a folder of submissions elsewhere, in nbgrader's layout STUDENT/ASSIGNMENT/NOTEBOOK.ipynb.
+    """
+
+    def __init__(self, root: Path, submitted: Path | None = None) -> None:
+        root.mkdir(parents=True, exist_ok=True)
+        self.config: Config = PyFileConfigLoader(CONFIG.name, path=str(CONFIG.parent)).load_config()
+        self.config.CourseDirectory.root = str(root)
+        if submitted is not None:
+            self.config.CourseDirectory.submitted_directory = str(submitted)
+        self.directory = CourseDirectory(config=self.config)
+
+    def gradebook(self) -> Gradebook:
+        """The course's gradebook, as a context manager."""
+        return Gradebook(self.directory.db_url, self.directory.course_id)
+
+    def path(self, step: str, student: str, assignment: str) -> Path:
+        """nbgrader's folder of a step, a student and an assignment."""
+        return Path(self.directory.format_path(step, student, assignment))
+
+    def generate_assignment(self, assignment: str) -> Path:
+        """Release the assignment; returns the notebook for the students."""
+        result = self._run(GenerateAssignment, assignment, ".")
+        if not result["success"]:
+            raise CourseError(f"nbgrader cannot release {assignment}: {last_error(result)}.")
+        return self.path(self.directory.release_directory, ".", assignment) / f"{assignment}.ipynb"
+
+    def autograde(self, assignment: str, student: str) -> str | None:
+        """Grade one submission, anew if it was graded before; returns why it could not be graded, or None."""
+        result = self._run(Autograde, assignment, student)
+        return None if result["success"] else last_error(result)
+
+    def generate_feedback(self, assignment: str, student: str = "*") -> None:
+        """Write the feedback as HTML."""
+        result = self._run(GenerateFeedback, assignment, student)
+        if not result["success"]:
+            raise CourseError(f"nbgrader cannot write feedback on {assignment}: {last_error(result)}.")
+
+    def _run(self, converter: Callable[..., Any], assignment: str, student: str) -> dict[str, Any]:
+        self.directory.assignment_id, self.directory.student_id = assignment, student
+        app = converter(coursedir=self.directory, config=self.config)
+        app.force = True
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # nbgrader's and its libraries' own, which nobody here can mend
+            result = capture_log(app)
+        if "KeyboardInterrupt" in result.get("error", ""):
+            raise KeyboardInterrupt  # nbgrader would go on with the next submission
+        return result
+
+
+def last_error(result: dict[str, Any]) -> str:
+    """The exception that a converter logged, as one clause: how its first traceback ends.
+
+    The log indents all lines of a message but the first by four spaces, the lines of a traceback's frames by more.
+    """
+    log = result.get("log", "") + "\n" + result.get("error", "")
+    if found := re.search(r"Traceback \(most recent call last\):\n(?: {6,}.*\n)*? {4}(\w[\w.]*(?:: .+)?)", log):
+        return found[1].split(": ", 1)[-1].rstrip(".")
+    lines = [line for line in log.splitlines() if line.strip()]
+    return re.sub(r"^[\w.]+: ", "", lines[-1]).rstrip(".") if lines else "it gave no reason"

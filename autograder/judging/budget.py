@@ -1,0 +1,36 @@
+"""The time that one submission may take, all its processes together."""
+
+import time
+from dataclasses import dataclass, field
+
+from attnlib.checks.asking.time_limits import TimeLimits
+from autograder.showing.errors import NotGraded
+
+
+@dataclass
+class Budget:
+    """Counts two things. Only one of them can cost a student points.
+
+    What its processes compute and wait is the submission's own doing, and the same on a loaded machine: whoever has
+    used it up gets no further process. Real time may have gone by for other reasons, so it ends in "not graded": no
+    points are lost, and the next run tries again.
+    """
+
+    limits: TimeLimits
+    spent: float = 0.0
+    began: float = field(default_factory=lambda: time.monotonic())
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether the submission has used up what it may compute and wait."""
+        return self.spent >= self.limits.submission_cpu
+
+    def check_real_time(self) -> None:
+        """Raises NotGraded if the submission has taken too long, whoever's fault that is."""
+        if time.monotonic() - self.began > self.limits.submission_wall:
+            hours = self.limits.submission_wall / 3600
+            raise OutOfTime(f"it was not judged within {hours:.3g} hours: the machine was too slow, or too busy")
+
+
+class OutOfTime(NotGraded):
+    """It was not judged in time; the next run tries again."""

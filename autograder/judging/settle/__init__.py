@@ -1,0 +1,1 @@
+"""Bring a submission's cells into the order that was released, whatever an editor did to them."""

@@ -1,0 +1,131 @@
+"""`python -m autograder doctor`: each promise of the sandbox, tested by attacking it from inside."""
+
+import os
+import resource
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from attnlib.checks import exercises
+from autograder.lesson_text.layout import Layout
+from autograder.sandbox.doctor.attacks import LIMITS, Attack, attacks
+from autograder.sandbox.layers import Layers
+from autograder.sandbox.process import Died, Sandbox
+from autograder.sandbox.views import view
+from autograder.showing.errors import CourseError
+
+EXERCISE = "pairwise_dot"
+OPEN, HELD, BROKEN = "got out", "held", "the attack is broken"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The outcome of an attack."""
+
+    attack: Attack
+    held: bool
+    how: str
+
+
+TEMPLATE = """
+import contextlib, ctypes, fcntl, importlib, os, resource, socket, subprocess, sys, threading, time
+import torch
+
+libc = ctypes.CDLL(None, use_errno=True)
+places = [f"{{place}}/doctor-left" for place in ("/tmp", "/var/tmp", "/dev/shm", "/run", "/sandbox", "/student", "..")]
+for what, amount in {backstops}:
+    hard = resource.getrlimit(what)[1]
+    amount = amount if hard == resource.RLIM_INFINITY else min(amount, hard)
+    resource.setrlimit(what, (amount, hard))
+
+
+def beside(name):
+    return f"../{{int(os.path.basename(os.getcwd())) - 1}}/{{name}}"
+
+
+def attack():
+    {code}
+
+
+def answer(x, y):
+    try:
+        attack()
+    except (OSError, ImportError, ValueError) as error:
+        raise ValueError(f"{held}: {{type(error).__name__}}")
+    raise ValueError("{open}")
+"""
+
+
+BACKSTOPS = ((resource.RLIMIT_AS, 32 << 30), (resource.RLIMIT_FSIZE, 256 << 20), (resource.RLIMIT_CPU, 120))
+"""Far beyond what is promised, so that they hide no broken promise; they keep a broken one from doing harm."""
+
+
+def examine(layers: Layers, layout: Layout) -> Iterator[Finding]:
+    """Attack each promise, in a process of its own."""
+    if not layers.confined:
+        raise CourseError(
+            "doctor attacks the sandbox, and --sandbox none is no sandbox: the attacks would only reach your own "
+            "processes and files. Try --sandbox auto."
+        )
+    (layout.course / "submitted").mkdir(parents=True, exist_ok=True)
+    with (
+        tempfile.NamedTemporaryFile("w", prefix="doctor-", suffix=".txt") as secret,
+        Sandbox(layers, LIMITS) as sandbox,
+    ):
+        secret.write("a secret")
+        secret.flush()
+        os.chmod(secret.name, 0o666)
+        for attack in attacks(Path(secret.name), layout.course):
+            yield judged(attack, said(sandbox, attack))
+
+
+def said(sandbox: Sandbox, attack: Attack) -> str:
+    """What the sandbox says of an attack."""
+    if attack.first and (told := run(sandbox, attack.first)).startswith(BROKEN):
+        return told
+    return run(sandbox, attack.code)
+
+
+def run(sandbox: Sandbox, body: str) -> str:
+    """Run an attack's code as an answer, in a process of its own: what the sandbox says of it."""
+    exercise = exercises()[EXERCISE]
+    code = TEMPLATE.format(code=body, held=HELD, open=OPEN, backstops=BACKSTOPS)
+    cell = {"name": "attack", "source": code, "role": "answer"}
+    task = {"cells": [cell], "wanted": "attack", "run": "all", "stuck": []}
+    task |= {"expression": "answer", "kind": "function"}
+    child = sandbox.fork()
+    try:
+        child.ask({**task, "forbidden": [], "library": view(exercise)})
+        told = child.listen()
+        if told["missing"]:
+            return f"{BROKEN}: {told['missing']}"
+        reply = child.ask({"do": "call", "inputs": [None, None], "gradient": False})
+        return str(reply.get("failure", {}).get("text", OPEN))
+    except Died as error:
+        return str(error)
+    finally:
+        child.close()
+
+
+def judged(attack: Attack, how: str) -> Finding:
+    """Whether the promise held: by a refusal, or by the words of the limit that it is about."""
+    how = how.removeprefix("raised ValueError: ")
+    held = any(word in how for word in attack.expected) or how.startswith(f"{HELD}: ")
+    return Finding(attack, held, how.removeprefix(f"{HELD}: "))
+
+
+def table(findings: list[Finding], layers: Any) -> Table:
+    """The promises, how each was attacked, and whether it held."""
+    found = Table(title=str(layers), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("Promise", "Attack", "", "What stopped it"):
+        found.add_column(heading, overflow="fold")
+    for finding in findings:
+        mark = Text("✓ held", style="green") if finding.held else Text("✗ BROKEN", style="bold red")
+        found.add_row(finding.attack.promise, finding.attack.attack, mark, Text(finding.how))
+    return found
