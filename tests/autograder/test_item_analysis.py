@@ -127,7 +127,7 @@ def test_equal_mistakes_with_unequal_details_are_one():
 
 def test_what_a_result_shows_is_a_mistake_with_a_title_too():
     class_of_three = [submission(name, attempt(0, "rows_with_a_factor")) for name in ("amy", "bob")]
-    class_of_three.append(submission("cem", attempt(0, "a_factor_too_much")))
+    class_of_three.append(submission("cem", attempt(0, "one_factor_more")))
     found = softmax(class_of_three, names=False).findings
     assert [(one.kind, one.title, one.count) for one in found] == [
         ("misconception", "Each row is right but for a factor of its own", 2),

@@ -151,7 +151,7 @@ def the_change(name: str, attempt: Any, limits: TimeLimits = PATIENT) -> Any:
 
 def test_an_answer_of_a_notebook_has_a_source_and_one_of_nowhere_has_none() -> None:
     source = "def pairwise_dot(x, y):\n    return (x @ y.mT).roll(1, dims=0)\n"
-    assert the_change("pairwise_dot", of_a_cell(source, "pairwise_dot")).title == "A step too much"
+    assert the_change("pairwise_dot", of_a_cell(source, "pairwise_dot")).title == "One step too many"
     nowhere: dict[str, Any] = {}
     exec(source, nowhere)
     assert the_change("pairwise_dot", nowhere["pairwise_dot"]) is None

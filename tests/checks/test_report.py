@@ -151,7 +151,7 @@ def test_an_unknown_mistake_is_told_apart_from_the_known_ones() -> None:
     report = run("attention_scores", lambda q, k: (q @ k.mT / q.shape[-1] ** 0.5).cos(), limits=patient)
     assert report.diagnosis not in {m.id for m in exercises()["attention_scores"].misconceptions}
     headings = [section.heading for section in report.sections]
-    assert headings[1] == "One change away: A step too much"
+    assert headings[1] == "One change away: One step too many"
     assert "A common misunderstanding" not in report.message
 
 

@@ -274,7 +274,7 @@ def test_check_prints_and_raises_grade_prints_and_returns(capsys: pytest.Capture
     assert capsys.readouterr().out == "✓ pairwise_dot: all right (4 of 4 points)\n"
     with pytest.raises(CheckFailed, match="the values are not right"):
         check("pairwise_dot", lambda x, y: right(x, y) * 2)
-    assert "One change away: A step too much" in " ".join(capsys.readouterr().out.split())
+    assert "One change away: One step too many" in " ".join(capsys.readouterr().out.split())
     assert grade("pairwise_dot", right) == 4.0
     assert grade("pairwise_dot", unwritten) == 0.0
 

@@ -29,9 +29,9 @@ def dots(x: Tensor, y: Tensor) -> Tensor:
 @pytest.mark.parametrize(
     ("change", "name"),
     [
-        (lambda r, x, y: r * 3, "a_factor_too_much"),
-        (lambda r, x, y: -r, "a_factor_too_much"),
-        (lambda r, x, y: r + 3, "a_term_too_much"),
+        (lambda r, x, y: r * 3, "one_factor_more"),
+        (lambda r, x, y: -r, "one_factor_more"),
+        (lambda r, x, y: r + 3, "one_term_more"),
         (lambda r, x, y: r / r.norm(dim=-1, keepdim=True), "rows_with_a_factor"),
         (lambda r, x, y: r - r.amax(dim=-1, keepdim=True), "rows_with_a_term"),
         (lambda r, x, y: r.permute(2, 0, 1), "axes_in_another_order"),
@@ -67,7 +67,7 @@ def test_a_relation_has_to_hold_in_every_case() -> None:
     def sometimes(x: Tensor, y: Tensor) -> Tensor:
         return dots(x, y) * 3 if len(x) == 1 else dots(x, y) + 3
 
-    assert "a_factor_too_much" not in names("pairwise_dot", sometimes)
+    assert "one_factor_more" not in names("pairwise_dot", sometimes)
 
 
 def test_a_mask_and_outputs_have_relations_of_their_own() -> None:
@@ -86,7 +86,7 @@ def test_a_mask_and_outputs_have_relations_of_their_own() -> None:
     ("layers", "name"),
     [
         ({"w_q": (7, 5), "w_k": (7, 5)}, "parameter_missing"),
-        ({"w_q": (7, 5), "w_k": (7, 5), "w_v": (7, 5), "w_x": (7, 5)}, "parameter_too_much"),
+        ({"w_q": (7, 5), "w_k": (7, 5), "w_v": (7, 5), "w_x": (7, 5)}, "one_parameter_more"),
         ({"w_q": (5, 7), "w_k": (5, 7), "w_v": (5, 7)}, "parameter_of_another_shape"),
     ],
 )

@@ -21,8 +21,8 @@ SYMPTOMS = {
             "contract gives them. Make each of them, and no other in its place.",
         ),
         _symptom(
-            "parameter_too_much",
-            "A parameter too much",
+            "one_parameter_more",
+            "One parameter too many",
             "What is an nn.Parameter or an nn.Module of the object is learned and saved with it, and the contract "
             "does not ask for this one. Leave it out; a constant is no parameter (`register_buffer`, or make it when "
             "it is needed).",
@@ -190,8 +190,8 @@ SYMPTOMS = {
         _symptom(
             "in_another_shape",
             "The right numbers in another shape",
-            "Read one after the other, the numbers are right; but an axis is too much, is missing, or is cut up or "
-            "joined otherwise than the contract says.",
+            "Read one after the other, the numbers are right; but there is an axis too many, one is missing, or one is "
+            "cut up or joined otherwise than the contract says.",
         ),
         _symptom(
             "one_entry_only",
@@ -212,13 +212,13 @@ SYMPTOMS = {
             "by itself.",
         ),
         _symptom(
-            "a_factor_too_much",
+            "one_factor_more",
             "Every number is {} times the right one",
             "Somewhere a scale stands that does not belong there, has another size, or is missing. (The number is "
             "that of the first case.)",
         ),
         _symptom(
-            "a_term_too_much",
+            "one_term_more",
             "Every number is the right one plus {}",
             "Look for a constant that does not belong there, or for one that is missing. (The number is that of the "
             "first case.)",
@@ -274,8 +274,8 @@ SYMPTOMS = {
         _symptom(
             "arguments_do_not_fit",
             "A function is called with other arguments than it takes",
-            "One is missing, is too much, or has another name. The line stands above; `help(function)` or a `?` "
-            "behind its name tells what it takes.",
+            "There is one too many, one is missing, or one has another name. The line stands above; `help(function)` "
+            "or a `?` behind its name tells what it takes.",
         ),
         _symptom(
             "dtypes_do_not_fit",

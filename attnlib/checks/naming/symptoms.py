@@ -24,7 +24,7 @@ Relation = Callable[[Tensor, Tensor, Trial], bool | str]
 
 PARAMETERS = {
     "has no parameter": "parameter_missing",
-    "has a parameter": "parameter_too_much",
+    "has a parameter": "one_parameter_more",
     "has frozen parameters": "parameter_frozen",
     "parameter ": "parameter_of_another_shape",
 }
@@ -268,8 +268,8 @@ RELATIONS: dict[str, Relation] = {
     "one_entry_only": _one_entry_of_an_axis,
     "one_entry_for_all": _one_entry_for_all,
     "summed_away": _summed,
-    "a_factor_too_much": _with_a_factor,
-    "a_term_too_much": _with_a_term,
+    "one_factor_more": _with_a_factor,
+    "one_term_more": _with_a_term,
     "rows_with_a_factor": _rows_with_a_factor,
     "rows_with_a_term": _rows_with_a_term,
     "input_added": _plus_an_input,

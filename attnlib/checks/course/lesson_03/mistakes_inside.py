@@ -132,7 +132,7 @@ def scores_mistakes(plain: type[Heads]) -> tuple[Misconception, ...]:
             "scaled_by_root_d_model",
             "Scaled by √d_model instead of √d",
             "A head's scores are sums of d products, because its queries are d wide. You divided by √d_model, the "
-            "width before the split: with 8 heads that is √8 too much, and the weights come out too even.",
+            "width before the split: with 8 heads that is √8 times as large, and the weights come out too even.",
             but(plain, scale=lambda self, x, memory: x.shape[-1] ** -0.5),
         ),
         wrong(

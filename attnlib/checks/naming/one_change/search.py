@@ -39,7 +39,7 @@ CHANGES = {
     )
     for kind, title in {
         "function": "Another function is needed",
-        "removal": "A step too much",
+        "removal": "One step too many",
         "operator": "Another operator is needed",
         "condition": "Another condition is needed",
         "number": "Another number is needed",
