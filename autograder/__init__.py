@@ -1,7 +1,7 @@
 """From a lesson's text to a student's grade: build and release, the nbgrader course, and grading.
 
 Run from the repository's root as `python -m autograder`. The rooms, each of which uses those before it: `showing`,
-`lesson_text`, `sandbox`, `building`, `judging` (one notebook), `in_nbgrader` (its commands, by `nbgrader_config.py`),
+`lesson_text`, `sandbox`, `judging` (one submission), `in_nbgrader` (its commands, by `nbgrader_config.py`), `building`,
 `grading` (a class), `report`; and `proof`, which shows that the checks can be trusted.
 `autograder.grade(source, submission)` grades one submission as a function.
 """

@@ -49,7 +49,7 @@ c.GenerateAssignment.preprocessors = [
 c.Autograde.exporter_class = "autograder.in_nbgrader.record_failures.RecordFailures"
 c.Autograde.sanitize_preprocessors = [
     "nbgrader.preprocessors.ClearOutput",
-    "autograder.judging.settle.settle_cells.SettleCells",
+    "autograder.in_nbgrader.preprocessors.settle_cells.SettleCells",
     "nbgrader.preprocessors.OverwriteKernelspec",
     "nbgrader.preprocessors.OverwriteCells",
     "nbgrader.preprocessors.CheckCellMetadata",
@@ -57,8 +57,8 @@ c.Autograde.sanitize_preprocessors = [
 
 # Then each answer is judged: run in a sandbox, and compared with the reference outside of it.
 c.Autograde.autograde_preprocessors = [
-    "autograder.in_nbgrader.judge_in_sandbox.JudgeInSandbox",
-    "autograder.in_nbgrader.save_points.SavePoints",
+    "autograder.in_nbgrader.preprocessors.judge_in_sandbox.JudgeInSandbox",
+    "autograder.in_nbgrader.preprocessors.save_points.SavePoints",
     "nbgrader.preprocessors.LimitOutput",
     "nbgrader.preprocessors.AssignLatePenalties",
     "nbgrader.preprocessors.CheckCellMetadata",
@@ -74,7 +74,7 @@ c.ZipCollectApp.extractor_plugin = "autograder.in_nbgrader.exchange.ExtractWitho
 # Feedback tells the diagnosis, not the hidden test.
 c.GenerateFeedback.preprocessors = [
     "nbgrader.preprocessors.GetGrades",
-    "autograder.in_nbgrader.hide_hidden_tests.HideHiddenTests",
+    "autograder.in_nbgrader.preprocessors.hide_hidden_tests.HideHiddenTests",
     "nbconvert.preprocessors.CSSHTMLHeaderPreprocessor",
 ]
 

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import secrets
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -15,10 +14,12 @@ from nbgrader import utils
 from nbgrader.api import Gradebook
 from nbgrader.preprocessors import AssignLatePenalties
 
-from autograder.grading.workers import Judged
 from autograder.in_nbgrader.copying import copy_listed
+from autograder.in_nbgrader.course_files import write_whole
 from autograder.in_nbgrader.nbgrader_course import NbgraderCourse
 from autograder.in_nbgrader.record_failures import forget, reason_file, record
+from autograder.judging.submission import Judged
+from autograder.judging.version import version_of_the_checks
 
 
 class Entries:
@@ -127,30 +128,7 @@ def _graded_cells(judged: Judged) -> list[Any]:
 
 def digest_of(files: Mapping[str, bytes], lesson_digest: str) -> str:
     """What a verdict depends on: the files handed in, the lesson, and the checks of this version of the course."""
-    from autograder.judging.version import version_of_the_checks
-
     state = hashlib.sha256(f"{lesson_digest} {version_of_the_checks()}".encode())
     for name, data in sorted(files.items()):
         state.update(f"\n{name} {hashlib.sha256(data).hexdigest()}".encode(errors="surrogateescape"))
     return state.hexdigest()
-
-
-def course_seed(course: Path) -> int:
-    """The course's own seed for the numbers that answers are compared on; drawn once, and known to no student."""
-    path = course / "seed"
-    if not path.is_file():
-        course.mkdir(parents=True, exist_ok=True)
-        write_whole(path, f"{secrets.randbits(128)}\n")
-        path.chmod(0o600)
-    return int(path.read_text(encoding="ascii"))
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file so that it is there whole or not at all, also after a power cut."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(f"{path.name}.new")
-    with new.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(new, path)

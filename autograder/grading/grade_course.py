@@ -13,13 +13,16 @@ from nbgrader.utils import compute_checksum
 
 from autograder.building.build_course import prepare
 from autograder.grading.certificates import Certificates
-from autograder.grading.entering import Entries, course_seed, digest_of
-from autograder.grading.folder import collect
-from autograder.grading.status import NO_NAME, is_name
-from autograder.grading.survey import Stray, survey
-from autograder.grading.timestamp import told_time
-from autograder.grading.workers import Judged, Task, judge_all, judge_on_cluster
+from autograder.grading.cluster import judge_on_cluster
+from autograder.grading.entering import Entries, digest_of
+from autograder.grading.workers import judge_all
+from autograder.in_nbgrader.course_files import course_seed, faults_file, record_fault
 from autograder.in_nbgrader.nbgrader_course import NbgraderCourse
+from autograder.in_nbgrader.status import NO_NAME, is_name
+from autograder.judging.intake.folder import collect
+from autograder.judging.intake.survey import Stray, survey
+from autograder.judging.intake.timestamp import told_time
+from autograder.judging.submission import Judged, Task
 from autograder.judging.verdict import error_in, reports
 from autograder.lesson_text.assignment import Assignment
 from autograder.lesson_text.layout import Layout, shown
@@ -152,7 +155,6 @@ class Run:
         self.layout, self.course, self.folder, self.how, self.step = layout, course, folder, how, step
         self.assignments: dict[str, Assignment] = {}
         self.handed_in: dict[tuple[str, str], Claim] = {}
-        self.faults = layout.course / "faults.txt"
         self.graded: list[Graded] = []
         self.entered_before = 0
         self.most_memory = 0
@@ -164,7 +166,7 @@ class Run:
             warnings.simplefilter("ignore")  # nbgrader's and its libraries' own, which nobody here can mend
             self.entries = Entries(self.course, gradebook)
             self.total = len(submissions)
-            self.faults.unlink(missing_ok=True)
+            faults_file(self.layout.course).unlink(missing_ok=True)
             tasks = self._tasks(submissions)
             if self.how.scheduler is not None:
                 judged = judge_on_cluster(tasks, self.how.layers, self.how.scheduler, shown=self.how.shown)
@@ -221,9 +223,8 @@ class Run:
             judged = Judged.failed(judged.student, judged.lesson, error)
             graded = self._graded(judged)
             self._enter_failure(judged)
-        if judged.fault:
-            with self.faults.open("a", encoding="utf-8") as file:
-                file.write(f"{printable(judged.student)} {judged.lesson}\n{judged.fault}\n")
+        for trace in filter(None, (judged.overcome, judged.fault)):
+            record_fault(self.layout.course, judged.student, judged.lesson, trace)
         self.most_memory = max(self.most_memory, judged.memory)
         self._note(graded)
 
@@ -233,8 +234,7 @@ class Run:
             self.entries.enter(judged, "", None)
         except Exception as error:  # then nothing of it is written, and the next run tries again
             self.entries.gradebook.db.rollback()
-            with self.faults.open("a", encoding="utf-8") as file:
-                file.write(f"{printable(judged.student)} {judged.lesson}, on entering that\n{trace_of(error)}\n")
+            record_fault(self.layout.course, judged.student, f"{judged.lesson}, on entering that", trace_of(error))
 
     def _graded(self, judged: Judged) -> Graded:
         if judged.problem is not None:

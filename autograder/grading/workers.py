@@ -1,143 +1,43 @@
-"""Judging many submissions side by side, in processes of this machine or on a Dask cluster. Tasks carry their data."""
+"""Judging many submissions side by side in processes of this machine, each of which is ended if it does not end."""
 
 import multiprocessing
 import os
 import signal
-import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field
-from functools import cache
+from contextlib import closing
 from multiprocessing.util import Finalize
-from typing import Any
-
-import nbformat
 
 from attnlib.checks.asking.time_limits import here
-from autograder.grading.certificates import Certificates, check_address
-from autograder.grading.custody import take_in
-from autograder.judging.budget import OutOfTime
-from autograder.judging.judge import Judge, settle, write_verdicts
-from autograder.lesson_text.assignment import Assignment
-from autograder.lesson_text.notebook import to_text
+from autograder.judging.submission import Judged, Task, close_sandboxes, judge_task
 from autograder.sandbox.inside import confine
 from autograder.sandbox.layers import Layers
-from autograder.sandbox.process import Sandbox
-from autograder.showing.errors import CourseError, first_line, reason_of, trace_of
-from autograder.showing.text import printable
 
-HELD = 2  # so many tasks has a worker: one that it judges, one that waits
+METHOD = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
+HELD = 2
+"""The tasks that a worker has: one that it judges, one that waits."""
 LOOK_SECONDS = 10.0
-ATTEMPTS = 3  # a task whose worker dies under it is tried again so often
-
-
-@dataclass(frozen=True)
-class Task:
-    """One submission, with all that judging it needs."""
-
-    student: str
-    lesson: str
-    source: str
-    files: dict[str, bytes]
-    seed: int = 0
-
-
-@dataclass(frozen=True)
-class Judged:
-    """The outcome of a task: the graded notebook and the points of its tests, or why there are none."""
-
-    student: str
-    lesson: str
-    problem: str | None = None
-    remarks: tuple[str, ...] = ()
-    notebook: str = ""
-    points: dict[str, float] = field(default_factory=dict)
-    reports: dict[str, dict[str, Any]] = field(default_factory=dict)
-    unanswered: tuple[str, ...] = ()
-    memory: int = 0
-    """The most bytes that a student's process has held in this worker so far."""
-    seconds: float = 0.0
-    fault: str = ""
-    """The traceback, where it is the grader's own fault that there are no points."""
-    passing: bool = False
-    """Whether there are no points for a reason that may not be there in the next run."""
-
-    @classmethod
-    def failed(cls, student: str, lesson: str, error: BaseException) -> "Judged":
-        """No points, for a reason: the submission's own if the error is NotGraded, else a fault of the grader's."""
-        problem, passing = printable(reason_of(error)), isinstance(error, OutOfTime)
-        return cls(student, lesson, problem=problem, fault=trace_of(error), passing=passing)
-
-
-@cache
-def _assignment(lesson: str, source: str) -> Assignment:
-    return Assignment(lesson, nbformat.reads(source, as_version=4))
-
-
-SANDBOXES: dict[tuple[int, Layers], Sandbox] = {}
-
-
-def _sandbox(layers: Layers) -> Sandbox:
-    """This process's own sandbox: one that was forked with its connections would answer to two."""
-    return SANDBOXES.setdefault((os.getpid(), layers), Sandbox(layers))
-
-
-@cache
-def _judge(sandbox: Sandbox, seed: int) -> Judge:
-    return Judge(sandbox, seed)
-
-
-def _close_sandboxes() -> None:
-    for (owner, _), sandbox in SANDBOXES.items():
-        if owner == os.getpid():
-            sandbox.close()
-
-
-def judge_task(task: Task, layers: Layers) -> Judged:
-    """Judge one submission in this process's sandbox; whatever keeps it from being judged becomes its reason."""
-    try:
-        return _judged(task, layers)
-    except (KeyboardInterrupt, CourseError):  # the person's, and there is no sandbox or no such lesson
-        raise
-    except BaseException as error:  # a library may raise anything, SystemExit too
-        return Judged.failed(task.student, task.lesson, error)
-
-
-def _judged(task: Task, layers: Layers) -> Judged:
-    began = time.monotonic()
-    assignment = _assignment(task.lesson, task.source)
-    taken = take_in(task.files, task.lesson, assignment.released)
-    settled = settle(taken.notebook, assignment)
-    verdicts = _judge(_sandbox(layers), task.seed).verdicts(settled, assignment, beside=taken.beside)
-    return Judged(
-        task.student,
-        task.lesson,
-        remarks=taken.remarks,
-        notebook=to_text(write_verdicts(settled, verdicts)),
-        points={verdict.question.test: verdict.points for verdict in verdicts},
-        reports={verdict.question.test: verdict.report.as_record() for verdict in verdicts},
-        unanswered=tuple(v.question.answer for v in verdicts if not v.answered and v.question.answer),
-        memory=_sandbox(layers).most_memory,
-        seconds=time.monotonic() - began,
-    )
+ATTEMPTS = 3
+"""Tries for a task whose worker died under it."""
 
 
 class Worker:
     """One process that judges one task after the other; a second task waits, so that it is never idle."""
 
-    def __init__(self) -> None:
+    def __init__(self, method: str = METHOD) -> None:
         self.held: deque[tuple[Future[Judged], Task, int]] = deque()
-        self.pool = _pool()
+        self.method = method
+        self.pool = _pool(method)
         self.began = time.monotonic()
         self.overdue = False
 
-    def give(self, task: Task, layers: Layers, attempt: int) -> None:
+    def give(self, task: Task, layers: Layers | None, attempt: int) -> None:
         """Add a task; `attempt` counts from 1."""
         try:
-            future = self.pool.submit(_safely, task, layers)
+            future = self.pool.submit(judge_task, task, layers)
         except BrokenProcessPool as error:  # it died since it was last looked at: `is_dead` tells
             future = Future()
             future.set_exception(error)
@@ -150,7 +50,7 @@ class Worker:
         while self.held and self.held[0][0].done() and not self.is_dead:
             future, task, _ = self.held.popleft()
             self.began, self.overdue = time.monotonic(), False
-            error = future.exception()  # what it told could not even be sent
+            error = future.exception()  # no sandbox, or what it told could not even be sent
             yield future.result() if error is None else Judged.failed(task.student, task.lesson, error)
 
     @property
@@ -176,7 +76,7 @@ class Worker:
         self.held.clear()
         self.overdue = False
         self.pool.shutdown(wait=False)
-        self.pool = _pool()
+        self.pool = _pool(self.method)
         return left
 
     def end(self) -> None:
@@ -190,26 +90,30 @@ class Worker:
             process.kill()  # its sandbox dies with it
 
 
-def judge_all(tasks: Iterable[Task], layers: Layers, workers: int) -> Iterator[Judged]:
-    """Judge the tasks side by side on this machine, in the order in which they end.
+class Crew:
+    """Workers that judge side by side, in the order in which they end.
 
-    Few tasks are held at a time. Where a worker dies, which no student code should be able to cause, the submission
-    that it was judging is given to another, and no other submission is concerned.
+    Few tasks are held at a time. Where a worker dies, which no student code should be able to cause, its submission is
+    given to another; where one does not come to an end, it is not. No other submission is concerned.
     """
-    waiting = iter(tasks)
-    again: list[tuple[Task, int]] = []
-    crew = [Worker() for _ in range(workers)]
-    try:
+
+    def __init__(self, size: int, method: str = METHOD) -> None:
+        self.workers = [Worker(method) for _ in range(size)]
+
+    def judge(self, tasks: Iterable[Task], layers: Layers | None) -> Iterator[Judged]:
+        """Judge the tasks, behind the layers that are named or else found to work."""
+        waiting = iter(tasks)
+        again: list[tuple[Task, int]] = []
         while True:
             for place in range(HELD):
-                for worker in crew:
+                for worker in self.workers:
                     if len(worker.held) == place and (found := again.pop() if again else _first_attempt(waiting)):
                         worker.give(found[0], layers, found[1])
-            futures = [held[0] for worker in crew for held in worker.held]
+            futures = [held[0] for worker in self.workers for held in worker.held]
             if not futures:
                 return
             wait(futures, timeout=LOOK_SECONDS, return_when=FIRST_COMPLETED)
-            for worker in crew:
+            for worker in self.workers:
                 yield from worker.take()
                 worker.end_if_overdue(longest())
                 why = "did not come to an end" if worker.overdue else f"died {ATTEMPTS} times"
@@ -219,9 +123,17 @@ def judge_all(tasks: Iterable[Task], layers: Layers, workers: int) -> Iterator[J
                     else:
                         problem = f"the grader's process {why}"
                         yield Judged(task.student, task.lesson, problem=problem, fault=problem)
-    finally:
-        for worker in crew:
+
+    def close(self) -> None:
+        """End the processes, whatever they are doing."""
+        for worker in self.workers:
             worker.end()
+
+
+def judge_all(tasks: Iterable[Task], layers: Layers, workers: int) -> Iterator[Judged]:
+    """Judge the tasks side by side on this machine, in the order in which they end."""
+    with closing(Crew(workers)) as crew:
+        yield from crew.judge(tasks, layers)
 
 
 def longest() -> float:
@@ -234,8 +146,7 @@ def _first_attempt(waiting: Iterator[Task]) -> tuple[Task, int] | None:
     return None if task is None else (task, 1)
 
 
-def _pool() -> ProcessPoolExecutor:
-    method = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
+def _pool(method: str) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(1, multiprocessing.get_context(method), initializer=_begin, initargs=(os.getpid(),))
 
 
@@ -248,80 +159,5 @@ def _begin(grader: int) -> None:
         confine.die_with_parent()
         if os.getppid() != grader:  # it was killed before the kernel knew
             os._exit(1)
-    Finalize(None, _close_sandboxes, exitpriority=1)
+    Finalize(None, close_sandboxes, exitpriority=1)
     torch.set_num_threads(1)
-
-
-def _safely(task: Task, layers: Layers) -> Judged:
-    """Judge; a fault of the grader's own is this submission's reason, and stops no other."""
-    try:
-        return judge_task(task, layers)
-    except BaseException as error:
-        return Judged.failed(task.student, task.lesson, error)
-
-
-def judge_on_cluster(
-    tasks: Iterable[Task],
-    layers: Layers | None,
-    address: str,
-    say: Callable[[str], None] = lambda _: None,
-    shown: Certificates | None = None,
-) -> Iterator[Judged]:
-    """Judge the tasks on a Dask cluster, by the address of its scheduler; each worker has a sandbox of its own.
-
-    The workers need this project installed, and no shared disk. A worker that is lost costs nothing: its tasks are
-    given to another. Dask sends Python's pickles, which run code: at a tls:// address the scheduler, the workers and
-    this program believe nobody who does not show a certificate of the same authority.
-    """
-    check_address(address, shown)
-    try:
-        from distributed import Client, as_completed
-    except ImportError:
-        raise CourseError("--scheduler needs Dask: pip install 'attnlib[cluster]'") from None
-    try:
-        security = None if shown is None else shown.security()
-        client = Client(address, timeout=here().scheduler_wall, security=security)
-    except (OSError, TimeoutError, ValueError) as error:
-        raise CourseError(f"No Dask scheduler answers at {address}: {first_line(error)}") from None
-    with client:
-        slots = max(1, sum(client.nthreads().values()))
-        say(f"{slots} workers at {address}")
-        waiting, by_key = iter(tasks), {}
-
-        def submit() -> list[Any]:
-            task = next(waiting, None)
-            if task is None:
-                return []
-            future = client.submit(judge_on_worker, task, layers, pure=False, retries=ATTEMPTS)
-            by_key[future.key] = task
-            return [future]
-
-        running = as_completed([future for _ in range(3 * slots) for future in submit()])
-        for future in running:
-            task = by_key.pop(future.key)
-            if future.status == "finished":
-                yield future.result()
-            else:
-                problem = f"the cluster gave it up: {first_line(future.exception())}"
-                yield Judged(task.student, task.lesson, problem=printable(problem), fault=problem)
-            for more in submit():
-                running.add(more)
-
-
-ONE_AT_A_TIME = threading.Lock()
-
-
-@cache
-def _layers_here() -> Layers:
-    import torch
-
-    from autograder.sandbox.layers import probe
-
-    torch.set_num_threads(1)
-    return probe()
-
-
-def judge_on_worker(task: Task, layers: Layers | None) -> Judged:
-    """Judge on a cluster's worker, behind the layers that its machine offers; its threads take turns."""
-    with ONE_AT_A_TIME:
-        return _safely(task, layers or _layers_here())

@@ -2,8 +2,8 @@
 
 from pathlib import Path, PurePosixPath
 
-from autograder.grading.folder import TIMESTAMP, collect
-from autograder.grading.timestamp import told_time
+from autograder.judging.intake.folder import TIMESTAMP, collect
+from autograder.judging.intake.timestamp import told_time
 
 # The formgrader serves these files from its own origin, with the instructor's session: none of them may be a page, a
 # script or a drawing that runs scripts. And none may run code when it is opened, as a pickle does. What an answer needs

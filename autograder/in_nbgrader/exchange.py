@@ -12,7 +12,7 @@ from typing import Any
 from nbgrader.exchange.default import ExchangeCollect, ExchangeReleaseFeedback
 from nbgrader.plugins import ExtractorPlugin
 
-from autograder.grading.folder import MOST_BYTES, MOST_DEPTH, MOST_ENTRIES
+from autograder.judging.intake.folder import MOST_BYTES, MOST_DEPTH, MOST_ENTRIES
 from autograder.showing.errors import CourseError
 from autograder.showing.text import printable
 

@@ -6,7 +6,7 @@ from typing import Any
 from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.plugins import ExportPlugin
 
-from autograder.grading.status import GRADED, is_name, status_of, submitted_students
+from autograder.in_nbgrader.status import GRADED, is_name, status_of, submitted_students
 from autograder.showing.spreadsheet import write_rows
 
 COLUMNS = [

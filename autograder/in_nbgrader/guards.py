@@ -17,9 +17,9 @@ from nbgrader.apps.api import NbGraderAPI
 from nbgrader.converters import Autograde, BaseConverter, GenerateFeedback
 from nbgrader.coursedir import CourseDirectory
 
-from autograder.grading.timestamp import told_time
 from autograder.in_nbgrader.copying import copy_listed
 from autograder.in_nbgrader.record_failures import explain, reason_file, record
+from autograder.judging.intake.timestamp import told_time
 
 init_assignment = Autograde.init_assignment
 init_notebooks = Autograde.init_notebooks

@@ -7,9 +7,9 @@ from nbconvert.exporters import NotebookExporter
 from nbformat import NotebookNode
 from nbgrader.api import Gradebook, MissingEntry
 
-from autograder.grading.custody import take_in
-from autograder.grading.folder import collect
-from autograder.grading.timestamp import told_time
+from autograder.judging.intake.custody import take_in
+from autograder.judging.intake.folder import collect
+from autograder.judging.intake.timestamp import told_time
 from autograder.lesson_text.released import released_cells
 from autograder.showing.errors import NotGraded, first_line
 from autograder.showing.text import printable

@@ -1,1 +1,1 @@
-"""From one notebook to its verdicts: pure, without a course, a database or nbgrader."""
+"""From one submission's files to its verdicts: pure, without a course, a database or nbgrader's commands."""

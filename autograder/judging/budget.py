@@ -3,6 +3,7 @@
 import time
 from dataclasses import dataclass, field
 
+from attnlib.checks.asking.attempt import Failure
 from attnlib.checks.asking.time_limits import TimeLimits
 from autograder.showing.errors import NotGraded
 
@@ -24,6 +25,12 @@ class Budget:
     def is_spent(self) -> bool:
         """Whether the submission has used up what it may compute and wait."""
         return self.spent >= self.limits.submission_cpu
+
+    def failure(self) -> Failure:
+        """Why an answer was not tried; the same words whatever the answers before it have used the time for."""
+        minutes = self.limits.submission_cpu / 60
+        text = f"was not tried: this notebook's answers have used up the {minutes:.0f} minutes that they share"
+        return Failure("time", text)
 
     def check_real_time(self) -> None:
         """Raises NotGraded if the submission has taken too long, whoever's fault that is."""

@@ -5,10 +5,10 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from autograder.grading.workers import Task, judge_task
+from autograder.judging.submission import Task, judge_task
 from autograder.lesson_text.assignment import Assignment
 from autograder.lesson_text.notebook import to_text
-from autograder.sandbox.layers import Layers, probe
+from autograder.sandbox.layers import Layers
 
 
 def grade(
@@ -35,7 +35,7 @@ def grade(
     data = submission if isinstance(submission, bytes) else Path(submission).read_bytes()
     seed = secrets.randbits(128) if seed is None else seed
     task = Task("", assignment.name, to_text(assignment.source), {f"{assignment.name}.ipynb": data}, seed)
-    judged = judge_task(task, layers or probe())
+    judged = judge_task(task, layers)
     most = {question.test: question.points for question in assignment.questions}
     return {
         "lesson": assignment.name,

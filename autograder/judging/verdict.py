@@ -1,11 +1,66 @@
-"""What stands in an executed or graded notebook: the checks' reports, and what the instructor's own tests gave."""
+"""A verdict on one test, and what a graded notebook shows of it."""
 
 import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 from nbformat import NotebookNode
+from nbformat.v4 import new_output
 
-from attnlib.checks.verdict.report import MIME
+from attnlib.checks.verdict.report import MIME, Report
+from autograder.judging.bound_display import bound_display
+from autograder.lesson_text.assignment import Question
+
+
+@dataclass
+class Verdict:
+    """What one test earned: the report, the points, and what came of the cells that its answer needed."""
+
+    question: Question
+    report: Report
+    answered: bool
+    cells: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def points(self) -> float:
+        """The share of the test cell's points."""
+        return self.report.score * self.question.points
+
+
+def write_verdicts(settled: NotebookNode, verdicts: Iterable[Verdict]) -> NotebookNode:
+    """The graded notebook: the report below each test, and below the student's cells what they printed."""
+    by_test = {verdict.question.test: verdict for verdict in verdicts}
+    cells = {cell["name"]: cell for verdict in by_test.values() for cell in verdict.cells}
+    for verdict in by_test.values():  # an answer's own run tells most about its cell
+        cells |= {cell["name"]: cell for cell in verdict.cells if cell["name"] == verdict.question.answer}
+    for number, cell in enumerate(settled.cells):
+        if cell.cell_type != "code":
+            continue
+        name = cell.metadata.get("nbgrader", {}).get("grade_id")
+        if name in by_test:
+            cell.execution_count = number + 1
+            cell.outputs = _outputs_of_test(by_test[name], number + 1)
+        elif (found := cells.get(name or str(number))) is not None:
+            cell.execution_count = number + 1
+            cell.outputs = _outputs_of_answer(found)
+    return bound_display(settled)
+
+
+def _outputs_of_test(verdict: Verdict, count: int) -> list[NotebookNode]:
+    points = {"text/plain": repr(verdict.points)}
+    report = new_output("display_data", verdict.report._repr_mimebundle_())
+    return [report, new_output("execute_result", points, execution_count=count)]
+
+
+def _outputs_of_answer(found: dict[str, Any]) -> list[NotebookNode]:
+    outputs = []
+    if found["printed"]:
+        outputs.append(new_output("stream", name="stdout", text=found["printed"]))
+    if found["error"]:
+        said = f"{found['error']}: {found['text'].removeprefix(found['error'] + ': ')}"
+        outputs.append(new_output("error", ename=found["error"], evalue=found["text"], traceback=[said]))
+    return outputs
 
 
 def earned(cell: NotebookNode, max_points: float) -> float:

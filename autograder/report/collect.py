@@ -7,15 +7,15 @@ from typing import Any
 
 from nbgrader.api import Gradebook
 
-from autograder.grading.custody import printable
 from autograder.grading.grade_course import Result, results_of
-from autograder.grading.status import GRADED, NOT_SUBMITTED, status_of, submitted_students
 from autograder.in_nbgrader.nbgrader_course import NbgraderCourse
 from autograder.in_nbgrader.record_failures import reason_file
+from autograder.in_nbgrader.status import GRADED, NOT_SUBMITTED, status_of, submitted_students
 from autograder.judging.verdict import reports
 from autograder.lesson_text.layout import Layout, shown
 from autograder.lesson_text.notebook import read_notebook
 from autograder.showing.errors import CourseError
+from autograder.showing.text import printable
 
 Step = Callable[[int, int], None]
 

@@ -5,9 +5,10 @@ import asyncio
 import pytest
 from tiny_course import RIGHT, TINY
 
-from autograder.grading import entering, grade_course, workers
+from autograder.grading import entering, grade_course
 from autograder.grading.grade_course import How, grade
-from autograder.grading.workers import Judged, Task, judge_task
+from autograder.judging import submission
+from autograder.judging.submission import Judged, Task, judge_task
 
 ANY = [RecursionError, MemoryError, UnicodeError, ZeroDivisionError, OSError]
 MORE = [*ANY, SystemExit, asyncio.CancelledError, GeneratorExit]
@@ -76,7 +77,7 @@ def test_judged(monkeypatch, error):
     def faulty(task, layers):
         raise error("odd")
 
-    monkeypatch.setattr(workers, "_judged", faulty)
+    monkeypatch.setattr(submission, "_judged", faulty)
     found = judge_task(Task("b", TINY, "", {}), None)
     assert found.problem.startswith(f"the grader failed: {error.__name__}: odd")
     assert "Traceback" in found.fault

@@ -6,10 +6,11 @@ import zipfile
 
 from tiny_course import RIGHT, TINY
 
-from autograder.grading import custody, grade_course
-from autograder.grading.custody import take_in
+from autograder.grading import grade_course
 from autograder.grading.entering import digest_of
-from autograder.grading.workers import Judged, Task
+from autograder.judging.intake import custody
+from autograder.judging.intake.custody import take_in
+from autograder.judging.submission import Judged, Task
 from autograder.sandbox.inside.beside import modules_in, put_beside
 from autograder.sandbox.inside.cells import definitions, parse
 

@@ -6,8 +6,8 @@ from nbconvert import HTMLExporter
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from autograder.in_nbgrader.bound_display import MOST_TEXT_IN_ALL, MOST_WORK, bound_display
-from autograder.in_nbgrader.disarm_markup import disarm_markup
+from autograder.judging.bound_display import MOST_TEXT_IN_ALL, MOST_WORK, bound_display
+from autograder.judging.settle.disarm_markup import disarm_markup
 from autograder.lesson_text.lesson import LANGUAGE
 
 SLOW = [

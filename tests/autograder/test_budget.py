@@ -9,9 +9,11 @@ from tiny_course import RIGHT, TINY, cell
 
 from attnlib.checks.asking.time_limits import TimeLimits
 from autograder.grading import workers
-from autograder.grading.workers import Task, judge_all
+from autograder.grading.workers import judge_all
 from autograder.judging import budget
-from autograder.judging.judge import Judge, settle
+from autograder.judging.judge import Judge
+from autograder.judging.settle import settle
+from autograder.judging.submission import Judged, Task
 from autograder.lesson_text.assignment import Assignment
 from autograder.sandbox.inside.wire import MOST_TENSORS, MOST_VALUES, BadMessage, decode, encode
 from autograder.sandbox.layers import probe
@@ -44,7 +46,7 @@ def handed_in(released, source):
         cell(released, name).source = answer
     assignment = Assignment(TINY, source)
     assignment.__dict__["questions"] = assignment.questions * 5
-    return settle(released, assignment), assignment
+    return settle(released, assignment.released), assignment
 
 
 def test_a_submission_whose_processes_have_used_up_its_budget_gets_no_more(handed_in):
@@ -77,12 +79,12 @@ def stuck(task, layers):
     """In place of judging: one submission keeps its worker for ever."""
     if task.student == "stuck":
         time.sleep(10**6)
-    return workers.Judged(task.student, task.lesson)
+    return Judged(task.student, task.lesson)
 
 
 @pytest.mark.slow
 def test_a_worker_that_does_not_come_to_an_end_is_ended_and_no_other_is_concerned(monkeypatch):
-    monkeypatch.setattr(workers, "_safely", stuck)
+    monkeypatch.setattr(workers, "judge_task", stuck)
     monkeypatch.setattr(workers, "LOOK_SECONDS", 0.5)
     monkeypatch.setattr(workers, "longest", lambda: 20.0)
     names = ["a", "stuck", "b", "c", "d"]

@@ -13,7 +13,7 @@ from tiny_course import POINTS, RIGHT, TINY
 from traitlets import TraitError
 
 from autograder.grading.grade_course import How, grade
-from autograder.in_nbgrader.judge_in_sandbox import JudgeInSandbox
+from autograder.in_nbgrader.preprocessors.judge_in_sandbox import JudgeInSandbox
 from autograder.sandbox.layers import container_command, probe
 from autograder.showing.errors import CourseError
 

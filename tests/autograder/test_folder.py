@@ -6,8 +6,8 @@ import subprocess
 
 import pytest
 
-from autograder.grading import folder as reading
-from autograder.grading.folder import collect
+from autograder.judging.intake import folder as reading
+from autograder.judging.intake.folder import collect
 from autograder.showing.errors import NotGraded
 
 LESSON = "00_tiny"

@@ -4,8 +4,8 @@ import pytest
 from tiny_course import POINTS, RIGHT, TINY, cell
 
 import autograder
-from autograder.grading.workers import Task, judge_on_worker
 from autograder.judging.judge import Judge
+from autograder.judging.submission import Task, judge_task
 from autograder.lesson_text.assignment import Assignment
 from autograder.lesson_text.notebook import to_text, write_notebook
 from autograder.sandbox.layers import probe
@@ -51,7 +51,7 @@ def test_a_fault_of_the_grader_s_own_is_tried_again_once(released, layout, monke
     monkeypatch.setattr(Judge, "_judge", faulty)
     assignment = Assignment.read(layout.solutions / f"{TINY}.py")
     task = Task("one", TINY, to_text(assignment.source), {f"{TINY}.ipynb": to_text(released).encode()})
-    found = judge_on_worker(task, probe())
+    found = judge_task(task, probe())
     assert found.points.get("test_pairwise_dot") == points
     assert (found.problem is None) == (points is not None)
     assert len(faults) == times

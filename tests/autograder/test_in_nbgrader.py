@@ -12,9 +12,9 @@ import pytest
 from test_nbgrader import nbgrader
 from tiny_course import RIGHT, TINY, Class
 
-from autograder.grading.entering import course_seed
 from autograder.grading.grade_course import How, grade
-from autograder.grading.status import status_of
+from autograder.in_nbgrader.course_files import course_seed
+from autograder.in_nbgrader.status import status_of
 from autograder.lesson_text.notebook import read_notebook
 from autograder.sandbox.layers import probe
 

@@ -19,7 +19,8 @@ from tiny_course import HANGS, RIGHT, TINY, Class
 
 from autograder.grading import workers
 from autograder.grading.grade_course import How, grade
-from autograder.grading.workers import Task, judge_all
+from autograder.grading.workers import judge_all
+from autograder.judging.submission import Judged, Task
 from autograder.lesson_text.layout import ROOT
 from autograder.sandbox.layers import probe
 
@@ -152,11 +153,11 @@ def deadly(task, layers):
     if task.student == "deadly":
         os.kill(os.getpid(), signal.SIGKILL)
     time.sleep(0.05)
-    return workers.Judged(task.student, task.lesson)
+    return Judged(task.student, task.lesson)
 
 
 def test_a_submission_that_kills_its_worker_each_time_takes_no_other_with_it(monkeypatch):
-    monkeypatch.setattr(workers, "_safely", deadly)
+    monkeypatch.setattr(workers, "judge_task", deadly)
     names = ["a", "b", "deadly", "c", "d", "e", "f"]
     tasks = (Task(name, TINY, "", {}) for name in names)
     judged = {one.student: one.problem for one in judge_all(tasks, probe("none"), 2)}
@@ -166,7 +167,7 @@ def test_a_submission_that_kills_its_worker_each_time_takes_no_other_with_it(mon
 
 
 def test_a_worker_that_dies_between_two_tasks_says_so_when_it_is_looked_at(monkeypatch):
-    monkeypatch.setattr(workers, "_safely", deadly)
+    monkeypatch.setattr(workers, "judge_task", deadly)
     worker, layers = workers.Worker(), probe("none")
     worker.give(Task("deadly", TINY, "", {}), layers, 1)
     assert isinstance(worker.held[0][0].exception(timeout=HANGS), BrokenProcessPool)
@@ -177,7 +178,7 @@ def test_a_worker_that_dies_between_two_tasks_says_so_when_it_is_looked_at(monke
 
 
 def test_few_submissions_are_held_at_a_time(monkeypatch):
-    monkeypatch.setattr(workers, "_safely", deadly)
+    monkeypatch.setattr(workers, "judge_task", deadly)
     taken, done, most = 0, 0, 0
 
     def tasks():

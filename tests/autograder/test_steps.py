@@ -11,9 +11,9 @@ from nbgrader.converters import Autograde
 from tiny_course import RIGHT, TINY, cell
 
 from attnlib.checks.verdict.report import MIME
-from autograder.in_nbgrader.disarm_markup import disarmed
-from autograder.in_nbgrader.hide_hidden_tests import HideHiddenTests
 from autograder.in_nbgrader.nbgrader_course import NbgraderCourse
+from autograder.in_nbgrader.preprocessors.hide_hidden_tests import HideHiddenTests
+from autograder.judging.settle.disarm_markup import disarmed
 from autograder.judging.settle.distrust_metadata import distrust_metadata
 from autograder.judging.settle.keep_one_copy import keep_one_copy
 from autograder.judging.settle.test_below_answer import test_below_answer as put_test_below_answer

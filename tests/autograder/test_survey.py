@@ -2,7 +2,7 @@
 
 import os
 
-from autograder.grading.survey import survey
+from autograder.judging.intake.survey import survey
 
 
 def test_nothing_is_passed_over(tmp_path):

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from autograder.grading.timestamp import told_time
+from autograder.judging.intake.timestamp import told_time
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 

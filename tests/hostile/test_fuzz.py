@@ -14,8 +14,10 @@ from tiny_course import RIGHT, tiny_text
 from attnlib.checks import exercises
 from attnlib.checks.verdict.judge import run_exercise
 from autograder.building.compose_samples import compose
-from autograder.grading.custody import read, take_in
-from autograder.judging.judge import Judge, settle, write_verdicts
+from autograder.judging.intake.custody import read, take_in
+from autograder.judging.judge import Judge
+from autograder.judging.settle import settle
+from autograder.judging.verdict import write_verdicts
 from autograder.lesson_text.assignment import Assignment
 from autograder.lesson_text.lesson import read_lesson
 from autograder.lesson_text.notebook import read_notebook, to_text
@@ -95,7 +97,7 @@ def taken_in(files, known_ids=()):
 def settled_or_refused(data: bytes, assignment):
     """The notebook as grading needs it, or the reason why there is none."""
     taken = taken_in({f"{TINY}.ipynb": data}, assignment.released)
-    return taken if isinstance(taken, str) else settle(taken, assignment)
+    return taken if isinstance(taken, str) else settle(taken, assignment.released)
 
 
 def is_complete_or_refused(outcome, assignment) -> bool:

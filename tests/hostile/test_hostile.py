@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.table import Table
 
 from attnlib.checks import run
-from autograder.grading.entering import course_seed
 from autograder.grading.grade_course import Graded, How, grade
+from autograder.in_nbgrader.course_files import course_seed
 from autograder.in_nbgrader.nbgrader_course import NbgraderCourse
 from autograder.judging.verdict import reports
 from autograder.lesson_text.notebook import read_notebook

@@ -9,14 +9,17 @@ from nbformat import NotebookNode
 from nbgrader.preprocessors import NbGraderPreprocessor
 from traitlets import TraitError, Unicode, validate
 
-from autograder.grading.custody import take_in
-from autograder.grading.entering import course_seed
-from autograder.grading.folder import collect
-from autograder.judging.judge import Judge, write_verdicts
+from autograder.in_nbgrader.course_files import course_seed, record_fault
+from autograder.judging.intake.custody import take_in
+from autograder.judging.intake.folder import collect
+from autograder.judging.judge import Judge
+from autograder.judging.submission import SECOND_ATTEMPT
+from autograder.judging.verdict import write_verdicts
 from autograder.lesson_text.assignment import Assignment
 from autograder.sandbox.layers import check_choice, probe
 from autograder.sandbox.process import Sandbox
 from autograder.showing.errors import CourseError
+from autograder.showing.text import printable
 
 POINTS = "attnlib_points"
 
@@ -44,7 +47,12 @@ class JudgeInSandbox(NbGraderPreprocessor):
         submitted = Path(directory.format_path(directory.submitted_directory, place["student"], place["assignment"]))
         handed_in = collect(submitted, place["notebook"])
         beside = take_in(handed_in.files, place["notebook"], assignment.released).beside
-        verdicts = Judge(sandbox, course_seed(Path(directory.root))).verdicts(nb, assignment, beside=beside)
+        course = Path(directory.root)
+        judge = Judge(sandbox, course_seed(course))
+        verdicts = judge.verdicts(nb, assignment, beside=beside)
+        for trace in judge.overcome:
+            self.log.warning("%s, %s: %s", printable(place["student"]), place["assignment"], SECOND_ATTEMPT)
+            record_fault(course, place["student"], place["assignment"], trace)
         resources[POINTS] = {verdict.question.test: verdict.points for verdict in verdicts}
         return write_verdicts(nb, verdicts), resources
 

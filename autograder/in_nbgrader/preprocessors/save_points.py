@@ -5,7 +5,7 @@ from typing import Any
 from nbformat import NotebookNode
 from nbgrader.preprocessors import SaveAutoGrades
 
-from autograder.in_nbgrader.judge_in_sandbox import POINTS
+from autograder.in_nbgrader.preprocessors.judge_in_sandbox import POINTS
 
 
 class SavePoints(SaveAutoGrades):

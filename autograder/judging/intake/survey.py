@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from autograder.grading.folder import NOTEBOOKS, is_hidden
+from autograder.judging.intake.folder import NOTEBOOKS, is_hidden
 from autograder.lesson_text.layout import shown
 from autograder.showing.errors import CourseError
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from nbgrader.utils import parse_utc
 
-from autograder.grading.folder import TIMESTAMP, read_regular
+from autograder.judging.intake.folder import TIMESTAMP, read_regular
 from autograder.showing.errors import NotGraded
 
 MOST_BYTES = 100

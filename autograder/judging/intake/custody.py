@@ -14,7 +14,7 @@ from typing import Any
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_raw_cell
 
-from autograder.grading.folder import (
+from autograder.judging.intake.folder import (
     MOST_BYTES,
     MOST_BYTES_BESIDE,
     MOST_BYTES_IN_ALL,

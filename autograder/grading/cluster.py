@@ -1,0 +1,83 @@
+"""Judging many submissions on a Dask cluster, whose machines see neither the course nor one another's files."""
+
+import multiprocessing
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from typing import Any
+
+from attnlib.checks.asking.time_limits import here
+from autograder.grading.certificates import Certificates, check_address
+from autograder.grading.workers import ATTEMPTS, Crew
+from autograder.judging.submission import Judged, Task
+from autograder.sandbox.layers import Layers
+from autograder.showing.errors import CourseError, first_line
+from autograder.showing.text import printable
+
+
+def judge_on_cluster(
+    tasks: Iterable[Task],
+    layers: Layers | None,
+    address: str,
+    say: Callable[[str], None] = lambda _: None,
+    shown: Certificates | None = None,
+) -> Iterator[Judged]:
+    """Judge the tasks on a Dask cluster, by the address of its scheduler; each worker has a sandbox of its own.
+
+    The workers need this project installed, and no shared disk. A worker that is lost costs nothing: its tasks are
+    given to another. Dask sends Python's pickles, which run code: at a tls:// address the scheduler, the workers and
+    this program believe nobody who does not show a certificate of the same authority.
+    """
+    check_address(address, shown)
+    try:
+        from distributed import Client, as_completed
+    except ImportError:
+        raise CourseError("--scheduler needs Dask: pip install 'attnlib[cluster]'") from None
+    try:
+        security = None if shown is None else shown.security()
+        client = Client(address, timeout=here().scheduler_wall, security=security)
+    except (OSError, TimeoutError, ValueError) as error:
+        raise CourseError(f"No Dask scheduler answers at {address}: {first_line(error)}") from None
+    with client:
+        slots = max(1, sum(client.nthreads().values()))
+        say(f"{slots} workers at {address}")
+        waiting, by_key = iter(tasks), {}
+
+        def submit() -> list[Any]:
+            task = next(waiting, None)
+            if task is None:
+                return []
+            future = client.submit(judge_on_worker, task, layers, pure=False, retries=ATTEMPTS)
+            by_key[future.key] = task
+            return [future]
+
+        running = as_completed([future for _ in range(3 * slots) for future in submit()])
+        for future in running:
+            task = by_key.pop(future.key)
+            if future.status == "finished":
+                yield future.result()
+            else:
+                problem = f"the cluster gave it up: {first_line(future.exception())}"
+                yield Judged(task.student, task.lesson, problem=printable(problem), fault=problem)
+            for more in submit():
+                running.add(more)
+
+
+ONE_AT_A_TIME = threading.Lock()
+
+
+@cache
+def _crew() -> Crew:
+    """This worker's one process for judging, which is ended from here if it does not end.
+
+    Dask calls in threads, beside which nothing should be forked, and by default in a process that may have no children.
+    """
+    multiprocessing.current_process().daemon = False
+    return Crew(1, "spawn")
+
+
+def judge_on_worker(task: Task, layers: Layers | None) -> Judged:
+    """Judge on a cluster's worker, behind the layers that its machine offers; its threads take turns."""
+    with ONE_AT_A_TIME:
+        (judged,) = _crew().judge([task], layers)
+        return judged

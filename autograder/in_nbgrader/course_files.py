@@ -1,0 +1,39 @@
+"""The course's own files, which students never see: the seed of the numbers, and the grader's own faults."""
+
+import os
+import secrets
+from pathlib import Path
+
+from autograder.showing.text import printable
+
+
+def course_seed(course: Path) -> int:
+    """The course's own seed for the numbers that answers are compared on; drawn once, and known to no student."""
+    path = course / "seed"
+    if not path.is_file():
+        course.mkdir(parents=True, exist_ok=True)
+        write_whole(path, f"{secrets.randbits(128)}\n")
+        path.chmod(0o600)
+    return int(path.read_text(encoding="ascii"))
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file so that it is there whole or not at all, also after a power cut."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f"{path.name}.new")
+    with new.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(new, path)
+
+
+def faults_file(course: Path) -> Path:
+    """Where the tracebacks of the grader's own faults are kept."""
+    return course / "faults.txt"
+
+
+def record_fault(course: Path, student: str, lesson: str, trace: str) -> None:
+    """Keep a traceback for whoever fixes it."""
+    with faults_file(course).open("a", encoding="utf-8") as file:
+        file.write(f"{printable(student)} {lesson}\n{trace}\n")

@@ -1,0 +1,17 @@
+"""Bring a submission's cells back into the order that grading needs, whatever the student's editor did to them."""
+
+from typing import Any
+
+from nbformat import NotebookNode
+from nbgrader.preprocessors import NbGraderPreprocessor
+
+from autograder.judging.settle import settle
+from autograder.lesson_text.released import released_cells
+
+
+class SettleCells(NbGraderPreprocessor):
+    """Settles a submission, in place of nbgrader's DeduplicateIds."""
+
+    def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
+        place = resources["nbgrader"]
+        return settle(nb, released_cells(place["db_url"], place["assignment"], place["notebook"])), resources

@@ -1,0 +1,48 @@
+"""The code cells of a notebook around one test: who wrote them, and whether they may define a name."""
+
+import re
+from collections.abc import Iterable
+
+from nbformat import NotebookNode
+from nbgrader.utils import compute_checksum
+
+from autograder.lesson_text.assignment import Assignment
+
+Cells = list[dict[str, str]]
+"""Each with its name, its source and its role: given, added, answer, or stub for an answer as it was released."""
+
+
+def cells_around(settled: NotebookNode, assignment: Assignment, test: str) -> tuple[Cells, Cells]:
+    """The code above a test, and that below it, tests left out: what was given and is unchanged, and the student's."""
+    above: Cells = []
+    below: Cells = []
+    found = above
+    for number, cell in enumerate(settled.cells):
+        name = grade_id(cell)
+        if name == test:
+            found = below
+        if cell.cell_type != "code" or (name in assignment.released and assignment.released[name].is_test):
+            continue
+        given = name is None and cell.source.strip() in assignment.given
+        role = "given" if given else "added" if name is None else "stub" if is_untouched(cell) else "answer"
+        found.append({"name": name or f"{number}", "source": cell.source, "role": role})
+    return above, below
+
+
+def grade_id(cell: NotebookNode) -> str | None:
+    """The name of a cell that was released as an answer or a test."""
+    found: str | None = cell.metadata.get("nbgrader", {}).get("grade_id")
+    return found
+
+
+def is_untouched(cell: NotebookNode) -> bool:
+    """Whether an answer's cell is as it was released."""
+    return bool(cell.metadata.nbgrader.checksum == compute_checksum(cell))
+
+
+def may_define(cells: Cells, names: Iterable[str]) -> bool:
+    """Whether the student's own cells name one of these: they may define it."""
+    named = [re.compile(rf"\b{re.escape(name)}\b") for name in names]
+    return any(
+        cell["role"] in ("added", "answer") and any(name.search(cell["source"]) for name in named) for cell in cells
+    )
