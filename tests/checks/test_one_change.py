@@ -3,7 +3,6 @@
 import ast
 import contextlib
 import inspect
-import linecache
 import math
 from dataclasses import replace
 from types import ModuleType
@@ -13,6 +12,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from einops import rearrange
+from notebook_cells import run_cell
 from torch import Tensor, nn
 
 import attnlib
@@ -131,12 +131,7 @@ def test_a_change_is_told_with_its_line_and_not_with_what_belongs_there() -> Non
 
 
 def of_a_cell(source: str, name: str, **names: Any) -> Any:
-    """As IPython does it: the source of a cell stands in linecache under the name of no file."""
-    path = "<cell of a notebook>"
-    linecache.cache[path] = (len(source), None, source.splitlines(keepends=True), path)
-    found = {"torch": torch, **names}
-    exec(compile(source, path, "exec"), found)
-    return found[name]
+    return run_cell(source, {"torch": torch, **names})[name]
 
 
 PATIENT = TimeLimits(search_case_cpu=600.0, search_cpu=6000.0, search_wall=60_000.0)

@@ -2,13 +2,13 @@
 
 import ast
 import json
-import linecache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from einops import einsum, rearrange, reduce
+from notebook_cells import run_cell
 from torch import Tensor, nn
 
 import attnlib
@@ -34,12 +34,9 @@ def no_scale(q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
 
 
 def of_a_cell(source: str) -> Any:
-    """What the last definition of a notebook's cell defines; its source is where IPython puts it."""
-    path = "<a cell>"
-    linecache.cache[path] = (len(source), None, source.splitlines(keepends=True), path)
-    names = dict(NOTEBOOK)
-    exec(compile(source, path, "exec"), names)
-    return names[[n.name for n in ast.parse(source).body if isinstance(n, ast.FunctionDef | ast.ClassDef)][-1]]
+    """What the last definition of a notebook's cell defines."""
+    last = [n.name for n in ast.parse(source).body if isinstance(n, ast.FunctionDef | ast.ClassDef)][-1]
+    return run_cell(source, NOTEBOOK)[last]
 
 
 def words(text: str) -> str:

@@ -3,7 +3,6 @@
 import contextlib
 import importlib
 import inspect
-import linecache
 import sys
 import textwrap
 from functools import partial
@@ -11,6 +10,7 @@ from functools import partial
 import pytest
 import torch
 import torch.nn.functional as F
+from notebook_cells import run_cell
 from torch import nn
 
 from attnlib.checks import exercises, run
@@ -191,10 +191,8 @@ def test_the_source_of_an_attempt_is_read_with_the_names_around_it(attempt: obje
 
 def test_a_cell_of_a_notebook_is_read() -> None:
     source = "import torch\n\ndef softmax(scores):\n    return torch.softmax(scores, -1)\n"
-    linecache.cache["<cell 7>"] = (len(source), None, source.splitlines(keepends=True), "<cell 7>")
-    names: dict = {"__name__": "__main__"}
-    exec(compile(source, "<cell 7>", "exec"), names)
-    assert [(use.name, use.line) for use in shortcuts_of(names["softmax"], (SOFTMAX,))] == [("torch.softmax", 4)]
+    softmax = run_cell(source, {})["softmax"]
+    assert [(use.name, use.line) for use in shortcuts_of(softmax, (SOFTMAX,))] == [("torch.softmax", 4)]
 
 
 def sometimes(scores):
