@@ -8,11 +8,8 @@ from zlib import crc32
 
 from attnlib.checks import Exercise, exercises
 from attnlib.checks.asking.attempt import Local
-from attnlib.checks.asking.observe import Memory, observe
 from attnlib.checks.asking.time_limits import TimeLimits, here
-from attnlib.checks.naming.diagnose import Trial, diagnose
 from attnlib.checks.naming.symptom_names import SYMPTOMS
-from attnlib.checks.trial.compare import first_difference
 from attnlib.checks.verdict.judge import cases_of, run_exercise, try_case
 from attnlib.checks.verdict.report import Report
 from autograder.lesson_text.layout import Layout
@@ -20,6 +17,7 @@ from autograder.proof.answers import Answer, alternatives, lesson_answers, run_s
 from autograder.proof.counts import Fate, Proof, Verdict
 from autograder.proof.equivalent import EQUIVALENT
 from autograder.proof.mutants import Mutant, mutants
+from autograder.proof.observed import Observed
 
 ONE_IN = 10  # mutants: of so many it is noted what the student is told of them
 
@@ -40,10 +38,8 @@ def verdicts(name: str, seeds: range) -> Proof:
     _warm_up(exercise)
     found = [_timed(exercise, *answer, hidden) for hidden in (False, True) for answer in answers if 0 in seeds]
     for seed in seeds:
-        memory: Memory = {}
-        found += [
-            _quick(exercise, *answer, hidden, seed, memory) for hidden in (False, True) for answer in answers if seed
-        ]
+        observed = Observed(exercise, seed)
+        found += [_quick(observed, *answer, hidden) for hidden in (False, True) for answer in answers if seed]
     return Proof(verdicts=tuple(found))
 
 
@@ -56,18 +52,13 @@ def _timed(exercise: Exercise, answer: str, expected: str | None, attempt: Any, 
     return Verdict(name, expected, hidden, 0, report.passed, report.diagnosis, 1000 * cpu, 1000 * wall)
 
 
-def _quick(
-    exercise: Exercise, answer: str, expected: str | None, attempt: Any, hidden: bool, seed: int, memory: Memory
-) -> Verdict:
+def _quick(observed: Observed, answer: str, expected: str | None, attempt: Any, hidden: bool) -> Verdict:
     """The same comparison and diagnosis, but whatever an answer does on a case is asked only once."""
-    trials = []
-    for case in cases_of(exercise, hidden=hidden):
-        right = observe(exercise, exercise.reference, case, seed=seed, device="cpu", exact=True, memory=memory)
-        got = observe(exercise, attempt, case, seed=seed, device="cpu", memory=memory)
-        trials.append(Trial(case, right, got, first_difference(exercise, case, right, got, device="cpu")))
-    named = diagnose(exercise, trials, seed=seed, device="cpu", memory=memory)
+    trials = observed.trials(attempt, hidden=hidden)
+    named = observed.diagnosis(trials)
     passed = all(trial.difference is None for trial in trials)
-    return Verdict(f"{exercise.name}: {answer}", expected, hidden, seed, passed, named.id if named else None, 0, 0)
+    name = f"{observed.exercise.name}: {answer}"
+    return Verdict(name, expected, hidden, observed.seed, passed, named.id if named else None, 0, 0)
 
 
 def _warm_up(exercise: Exercise) -> None:

@@ -1,72 +1,101 @@
 """Every misconception is rejected, and under its own name; and any two can be told apart."""
 
+from functools import cached_property
 from itertools import combinations
 
 import pytest
 import torch
 
 from attnlib.checks import Misconception, exercises
-from attnlib.checks.asking.observe import Memory, observe
+from attnlib.checks.asking.observe import Memory, Observation
 from attnlib.checks.course.usual import usual_misconceptions
+from attnlib.checks.exercise import Case
 from attnlib.checks.trial.compare import SEPARATION, first_difference
-from attnlib.checks.verdict.judge import cases_of, run_exercise, try_case
+from attnlib.checks.verdict.judge import cases_of, run_exercise
+from autograder.proof.observed import Observed
 
-MEMORY: Memory = {}
-"""As the grader does it: what the references and the rivals of a misconception do is computed once, not for each."""
-
-MISCONCEPTIONS = [
+CODE = [name for name, exercise in exercises().items() if exercise.kind != "choice"]
+CHOICES = [
     pytest.param(name, misconception, id=f"{name}-{misconception.id}")
     for name, exercise in exercises().items()
+    if exercise.kind == "choice"
     for misconception in exercise.misconceptions
 ]
 
 
-@pytest.mark.parametrize(("name", "misconception"), MISCONCEPTIONS)
-@pytest.mark.parametrize(("hidden", "seed"), [(False, 0), (True, 1)], ids=["visible", "hidden"])
-def test_a_misconception_is_rejected_under_its_own_name(
-    name: str, misconception: Misconception, hidden: bool, seed: int
-) -> None:
+class Table:
+    """What the misconceptions of one exercise do, noted once for all tests: on visible cases, and with another seed."""
+
+    def __init__(self, name: str) -> None:
+        self.exercise = exercises()[name]
+
+    @cached_property
+    def visible(self) -> Observed:
+        """As in a student's notebook: a call of what the exercise forbids would be noticed."""
+        observed = Observed(self.exercise, 0, watched=True)
+        observed.wrong(hidden=False)  # all of them, before one is compared with the others
+        return observed
+
+    @cached_property
+    def hidden(self) -> Observed:
+        return Observed(self.exercise, 1)
+
+
+@pytest.fixture(scope="module", params=CODE)
+def table(request: pytest.FixtureRequest) -> Table:
+    return Table(request.param)
+
+
+@pytest.mark.parametrize("hidden", [False, True], ids=["visible", "hidden"])
+def test_a_misconception_is_rejected_under_its_own_name(table: Table, hidden: bool) -> None:
+    """The failure lists every misconception that is not, with what is said of it."""
+    observed = table.hidden if hidden else table.visible
+    faults = {}
+    for misconception in table.exercise.misconceptions:
+        report = observed.report(misconception.implementation, hidden=hidden)
+        explained = misconception.explanation.split(".")[0][:40] in " ".join(report.message.split())
+        is_its_own = report.diagnosis == (misconception.same_as or misconception.id)
+        if report.passed or report.score >= 1 or not is_its_own or not (explained or misconception.same_as):
+            faults[misconception.id] = report.message
+    assert faults == {}
+
+
+@pytest.mark.parametrize(("name", "misconception"), CHOICES)
+def test_a_wrong_letter_is_rejected_under_its_own_name(name: str, misconception: Misconception) -> None:
     exercise = exercises()[name]
-    report = run_exercise(exercise, misconception.implementation, hidden=hidden, seed=seed, memory=MEMORY)
+    assert misconception.implementation != exercise.reference
+    report = run_exercise(exercise, misconception.implementation)
     assert not report.passed
     assert report.score < 1
     assert report.diagnosis == (misconception.same_as or misconception.id), report.message
     assert misconception.explanation.split(".")[0][:40] in " ".join(report.message.split()) or misconception.same_as
 
 
-@pytest.mark.parametrize(("name", "misconception"), MISCONCEPTIONS)
-def test_a_misconception_is_far_from_the_reference(name: str, misconception: Misconception) -> None:
-    exercise = exercises()[name]
-    if exercise.kind == "choice":
-        assert misconception.implementation != exercise.reference
-        return
-    trials = [
-        try_case(exercise, misconception.implementation, c, seed=0, device="cpu", memory=MEMORY)
-        for c in cases_of(exercise, hidden=False)
-    ]
-    assert max(t.difference.tolerances if t.difference else 0 for t in trials) >= SEPARATION
-
-
-@pytest.mark.parametrize("name", [name for name, e in exercises().items() if e.kind != "choice"])
-def test_any_two_misconceptions_are_told_apart_or_declared_the_same(name: str) -> None:
-    exercise = exercises()[name]
-    cases = cases_of(exercise, hidden=False)
-    seen = {
-        m.id: [observe(exercise, m.implementation, case, seed=0, device="cpu", memory=MEMORY) for case in cases]
-        for m in exercise.misconceptions
+def test_a_misconception_is_far_from_the_reference(table: Table) -> None:
+    farthest = {
+        name: max(trial.difference.tolerances if trial.difference else 0 for trial in trials)
+        for name, trials in table.visible.wrong(hidden=False).items()
     }
+    assert {name: tolerances for name, tolerances in farthest.items() if tolerances < SEPARATION} == {}
 
-    def told_apart(one: str, other: str) -> bool:
-        for case, a, b in zip(cases, seen[one], seen[other], strict=True):
-            if a.failure and b.failure and a.failure.text != b.failure.text:
-                return True
-            found = first_difference(exercise, case, a, b, device="cpu")
-            if found is not None and found.tolerances >= SEPARATION:
-                return True
-        return False
+
+def test_any_two_misconceptions_are_told_apart_or_declared_the_same(table: Table) -> None:
+    exercise = table.exercise
+    cases = cases_of(exercise, hidden=False)
+    seen = {m.id: table.visible.seen(m.implementation, cases) for m in exercise.misconceptions}
+
+    def apart(case: Case, a: Observation, b: Observation) -> bool:
+        if a.failure and b.failure and a.failure.text != b.failure.text:
+            return True
+        found = first_difference(exercise, case, a, b, device="cpu")
+        return found is not None and found.tolerances >= SEPARATION
 
     same = {m.id: m.same_as or m.id for m in exercise.misconceptions}
-    confused = [(a, b) for a, b in combinations(seen, 2) if same[a] != same[b] and not told_apart(a, b)]
+    confused = [
+        (one, other)
+        for one, other in combinations(seen, 2)
+        if same[one] != same[other] and not any(apart(c, seen[one][c.name], seen[other][c.name]) for c in cases)
+    ]
     assert confused == []
 
 
@@ -102,7 +131,7 @@ CORE = (
 """Attention itself, multi-head attention, masks, the encoder block: at least twelve mistakes, the others eight."""
 
 
-@pytest.mark.parametrize("name", [name for name, e in exercises().items() if e.kind != "choice"])
+@pytest.mark.parametrize("name", CODE)
 def test_an_exercise_knows_the_mistakes_that_learners_make_in_it(name: str) -> None:
     """Those of any code (float32 only, detached, ...) are not counted."""
     own = {m.same_as or m.id for m in exercises()[name].misconceptions} - USUAL

@@ -1,6 +1,6 @@
 """Judging an attempt: every case, part by part, then the diagnosis, then the report."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -60,10 +60,12 @@ def run_exercise(
     dtype: torch.dtype | None = None,
     memory: Memory | None = None,
     limits: TimeLimits | None = None,
+    known: Mapping[str, Observation] | None = None,
 ) -> Report:
     """`run`, for an exercise that is not (yet) part of the course, or an attempt in another process.
 
-    A `memory` that is handed to many runs keeps what the reference and the misconceptions do.
+    A `memory` that is handed to many runs keeps what the reference and the misconceptions do; `known` is what the
+    attempt did on the cases, by their names, where it has been asked before.
     """
     _require_device(device)
     if dtype is not None and not dtype.is_floating_point:
@@ -86,7 +88,8 @@ def run_exercise(
             continue
         if case.hidden and example is None:
             example = _on_example(exercise, asked)  # now: what is shown must not hold what came of hidden inputs
-        trials.append(try_case(exercise, asked, case, seed=seed, device=device, memory=memory))
+        got = None if known is None else known[case.name]
+        trials.append(try_case(exercise, asked, case, seed=seed, device=device, memory=memory, got=got))
         failure = trials[-1].got.failure if trials[-1].difference is not None else None
         if failure is not None and failure.kind in GIVEN_UP:
             given_up.append(case)
@@ -157,15 +160,23 @@ def cases_of(exercise: Exercise, *, hidden: bool, dtype: torch.dtype | None = No
 
 
 def try_case(
-    exercise: Exercise, attempt: Any, case: Case, *, seed: int, device: str, memory: Memory | None = None
+    exercise: Exercise,
+    attempt: Any,
+    case: Case,
+    *,
+    seed: int,
+    device: str,
+    memory: Memory | None = None,
+    got: Observation | None = None,
 ) -> Trial:
-    """Compare the attempt with the reference on one case."""
+    """Compare the attempt with the reference on one case; `got` is what it did there, if that is known already."""
     expected = observe(exercise, exercise.reference, case, seed=seed, device=device, exact=True, memory=memory)
     if (expected.failure is not None) != case.raises:
         raise AssertionError(
             f"the reference of {exercise.name} does not do what {case.name!r} says: {expected.failure}"
         )
-    got = observe(exercise, attempt, case, seed=seed, device=device, watched=True)
+    if got is None:
+        got = observe(exercise, attempt, case, seed=seed, device=device, watched=True)
     return Trial(case, expected, got, first_difference(exercise, case, expected, got, device=device))
 
 

@@ -1,0 +1,47 @@
+"""What the course's own answers to an exercise do, noted once for each seed; verdicts and names follow from that."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from attnlib.checks import Case, Exercise, Misconception, Report
+from attnlib.checks.asking.observe import Memory, Observation, observe
+from attnlib.checks.naming.diagnose import Trial, diagnose
+from attnlib.checks.trial.compare import first_difference
+from attnlib.checks.verdict.judge import cases_of, run_exercise
+
+
+class Observed:
+    """One exercise and one seed; with `watched`, calls of what the exercise forbids are noticed."""
+
+    def __init__(self, exercise: Exercise, seed: int, *, watched: bool = False) -> None:
+        self.exercise, self.seed, self.watched = exercise, seed, watched
+        self._memory: Memory = {}
+
+    def seen(self, attempt: Any, cases: Sequence[Case]) -> dict[str, Observation]:
+        """What the attempt does, by the name of the case."""
+        how: Any = {"seed": self.seed, "device": "cpu", "watched": self.watched, "memory": self._memory}
+        return {case.name: observe(self.exercise, attempt, case, **how) for case in cases}
+
+    def trials(self, attempt: Any, *, hidden: bool) -> list[Trial]:
+        """The attempt beside the reference, case by case."""
+        exercise, trials = self.exercise, []
+        cases = cases_of(exercise, hidden=hidden)
+        for case, got in zip(cases, self.seen(attempt, cases).values(), strict=True):
+            right = observe(
+                exercise, exercise.reference, case, seed=self.seed, device="cpu", exact=True, memory=self._memory
+            )
+            trials.append(Trial(case, right, got, first_difference(exercise, case, right, got, device="cpu")))
+        return trials
+
+    def wrong(self, *, hidden: bool) -> dict[str, list[Trial]]:
+        """The same for every misconception, by its id."""
+        return {m.id: self.trials(m.implementation, hidden=hidden) for m in self.exercise.misconceptions}
+
+    def diagnosis(self, trials: Sequence[Trial]) -> Misconception | None:
+        """The misconception that fits."""
+        return diagnose(self.exercise, trials, seed=self.seed, device="cpu", memory=self._memory)
+
+    def report(self, attempt: Any, *, hidden: bool) -> Report:
+        """All that a student would be told, and the score."""
+        known = self.seen(attempt, cases_of(self.exercise, hidden=hidden))
+        return run_exercise(self.exercise, attempt, hidden=hidden, seed=self.seed, memory=self._memory, known=known)
