@@ -1,18 +1,18 @@
 # %% [markdown]
 # # 00 · Start here: compare every word with every word
 #
-# Attention is, at its heart, one question asked many times: *how well do these two vectors fit together?* In this lesson
-# you write the code that asks it for all pairs at once. You need nothing but counting to follow every number.
+# Attention is, at its heart, one question asked many times: *how well do these two vectors fit together?* In this
+# lesson you write the code that asks it for all pairs at once. You need nothing but counting to follow every number.
 #
 # | | |
 # | --- | --- |
 # | **You will build** | `pairwise_dot`: all dot products between two sets of vectors |
-# | **You will understand** | tensors whose axes have names, `einsum`, `einops`, broadcasting, and what a check tells you |
+# | **You will understand** | tensors with named axes, `einsum`, `einops`, broadcasting, and what a check tells you |
 # | **You need** | Python, a little PyTorch, about 45 minutes |
 #
-# Three kinds of cells wait for you. *Predict* cells ask what will happen before you see it. *Exercises* ask for a few lines
-# of code. *Mend* cells hold code that runs, looks right and is wrong. A check stands right below each of them. Run the cells
-# one at a time (Shift + Enter): *Run All* stops at the first check that fails, on purpose.
+# Three kinds of cells wait for you. *Predict* cells ask what will happen before you see it. *Exercises* ask for a few
+# lines of code. *Mend* cells hold code that runs, looks right and is wrong. A check stands right below each of them.
+# Run the cells one at a time (Shift + Enter): *Run All* stops at the first check that fails, on purpose.
 #
 # You cannot get stuck for good: no later cell needs your solution. Where one is needed, the cell uses `attnlib`, the
 # course's own small library.
@@ -42,8 +42,8 @@ wide = "The animal did not cross the street because it was wide".lower().split()
 print(len(tired), "words:", *tired)
 
 # %% [markdown]
-# Real models learn a vector for each word. You will get there in the next lesson. Here we take vectors that you can check
-# with a pencil: **count the letters**. A word becomes 26 numbers, one for each letter of the alphabet.
+# Real models learn a vector for each word. You will get there in the next lesson. Here we take vectors that you can
+# check with a pencil: **count the letters**. A word becomes 26 numbers, one for each letter of the alphabet.
 #
 # These vectors know nothing of meaning, only spelling. That is fine: the tools are the same.
 
@@ -62,9 +62,9 @@ print({letter: int(count) for letter, count in zip(ascii_lowercase, street, stri
 # %% [markdown]
 # ## Name the axes
 #
-# PyTorch tells you that a tensor has shape `(11, 26)`. It does not tell you what the 11 is. By lesson 03 your tensors have
-# four axes, two of them often of the same size, and most bugs in attention code are a right number on the wrong axis.
-# So every axis gets a letter, the same one in the whole course:
+# PyTorch tells you that a tensor has shape `(11, 26)`. It does not tell you what the 11 is. By lesson 03 your tensors
+# have four axes, two of them often of the same size, and most bugs in attention code are a right number on the wrong
+# axis. So every axis gets a letter, the same one in the whole course:
 #
 # | letter | the axis counts |
 # | --- | --- |
@@ -74,8 +74,8 @@ print({letter: int(count) for letter, count in zip(ascii_lowercase, street, stri
 # | `d` | the numbers in one vector |
 # | `h` | attention heads, from lesson 03 on |
 #
-# Where several widths meet, each gets a name that begins with `d`, such as `d_model` in lesson 01.
-# We write `(b, n, d)` for a shape. Our two sentences make one tensor of that kind. Say its shape before you run the cell.
+# Where several widths meet, each gets a name that begins with `d`, such as `d_model` in lesson 01. We write `(b, n, d)`
+# for a shape. Our two sentences make one tensor of that kind. Say its shape before you run the cell.
 
 # %%
 batch = torch.stack([letter_counts(tired), letter_counts(wide)])
@@ -88,8 +88,8 @@ batch.shape  # (b, n, d)
 #
 # $$x \cdot y = \sum_d x_d y_d$$
 #
-# It is large where both vectors have large numbers in the same places. For letter counts: a letter adds to the sum only if
-# *both* words contain it. *it* and *the* share one letter, a `t`, once in each. So their dot product must be 1.
+# It is large where both vectors have large numbers in the same places. For letter counts: a letter adds to the sum only
+# if *both* words contain it. *it* and *the* share one letter, a `t`, once in each. So their dot product must be 1.
 
 # %%
 the, it = counts[tired.index("the")], counts[tired.index("it")]
@@ -98,10 +98,10 @@ assert by_loop == 1
 by_loop
 
 # %% [markdown]
-# ### Predict, then run: who fits *the* best? (1 point, 3 minutes)
+# ### Predict, then run: who fits *the* best? ({points}, 3 minutes)
 #
-# Predicting is the cheapest way to learn: it costs a minute, and a wrong guess is remembered for years. Decide *before* you
-# compute, with pencil and paper if you like.
+# Predicting is the cheapest way to learn: it costs a minute, and a wrong guess is remembered for years. Decide *before*
+# you compute, with pencil and paper if you like.
 #
 # Take the dot product of *the* with every word of the sentence. **Which word gives the largest one?**
 #
@@ -110,25 +110,20 @@ by_loop
 # - **C**: *because*. It is the longest word, so it has the most letters to match.
 # - **D**: *street* and *tired*, in a tie: each has two of the letters of *the*, `t` and `e`.
 
-# %% nbgrader={"grade": false, "grade_id": "predict_largest_dot", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 ### BEGIN SOLUTION
 largest_dot = "B"
 ### BEGIN STUB
 # largest_dot = None  # your prediction: "A", "B", "C" or "D"
 ### END SOLUTION
 
-# %% nbgrader={"grade": true, "grade_id": "test_predict_largest_dot", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
-### BEGIN HIDDEN TESTS
-from attnlib.checks import grade as check
-
-### END HIDDEN TESTS
+# %%
 check("predict_largest_dot", largest_dot)
 
 # %% [markdown]
 # Now look. Go through the bars and find the reason for the surprise.
 
-# %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the fonts; the surprise in it is asserted
+# %%
 scores = torch.stack([the @ word for word in counts])
 assert scores.max() > the @ the
 
@@ -141,16 +136,17 @@ ax.set(ylabel="dot product with “the”", ylim=(0, 4.8))
 plt.show()
 
 # %% [markdown]
-# *street* has two `t` and two `e`, and each counts twice. **A dot product measures how well two vectors agree times how long
-# they are.** A long vector can beat a perfect match. Attention uses the dot product all the same: the length lets a word say
-# "look at me" more loudly. Keep this in mind when lesson 02 asks how large the numbers get.
+# *street* has two `t` and two `e`, and each counts twice. **A dot product measures how well two vectors agree times how
+# long they are.** A long vector can beat a perfect match. Attention uses the dot product all the same: the length lets
+# a word say "look at me" more loudly. Keep this in mind when lesson 02 asks how large the numbers get.
 
 # %% [markdown]
 # ## Write a product with `einsum`
 #
 # You can write the dot product as a loop, as `@` with the right transposes, or as what it is: a sum over a named axis.
-# `einops.einsum` takes the tensors, then a pattern with the names of their axes. **The rule: axes that are missing after the
-# arrow are multiplied and summed; axes that are named stay.** A name that two tensors share must have one size.
+# `einops.einsum` takes the tensors, then a pattern with the names of their axes. **The rule: axes that are missing
+# after the arrow are multiplied and summed; axes that are named stay.** A name that two tensors share must have one
+# size.
 
 # %%
 one = einsum(the, it, "d, d ->")  # no axis stays: one number
@@ -161,8 +157,8 @@ assert_close(many, scores, rtol=0, atol=0)
 many
 
 # %% [markdown]
-# The pattern is a comment that cannot lie, because it is checked. With one tensor, einsum only sums. Before you run the next
-# cell, say what each of the three results counts, and what shape it has.
+# The pattern is a comment that cannot lie, because it is checked. With one tensor, einsum only sums. Before you run the
+# next cell, say what each of the three results counts, and what shape it has.
 
 # %%
 word_lengths = einsum(batch, "b n d -> b n")
@@ -171,17 +167,18 @@ everything = einsum(batch, "b n d ->")
 print(word_lengths[0], letter_totals.shape, everything)
 
 # %% [markdown]
-# (PyTorch's own `torch.einsum("bnd->bn", batch)` is the same thing, with the pattern first and one letter for each axis. Use
-# whichever you like; here we write the long form, since it can carry real names such as `"batch word letter -> batch word"`.)
+# (PyTorch's own `torch.einsum("bnd->bn", batch)` is the same thing, with the pattern first and one letter for each
+# axis. Use whichever you like; here we write the long form, since it can carry real names such as
+# `"batch word letter -> batch word"`.)
 #
-# One warning. When two sizes do not fit, the error comes from PyTorch, which knows only letters: einops handed it your first name as
-# `a`, your second as `b`, and so on. "Subscript b" is then your second axis, whatever it is called.
+# One warning. When two sizes do not fit, the error comes from PyTorch, which knows only letters: einops handed it your
+# first name as `a`, your second as `b`, and so on. "Subscript b" is then your second axis, whatever it is called.
 #
 # ## Move axes by name with `einops`
 #
-# There are two ways to get from shape `(2, 3)` to shape `(3, 2)`, and they are not the same. *Transposing* turns rows into
-# columns. *Reshaping* keeps all numbers in their order and only breaks the lines elsewhere. PyTorch lets you take the
-# wrong one without a word. Three-letter words show it best. Read each result line by line:
+# There are two ways to get from shape `(2, 3)` to shape `(3, 2)`, and they are not the same. *Transposing* turns rows
+# into columns. *Reshaping* keeps all numbers in their order and only breaks the lines elsewhere. PyTorch lets you take
+# the wrong one without a word. Three-letter words show it best. Read each result line by line:
 
 # %%
 codes = [[ord(letter) for letter in word] for word in ("did", "not")]
@@ -198,8 +195,8 @@ print("rearrange:", spell(rearrange(letters, "word letter -> letter word")))
 print("reshape:  ", spell(letters.reshape(3, 2)))
 
 # %% [markdown]
-# `rearrange` gives first letters, second letters, third letters: an axis moved. `reshape` gives `di`, `dn`, `ot`: pieces of
-# words, letters of two words mixed in one row. The shapes agree, so no error will ever tell you. Names do.
+# `rearrange` gives first letters, second letters, third letters: an axis moved. `reshape` gives `di`, `dn`, `ot`:
+# pieces of words, letters of two words mixed in one row. The shapes agree, so no error will ever tell you. Names do.
 #
 # And when a pattern does not fit, einops says what it saw and what you asked for:
 
@@ -212,9 +209,9 @@ except Exception as error:
 # %% [markdown]
 # ## Line up axes before you divide
 #
-# Broadcasting lets tensors of different shapes meet: PyTorch lines the shapes up **from the right** and stretches the axes of
-# size 1. It does so by position, never by meaning. Take two questions (rows) and two answers (columns), and turn each row into
-# shares that sum to 1. Predict which of the two results is right.
+# Broadcasting lets tensors of different shapes meet: PyTorch lines the shapes up **from the right** and stretches the
+# axes of size 1. It does so by position, never by meaning. Take two questions (rows) and two answers (columns), and
+# turn each row into shares that sum to 1. Predict which of the two results is right.
 
 # %%
 votes = torch.tensor([[6.0, 2.0], [4.0, 12.0]])  # (q, k)
@@ -223,9 +220,10 @@ print("first: ", (votes / totals).tolist())
 print("second:", (votes / rearrange(totals, "q -> q 1")).tolist())
 
 # %% [markdown]
-# The second: 6 of 8 is 0.75, 4 of 16 is 0.25. In the first, `totals` with shape `(q)` was lined up with the *last* axis of
-# `votes`, which is `k`: the 2 was divided by the other row's 16. It ran only because there were as many questions as answers,
-# and attention of a sentence to itself is always like that. So write `q 1` or `1 k`, and say which axis you mean.
+# The second: 6 of 8 is 0.75, 4 of 16 is 0.25. In the first, `totals` with shape `(q)` was lined up with the *last* axis
+# of `votes`, which is `k`: the 2 was divided by the other row's 16. It ran only because there were as many questions as
+# answers, and attention of a sentence to itself is always like that. So write `q 1` or `1 k`, and say which axis you
+# mean.
 
 # %%
 shares = votes / rearrange(totals, "q -> q 1")
@@ -234,9 +232,10 @@ assert_close(reduce(shares, "q k -> q", "sum"), torch.ones(2), rtol=0, atol=1e-6
 # %% [markdown]
 # ## Read a check that fails
 #
-# A check compares your function with the course's own on inputs that you do not see. When something is wrong, it does not stop
-# at "wrong": it looks for the misunderstanding that would compute exactly your numbers. Let us fail on purpose. The exercise
-# below asks for all dot products between two sets of vectors; here is an attempt that forgets to sum.
+# A check compares your function with the course's own on inputs that you do not see. When something is wrong, it does
+# not stop at "wrong": it looks for the misunderstanding that would compute exactly your numbers. Let us fail on
+# purpose. The exercise below asks for all dot products between two sets of vectors; here is an attempt that forgets to
+# sum.
 #
 # (`suppress` is only here so that the notebook runs on. In your own cells a failed check stops the run.)
 
@@ -250,9 +249,9 @@ with suppress(CheckFailed):
     check("pairwise_dot", forgets_to_sum)
 
 # %% [markdown]
-# Shapes come first, because with a wrong shape nothing else can be compared. Read them as names: an axis `d` is left over.
-# The next attempt has the right shape. It computes a *cosine*, the dot product of vectors that were first cut to length 1,
-# in which *the* would have won the contest above.
+# Shapes come first, because with a wrong shape nothing else can be compared. Read them as names: an axis `d` is left
+# over. The next attempt has the right shape. It computes a *cosine*, the dot product of vectors that were first cut to
+# length 1, in which *the* would have won the contest above.
 
 
 # %%
@@ -265,29 +264,29 @@ with suppress(CheckFailed):
     check("pairwise_dot", computes_cosines)
 
 # %% [markdown]
-# Read a verdict from the top: what was expected, what came, where the two first differ, and, where the mistake is a known
-# one, its name and the reason. The small example at the end can be followed with a pencil. A check is free: run it as often as
-# you like. (Your work is graded with more sizes and other numbers, but by the same rules.)
+# Read a verdict from the top: what was expected, what came, where the two first differ, and, where the mistake is a
+# known one, its name and the reason. The small example at the end can be followed with a pencil. A check is free: run
+# it as often as you like. (Your work is graded with more sizes and other numbers, but by the same rules.)
 #
-# ### Exercise: compute all dot products (4 points, 10 minutes)
+# ### Exercise: compute all dot products ({points}, 10 minutes)
 #
-# Write `pairwise_dot`: the dot product of each of the `q` vectors in `x` with each of the `k` vectors in `y`, separately for
-# each sequence of the batch.
+# Write `pairwise_dot`: the dot product of each of the `q` vectors in `x` with each of the `k` vectors in `y`,
+# separately for each sequence of the batch.
 #
 # $$o_{b,q,k} = \sum_d x_{b,q,d} y_{b,k,d}$$
 #
 # - `x` is `(b, q, d)` and `y` is `(b, k, d)`; the result is `(b, q, k)`. Mostly `q` and `k` differ.
 # - Sequence 0 of `x` meets sequence 0 of `y`, and no other.
 # - Everything in torch and einops is allowed, loops included. Gradients must flow to `x` and `y`.
-# - In this exercise and in all that follow: give back the dtype and the device that you were given, and do not change your
-#   inputs in place. Two points are for the right values, one for gradients, one for robustness in these small things.
-# - Compute in that dtype, too. To go through `.float()` and back is right for half precision, and large models do it; float64
-#   loses half of its digits there. A guard such as `1e-12` against a division by zero does no harm.
-# - You may be called again, with more words or fewer, with a mask or without: nothing may be left from the call before. Every axis
-#   has a length of at least 1.
+# - In this exercise and in all that follow: give back the dtype and the device that you were given, and do not change
+#   your inputs in place. That is robustness, in the points: {parts}.
+# - Compute in that dtype, too. To go through `.float()` and back is right for half precision, and large models do it;
+#   float64 loses half of its digits there. A guard such as `1e-12` against a division by zero does no harm.
+# - You may be called again, with more words or fewer, with a mask or without: nothing may be left from the call before.
+#   Every axis has a length of at least 1.
 
 
-# %% nbgrader={"grade": false, "grade_id": "pairwise_dot", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def pairwise_dot(x: Tensor, y: Tensor) -> Tensor:
     """(b, q, d), (b, k, d) -> (b, q, k): every x with every y of the same sequence."""
     ### BEGIN SOLUTION
@@ -295,38 +294,35 @@ def pairwise_dot(x: Tensor, y: Tensor) -> Tensor:
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "test_pairwise_dot", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
-### BEGIN HIDDEN TESTS
-from attnlib.checks import grade as check
-
-### END HIDDEN TESTS
+# %%
 check("pairwise_dot", pairwise_dot)
 
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# You have already seen one query against all words: the pattern was `d, n d -> n`. What changes when there are many queries,
-# and when all of it happens once for each sequence?
+# You have already seen one query against all words: the pattern was `d, n d -> n`. What changes when there are many
+# queries, and when all of it happens once for each sequence?
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# Take the formula letter by letter. Which axes does the result have? Name these after the arrow. The one that is left over is
-# the one that is summed. Give the rows of `x` and the rows of `y` different names, even when there are as many of them.
+# Take the formula letter by letter. Which axes does the result have? Name these after the arrow. The one that is left
+# over is the one that is summed. Give the rows of `x` and the rows of `y` different names, even when there are as many
+# of them.
 #
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# One call of `einsum` with both tensors is enough. The pattern is the docstring's, with the parentheses gone and the sum
-# implied. If you prefer matrix products: `x` times `y` with its last two axes swapped (`rearrange`, not `reshape`).
+# One call of `einsum` with both tensors is enough. The pattern is the docstring's, with the parentheses gone and the
+# sum implied. If you prefer matrix products: `x` times `y` with its last two axes swapped (`rearrange`, not `reshape`).
 #
 # </details>
 
 # %% [markdown]
 # ## See the whole table at once
 #
-# Eleven words against eleven words are 121 dot products. A row belongs to the word that asks, a column to the word that is
-# asked. (`attnlib` has your function under the name that lesson 02 gives it, `attention_scores`, with a scale of 1.)
+# Eleven words against eleven words are 121 dot products. A row belongs to the word that asks, a column to the word that
+# is asked. (`attnlib` has your function under the name that lesson 02 gives it, `attention_scores`, with a scale of 1.)
 
 # %%
 table = attnlib.attention_scores(batch, batch, scale=1.0)[0]  # (q, k), the first sentence
@@ -334,8 +330,7 @@ assert_close(table[0], scores, rtol=0, atol=0)  # row 0 is what “the” found 
 assert torch.equal(table, rearrange(table, "q k -> k q"))
 assert torch.equal(table[0], table[5])  # both “the”
 
-# %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the fonts
+# %%
 ax = plt.figure(figsize=(6.4, 5.6), layout="constrained").gca()
 ax.imshow(table, cmap="Blues", vmax=14)
 for q, k in torch.cartesian_prod(torch.arange(11), torch.arange(11)).tolist():
@@ -354,32 +349,36 @@ plt.show()
 #
 # - The diagonal is dark, but in both rows of *the*, the framed cell beats it.
 # - Both rows of *the* are equal, number by number: this comparison does not know *where* a word stands.
-# - The table is symmetric, because both sides bring the same vectors. From lesson 01 on, a word asks with one vector and
-#   answers with another, and the symmetry is gone.
+# - The table is symmetric, because both sides bring the same vectors. From lesson 01 on, a word asks with one vector
+#   and answers with another, and the symmetry is gone.
 #
-# Replace letter counts by learned vectors and turn each row into shares that sum to 1, as you did above: that is attention.
+# Replace letter counts by learned vectors and turn each row into shares that sum to 1, as you did above: that is
+# attention.
 #
 # ## Find the fault
 #
-# ### Mend: a distance that goes below zero (3 points, 10 minutes)
+# ### Mend: a distance that goes below zero ({points}, 10 minutes)
 #
 # If dot products favour long vectors, why not take distances? Multiplying out gives them almost for free:
 #
 # $$|x - y|^2 = |x|^2 + |y|^2 - 2 x \cdot y$$
 #
-# The function below does this for all pairs. On a sentence compared with itself it runs, its shape is right, and its diagonal
-# is zero, as it should be. Yet it claims that the squared distance between *the* and *street* is 3 + 3 − 2 · 4 = −2. By hand,
-# it is 5: one `t` and one `e` too many, and `h`, `r` and `s` without a partner. **Find the fault and mend it.**
+# The function below does this for all pairs. On a sentence compared with itself it runs, its shape is right, and its
+# diagonal is zero, as it should be. Yet it claims that the squared distance between *the* and *street* is 3 + 3 − 2 ·
+# 4 = −2. By hand, it is 5: one `t` and one `e` too many, and `h`, `r` and `s` without a partner. **Find the fault and
+# mend it.**
 #
-# (The slip is real. [The code of a paper](https://github.com/io-papercode/pwa/issues/1) turns the lengths of $y$ into a row where it adds
-# them, and forgets it one line further down, where it divides by them. Two sets of one size, and nothing crashes.)
+# (The slip is real. [The code of a paper](https://github.com/io-papercode/pwa/issues/1) turns the lengths of $y$ into a
+# row where it adds them, and forgets it one line further down, where it divides by them. Two sets of one size, and
+# nothing crashes.)
 #
 # - `x` is `(b, q, d)`, `y` is `(b, k, d)`; the result is `(b, q, k)`, squared distances.
-# - One axis stands in the wrong place. Do not paper over it: clamping at zero hides the −2 and leaves the wrong numbers.
+# - One axis stands in the wrong place. Do not paper over it: clamping at zero hides the −2 and leaves the wrong
+#   numbers.
 # - The check also compares 5 vectors with 7. There the broken version does not even run, which is a hint, too.
 
 
-# %% nbgrader={"grade": false, "grade_id": "mend_squared_distances", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def mend_squared_distances(x: Tensor, y: Tensor) -> Tensor:
     """(b, q, d), (b, k, d) -> (b, q, k): squared distances within each sequence."""
     dots = attnlib.attention_scores(x, y, scale=1.0)  # (b, q, k)
@@ -392,11 +391,7 @@ def mend_squared_distances(x: Tensor, y: Tensor) -> Tensor:
     return x_squared + y_squared - 2 * dots
 
 
-# %% nbgrader={"grade": true, "grade_id": "test_mend_squared_distances", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
-### BEGIN HIDDEN TESTS
-from attnlib.checks import grade as check
-
-### END HIDDEN TESTS
+# %%
 check("mend_squared_distances", mend_squared_distances)
 
 # %% [markdown]
@@ -407,8 +402,8 @@ check("mend_squared_distances", mend_squared_distances)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# In row `q` and column `k` of the result, whose length must be added from `x`, and whose from `y`? Which of the two sits on the
-# wrong axis whenever `q` and `k` happen to be equally many?
+# In row `q` and column `k` of the result, whose length must be added from `x`, and whose from `y`? Which of the two
+# sits on the wrong axis whenever `q` and `k` happen to be equally many?
 #
 # </details>
 # <details><summary>Hint 3</summary>
@@ -419,8 +414,8 @@ check("mend_squared_distances", mend_squared_distances)
 
 # %% [markdown]
 # Most broken attention code that you will meet is of this kind: no error, a plausible shape, and a number that nobody
-# followed by hand. Two habits catch it. Work out one entry with a pencil. And test with axes that all have different sizes, as
-# the checks do: then an axis in the wrong place has nowhere to hide.
+# followed by hand. Two habits catch it. Work out one entry with a pencil. And test with axes that all have different
+# sizes, as the checks do: then an axis in the wrong place has nowhere to hide.
 #
 # ## What you can now do
 #
@@ -432,11 +427,11 @@ check("mend_squared_distances", mend_squared_distances)
 #
 # ## Think further
 #
-# 1. `pairwise_dot` and the squared distance would rank the words differently for *the*. Who is nearest to *the* by distance?
-#    What would attention lose if it could never prefer a long vector?
-# 2. Reverse the words of `x` and leave `y` alone. What happens to the table? What if you reverse both? (Lesson 02 builds on the
-#    answer.)
-# 3. How many multiplications do `q` queries and `k` keys of width `d` need? By how much does this grow when a text gets ten times
-#    longer?
+# 1. `pairwise_dot` and the squared distance would rank the words differently for *the*. Who is nearest to *the* by
+#    distance? What would attention lose if it could never prefer a long vector?
+# 2. Reverse the words of `x` and leave `y` alone. What happens to the table? What if you reverse both? (Lesson 02
+#    builds on the answer.)
+# 3. How many multiplications do `q` queries and `k` keys of width `d` need? By how much does this grow when a text gets
+#    ten times longer?
 #
 # **Next:** 01 gives the words vectors of their own, and lets each of them ask, offer and bring back.

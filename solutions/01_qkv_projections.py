@@ -2,16 +2,17 @@
 # # 01 · Queries, keys and values: let every word ask
 #
 # *The animal did not cross the street because it was tired.* You know at once what *it* is. You looked back into the
-# sentence, at the right place, for the right thing. This lesson builds the three vectors with which a network can do that.
+# sentence, at the right place, for the right thing. This lesson builds the three vectors with which a network can do
+# that.
 #
 # | | |
 # | --- | --- |
 # | **You will build** | `embed`, `project_qkv`, its fused form, and `QKVProjection`, the module that owns the weights |
-# | **You will understand** | why attention came up; what queries, keys and values are for; how three matrix products become one |
+# | **You will understand** | why attention came up, what queries, keys and values do, how three products become one |
 # | **You need** | lesson 00 (named axes, `einsum`, the dot product), about 60 minutes |
 #
-# As before, no later cell needs your solutions: where one is needed, the cell uses `attnlib`. In the exercises everything in torch
-# and einops is allowed, but not `attnlib`'s function of the same name.
+# As before, no later cell needs your solutions: where one is needed, the cell uses `attnlib`. In the exercises
+# everything in torch and einops is allowed, but not `attnlib`'s function of the same name.
 
 # %%
 from collections import Counter, defaultdict
@@ -32,11 +33,12 @@ wide = "The animal did not cross the street because it was wide".lower().split()
 # %% [markdown]
 # ## Watch word-by-word translation fail
 #
-# Translate the two sentences into German. German nouns have a gender, and *it* must agree with its noun: the animal is *das
-# Tier*, so *it* is *es*; the street is *die Straße*, so *it* is *sie*. English hides this choice. German forces you to make it.
+# Translate the two sentences into German. German nouns have a gender, and *it* must agree with its noun: the animal is
+# *das Tier*, so *it* is *es*; the street is *die Straße*, so *it* is *sie*. English hides this choice. German forces
+# you to make it.
 #
-# The cell holds the German word that a person chose for each English one (in English order; *did* needs none). Suppose a
-# translator were a dictionary, from one word to one word. Which words could it never get right in both sentences?
+# The cell holds the German word that a person chose for each English one (in English order; *did* needs none). Suppose
+# a translator were a dictionary, from one word to one word. Which words could it never get right in both sentences?
 
 # %%
 template = "das Tier – nicht überquerte die Straße weil {} war {}"
@@ -56,14 +58,14 @@ assert (right, len(tired + wide)) == (19, 22)
 print(f"The best possible dictionary gets {right} of {len(tired + wide)} words right.")
 
 # %% [markdown]
-# No larger dictionary helps. *the* and *it* mean nothing until you know which other words stand around them, and the word that
-# decides may stand far away: *it* needs *animal*, seven words back, and *tired*, two words ahead. (A real translation also
-# changes the order: *Das Tier überquerte die Straße nicht, weil es müde war.*)
+# No larger dictionary helps. *the* and *it* mean nothing until you know which other words stand around them, and the
+# word that decides may stand far away: *it* needs *animal*, seven words back, and *tired*, two words ahead. (A real
+# translation also changes the order: *Das Tier überquerte die Straße nicht, weil es müde war.*)
 #
 # ## Watch a fixed-width state forget
 #
-# Before attention, the answer was a recurrent network. It reads word after word and folds each one into a *state*, a vector of
-# fixed width. After the last word, the state is all that the translator gets to see:
+# Before attention, the answer was a recurrent network. It reads word after word and folds each one into a *state*, a
+# vector of fixed width. After the last word, the state is all that the translator gets to see:
 #
 # $$s_t = \tanh(s_{t-1} W + x_t)$$
 #
@@ -92,8 +94,8 @@ def recall(states: Tensor, ids: Tensor) -> float:
 
 
 # %% [markdown]
-# Predict: the reader gets the *last* state only, of width 8, 32 or 128. Which places of the sentence will it still know?
-# Guessing alone is right once in 11 times. And how much will a state help that is four times as wide?
+# Predict: the reader gets the *last* state only, of width 8, 32 or 128. Which places of the sentence will it still
+# know? Guessing alone is right once in 11 times. And how much will a state help that is four times as wide?
 
 # %%
 word_ids = torch.randint(11, (5000, 11), generator=torch.Generator().manual_seed(2))
@@ -108,8 +110,7 @@ assert last_state[32][10] > 0.99  # the last word is known
 assert last_state[32][1] < 0.2  # the place of “animal” is no better than a guess
 assert min(all_states) > 0.99  # while each word was known when it had just been read
 
-# %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the fonts; the cell above asserts what it shows
+# %%
 ax = plt.figure(figsize=(7.5, 3.6), layout="constrained").gca()
 ax.plot(all_states, color="black", linestyle="--", marker="s", label="every state kept, width 32")
 for width, colour, marker in ((128, "#0072b2", "^"), (32, "#009e73", "o"), (8, "#d55e00", "v")):
@@ -122,18 +123,18 @@ ax.legend(bbox_to_anchor=(1.01, 1), loc="upper left", frameon=False)
 plt.show()
 
 # %% [markdown]
-# The newest words push the oldest out. Four times the width buys two more words, so a wider state only moves the wall. A trained
-# network chooses better what to keep, but it is up against the same wall: the state has a fixed width, and sentences do not.
-# (Bahdanau, Cho and Bengio saw it in 2014 in a trained translator, whose quality fell as sentences grew longer. Their remedy
-# was attention.)
+# The newest words push the oldest out. Four times the width buys two more words, so a wider state only moves the wall.
+# A trained network chooses better what to keep, but it is up against the same wall: the state has a fixed width, and
+# sentences do not. (Bahdanau, Cho and Bengio saw it in 2014 in a trained translator, whose quality fell as sentences
+# grew longer. Their remedy was attention.)
 #
-# The dashed line is the way out. **Nothing was forgotten when it had just been read. So keep the vectors of all words, and let
-# whoever needs one look it up.** What is left to invent is the look-up.
+# The dashed line is the way out. **Nothing was forgotten when it had just been read. So keep the vectors of all words,
+# and let whoever needs one look it up.** What is left to invent is the look-up.
 #
 # ## Look something up softly
 #
-# A Python dictionary is a hard look-up: the key must match exactly, and one value comes back. A network needs a *soft* one: every
-# key matches a little, every value comes back a little, and gradients flow through all of it. Three roles:
+# A Python dictionary is a hard look-up: the key must match exactly, and one value comes back. A network needs a *soft*
+# one: every key matches a little, every value comes back a little, and gradients flow through all of it. Three roles:
 #
 # | role | it says | for *it*, in our sentence |
 # | --- | --- | --- |
@@ -141,8 +142,9 @@ plt.show()
 # | **key** | what I offer, so that others can find me | *animal*: I can be tired. *street*: I can be wide. |
 # | **value** | what I bring back to whoever found me | *animal*: say *es*. *street*: say *sie*. |
 #
-# How well a query fits a key is a dot product. Divide the scores by their sum, and they are shares. The answer is the values,
-# mixed in these shares. Query and keys need one width, $d_k$; the values may have another, $d_v$. With numbers made by hand:
+# How well a query fits a key is a dot product. Divide the scores by their sum, and they are shares. The answer is the
+# values, mixed in these shares. Query and keys need one width, $d_k$; the values may have another, $d_v$. With numbers
+# made by hand:
 #
 # $$\text{answer} = \sum_j \frac{q \cdot k_j}{\sum_l q \cdot k_l} v_j$$
 
@@ -162,12 +164,14 @@ print("what can be tired:", look_up(torch.tensor([1.0, 0.0])).tolist())
 print("what can be wide: ", look_up(torch.tensor([0.0, 1.0])).tolist())
 
 # %% [markdown]
-# Do the first one by hand: the scores are 3 and 1, the shares 0.75 and 0.25, so the answer is three parts *es* and one part *sie*.
-# That is all of attention but for two things. The shares are made with a softmax, which lesson 02 adds. And nobody writes queries,
-# keys and values by hand: **each word's vector makes all three, with three learned matrices.** These you build now.
+# Do the first one by hand: the scores are 3 and 1, the shares 0.75 and 0.25, so the answer is three parts *es* and one
+# part *sie*. That is all of attention but for two things. The shares are made with a softmax, which lesson 02 adds. And
+# nobody writes queries, keys and values by hand: **each word's vector makes all three, with three learned matrices.**
+# These you build now.
 #
-# Here is the idea in the same numbers. Say that a noun's vector is (can be tired, can be wide, takes *es*, takes *sie*); its width is
-# called $d_{model}$, here 4. One matrix picks what matters for being found, another what is worth bringing back:
+# Here is the idea in the same numbers. Say that a noun's vector is (can be tired, can be wide, takes *es*, takes
+# *sie*); its width is called $d_{model}$, here 4. One matrix picks what matters for being found, another what is worth
+# bringing back:
 
 # %%
 animal_and_street = torch.tensor([[3.0, 1.0, 1.0, 0.0], [1.0, 3.0, 0.0, 1.0]])  # (k, d_model)
@@ -182,9 +186,9 @@ assert_close(made_values, values, rtol=0, atol=0)
 # %% [markdown]
 # ## Turn the sentence into vectors
 #
-# A network has no words, only numbers. So every word of the vocabulary gets a number, its *token id*, and the ids of a sentence
-# select rows from a table with one row for each token. (`<unk>` stands for every word that is not in the vocabulary. Real
-# tokenizers cut rare words into pieces instead; nothing below changes.)
+# A network has no words, only numbers. So every word of the vocabulary gets a number, its *token id*, and the ids of a
+# sentence select rows from a table with one row for each token. (`<unk>` stands for every word that is not in the
+# vocabulary. Real tokenizers cut rare words into pieces instead; nothing below changes.)
 
 # %%
 vocabulary = ["<unk>", *sorted(set(tired + wide))]
@@ -195,8 +199,8 @@ print(to_id)
 print(token_ids)
 
 # %% [markdown]
-# Our table is random, drawn once with a fixed seed. Its numbers mean nothing yet: meaning is what training puts there. We keep it
-# small, `d_model` = 6 numbers for each word, so that you can see them all.
+# Our table is random, drawn once with a fixed seed. Its numbers mean nothing yet: meaning is what training puts there.
+# We keep it small, `d_model` = 6 numbers for each word, so that you can see them all.
 
 # %%
 generator = torch.Generator().manual_seed(0)
@@ -205,7 +209,7 @@ table = torch.randn(len(vocabulary), d_model, generator=generator)  # (vocabular
 table.shape
 
 # %% [markdown]
-# ### Exercise: embed a batch of sentences (3 points, 5 minutes)
+# ### Exercise: embed a batch of sentences ({points}, 5 minutes)
 #
 # Write `embed`: replace every token id by its row of the table.
 #
@@ -215,7 +219,7 @@ table.shape
 # - The result has the table's dtype and device, and gradients flow to the table.
 
 
-# %% nbgrader={"grade": false, "grade_id": "embed", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def embed(token_ids: Tensor, table: Tensor) -> Tensor:
     """(b, n), (vocabulary, d_model) -> (b, n, d_model): the table's row for each token."""
     ### BEGIN SOLUTION
@@ -223,11 +227,7 @@ def embed(token_ids: Tensor, table: Tensor) -> Tensor:
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "test_embed", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
-### BEGIN HIDDEN TESTS
-from attnlib.checks import grade as check
-
-### END HIDDEN TESTS
+# %%
 check("embed", embed)
 
 # %% [markdown]
@@ -238,8 +238,8 @@ check("embed", embed)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# An integer tensor is a legal index, of whatever shape. Where the index has axes `(b, n)`, so has the result, followed by the axes
-# of the table that were not indexed.
+# An integer tensor is a legal index, of whatever shape. Where the index has axes `(b, n)`, so has the result, followed
+# by the axes of the table that were not indexed.
 #
 # </details>
 # <details><summary>Hint 3</summary>
@@ -252,7 +252,8 @@ check("embed", embed)
 # ## See that a look-up is a matrix product
 #
 # Write a token as a *one-hot* vector, a 1 at its id and 0 elsewhere. Multiplied by the table, it selects one row. So an
-# embedding is a linear layer without a bias whose input happens to be one-hot, and nobody multiplies by all those zeros.
+# embedding is a linear layer without a bias whose input happens to be one-hot, and nobody multiplies by all those
+# zeros.
 
 # %%
 x = attnlib.embed(token_ids, table)  # (b, n, d_model)
@@ -260,8 +261,7 @@ one_hot = F.one_hot(token_ids, len(vocabulary)).float()  # (b, n, vocabulary)
 by_product = einsum(one_hot, table, "b n vocabulary, vocabulary d_model -> b n d_model")
 assert_close(x, by_product, rtol=0, atol=0)
 
-# %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the fonts
+# %%
 figure, axes = plt.subplots(1, 2, figsize=(8, 4.2), layout="constrained", sharey=True)
 for ax, sentence, vectors in zip(axes, (tired, wide), x, strict=True):
     image = ax.imshow(vectors, cmap="PuOr", vmin=-2.5, vmax=2.5, aspect="auto")
@@ -275,21 +275,22 @@ figure.colorbar(image, ax=axes, shrink=0.8)
 plt.show()
 
 # %% [markdown]
-# The two framed rows are *the*, and they are equal: a token has one vector, wherever it stands. The two pictures differ in their last
-# row only. In particular *it* has the same six numbers in both, although it means two different things.
+# The two framed rows are *the*, and they are equal: a token has one vector, wherever it stands. The two pictures differ
+# in their last row only. In particular *it* has the same six numbers in both, although it means two different things.
 #
 # ## Make three vectors out of one
 #
-# Each word's vector $x_n$ (a row of $X$) is multiplied by three matrices. They are the same for all words; training shapes them
-# so that queries find the keys that help:
+# Each word's vector $x_n$ (a row of $X$) is multiplied by three matrices. They are the same for all words; training
+# shapes them so that queries find the keys that help:
 #
 # $$Q = X W^Q \qquad K = X W^K \qquad V = X W^V$$
 #
-# (Capitals are the papers' way to write all words at once. Code has small letters, and so have the formulas that stand beside it:
-# $q = x W^Q$.)
+# (Capitals are the papers' way to write all words at once. Code has small letters, and so have the formulas that stand
+# beside it: $q = x W^Q$.)
 #
-# Queries and keys meet in a dot product, so they share a width, $d_k$. Values never meet either of them, so their width $d_v$ is
-# free. Before the matrix form, one query by hand: each of its 4 numbers is the dot product of the word with a column of $W^Q$.
+# Queries and keys meet in a dot product, so they share a width, $d_k$. Values never meet either of them, so their width
+# $d_v$ is free. Before the matrix form, one query by hand: each of its 4 numbers is the dot product of the word with a
+# column of $W^Q$.
 
 # %%
 # over √d_model, so that the products are about as large as x
@@ -303,32 +304,28 @@ query_of_it = torch.stack(one_by_one)
 query_of_it
 
 # %% [markdown]
-# ### Predict, then run: what does *it* ask for? (1 point, 3 minutes)
+# ### Predict, then run: what does *it* ask for? ({points}, 3 minutes)
 #
-# In the first sentence *it* is the animal, in the second the street. We project both sentences: `q`, `k` and `v` for every word.
-# **Compare the query of *it* in the first sentence with the query of *it* in the second.**
+# In the first sentence *it* is the animal, in the second the street. We project both sentences: `q`, `k` and `v` for
+# every word. **Compare the query of *it* in the first sentence with the query of *it* in the second.**
 #
 # - **A**: They are the same four numbers.
 # - **B**: They differ, because the sentences go on differently: *tired* and *wide* make *it* look for different things.
 # - **C**: They differ, because a matrix product mixes all the rows of $X$, and the last row is different.
 # - **D**: Here they are the same, but only because our matrices are random. With trained matrices they would differ.
 
-# %% nbgrader={"grade": false, "grade_id": "predict_query_of_it", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 ### BEGIN SOLUTION
 two_queries = "A"
 ### BEGIN STUB
 # two_queries = None  # your prediction: "A", "B", "C" or "D"
 ### END SOLUTION
 
-# %% nbgrader={"grade": true, "grade_id": "test_predict_query_of_it", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
-### BEGIN HIDDEN TESTS
-from attnlib.checks import grade as check
-
-### END HIDDEN TESTS
+# %%
 check("predict_query_of_it", two_queries)
 
 # %% [markdown]
-# ### Exercise: project a batch to queries, keys and values (4 points, 5 minutes)
+# ### Exercise: project a batch to queries, keys and values ({points}, 5 minutes)
 #
 # Write `project_qkv`: all three, for every word of every sentence.
 #
@@ -338,7 +335,7 @@ check("predict_query_of_it", two_queries)
 # - Gradients flow to `x` and to all three matrices.
 
 
-# %% nbgrader={"grade": false, "grade_id": "project_qkv", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def project_qkv(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """(b, n, d_model), three matrices -> q (b, n, d_k), k (b, n, d_k), v (b, n, d_v)."""
     ### BEGIN SOLUTION
@@ -346,11 +343,7 @@ def project_qkv(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Tenso
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "test_project_qkv", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
-### BEGIN HIDDEN TESTS
-from attnlib.checks import grade as check
-
-### END HIDDEN TESTS
+# %%
 check("project_qkv", project_qkv)
 
 # %% [markdown]
@@ -366,8 +359,8 @@ check("project_qkv", project_qkv)
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# The operator `@` multiplies the last axis of the left tensor with the first axis of a matrix, and leaves all axes in front alone. A
-# batch needs nothing special.
+# The operator `@` multiplies the last axis of the left tensor with the first axis of a matrix, and leaves all axes in
+# front alone. A batch needs nothing special.
 #
 # </details>
 
@@ -383,22 +376,23 @@ print("another query:", [word for word, different in zip(wide, differs, strict=T
 assert_close(q[0, 8], q[1, 8], rtol=0, atol=1e-6)  # “it” asks the same in both
 
 # %% [markdown]
-# **A projection looks at one word at a time.** No matrix $W^Q$, however well trained, can tell the two *it* apart, because it is given
-# the same six numbers. This is also why all words can be projected at once, in parallel, where a recurrent network has to wait.
+# **A projection looks at one word at a time.** No matrix $W^Q$, however well trained, can tell the two *it* apart,
+# because it is given the same six numbers. This is also why all words can be projected at once, in parallel, where a
+# recurrent network has to wait.
 #
-# How then does *it* find out? In two steps. In a first attention layer, *it* looks for its predicate and brings back *tired* or
-# *wide*. Its vector now carries the difference, and in the second layer its query can ask for the animal or the street. That
-# is why attention layers are stacked, and why lesson 02 has to make words meet.
+# How then does *it* find out? In two steps. In a first attention layer, *it* looks for its predicate and brings back
+# *tired* or *wide*. Its vector now carries the difference, and in the second layer its query can ask for the animal or
+# the street. That is why attention layers are stacked, and why lesson 02 has to make words meet.
 #
 # ## Fuse three products into one
 #
-# Column $j$ of a product depends on column $j$ of the right-hand matrix and on no other. So put the three matrices side by side,
-# multiply once, and cut the result. Nothing changes but the number of products: $X$ is read once instead of three times.
+# Column $j$ of a product depends on column $j$ of the right-hand matrix and on no other. So put the three matrices side
+# by side, multiply once, and cut the result. Nothing changes but the number of products: $X$ is read once instead of
+# three times.
 #
 # $$X [W^Q \mid W^K \mid W^V] = [X W^Q \mid X W^K \mid X W^V]$$
 
-# %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the fonts
+# %%
 w_qkv = torch.cat([w_q, w_k, w_v], dim=1)  # (d_model, 2 d_k + d_v)
 side_by_side = torch.cat([q[0], k[0], v[0]], dim=1)  # (n, 2 d_k + d_v)
 titles = "$X$", r"$\times\ [W^Q \mid W^K \mid W^V]$", r"$=\ [Q \mid K \mid V]$"
@@ -412,17 +406,18 @@ axes[0].set_yticks(range(11), tired)
 plt.show()
 
 # %% [markdown]
-# ### Exercise: project with one matrix product (4 points, 10 minutes)
+# ### Exercise: project with one matrix product ({points}, 10 minutes)
 #
 # Write `project_qkv_fused`: the same three tensors, from one matrix.
 #
 # - `w_qkv` is `(d_model, 2·d_k + d_v)`. Its columns are, from left to right, those of `w_q`, of `w_k` and of `w_v`.
-# - Multiply once, then cut. `d_v` may differ from `d_k`, so the three pieces need not be equally wide. (The check compares the
-#   three tensors: to cut the weights first and multiply three times gives the same numbers, and saves nothing.)
+# - Multiply once, then cut. `d_v` may differ from `d_k`, so the three pieces need not be equally wide. (The check
+#   compares the three tensors: to cut the weights first and multiply three times gives the same numbers, and saves
+#   nothing.)
 # - Give back q, k, v with shapes `(b, n, d_k)`, `(b, n, d_k)`, `(b, n, d_v)`.
 
 
-# %% nbgrader={"grade": false, "grade_id": "project_qkv_fused", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def project_qkv_fused(x: Tensor, w_qkv: Tensor, d_k: int, d_v: int) -> tuple[Tensor, Tensor, Tensor]:
     """(b, n, d_model), (d_model, 2·d_k + d_v) -> q (b, n, d_k), k (b, n, d_k), v (b, n, d_v)."""
     ### BEGIN SOLUTION
@@ -431,11 +426,7 @@ def project_qkv_fused(x: Tensor, w_qkv: Tensor, d_k: int, d_v: int) -> tuple[Ten
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "test_project_qkv_fused", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
-### BEGIN HIDDEN TESTS
-from attnlib.checks import grade as check
-
-### END HIDDEN TESTS
+# %%
 check("project_qkv_fused", project_qkv_fused)
 
 # %% [markdown]
@@ -446,13 +437,14 @@ check("project_qkv_fused", project_qkv_fused)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# The query is the first `d_k` of them, the key the next `d_k`, the value the rest. Slices do it: `packed[..., :d_k]` is the first.
+# The query is the first `d_k` of them, the key the next `d_k`, the value the rest. Slices do it: `packed[..., :d_k]` is
+# the first.
 #
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# Slices, or `Tensor.split` with a *list* of three widths. `chunk` and `split` with one number cut pieces of equal width, and that
-# is wrong as soon as `d_v` is not `d_k`.
+# Slices, or `Tensor.split` with a *list* of three widths. `chunk` and `split` with one number cut pieces of equal
+# width, and that is wrong as soon as `d_v` is not `d_k`.
 #
 # </details>
 
@@ -467,21 +459,22 @@ for one_of_three, one_of_fused in zip((q, k, v), fused, strict=True):
 # %% [markdown]
 # ## Find the fault
 #
-# ### Mend: weights from another house (3 points, 10 minutes)
+# ### Mend: weights from another house ({points}, 10 minutes)
 #
-# Fused weights come in more than one order. Many models store the columns as all of q, then all of k, then all of v. The code of
-# [a much read einsum tutorial](https://github.com/The-AI-Summer/self-attention-cv/blob/main/self_attention_cv/transformer_vanilla/self_attention.py)
-# lets them take turns: the first column of q, of k, of v, the second of q, of k, of v, and so on. Each is
-# right for a model that was trained with it. Load the weights of one into the code of the other, and nothing complains.
+# Fused weights come in more than one order. Many models store the columns as all of q, then all of k, then all of v.
+# The code of [a much read einsum
+# tutorial](https://github.com/The-AI-Summer/self-attention-cv/blob/main/self_attention_cv/transformer_vanilla/self_attention.py)
+# lets them take turns: the first column of q, of k, of v, the second of q, of k, of v, and so on. Each is right for a
+# model that was trained with it. Load the weights of one into the code of the other, and nothing complains.
 #
-# The function below cuts as the tutorial does. It was given the weights of a model of the first kind, and the model talks nonsense.
-# **Find the fault and mend it**, for weights whose columns are all of q, then all of k, then all of v.
+# The function below cuts as the tutorial does. It was given the weights of a model of the first kind, and the model
+# talks nonsense. **Find the fault and mend it**, for weights whose columns are all of q, then all of k, then all of v.
 #
 # - `x` is `(b, n, d_model)`, `w_qkv` is `(d_model, 3·d)`: here all three have the same width `d`.
 # - The result is q, k, v, each `(b, n, d)`.
 
 
-# %% nbgrader={"grade": false, "grade_id": "mend_unpack_qkv", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def mend_unpack_qkv(x: Tensor, w_qkv: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """(b, n, d_model), (d_model, 3·d) -> q, k, v, each (b, n, d); columns: first q, then k, then v."""
     packed = einsum(x, w_qkv, "b n d_model, d_model columns -> b n columns")
@@ -493,38 +486,35 @@ def mend_unpack_qkv(x: Tensor, w_qkv: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return q, k, v
 
 
-# %% nbgrader={"grade": true, "grade_id": "test_mend_unpack_qkv", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
-### BEGIN HIDDEN TESTS
-from attnlib.checks import grade as check
-
-### END HIDDEN TESTS
+# %%
 check("mend_unpack_qkv", mend_unpack_qkv)
 
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Take `d` = 2 and number the columns: `0 1 2 3 4 5`. In the order that is asked for, which two are the query? Which two does the
-# function take?
+# Take `d` = 2 and number the columns: `0 1 2 3 4 5`. In the order that is asked for, which two are the query? Which two
+# does the function take?
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# In einops, parentheses unfold one axis into two, and **the name on the right runs fastest**: `(word letter)` goes through all
-# letters of the first word before it comes to the second word.
+# In einops, parentheses unfold one axis into two, and **the name on the right runs fastest**: `(word letter)` goes
+# through all letters of the first word before it comes to the second word.
 #
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# All of q comes before any of k, so the number inside one vector has to run fastest, and the choice among q, k and v slowest.
+# All of q comes before any of k, so the number inside one vector has to run fastest, and the choice among q, k and v
+# slowest.
 #
 # </details>
 
 # %% [markdown]
 # ## Put the weights into a module
 #
-# A module owns its parameters, so that an optimiser can find them and a file can keep them. PyTorch's layer for $xW + b$ is
-# `nn.Linear(d_in, d_out)`, and it has one habit that you must know: **it stores the weight the other way round.** Each *row* belongs
-# to one output:
+# A module owns its parameters, so that an optimiser can find them and a file can keep them. PyTorch's layer for
+# $xW + b$ is `nn.Linear(d_in, d_out)`, and it has one habit that you must know: **it stores the weight the other way
+# round.** Each *row* belongs to one output:
 #
 # $$\text{Linear}(x) = x W^\top + b, \qquad W \text{ is } (d_{out}, d_{in})$$
 #
@@ -539,8 +529,8 @@ with torch.no_grad():
 assert_close(layer(x), q, rtol=0, atol=1e-6)
 
 # %% [markdown]
-# Forget the transpose here, and PyTorch stops you, because 6 is not 4. In most real models $d_{in}$ and $d_{out}$ are equal. Then
-# nothing stops you, and every query is wrong:
+# Forget the transpose here, and PyTorch stops you, because 6 is not 4. In most real models $d_{in}$ and $d_{out}$ are
+# equal. Then nothing stops you, and every query is wrong:
 
 # %%
 square = torch.randn(d_model, d_model, generator=generator)
@@ -550,18 +540,19 @@ with torch.no_grad():
 assert not torch.allclose(layer(x), x @ square, rtol=0, atol=0.1)
 
 # %% [markdown]
-# ### Exercise: write the module (4 points, 10 minutes)
+# ### Exercise: write the module ({points}, 10 minutes)
 #
 # Write `QKVProjection`, with three layers of PyTorch's `nn.Linear`.
 #
-# - The layers are called `w_q`, `w_k` and `w_v`. The check fills them with its own weights, so the names are part of the contract. A
-#   missing or an extra parameter is an error. They need their sizes from the start: `nn.LazyLinear` has nothing to fill before its
-#   first call.
-# - `w_q` and `w_k` go from `d_model` to `d_k`, `w_v` from `d_model` to `d_v`. All three have a bias, or none has: `bias` decides.
+# - The layers are called `w_q`, `w_k` and `w_v`. The check fills them with its own weights, so the names are part of
+#   the contract. A missing or an extra parameter is an error. They need their sizes from the start: `nn.LazyLinear` has
+#   nothing to fill before its first call.
+# - `w_q` and `w_k` go from `d_model` to `d_k`, `w_v` from `d_model` to `d_v`. All three have a bias, or none has:
+#   `bias` decides.
 # - `forward(x)` takes `(b, n, d_model)` and gives back q, k, v.
 
 
-# %% nbgrader={"grade": false, "grade_id": "QKVProjection", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 class QKVProjection(nn.Module):
     """Three linear layers: (b, n, d_model) -> q (b, n, d_k), k (b, n, d_k), v (b, n, d_v)."""
 
@@ -579,11 +570,7 @@ class QKVProjection(nn.Module):
         ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "test_QKVProjection", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
-### BEGIN HIDDEN TESTS
-from attnlib.checks import grade as check
-
-### END HIDDEN TESTS
+# %%
 check("QKVProjection", QKVProjection)
 
 # %% [markdown]
@@ -594,12 +581,14 @@ check("QKVProjection", QKVProjection)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# `nn.Linear` takes the input width, the output width and `bias`. You never touch a weight here, so there is nothing to transpose.
+# `nn.Linear` takes the input width, the output width and `bias`. You never touch a weight here, so there is nothing to
+# transpose.
 #
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# Three lines in `__init__`, one for each layer, all with `bias=bias`. One line in `forward`: call the three layers on the same `x`.
+# Three lines in `__init__`, one for each layer, all with `bias=bias`. One line in `forward`: call the three layers on
+# the same `x`.
 #
 # </details>
 
@@ -616,8 +605,8 @@ for output, product, layer in zip(projection(x), by_hand, layers, strict=True):
 # %% [markdown]
 # ## See who would find whom
 #
-# In lesson 00 a word asked and answered with the same vector, and the table of all dot products was symmetric. Now it asks with its
-# query and answers with its key. Row: who asks. Column: who is found.
+# In lesson 00 a word asked and answered with the same vector, and the table of all dot products was symmetric. Now it
+# asks with its query and answers with its key. Row: who asks. Column: who is found.
 
 # %%
 scores = attnlib.attention_scores(q, k, scale=1.0)[0]  # (q, k): pairwise_dot of queries and keys
@@ -625,8 +614,7 @@ assert not torch.allclose(scores, rearrange(scores, "q k -> k q"), rtol=0, atol=
 assert_close(scores[0], scores[5], rtol=0, atol=1e-6)  # both “the” ask the same
 assert scores[1, 10] > 3 > 0 > scores[10, 1]  # “animal” asks “tired”, and “tired” asks “animal”
 
-# %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the fonts
+# %%
 ax = plt.figure(figsize=(6.4, 5.2), layout="constrained").gca()
 image = ax.imshow(scores, cmap="PuOr", vmin=-4, vmax=4)
 ax.set_xticks(range(11), tired, rotation=45, ha="right")
@@ -637,22 +625,26 @@ ax.figure.colorbar(image, ax=ax, shrink=0.8)
 plt.show()
 
 # %% [markdown]
-# *animal* asks, and *tired* answers loudly. The other way round there is nothing to hear. That this pair lights up is chance,
-# because the table and the matrices are random. Lesson 02 turns such rows into shares and lets every word collect what it found.
+# *animal* asks, and *tired* answers loudly. The other way round there is nothing to hear. That this pair lights up is
+# chance, because the table and the matrices are random. Lesson 02 turns such rows into shares and lets every word
+# collect what it found.
 #
 # ## What you can now do
 #
 # - Say why a fixed-width state loses the start of a sentence, and what attention does instead.
 # - Explain query, key and value, and compute a soft look-up by hand.
 # - Embed a sentence, and say why that is a matrix product.
-# - Project to q, k and v by loop, by three products, by one fused product and by a module, and show that all four are equal.
+# - Project to q, k and v by loop, by three products, by one fused product and by a module, and show that all four are
+#   equal.
 # - Tell packed weights of one order from those of another, and remember which way round `nn.Linear` keeps its weight.
 #
 # ## Think further
 #
-# 1. Queries and keys only ever meet in $q \cdot k = x W^Q (W^K)^\top x'^\top$. Could one matrix $M = W^Q (W^K)^\top$ replace the
-#    two? Count the numbers in $M$ and in the two matrices for `d_model` = 512 and `d_k` = 64.
+# 1. Queries and keys only ever meet in $q \cdot k = x W^Q (W^K)^\top x'^\top$. Could one matrix $M = W^Q (W^K)^\top$
+#    replace the two? Count the numbers in $M$ and in the two matrices for `d_model` = 512 and `d_k` = 64.
 # 2. What would be lost if $W^Q$ and $W^K$ were the same matrix? Look at the table of lesson 00.
-# 3. Shuffle the words of the sentence. What happens to the rows of `q`, `k` and `v`? How could a word tell where it stands?
+# 3. Shuffle the words of the sentence. What happens to the rows of `q`, `k` and `v`? How could a word tell where it
+#    stands?
 #
-# **Next:** 02 turns scores into shares, lets the words meet, and finds out why the scores must be divided by $\sqrt{d_k}$.
+# **Next:** 02 turns scores into shares, lets the words meet, and finds out why the scores must be divided by
+# $\sqrt{d_k}$.

@@ -7,11 +7,11 @@
 # | | |
 # | --- | --- |
 # | **You will build** | attention, four times: by hand, by loop, as two matrix products, and as a module with weights |
-# | **You will understand** | why the softmax needs care, why the scores are divided by $\sqrt{d}$, why word order is lost |
+# | **You will understand** | why softmax needs care, why scores are divided by $\sqrt{d}$, why word order is lost |
 # | **You need** | queries, keys and values from lesson 01, a pencil, about 90 minutes |
 #
-# The cells between the exercises use `attnlib`, never your answers. A failed check stops *Run All*, but nothing further down depends on
-# it: go on with the next cell.
+# The cells between the exercises use `attnlib`, never your answers. A failed check stops *Run All*, but nothing further
+# down depends on it: go on with the next cell.
 
 # %%
 import math
@@ -30,8 +30,9 @@ from attnlib.plot import plot_attention, plot_links
 # %% [markdown]
 # ## Ask one question with a pencil
 #
-# *The animal did not cross the street because it was tired.* In lesson 01 *it* came with the same vector as in every other
-# sentence. So it has to fetch something from the words around it. It needs to decide **from whom**, and **how much**.
+# *The animal did not cross the street because it was tired.* In lesson 01 *it* came with the same vector as in every
+# other sentence. So it has to fetch something from the words around it. It needs to decide **from whom**, and **how
+# much**.
 #
 # Lesson 01's queries, keys and values were random. Here they are made by hand, small enough to read.
 #
@@ -61,21 +62,23 @@ three_values = torch.tensor([[4.0, 0.0], [0.0, 2.0], [0.0, 0.0]])
 # - street: $2\cdot2 + 2\cdot0 + 0\cdot2 + 0\cdot0 = 4$
 # - cross: $0$
 #
-# **Scale.** Divide by $\sqrt{d} = \sqrt{4} = 2$. Why that number is a question for later. The scores are now $4$, $2$ and $0$.
+# **Scale.** Divide by $\sqrt{d} = \sqrt{4} = 2$. Why that number is a question for later. The scores are now $4$, $2$
+# and $0$.
 #
-# **Weigh.** You want shares: positive, with sum 1. Lesson 01 divided each score by the sum of the scores. With a negative score that
-# gives a negative share, and with a sum of 0 it gives nothing at all. So make the scores positive first: take $e^s$ of each, then divide
-# by the total. This is the *softmax*:
+# **Weigh.** You want shares: positive, with sum 1. Lesson 01 divided each score by the sum of the scores. With a
+# negative score that gives a negative share, and with a sum of 0 it gives nothing at all. So make the scores positive
+# first: take $e^s$ of each, then divide by the total. This is the *softmax*:
 #
-# $$w_j = \frac{e^{s_j}}{\sum_l e^{s_l}} \qquad e^4 \approx 54.60,\quad e^2 \approx 7.39,\quad e^0 = 1,\quad \text{total } 62.99$$
+# $$w_j = \frac{e^{s_j}}{\sum_l e^{s_l}}
+# \qquad e^4 \approx 54.60,\quad e^2 \approx 7.39,\quad e^0 = 1,\quad \text{total } 62.99$$
 #
 # - animal: $54.60 / 62.99 \approx 0.867$, street: $7.39 / 62.99 \approx 0.117$, cross: $1 / 62.99 \approx 0.016$
 #
-# From here on these shares are called *attention weights*, or weights, as everybody calls them. (What a network learns, such as
-# $W^Q$, is called weights, too. These are computed anew for each sentence, those are kept.)
+# From here on these shares are called *attention weights*, or weights, as everybody calls them. (What a network learns,
+# such as $W^Q$, is called weights, too. These are computed anew for each sentence, those are kept.)
 #
-# **Mix.** Add up the values, each with its weight: $0.867\cdot(4, 0) + 0.117\cdot(0, 2) + 0.016\cdot(0, 0) \approx (3.47, 0.23)$.
-# The word *it* now has three and a half legs and a quarter of a lane. That is attention. All of it.
+# **Mix.** Add up the values, each with its weight: $0.867\cdot(4, 0) + 0.117\cdot(0, 2) + 0.016\cdot(0, 0) \approx
+# (3.47, 0.23)$. The word *it* now has three and a half legs and a quarter of a lane. That is attention. All of it.
 
 # %% [markdown]
 # Now the same in Python, one number at a time, so that there is nowhere to hide a mistake. The last two lines hold it
@@ -105,8 +108,8 @@ assert_close(output_it, torch.tensor([3.47, 0.23]), atol=5e-3, rtol=0)
 # %% [markdown]
 # The weights are positive and add up to 1, so the output is an *average* of the values. It can never leave the shape
 # that the values span, here a triangle. What the query decides is where in the triangle you end up. And one more number
-# has a say: multiply the scores by something from 0 to large, and the output walks from "everyone alike" to
-# "winner takes all".
+# has a say: multiply the scores by something from 0 to large, and the output walks from "everyone alike" to "winner
+# takes all".
 
 
 # %%
@@ -119,8 +122,7 @@ def scaled_by(scale: float) -> Tensor:
 walk = torch.stack([scaled_by(step / 100) for step in range(101)])
 assert_close(walk[50], output_it, atol=1e-6, rtol=0)  # 1/√d = 0.5
 
-# %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the fonts; asserts say what it shows
+# %%
 _, ax = plt.subplots(figsize=(7.2, 3.6), layout="constrained")
 ax.add_patch(plt.Polygon(three_values.numpy(), facecolor="#deebf7", edgecolor="#6baed6"))
 ax.plot(*walk.T, color="#08306b", linewidth=2)
@@ -143,8 +145,8 @@ plt.show()
 # ## Ask all eleven questions by loop
 #
 # In *self*-attention every word asks, and every word answers, itself included. So you need a query, a key and a value
-# for each of the eleven tokens. As in lesson 01 they come from an embedding $x$ and three matrices:
-# $q = x W^Q$, $k = x W^K$, $v = x W^V$.
+# for each of the eleven tokens. As in lesson 01 they come from an embedding $x$ and three matrices: $q = x W^Q$,
+# $k = x W^K$, $v = x W^V$.
 #
 # The embeddings are made by hand: seven features, each 0 or 1. The words *did*, *not*, *because* and *was* are left
 # blank, to keep the numbers few.
@@ -162,9 +164,9 @@ x = torch.tensor([[float(feature in word) for feature in features] for word in w
 print(tuple(x.shape), "= (n, d_model);  animal is", x[1].int().tolist())
 
 # %% [markdown]
-# A row of $W^Q$ says what a word with that feature looks for: a pronoun for a living thing, an article for a
-# thing, an action for a thing that is a place, a state (*tired*) for something alive, a thing for an action. A row of $W^K$
-# says what the feature offers, a row of $W^V$ what it gives: four legs for what is alive, two lanes for a place.
+# A row of $W^Q$ says what a word with that feature looks for: a pronoun for a living thing, an article for a thing, an
+# action for a thing that is a place, a state (*tired*) for something alive, a thing for an action. A row of $W^K$ says
+# what the feature offers, a row of $W^V$ what it gives: four legs for what is alive, two lanes for a place.
 
 # %%
 w_q, w_k, w_v = torch.zeros(7, 4), torch.zeros(7, 4), torch.zeros(7, 2)
@@ -209,7 +211,7 @@ print(f"it looks at animal: {row[1]:.3f}, at street: {row[6]:.3f}")
 # With eleven words to share among, *animal* gets 0.769 instead of 0.867: nine words score 0, and $e^0$ is 1, not 0.
 # Softmax gives nobody nothing. Among the first three words the proportions are as they were (the last assertion).
 #
-# ### Predict, then run: the blank query (1 point, 2 minutes)
+# ### Predict, then run: the blank query ({points}, 2 minutes)
 #
 # The word *did* has a blank embedding, so its query is $(0, 0, 0, 0)$. What is its row of weights?
 #
@@ -220,22 +222,17 @@ print(f"it looks at animal: {row[1]:.3f}, at street: {row[6]:.3f}")
 #
 # Decide before you run on.
 
-# %% nbgrader={"grade": false, "grade_id": "predict_blank_query", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 ### BEGIN SOLUTION
 blank_query = "B"
 ### BEGIN STUB
 # blank_query = None  # your prediction: "A", "B", "C" or "D"
 ### END SOLUTION
 
-# %% nbgrader={"grade": true, "grade_id": "test_predict_blank_query", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
-### BEGIN HIDDEN TESTS
-from attnlib.checks import grade as check
-
-### END HIDDEN TESTS
+# %%
 check("predict_blank_query", blank_query)
 
-# %% tags=["nbval-ignore-output", "picture:attention.png"]
-# nbval-ignore-output: a picture's bytes depend on the fonts; asserts say what it shows
+# %% tags=["picture:attention.png"]
 plot_attention(loop_weights, tokens, title="Who looks at whom: each row is one word's question")
 plt.show()
 assert_close(loop_weights.sum(dim=-1), torch.ones(11), atol=1e-6, rtol=0)
@@ -246,15 +243,15 @@ assert_close(loop_weights[0], loop_weights[5], atol=0, rtol=0)
 # yourself: *tired* asks $(0, 2, 0, 0)$, so *animal* scores $4/2 = 2$ and gets $e^2/(e^2+10) \approx 0.42$.
 #
 # Now compare the two rows of *the*. They are the same, to the last bit, and both give *animal* and *street* equal
-# shares. A reader knows which article goes with which noun, because of where it stands. Attention has not
-# been told where anything stands. Keep that in mind until the end of the lesson.
+# shares. A reader knows which article goes with which noun, because of where it stands. Attention has not been told
+# where anything stands. Keep that in mind until the end of the lesson.
 
 # %% [markdown]
 # ## Ask all questions at once
 #
 # The loop computes $11 \times 11$ dot products one by one. A matrix product is nothing but that: entry $(i, j)$ of
-# $Q K^\top$ is the dot product of row $i$ of $Q$ with row $j$ of $K$. The mixing is a second matrix product,
-# because output $i$ is row $i$ of the weights times the values:
+# $Q K^\top$ is the dot product of row $i$ of $Q$ with row $j$ of $K$. The mixing is a second matrix product, because
+# output $i$ is row $i$ of the weights times the values:
 #
 # $$S = \frac{Q K^\top}{\sqrt{d}}, \qquad W = \mathrm{softmax}_{\text{over keys}}(S), \qquad O = W V$$
 
@@ -270,22 +267,23 @@ assert_close(outputs, loop_output, atol=1e-6, rtol=0)
 print([tuple(result.shape) for result in (scores, weights, outputs)])
 
 # %% [markdown]
-# Four lines, no loop, the same numbers. Now make each line fit for use. The first has two flaws: it has our 2 in it, and
-# `keys.T` works for one sentence only. With a batch of sentences, $(b, n, d)$, `.T` would turn *all* the axes round.
+# Four lines, no loop, the same numbers. Now make each line fit for use. The first has two flaws: it has our 2 in it,
+# and `keys.T` works for one sentence only. With a batch of sentences, $(b, n, d)$, `.T` would turn *all* the axes
+# round.
 
 # %% [markdown]
-# ### Exercise: score every query against every key (4 points, 8 minutes)
+# ### Exercise: score every query against every key ({points}, 8 minutes)
 #
 # Write `attention_scores(q, k)`: all dot products of queries with keys, divided by $\sqrt{d}$.
 #
-# - `q` is `(…, q, d)`, `k` is `(…, k, d)`, the result is `(…, q, k)`. The `…` stands for any number of leading axes: none,
-#   a batch, a batch and heads.
+# - `q` is `(…, q, d)`, `k` is `(…, k, d)`, the result is `(…, q, k)`. The `…` stands for any number of leading axes:
+#   none, a batch, a batch and heads.
 # - There may be more keys than queries, or fewer.
 # - The result has the dtype of the inputs; the inputs are not changed; gradients flow to both.
 # - Not allowed: `attnlib.attention_scores`, and any finished attention such as `F.scaled_dot_product_attention`.
 
 
-# %% nbgrader={"grade": false, "grade_id": "attention_scores", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def attention_scores(q: Tensor, k: Tensor) -> Tensor:
     """(..., q, d), (..., k, d) -> (..., q, k): every query with every key, over the root of d."""
     ### BEGIN SOLUTION
@@ -293,18 +291,14 @@ def attention_scores(q: Tensor, k: Tensor) -> Tensor:
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "test_attention_scores", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
-### BEGIN HIDDEN TESTS
-from attnlib.checks import grade as check
-
-### END HIDDEN TESTS
+# %%
 check("attention_scores", attention_scores)
 
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# A matrix product with `@` works on the last two axes and carries the leading ones along. So all you need is a `k` whose
-# last two axes are swapped.
+# A matrix product with `@` works on the last two axes and carries the leading ones along. So all you need is a `k`
+# whose last two axes are swapped.
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -315,8 +309,8 @@ check("attention_scores", attention_scores)
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# $d$ is the length of *one* query: the size of the last axis of `q`. Not the number of queries, not the number of keys. The
-# whole function is: product of (`q`) and (`k`, its last two axes swapped), over the root of that size.
+# $d$ is the length of *one* query: the size of the last axis of `q`. Not the number of queries, not the number of keys.
+# The whole function is: product of (`q`) and (`k`, its last two axes swapped), over the root of that size.
 #
 # </details>
 
@@ -324,7 +318,8 @@ check("attention_scores", attention_scores)
 # ## Turn scores into weights, and survive large ones
 #
 # The second line, the softmax, is right on paper. On a computer it breaks. In float32 the largest number is about
-# $3.4 \cdot 10^{38}$, which is $e^{88.7}$. Beyond that `exp` returns infinity, and infinity over infinity is not a number.
+# $3.4 \cdot 10^{38}$, which is $e^{88.7}$. Beyond that `exp` returns infinity, and infinity over infinity is not a
+# number.
 
 
 # %%
@@ -341,22 +336,22 @@ assert naive_softmax(torch.full((3,), -1e4)).isnan().all()
 assert torch.tensor([11.0, 12.0], dtype=torch.float16).exp().isinf().tolist() == [False, True]
 
 # %% [markdown]
-# One `nan` in one weight makes the output `nan`, then the loss, then every weight of the network. In float16 a score of 12
-# is enough.
+# One `nan` in one weight makes the output `nan`, then the loss, then every weight of the network. In float16 a score of
+# 12 is enough.
 #
 # The way out costs one line. Add the same constant $c$ to all scores, and the weights stay as they are:
 #
 # $$\frac{e^{s_j + c}}{\sum_l e^{s_l + c}} = \frac{e^c e^{s_j}}{e^c \sum_l e^{s_l}} = \frac{e^{s_j}}{\sum_l e^{s_l}}$$
 #
-# Only *differences* between scores count. So you are free to choose $c$. There is a choice for which no exponent is above 0
-# and at least one is exactly 0. Then nothing can overflow, and the total is at least 1, so nothing is divided by 0.
+# Only *differences* between scores count. So you are free to choose $c$. There is a choice for which no exponent is
+# above 0 and at least one is exactly 0. Then nothing can overflow, and the total is at least 1, so nothing is divided
+# by 0.
 #
-# The picture shifts the scores from the pencil, $(4, 2, 0)$, by every $c$ from $-130$ to $130$ and plots the weight of *animal*.
-# It should be 0.867 everywhere. On the right it ends at $c = 84.7$, since $4 + 84.7 = 88.7$. Look at the left end, too: shortly before
-# the formula fails, it is wrong and does not say so.
+# The picture shifts the scores from the pencil, $(4, 2, 0)$, by every $c$ from $-130$ to $130$ and plots the weight of
+# *animal*. It should be 0.867 everywhere. On the right it ends at $c = 84.7$, since $4 + 84.7 = 88.7$. Look at the left
+# end, too: shortly before the formula fails, it is wrong and does not say so.
 
-# %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the fonts; asserts say what it shows
+# %%
 shifts = torch.linspace(-130, 130, 521)
 shifted = torch.tensor([4.0, 2.0, 0.0]) + shifts[:, None]  # (521, 3): one row for each shift
 naive, careful = naive_softmax(shifted)[:, 0], attnlib.softmax(shifted)[:, 0]
@@ -377,17 +372,18 @@ ax.legend(loc="lower center")
 plt.show()
 
 # %% [markdown]
-# ### Exercise: write a softmax that does not break (5 points, 8 minutes)
+# ### Exercise: write a softmax that does not break ({points}, 8 minutes)
 #
 # Write `softmax(scores)`, over the last axis.
 #
 # - `scores` is `(…, k)`, any leading axes; so is the result. Each row along the last axis adds up to 1.
 # - Finite and right for scores of $\pm 10^4$, also when *all* scores of a row are that far from zero.
-# - You have `torch.exp`, sums and maxima; `torch.logsumexp` is allowed, too. Not allowed: whatever takes a softmax for you, be it
-#   torch's in any form (`F.softmax`, `nn.Softmax`, `log_softmax`, attention with a unit matrix, …) or another library's.
+# - You have `torch.exp`, sums and maxima; `torch.logsumexp` is allowed, too. Not allowed: whatever takes a softmax for
+#   you, be it torch's in any form (`F.softmax`, `nn.Softmax`, `log_softmax`, attention with a unit matrix, …) or
+#   another library's.
 
 
-# %% nbgrader={"grade": false, "grade_id": "softmax", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def softmax(scores: Tensor) -> Tensor:
     """(..., k) -> (..., k): positive weights that add up to 1 along the last axis."""
     ### BEGIN SOLUTION
@@ -396,11 +392,7 @@ def softmax(scores: Tensor) -> Tensor:
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "test_softmax", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
-### BEGIN HIDDEN TESTS
-from attnlib.checks import grade as check
-
-### END HIDDEN TESTS
+# %%
 check("softmax", softmax)
 
 # %% [markdown]
@@ -412,8 +404,8 @@ check("softmax", softmax)
 # <details><summary>Hint 2</summary>
 #
 # `Tensor.amax(dim=..., keepdim=True)` gives the largest entry along an axis and keeps that axis with size 1, so that
-# the result can be subtracted from `scores` by broadcasting. Without `keepdim` it lines up with the wrong axis. (`max` with a
-# `dim` returns a pair, the entries and their places, and a pair cannot be subtracted.)
+# the result can be subtracted from `scores` by broadcasting. Without `keepdim` it lines up with the wrong axis. (`max`
+# with a `dim` returns a pair, the entries and their places, and a pair cannot be subtracted.)
 #
 # </details>
 # <details><summary>Hint 3</summary>
@@ -426,10 +418,10 @@ check("softmax", softmax)
 # %% [markdown]
 # ## Find out why it is √d
 #
-# Real queries do not have four entries but 64 or 128. A dot product of longer vectors has more terms. Does it get larger,
-# and how fast? At the start of training the entries are about independent, with mean 0 and variance 1.
+# Real queries do not have four entries but 64 or 128. A dot product of longer vectors has more terms. Does it get
+# larger, and how fast? At the start of training the entries are about independent, with mean 0 and variance 1.
 #
-# ### Predict, then run: how far dot products spread (1 point, 3 minutes)
+# ### Predict, then run: how far dot products spread ({points}, 3 minutes)
 #
 # The entries of $q$ and $k$ are independent, with mean 0 and variance 1, and $d = 256$. About how large is the standard
 # deviation of $q \cdot k$?
@@ -439,29 +431,26 @@ check("softmax", softmax)
 # - **C**: 256: it has 256 terms
 # - **D**: it has none that you could name: it depends on the number of keys
 
-# %% nbgrader={"grade": false, "grade_id": "predict_dot_spread", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 ### BEGIN SOLUTION
 dot_spread = "B"
 ### BEGIN STUB
 # dot_spread = None  # your prediction: "A", "B", "C" or "D"
 ### END SOLUTION
 
-# %% nbgrader={"grade": true, "grade_id": "test_predict_dot_spread", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
-### BEGIN HIDDEN TESTS
-from attnlib.checks import grade as check
-
-### END HIDDEN TESTS
+# %%
 check("predict_dot_spread", dot_spread)
 
 # %% [markdown]
-# Two lines settle it. One term has mean 0, and the variance of a product of independent numbers with mean 0 is the product of
-# their variances. The variances of independent terms add up:
+# Two lines settle it. One term has mean 0, and the variance of a product of independent numbers with mean 0 is the
+# product of their variances. The variances of independent terms add up:
 #
 # $$\mathrm{Var}(q_c k_c) = \mathrm{E}[q_c^2] \cdot \mathrm{E}[k_c^2] = 1 \cdot 1 = 1$$
-# $$\mathrm{Var}(q \cdot k) = \sum_{c=1}^{d} \mathrm{Var}(q_c k_c) = d \qquad\text{so the standard deviation is } \sqrt{d}$$
+# $$\mathrm{Var}(q \cdot k) = \sum_{c=1}^{d} \mathrm{Var}(q_c k_c) = d
+# \qquad\text{so the standard deviation is } \sqrt{d}$$
 #
-# Dividing by $\sqrt{d}$ brings it back to 1, whatever $d$ is. Dividing by $d$ would overdo it: the scores would shrink to 0 as
-# $d$ grows, and all weights would become alike. Measure it.
+# Dividing by $\sqrt{d}$ brings it back to 1, whatever $d$ is. Dividing by $d$ would overdo it: the scores would shrink
+# to 0 as $d$ grows, and all weights would become alike. Measure it.
 
 # %%
 widths = [4, 8, 16, 32, 64, 128, 256, 512, 1024]
@@ -478,13 +467,15 @@ assert_close(spread, torch.tensor(widths).float(), rtol=0.15, atol=0)
 print({d: round(variance.item()) for d, variance in zip(widths, spread, strict=True)})
 
 # %% [markdown]
-# Why does the spread matter? Because softmax only sees differences, and $e^{\text{difference}}$ is merciless. With $d = 256$ two
-# scores are easily 20 apart, and $e^{20}$ is half a billion: one key takes everything. Two things are lost then.
+# Why does the spread matter? Because softmax only sees differences, and $e^{\text{difference}}$ is merciless. With
+# $d = 256$ two scores are easily 20 apart, and $e^{20}$ is half a billion: one key takes everything. Two things are
+# lost then.
 #
 # - **The mixture.** The *entropy* $-\sum_j w_j \ln w_j$ says how many keys share the weight: $\ln 64 \approx 4.16$ when
 #   all 64 are alike, 0 when one has it all. (With the natural logarithm its unit is the *nat*.)
-# - **The gradient.** The derivative of softmax is $\partial w_i / \partial s_j = w_i (\delta_{ij} - w_j)$. When every weight
-#   is 0 or 1, all of it is 0: a wrong choice can no longer be unlearned. Its diagonal adds up to $\sum_i w_i (1 - w_i)$.
+# - **The gradient.** The derivative of softmax is $\partial w_i / \partial s_j = w_i (\delta_{ij} - w_j)$. When every
+#   weight is 0 or 1, all of it is 0: a wrong choice can no longer be unlearned. Its diagonal adds up to
+#   $\sum_i w_i (1 - w_i)$.
 
 
 # %%
@@ -504,8 +495,7 @@ unscaled = torch.tensor([entropy_and_slope(raw_scores[d]) for d in widths])
 scaled = torch.tensor([entropy_and_slope(raw_scores[d] / math.sqrt(d)) for d in widths])
 overdone = torch.tensor([entropy_and_slope(raw_scores[d] / d) for d in widths])
 
-# %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the fonts; asserts say what it shows
+# %%
 _, (left, middle, right) = plt.subplots(1, 3, figsize=(11, 3.3), layout="constrained")
 left.loglog(widths, widths, color="0.6", label="d, as derived")
 left.loglog(widths, spread, "o", color="#08306b", label="measured")
@@ -527,32 +517,33 @@ assert unscaled[-1, 1] < 0.2 < 0.9 < scaled[-1, 1]
 
 # %% [markdown]
 # Without scaling, the wider the vectors, the more the softmax turns into a hard choice, and the less it can learn. With
-# $\sqrt{d}$ both curves are flat: the width is no longer something that you have to tune around. And dividing by
-# $d$ drives everything to "all alike", where attention stops choosing.
+# $\sqrt{d}$ both curves are flat: the width is no longer something that you have to tune around. And dividing by $d$
+# drives everything to "all alike", where attention stops choosing.
 #
-# Be exact about what was shown. $\sqrt{d}$ is right for entries that are independent with variance 1, as they are when training
-# starts. Training may well make scores larger. That is then its own decision, not an accident of the width.
+# Be exact about what was shown. $\sqrt{d}$ is right for entries that are independent with variance 1, as they are when
+# training starts. Training may well make scores larger. That is then its own decision, not an accident of the width.
 
 # %% [markdown]
 # ## Put the pieces together
 #
 # $$\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\left(\frac{Q K^\top}{\sqrt{d_k}}\right) V$$
 #
-# This is equation 1 of [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762). You have every part of it. Two sizes that people like to take for equal are
-# not: queries and keys must have the same width, $d_k$, or there is no dot product. Values may have any width $d_v$: they are
-# only averaged. In the sentence above $d_k = 4$ and $d_v = 2$.
+# This is equation 1 of [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762). You have every part of it. Two sizes
+# that people like to take for equal are not: queries and keys must have the same width, $d_k$, or there is no dot
+# product. Values may have any width $d_v$: they are only averaged. In the sentence above $d_k = 4$ and $d_v = 2$.
 #
-# ### Exercise: write attention (5 points, 10 minutes)
+# ### Exercise: write attention ({points}, 10 minutes)
 #
 # Write `scaled_dot_product_attention(q, k, v)`, which returns the output *and* the weights.
 #
-# - `q` is `(…, q, d_k)`, `k` is `(…, k, d_k)`, `v` is `(…, k, d_v)`; the output is `(…, q, d_v)`, the weights are `(…, q, k)`.
+# - `q` is `(…, q, d_k)`, `k` is `(…, k, d_k)`, `v` is `(…, k, d_v)`; the output is `(…, q, d_v)`, the weights are
+#   `(…, q, k)`.
 # - Any leading axes; $d_k \ne d_v$ and more keys than queries are usual.
 # - Not allowed: `F.scaled_dot_product_attention`, `nn.MultiheadAttention` and `attnlib`'s attention. Use your own two
 #   functions from above; `torch.softmax` is allowed from here on, should yours not be ready.
 
 
-# %% nbgrader={"grade": false, "grade_id": "scaled_dot_product_attention", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def scaled_dot_product_attention(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     """(..., q, d_k), (..., k, d_k), (..., k, d_v) -> output (..., q, d_v), weights (..., q, k)."""
     ### BEGIN SOLUTION
@@ -561,11 +552,7 @@ def scaled_dot_product_attention(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tenso
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "test_scaled_dot_product_attention", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
-### BEGIN HIDDEN TESTS
-from attnlib.checks import grade as check
-
-### END HIDDEN TESTS
+# %%
 check("scaled_dot_product_attention", scaled_dot_product_attention)
 
 # %% [markdown]
@@ -587,8 +574,8 @@ check("scaled_dot_product_attention", scaled_dot_product_attention)
 # </details>
 
 # %% [markdown]
-# PyTorch has this function, too, with fast kernels behind it. The reference in `attnlib` and PyTorch's agree, and both agree
-# with the loop over queries. All axes here have different sizes, so that nothing fits by accident.
+# PyTorch has this function, too, with fast kernels behind it. The reference in `attnlib` and PyTorch's agree, and both
+# agree with the loop over queries. All axes here have different sizes, so that nothing fits by accident.
 
 # %%
 generator = torch.Generator().manual_seed(6)
@@ -607,8 +594,8 @@ print(tuple(output.shape), tuple(weights.shape))
 # %% [markdown]
 # ## Meet the score that came first
 #
-# The dot product is not the only way to ask how well two vectors fit. The attention of 2014 (lesson 01) had a small network judge
-# each pair, with two matrices and a vector of its own to learn. This is called *additive* attention:
+# The dot product is not the only way to ask how well two vectors fit. The attention of 2014 (lesson 01) had a small
+# network judge each pair, with two matrices and a vector of its own to learn. This is called *additive* attention:
 #
 # $$s_{ij} = \tanh(q_i W_1 + k_j W_2) \cdot u$$
 #
@@ -626,30 +613,30 @@ assert pairs.numel() == 7 * weights.numel()
 print(tuple(pairs.shape), "where the dot product needs", tuple(weights.shape))
 
 # %% [markdown]
-# With 4000 words and $d = 64$ that is a billion numbers for one head, 4 GB in float32. The dot product goes from $(q, d)$ and
-# $(k, d)$ straight to $(q, k)$, in one matrix product, and needs 64 MB. For wide vectors it used to be the worse of the two.
-# $\sqrt d$ is the repair (section 3.2.1 of the paper).
+# With 4000 words and $d = 64$ that is a billion numbers for one head, 4 GB in float32. The dot product goes from
+# $(q, d)$ and $(k, d)$ straight to $(q, k)$, in one matrix product, and needs 64 MB. For wide vectors it used to be the
+# worse of the two. $\sqrt d$ is the repair (section 3.2.1 of the paper).
 
 # %% [markdown]
 # ## Give it weights that can be learned
 #
-# So far the queries, keys and values fell from the sky. In a network they are projections of the same input, and the three
-# matrices are what is learned. The module owns them and does nothing else; the mathematics stays in the function.
+# So far the queries, keys and values fell from the sky. In a network they are projections of the same input, and the
+# three matrices are what is learned. The module owns them and does nothing else; the mathematics stays in the function.
 #
 # $$q = x W^Q, \qquad k = x W^K, \qquad v = x W^V, \qquad \mathrm{SelfAttention}(x) = \mathrm{Attention}(q, k, v)$$
 #
-# ### Exercise: build the module (5 points, 10 minutes)
+# ### Exercise: build the module ({points}, 10 minutes)
 #
 # Write `SelfAttention(d_model, d_k, d_v)` with a `forward(x)` that returns the output and the weights.
 #
-# - Three `nn.Linear` layers without bias, called `w_q`, `w_k` and `w_v`, and no other parameters. The check sets
-#   their weights, so it does not matter how they start.
+# - Three `nn.Linear` layers without bias, called `w_q`, `w_k` and `w_v`, and no other parameters. The check sets their
+#   weights, so it does not matter how they start.
 # - `x` is `(b, n, d_model)`; the output is `(b, n, d_v)`, the weights are `(b, n, n)`.
-# - Not allowed: what was not allowed in the last exercise. If your `scaled_dot_product_attention` is not ready, write the formula
-#   out in `forward`.
+# - Not allowed: what was not allowed in the last exercise. If your `scaled_dot_product_attention` is not ready, write
+#   the formula out in `forward`.
 
 
-# %% nbgrader={"grade": false, "grade_id": "SelfAttention", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 class SelfAttention(nn.Module):
     """One head: x (b, n, d_model) -> output (b, n, d_v), weights (b, n, n)."""
 
@@ -667,17 +654,14 @@ class SelfAttention(nn.Module):
         ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "test_SelfAttention", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
-### BEGIN HIDDEN TESTS
-from attnlib.checks import grade as check
-
-### END HIDDEN TESTS
+# %%
 check("SelfAttention", SelfAttention)
 
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Make the layers in `__init__`, each with the name of the contract, and call them in `forward`. All three get the same `x`.
+# Make the layers in `__init__`, each with the name of the contract, and call them in `forward`. All three get the same
+# `x`.
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -687,16 +671,16 @@ check("SelfAttention", SelfAttention)
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# `forward` is one call of your `scaled_dot_product_attention` with three arguments. It already returns the pair that is asked for.
+# `forward` is one call of your `scaled_dot_product_attention` with three arguments. It already returns the pair that is
+# asked for.
 #
 # </details>
 
 # %% [markdown]
-# Put the hand-made matrices into `attnlib`'s module, and the sentence comes out as before. `nn.Linear` keeps its weight as
-# `(out, in)` and computes $x W^\top$, so the matrices go in transposed. Below are the questions of two words.
+# Put the hand-made matrices into `attnlib`'s module, and the sentence comes out as before. `nn.Linear` keeps its weight
+# as `(out, in)` and computes $x W^\top$, so the matrices go in transposed. Below are the questions of two words.
 
-# %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the fonts; asserts say what it shows
+# %%
 module = attnlib.SelfAttention(7, 4, 2)
 module.load_state_dict({"w_q.weight": w_q.T, "w_k.weight": w_k.T, "w_v.weight": w_v.T})
 module_output, module_weights = module(x[None], return_weights=True)  # a batch of one sentence
@@ -711,43 +695,40 @@ for ax, word in zip(axes, ("it", "the"), strict=True):
 plt.show()
 
 # %% [markdown]
-# *it* did not know at first that it should look for something alive: we wrote that into $W^Q$, once for all pronouns. In a deep
-# network the query of *it* would depend on the sentence, because an earlier layer would already have let *it* look at *tired*.
+# *it* did not know at first that it should look for something alive: we wrote that into $W^Q$, once for all pronouns.
+# In a deep network the query of *it* would depend on the sentence, because an earlier layer would already have let *it*
+# look at *tired*.
 #
-# Count what it costs. Every word asks every word, so there are $n^2$ weights: 121 here, 16 million for a text of 4000 tokens. No
-# step waits for another, though, which is what a GPU likes. Both facts will come back.
+# Count what it costs. Every word asks every word, so there are $n^2$ weights: 121 here, 16 million for a text of 4000
+# tokens. No step waits for another, though, which is what a GPU likes. Both facts will come back.
 
 # %% [markdown]
 # ## Swap two words, and look what changes
 #
-# Let *animal* and *street* change places. *The street did not cross the animal because it was tired* means something else: now
-# the street is the one that does not cross.
+# Let *animal* and *street* change places. *The street did not cross the animal because it was tired* means something
+# else: now the street is the one that does not cross.
 #
-# ### Predict, then run: the swapped sentence (1 point, 3 minutes)
+# ### Predict, then run: the swapped sentence ({points}, 3 minutes)
 #
 # The same module reads the swapped sentence. What happens to the output of the word *cross*, and to the outputs of the
 # two words that moved?
 #
 # - **A**: all outputs change, because every word now has other neighbours
-# - **B**: every word keeps its output, *cross* too; the outputs of *animal* and *street* change places, as the words did
+# - **B**: every word keeps its output, *cross* too; the outputs of *animal* and *street* change places, as the words
+#   did
 # - **C**: the eleven output rows stay where they are: attention is a sum, and a sum does not depend on the order
 
-# %% nbgrader={"grade": false, "grade_id": "predict_swapped_words", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 ### BEGIN SOLUTION
 swapped_words = "B"
 ### BEGIN STUB
 # swapped_words = None  # your prediction: "A", "B" or "C"
 ### END SOLUTION
 
-# %% nbgrader={"grade": true, "grade_id": "test_predict_swapped_words", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
-### BEGIN HIDDEN TESTS
-from attnlib.checks import grade as check
-
-### END HIDDEN TESTS
+# %%
 check("predict_swapped_words", swapped_words)
 
-# %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the fonts; asserts say what it shows
+# %%
 order = [0, 6, 2, 3, 4, 5, 1, 7, 8, 9, 10]
 swapped_tokens = [tokens[i] for i in order]
 swapped_output, swapped_weights = module(x[None, order], return_weights=True)
@@ -767,13 +748,14 @@ for ax, animal in zip(axes, (1, 6), strict=True):
 plt.show()
 
 # %% [markdown]
-# The dark cells moved with the words, the marked one (*it* looking at *animal*) as well, and no number changed. That *cross* has
-# the same output in both sentences is bad news: who crosses what is lost. This holds for every order and all weights:
+# The dark cells moved with the words, the marked one (*it* looking at *animal*) as well, and no number changed. That
+# *cross* has the same output in both sentences is bad news: who crosses what is lost. This holds for every order and
+# all weights:
 #
 # $$\mathrm{SelfAttention}(P x) = P \cdot \mathrm{SelfAttention}(x) \qquad\text{for every permutation } P$$
 #
-# It is called *permutation equivariance*. The reason is in the formula: the score of two words depends on the two words, never on
-# where they stand. Try it with random weights, random words, and any order.
+# It is called *permutation equivariance*. The reason is in the formula: the score of two words depends on the two
+# words, never on where they stand. Try it with random weights, random words, and any order.
 
 # %%
 generator = torch.Generator().manual_seed(8)
@@ -787,18 +769,21 @@ assert not torch.allclose(shuffled, straight, atol=1e-2), "the rows did move"
 print("order", order.tolist(), "in, the same order out")
 
 # %% [markdown]
-# So attention treats a sentence as a bag of words. To read, it has to be *told* the positions, most simply by adding something to
-# $x$ that differs from place to place. That is lesson 07. Until then, remember the two *the* with one and the same row.
+# So attention treats a sentence as a bag of words. To read, it has to be *told* the positions, most simply by adding
+# something to $x$ that differs from place to place. That is lesson 07. Until then, remember the two *the* with one and
+# the same row.
 
 # %% [markdown]
 # ## Find the fault
 #
-# ### Mend: two published mistakes (2 points, 8 minutes)
+# ### Mend: two published mistakes ({points}, 8 minutes)
 #
-# The function below runs, returns the right shapes, and trains. It has two mistakes, and both were published by people who know
-# attention well: one in a well-known [video lecture's code](https://github.com/karpathy/ng-video-lecture/pull/6) and in
+# The function below runs, returns the right shapes, and trains. It has two mistakes, and both were published by people
+# who know attention well: one in a well-known [video lecture's
+# code](https://github.com/karpathy/ng-video-lecture/pull/6) and in
 # [vit-pytorch](https://github.com/lucidrains/vit-pytorch/issues/65) ("still making rookie mistakes", its author wrote),
-# the other of the kind found in [PyTorch-NLP](https://github.com/PetrochukM/PyTorch-NLP/issues/2). All three were mended long ago. Mend both here.
+# the other of the kind found in [PyTorch-NLP](https://github.com/PetrochukM/PyTorch-NLP/issues/2). All three were
+# mended long ago. Mend both here.
 #
 # - `x` is `(b, n, d_model)`, the matrices are `(d_model, d_k)`, `(d_model, d_k)` and `(d_model, d_v)`.
 # - It must return what `SelfAttention` returns: output `(b, n, d_v)` and weights `(b, n, n)`.
@@ -806,7 +791,7 @@ print("order", order.tolist(), "in, the same order out")
 # - Not allowed: a finished attention, PyTorch's or `attnlib`'s.
 
 
-# %% nbgrader={"grade": false, "grade_id": "mend_self_attention", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def mend_self_attention(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Tensor, Tensor]:
     """x (b, n, d_model) and three matrices -> output (b, n, d_v), weights (b, n, n)."""
     q, k, v = x @ w_q, x @ w_k, x @ w_v
@@ -820,11 +805,7 @@ def mend_self_attention(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tup
     return weights @ v, weights
 
 
-# %% nbgrader={"grade": true, "grade_id": "test_mend_self_attention", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
-### BEGIN HIDDEN TESTS
-from attnlib.checks import grade as check
-
-### END HIDDEN TESTS
+# %%
 check("mend_self_attention", mend_self_attention)
 
 # %% [markdown]
@@ -840,15 +821,16 @@ check("mend_self_attention", mend_self_attention)
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# The second mistake hides whenever `d_model` equals `d_k`. You saw that the variance of a dot product is the number of its terms. How many
-# terms does $q \cdot k$ have here: as many as `x` has columns, or as many as `k` has?
+# The second mistake hides whenever `d_model` equals `d_k`. You saw that the variance of a dot product is the number of
+# its terms. How many terms does $q \cdot k$ have here: as many as `x` has columns, or as many as `k` has?
 #
 # </details>
 
 # %% [markdown]
-# Why could both live so long? Because training forgives. A wrong constant in front of the scores makes every row a little sharper or
-# flatter, and $W^Q$ can learn to make up for it. Weights that share out each *key* among the queries still pass information on. Nothing crashes,
-# and the loss falls. Checks with a different size on every axis are what finds such things.
+# Why could both live so long? Because training forgives. A wrong constant in front of the scores makes every row a
+# little sharper or flatter, and $W^Q$ can learn to make up for it. Weights that share out each *key* among the queries
+# still pass information on. Nothing crashes, and the loss falls. Checks with a different size on every axis are what
+# finds such things.
 
 # %% [markdown]
 # ## What you can now do
@@ -861,11 +843,12 @@ check("mend_self_attention", mend_self_attention)
 #
 # ## Think further
 #
-# 1. The twin sentence of lesson 00 ends in *wide*, and there *it* is the street. Which numbers of $W^Q$ would you change? Why is that
-#    no way out for a network that has to read both sentences, and what could two layers of attention do about it?
-# 2. A Python dictionary is attention, too: one query, exact keys, and a weight of 1 for the key that is equal. What has to happen to the
-#    scale for attention to become a dictionary, and why would nobody be able to train it?
-# 3. Give the word *did* the query $(-2, -2, 0, 0)$. Where does it look now, and where least? Which query would avoid *animal* and treat
-#    all other words alike?
+# 1. The twin sentence of lesson 00 ends in *wide*, and there *it* is the street. Which numbers of $W^Q$ would you
+#    change? Why is that no way out for a network that has to read both sentences, and what could two layers of
+#    attention do about it?
+# 2. A Python dictionary is attention, too: one query, exact keys, and a weight of 1 for the key that is equal. What has
+#    to happen to the scale for attention to become a dictionary, and why would nobody be able to train it?
+# 3. Give the word *did* the query $(-2, -2, 0, 0)$. Where does it look now, and where least? Which query would avoid
+#    *animal* and treat all other words alike?
 #
 # **Next:** 03 lets several such heads look at one sentence, each with matrices of its own, and each at something else.

@@ -1,17 +1,17 @@
 # %% [markdown]
 # # 03 · Multi-head attention: ask several questions at once
 #
-# One head of attention asks one question for each word, and gets one answer: an average. But *it* has two questions. Who am I?
-# And what is said of me? This lesson gives a word several heads, and shows that they cost nothing.
+# One head of attention asks one question for each word, and gets one answer: an average. But *it* has two questions.
+# Who am I? And what is said of me? This lesson gives a word several heads, and shows that they cost nothing.
 #
 # | | |
 # | --- | --- |
-# | **You will build** | `stack_head_weights`, `split_heads`, `merge_heads`, and `MultiHeadSelfAttention`, the module of the paper |
-# | **You will understand** | what a second head can do that one cannot; why `reshape` is not `transpose`; why weights of one model do not fit another |
+# | **You will build** | `stack_head_weights`, `split_heads`, `merge_heads`, and the module `MultiHeadSelfAttention` |
+# | **You will understand** | what a second head adds, why `reshape` is not `transpose`, why packed weights differ |
 # | **You need** | scaled dot-product attention from lesson 02, about 90 minutes |
 #
-# The cells between the exercises use `attnlib`, never your answers. Skip an exercise, or the whole lesson, and you can still go
-# on with 04 to 06.
+# The cells between the exercises use `attnlib`, never your answers. Skip an exercise, or the whole lesson, and you can
+# still go on with 04 to 06.
 
 # %%
 import math
@@ -31,13 +31,15 @@ from attnlib.plot import plot_attention, plot_heads, plot_links
 # %% [markdown]
 # ## Ask two questions with one head, and get half of each answer
 #
-# *The animal did not cross the street because it was tired.* Let two features be enough: *animal* is alive, *tired* is a state.
-# The word *it* would like to fetch both. So its query asks for both, equally loudly: *animal* scores 4, *tired* scores 4, and
-# the other nine words score 0. The values are (alive, state): $(1, 0)$ for *animal*, $(0, 1)$ for *tired*, zeros for the rest.
+# *The animal did not cross the street because it was tired.* Let two features be enough: *animal* is alive, *tired* is
+# a state. The word *it* would like to fetch both. So its query asks for both, equally loudly: *animal* scores 4,
+# *tired* scores 4, and the other nine words score 0. The values are (alive, state): $(1, 0)$ for *animal*, $(0, 1)$ for
+# *tired*, zeros for the rest.
 #
-# - One head: $e^4 \approx 54.6$, the total is $2 \cdot 54.6 + 9 \cdot 1 = 118.2$. Both get $54.6 / 118.2 = 0.46$. *it* is 0.46
-#   alive and 0.46 tired.
-# - Two heads, one for each question: now the total is $54.6 + 10 \cdot 1 = 64.6$, twice. *it* is 0.85 alive **and** 0.85 tired.
+# - One head: $e^4 \approx 54.6$, the total is $2 \cdot 54.6 + 9 \cdot 1 = 118.2$. Both get $54.6 / 118.2 = 0.46$. *it*
+#   is 0.46 alive and 0.46 tired.
+# - Two heads, one for each question: now the total is $54.6 + 10 \cdot 1 = 64.6$, twice. *it* is 0.85 alive **and**
+#   0.85 tired.
 #
 # To ask more loudly does not help the single head: its weights add up to 1, so each answer ends at one half. Below, the
 # loudness of the questions grows from 0 to 8, in one head and in two.
@@ -59,8 +61,7 @@ assert_close(one_head[40], torch.full((2,), math.exp(4) / (2 * math.exp(4) + 9))
 assert_close(two_heads[40], torch.full((2,), math.exp(4) / (math.exp(4) + 10)), atol=1e-6, rtol=0)
 assert one_head.sum(dim=1).max() <= 1 < two_heads.sum(dim=1).max()
 
-# %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the fonts; asserts say what it shows
+# %%
 _, ax = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
 corners = [(0, 0), (1, 0), (0, 1)]
 ax.add_patch(plt.Polygon(corners, facecolor="#deebf7", edgecolor="#6baed6"))
@@ -78,22 +79,23 @@ ax.set_title("What “it” can fetch")
 plt.show()
 
 # %% [markdown]
-# Lesson 02 drew such a triangle, too: a head's output is an average of the values, and averages cannot leave it. Two heads can,
-# because there are two averages, side by side. The paper says it in one sentence: "With a single attention head, averaging
-# inhibits this."
+# Lesson 02 drew such a triangle, too: a head's output is an average of the values, and averages cannot leave it. Two
+# heads can, because there are two averages, side by side. The paper says it in one sentence: "With a single attention
+# head, averaging inhibits this."
 
 # %% [markdown]
 # ## Make three heads whose reasons you can read
 #
-# Now the whole sentence, with three heads. Each word gets nine numbers, made by hand. Seven are the features of lesson 02. The
-# last two are new. They say *where* the word stands: word $i$ is put on the face of a clock, at $i$ o'clock.
+# Now the whole sentence, with three heads. Each word gets nine numbers, made by hand. Seven are the features of
+# lesson 02. The last two are new. They say *where* the word stands: word $i$ is put on the face of a clock, at $i$
+# o'clock.
 #
 # The heads are three wide, so the nine columns of queries, keys and values belong to three heads:
 #
 # | head | its columns | what a word may ask there | who asks |
 # | --- | --- | --- | --- |
 # | 0 | thing, alive, place | who, or what? | *it* and *tired* ask for something alive; *the* and *cross* for a thing |
-# | 1 | state, action, pronoun | what about it? | *it* asks for a state, *tired* for a pronoun, *animal* and *street* for an action |
+# | 1 | state, action, pronoun | what about it? | *it* asks for a state, *tired* for a pronoun, nouns for an action |
 # | 2 | article, and the clock | what stands before me? | every word |
 #
 # Keys and values are simple: a word offers what it is, and brings what it is. So $W^K$ and $W^V$ are the identity.
@@ -112,13 +114,13 @@ x[:, 7], x[:, 8] = hour.cos(), hour.sin()
 w_k, w_v = torch.eye(9), torch.eye(9)
 
 # %% [markdown]
-# $W^Q$ holds the questions. A row says what a word with this feature looks for. The content questions have loudness 4, times
-# $\sqrt 3$ because the scale will divide by $\sqrt d = \sqrt 3$.
+# $W^Q$ holds the questions. A row says what a word with this feature looks for. The content questions have loudness 4,
+# times $\sqrt 3$ because the scale will divide by $\sqrt d = \sqrt 3$.
 #
 # Head 2 asks for *the hour before mine*. A key at angle $\beta$ and a query at angle $\alpha$ have the dot product
-# $\cos(\alpha - \beta)$, which is largest where both agree. So the query is the word's own hand, turned back by one hour, 30°.
-# The next best hours reach $\cos 30° = 0.866$ of it. That is close, so this question has to be loud, 30: then the word before
-# scores 30 and its neighbours $26.0$, and $e^{-4}$ is little.
+# $\cos(\alpha - \beta)$, which is largest where both agree. So the query is the word's own hand, turned back by one
+# hour, 30°. The next best hours reach $\cos 30° = 0.866$ of it. That is close, so this question has to be loud, 30:
+# then the word before scores 30 and its neighbours $26.0$, and $e^{-4}$ is little.
 
 # %%
 w_q = torch.zeros(9, 9)
@@ -132,8 +134,8 @@ turn = [[math.cos(back), -math.sin(back)], [math.sin(back), math.cos(back)]]
 w_q[7:, 7:] = 30 * math.sqrt(3) * torch.tensor(turn)  # head 2
 
 # %% [markdown]
-# Look at two entries: the row *pronoun* has one in head 0 and one in head 1. One word asks two questions, and it may use all of
-# its nine numbers for each. **A head does not see a slice of the word. It sees a slice of the projection.**
+# Look at two entries: the row *pronoun* has one in head 0 and one in head 1. One word asks two questions, and it may
+# use all of its nine numbers for each. **A head does not see a slice of the word. It sees a slice of the projection.**
 #
 # Now let each head attend by itself, with its own three columns of each matrix. A head is lesson 02, unchanged.
 
@@ -153,8 +155,7 @@ assert_close(heads[1, it, tired].item(), sharp, atol=1e-6, rtol=0)  # what is sa
 assert heads[2, it].argmax() == it - 1  # what stands before me?
 print([round(heads[head, it].max().item(), 3) for head in range(3)])
 
-# %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the fonts; asserts say what it shows
+# %%
 names = ["head 0: who, or what?", "head 1: what about it?", "head 2: what stands before?"]
 plot_heads(heads, tokens, titles=names, columns=3)
 plt.show()
@@ -165,16 +166,15 @@ assert_close(heads[0, 0, [1, 6]], heads[0, 5, [1, 6]], atol=1e-6, rtol=0)  # bot
 # %% [markdown]
 # Three heads, three pictures of the same sentence. Find these in them, and the reason for each:
 #
-# - In head 0 both *the* share their attention between *animal* and *street*. They ask for a thing, and there are two. Only head
-#   2 knows what stands next to what.
+# - In head 0 both *the* share their attention between *animal* and *street*. They ask for a thing, and there are two.
+#   Only head 2 knows what stands next to what.
 # - The blank words ask nothing in heads 0 and 1: all eleven get 1/11 (the first question of lesson 02).
-# - The first *the*, at 0 o'clock, asks for 11 o'clock. Nobody stands there. Its own place and that of *tired*, at 10 o'clock,
-#   are equally near, so each gets one half. A softmax cannot answer "nobody".
+# - The first *the*, at 0 o'clock, asks for 11 o'clock. Nobody stands there. Its own place and that of *tired*, at 10
+#   o'clock, are equally near, so each gets one half. A softmax cannot answer "nobody".
 #
 # What does *it* take home? The three outputs stand side by side, three numbers from each head.
 
-# %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the fonts; asserts say what it shows
+# %%
 joined = torch.cat(outputs, dim=-1)  # (n, h d)
 assert_close(joined[it, [1, 3]], torch.full((2,), sharp), atol=1e-6, rtol=0)  # alive, a state
 
@@ -193,18 +193,18 @@ for head in range(3):
 plt.show()
 
 # %% [markdown]
-# *it* came as a mere pronoun. It fetched: a thing, alive; in a state; and the hand of the clock at about seven, where *because*
-# stands.
+# *it* came as a mere pronoun. It fetched: a thing, alive; in a state; and the hand of the clock at about seven, where
+# *because* stands.
 #
-# Hold on to what was made by hand here. In a trained network nobody writes $W^Q$, and most heads are not so readable. Yet heads
-# for "the word before" and for "the noun that this pronoun means" have been found in real models again and again (lesson 11
-# looks for them).
+# Hold on to what was made by hand here. In a trained network nobody writes $W^Q$, and most heads are not so readable.
+# Yet heads for "the word before" and for "the noun that this pronoun means" have been found in real models again and
+# again (lesson 11 looks for them).
 
 # %% [markdown]
 # ## Merge the three heads into one, and hear the loudest
 #
-# Take the same matrices, but do not cut them: one head, nine wide. A dot product over nine columns is the sum of three dot
-# products over three columns each. So a single head has to *add* the questions before the softmax:
+# Take the same matrices, but do not cut them: one head, nine wide. A dot product over nine columns is the sum of three
+# dot products over three columns each. So a single head has to *add* the questions before the softmax:
 #
 # $$q \cdot k = q^{(0)} \cdot k^{(0)} + q^{(1)} \cdot k^{(1)} + q^{(2)} \cdot k^{(2)}$$
 
@@ -224,8 +224,7 @@ for word in ("animal", "tired", "because"):
 assert wide[it, animal] < 1e-6
 assert wide[it, it - 1] > 0.8
 
-# %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the fonts; asserts say what it shows
+# %%
 _, axes = plt.subplots(1, 4, figsize=(12, 3.6), layout="constrained")
 titles = "head 0", "head 1", "head 2", "all in one head"
 for ax, picture, title in zip(axes, [*heads, wide], titles, strict=True):
@@ -233,31 +232,31 @@ for ax, picture, title in zip(axes, [*heads, wide], titles, strict=True):
 plt.show()
 
 # %% [markdown]
-# Same numbers in $x$, $W^Q$, $W^K$ and $W^V$, and the two quiet questions are gone. The loudest one has drowned them. **Heads
-# are nothing but a place to cut: each piece gets a softmax of its own.** This is all that is new in multi-head attention. The
-# rest of the lesson is about doing it fast, and about not cutting in the wrong place.
+# Same numbers in $x$, $W^Q$, $W^K$ and $W^V$, and the two quiet questions are gone. The loudest one has drowned them.
+# **Heads are nothing but a place to cut: each piece gets a softmax of its own.** This is all that is new in multi-head
+# attention. The rest of the lesson is about doing it fast, and about not cutting in the wrong place.
 
 # %% [markdown]
 # ## Compute all heads with one product
 #
-# The loop above makes three small products for each of $q$, $k$ and $v$. A real model has dozens of heads, and a GPU would
-# rather do one large product. Lesson 01 put $W^Q$, $W^K$ and $W^V$ side by side. Do the same with the heads: a column of a
-# product depends on the same column of the right-hand matrix, and on no other.
+# The loop above makes three small products for each of $q$, $k$ and $v$. A real model has dozens of heads, and a GPU
+# would rather do one large product. Lesson 01 put $W^Q$, $W^K$ and $W^V$ side by side. Do the same with the heads: a
+# column of a product depends on the same column of the right-hand matrix, and on no other.
 #
 # $$x [W_0 \mid W_1 \mid \dots] = [x W_0 \mid x W_1 \mid \dots]$$
 #
-# ### Exercise: stack the heads' matrices (4 points, 5 minutes)
+# ### Exercise: stack the heads' matrices ({points}, 5 minutes)
 #
 # Write `stack_head_weights(per_head)`: one matrix from a list of matrices, one for each head.
 #
 # - `per_head` is a list of `h` tensors, each `(d_model, d)`; the result is `(d_model, h·d)`.
 # - Head 0 is on the left, and the columns of one head stay together: `(h d)`.
-# - Two points for the values, one for gradients, which flow to every matrix, one for robustness: dtype and device as given, no
-#   input changed.
+# - The points: {parts}. Gradients flow to every matrix; robust means dtype and device as given, no input
+#   changed.
 # - Not allowed: `attnlib.stack_head_weights`.
 
 
-# %% nbgrader={"grade": false, "grade_id": "stack_head_weights", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def stack_head_weights(per_head: list[Tensor]) -> Tensor:
     """h times (d_model, d) -> (d_model, h·d): the matrices side by side, head 0 on the left."""
     ### BEGIN SOLUTION
@@ -265,11 +264,7 @@ def stack_head_weights(per_head: list[Tensor]) -> Tensor:
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "test_stack_head_weights", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
-### BEGIN HIDDEN TESTS
-from attnlib.checks import grade as check
-
-### END HIDDEN TESTS
+# %%
 check("stack_head_weights", stack_head_weights)
 
 # %% [markdown]
@@ -280,8 +275,8 @@ check("stack_head_weights", stack_head_weights)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# Torch can join tensors along an axis that is there (`torch.cat`) or along a new one (`torch.stack`). Which of the two keeps
-# the number of axes?
+# Torch can join tensors along an axis that is there (`torch.cat`) or along a new one (`torch.stack`). Which of the two
+# keeps the number of axes?
 #
 # </details>
 # <details><summary>Hint 3</summary>
@@ -301,11 +296,12 @@ for head, matrix in enumerate(per_head):
 # %% [markdown]
 # ## Move the heads in front of the words
 #
-# One product gave $(b, n, h \cdot d)$. The attention function works on the last two axes and carries all axes in front along,
-# as you made sure in lesson 02. So the heads need an axis of their own, *in front of* the words: $(b, h, n, d)$. Then one call
-# serves all heads. A head is to attention what one more sentence in the batch is.
+# One product gave $(b, n, h \cdot d)$. The attention function works on the last two axes and carries all axes in front
+# along, as you made sure in lesson 02. So the heads need an axis of their own, *in front of* the words: $(b, h, n, d)$.
+# Then one call serves all heads. A head is to attention what one more sentence in the batch is.
 #
-# Here is head 0 and head 1 of a sentence of three words and width 4. The first digit is the word, the second the column:
+# Here is head 0 and head 1 of a sentence of three words and width 4. The first digit is the word, the second the
+# column:
 #
 # | word | width 4 | head 0 | head 1 |
 # | --- | --- | --- | --- |
@@ -313,18 +309,19 @@ for head, matrix in enumerate(per_head):
 # | 2 | 21 22 23 24 | 21 22 | 23 24 |
 # | 3 | 31 32 33 34 | 31 32 | 33 34 |
 #
-# ### Exercise: split the heads (5 points, 10 minutes)
+# ### Exercise: split the heads ({points}, 10 minutes)
 #
 # Write `split_heads(x, num_heads)`.
 #
-# - `x` is `(b, n, h·d)`, the result is `(b, h, n, d)`. Head `i` gets the `i`-th run of `d` neighbouring columns, of every word.
-# - Where `num_heads` does not divide the width, raise a `ValueError` that says both numbers. Not an assertion, and not whatever
-#   torch happens to say.
-# - Two points for the values, one each for the error, gradients and robustness.
+# - `x` is `(b, n, h·d)`, the result is `(b, h, n, d)`. Head `i` gets the `i`-th run of `d` neighbouring columns, of
+#   every word.
+# - Where `num_heads` does not divide the width, raise a `ValueError` that says both numbers. Not an assertion, and not
+#   whatever torch happens to say.
+# - The points: {parts}.
 # - Not allowed: `attnlib.split_heads`.
 
 
-# %% nbgrader={"grade": false, "grade_id": "split_heads", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def split_heads(x: Tensor, num_heads: int) -> Tensor:
     """(b, n, h·d) -> (b, h, n, d): head i gets the i-th run of d neighbouring columns."""
     ### BEGIN SOLUTION
@@ -334,35 +331,32 @@ def split_heads(x: Tensor, num_heads: int) -> Tensor:
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "test_split_heads", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
-### BEGIN HIDDEN TESTS
-from attnlib.checks import grade as check
-
-### END HIDDEN TESTS
+# %%
 check("split_heads", split_heads)
 
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Two steps: first the width becomes two axes, then the heads move forward. In which order must the two new axes stand, if
-# neighbours in the width are to stay in the same head?
+# Two steps: first the width becomes two axes, then the heads move forward. In which order must the two new axes stand,
+# if neighbours in the width are to stay in the same head?
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# The einops pattern has the shape `"b n (… …) -> b … n …"`. Remember from lesson 01: in parentheses, the name on the right runs
-# fastest. Without einops: a reshape to four axes that keeps the words second, then a transpose of two axes.
+# The einops pattern has the shape `"b n (… …) -> b … n …"`. Remember from lesson 01: in parentheses, the name on the
+# right runs fastest. Without einops: a reshape to four axes that keeps the words second, then a transpose of two axes.
 #
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# The error comes first: `%` tells whether a division leaves a rest. Then rearrange `b n (h d)` so that `h` stands before `n`,
-# and tell einops how many heads there are with `h=num_heads`.
+# The error comes first: `%` tells whether a division leaves a rest. Then rearrange `b n (h d)` so that `h` stands
+# before `n`, and tell einops how many heads there are with `h=num_heads`.
 #
 # </details>
 
 # %% [markdown]
-# With the heads in front, the loop is gone: one product for each of $q$, $k$ and $v$, and one call. The numbers are the loop's.
+# With the heads in front, the loop is gone: one product for each of $q$, $k$ and $v$, and one call. The numbers are the
+# loop's.
 
 # %%
 q, k, v = (attnlib.split_heads((x @ w)[None], 3) for w in (w_q, w_k, w_v))  # (b, h, n, d), b = 1
@@ -374,10 +368,11 @@ print(tuple(q.shape), "->", tuple(together.shape))
 # %% [markdown]
 # ## Cut in the wrong place, and see who can no longer hear whom
 #
-# There is a shorter way to a tensor of shape $(b, h, n, d)$: `x.reshape(b, h, n, d)`. No transpose, no error, the right shape.
-# It stands in published models. To see what it does, give the sentence its full stop: twelve tokens, nine columns, three heads.
+# There is a shorter way to a tensor of shape $(b, h, n, d)$: `x.reshape(b, h, n, d)`. No transpose, no error, the right
+# shape. It stands in published models. To see what it does, give the sentence its full stop: twelve tokens, nine
+# columns, three heads.
 #
-# ### Predict, then run: a head made by reshape (1 point, 3 minutes)
+# ### Predict, then run: a head made by reshape ({points}, 3 minutes)
 #
 # `x` is `(1, 12, 9)`. What is in head 0 of `x.reshape(1, 3, 12, 3)`?
 #
@@ -386,23 +381,19 @@ print(tuple(q.shape), "->", tuple(together.shape))
 # - **C**: every third column of all twelve words
 # - **D**: nothing: the numbers do not fit, and torch raises an error
 
-# %% nbgrader={"grade": false, "grade_id": "predict_reshaped_heads", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 ### BEGIN SOLUTION
 reshaped_head = "B"
 ### BEGIN STUB
 # reshaped_head = None  # your prediction: "A", "B", "C" or "D"
 ### END SOLUTION
 
-# %% nbgrader={"grade": true, "grade_id": "test_predict_reshaped_heads", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
-### BEGIN HIDDEN TESTS
-from attnlib.checks import grade as check
-
-### END HIDDEN TESTS
+# %%
 check("predict_reshaped_heads", reshaped_head)
 
 # %% [markdown]
-# To follow the numbers, number them: 0 to 8 for the first word, 9 to 17 for the second, and so on. Then each number tells its
-# word and its column, wherever it ends up.
+# To follow the numbers, number them: 0 to 8 for the first word, 9 to 17 for the second, and so on. Then each number
+# tells its word and its column, wherever it ends up.
 
 # %%
 stopped = [*tokens, "."]
@@ -414,8 +405,7 @@ assert (right_head % 9).unique().tolist() == [0, 1, 2]  # its first three column
 assert (wrong_head // 9).unique().tolist() == [0, 1, 2, 3]  # four words only
 assert (wrong_head % 9).unique().tolist() == list(range(9))
 
-# %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the fonts; asserts say what it shows
+# %%
 _, axes = plt.subplots(1, 3, figsize=(12, 4.6), layout="constrained", width_ratios=(9, 6, 6))
 titles = "x: words and their columns", "split_heads: head 0", "reshape: head 0"
 for ax, title, table in zip(axes, titles, (numbered[0], right_head, wrong_head), strict=True):
@@ -431,12 +421,13 @@ axes[0].set_yticks(range(12), stopped)
 plt.show()
 
 # %% [markdown]
-# The colour is the word. In the middle, every row is one word. On the right, head 0 has four words, each torn into three
-# "words" of three columns, and it has never heard of the other eight. Its softmax shares attention among the pieces of words.
+# The colour is the word. In the middle, every row is one word. On the right, head 0 has four words, each torn into
+# three "words" of three columns, and it has never heard of the other eight. Its softmax shares attention among the
+# pieces of words.
 #
-# What comes of it? Let us ask who can hear whom: does the output of word $i$ change when word $j$ changes? The derivative
-# knows. Below, random weights and the full path, split and merged: on the left with transposes, on the right with `reshape`
-# alone, both ways.
+# What comes of it? Let us ask who can hear whom: does the output of word $i$ change when word $j$ changes? The
+# derivative knows. Below, random weights and the full path, split and merged: on the left with transposes, on the right
+# with `reshape` alone, both ways.
 
 # %%
 generator = torch.Generator().manual_seed(4)
@@ -461,8 +452,7 @@ def hearing(attend) -> Tensor:
     return slopes.pow(2).sum(dim=(1, 3)).sqrt()
 
 
-# %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the fonts; asserts say what it shows
+# %%
 _, axes = plt.subplots(1, 2, figsize=(11, 5), layout="constrained")
 plain = {"values": False, "colorbar": False, "vmax": 1.2}
 ways = {"with transpose": transposed, "reshape alone": reshaped}
@@ -477,11 +467,12 @@ assert (hearing(transposed) > 0).all()  # everyone hears everyone
 assert (hearing(reshaped)[apart] == 0).all()  # nobody hears the other thirds
 
 # %% [markdown]
-# Pale is little, grey is nothing at all. The sentence has come apart: *the animal did not* | *cross the street because* | *it was tired .* — the word *it* will never
-# find its animal. Nothing crashes, and the loss falls, since four words are better than none.
+# Pale is little, grey is nothing at all. The sentence has come apart: *the animal did not* | *cross the street
+# because* | *it was tired .* — the word *it* will never find its animal. Nothing crashes, and the loss falls, since
+# four words are better than none.
 #
-# Mind one more thing. Splitting by `reshape` and merging by `reshape` are exact inverses. A test that only says "merge undoes
-# split" passes. **A round trip proves nothing about what happens on the way.**
+# Mind one more thing. Splitting by `reshape` and merging by `reshape` are exact inverses. A test that only says "merge
+# undoes split" passes. **A round trip proves nothing about what happens on the way.**
 
 # %%
 there_and_back = numbered.reshape(1, 3, 12, 3).reshape(1, 12, 9)
@@ -490,19 +481,19 @@ assert_close(there_and_back, numbered, atol=0, rtol=0)  # and yet both ways are 
 # %% [markdown]
 # ## Put the heads side by side again
 #
-# After attention each head has an output $(b, h, n, d)$. A word needs them in one row: what head 0 found, then what head 1
-# found, and so on. The paper calls this *Concat*.
+# After attention each head has an output $(b, h, n, d)$. A word needs them in one row: what head 0 found, then what
+# head 1 found, and so on. The paper calls this *Concat*.
 #
-# ### Exercise: merge the heads (4 points, 5 minutes)
+# ### Exercise: merge the heads ({points}, 5 minutes)
 #
 # Write `merge_heads(x)`, the inverse of the right `split_heads`.
 #
 # - `x` is `(b, h, n, d)`, the result is `(b, n, h·d)`: head 0 on the left.
-# - Two points for the values, one for gradients, one for robustness.
+# - The points: {parts}.
 # - Not allowed: `attnlib.merge_heads`.
 
 
-# %% nbgrader={"grade": false, "grade_id": "merge_heads", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def merge_heads(x: Tensor) -> Tensor:
     """(b, h, n, d) -> (b, n, h·d): for each word, what all heads found, side by side."""
     ### BEGIN SOLUTION
@@ -510,11 +501,7 @@ def merge_heads(x: Tensor) -> Tensor:
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "test_merge_heads", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
-### BEGIN HIDDEN TESTS
-from attnlib.checks import grade as check
-
-### END HIDDEN TESTS
+# %%
 check("merge_heads", merge_heads)
 
 # %% [markdown]
@@ -530,21 +517,21 @@ check("merge_heads", merge_heads)
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# With einops: the two sides of your pattern, exchanged. Without: transpose axes 1 and 2, then `reshape` to three axes. `view`
-# refuses there, because a transpose moves no number in memory.
+# With einops: the two sides of your pattern, exchanged. Without: transpose axes 1 and 2, then `reshape` to three axes.
+# `view` refuses there, because a transpose moves no number in memory.
 #
 # </details>
 
 # %% [markdown]
-# One matrix is left. Head 0 writes into columns 0 to 2 and can write nowhere else. So the joined heads go through a last
-# projection, $W^O$, which may mix them:
+# One matrix is left. Head 0 writes into columns 0 to 2 and can write nowhere else. So the joined heads go through a
+# last projection, $W^O$, which may mix them:
 #
 # $$\mathrm{MultiHead}(x) = \mathrm{Concat}(\mathrm{head}_0, \dots, \mathrm{head} _{h-1}) W^O \qquad
 # \mathrm{head}_i = \mathrm{Attention}(x W_i^Q, x W_i^K, x W_i^V)$$
 #
-# These are the equations of section 3.2.2 of [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762). Cut $W^O$ into runs of
-# rows, one for each head, and the same is a sum: $\sum_i \mathrm{head}_i W_i^O$. Each head adds its own contribution to the
-# word, in all columns.
+# These are the equations of section 3.2.2 of [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762). Cut $W^O$ into
+# runs of rows, one for each head, and the same is a sum: $\sum_i \mathrm{head}_i W_i^O$. Each head adds its own
+# contribution to the word, in all columns.
 
 # %%
 w_o = torch.randn(9, 9, generator=generator)
@@ -553,9 +540,9 @@ contributions = [output @ w_o[3 * head : 3 * head + 3] for head, output in enume
 assert_close(projected[0], sum(contributions), atol=1e-4, rtol=0)
 
 # %% [markdown]
-# Look at one contribution as a whole, and a head falls into two halves that can be read separately. Its weights $A_i$ are made by
-# $W_i^Q$ and $W_i^K$ alone: they say **from where to where**. What travels is made by $W_i^V$ and $W_i^O$ alone: they say **what**,
-# and they only ever meet as one product:
+# Look at one contribution as a whole, and a head falls into two halves that can be read separately. Its weights $A_i$
+# are made by $W_i^Q$ and $W_i^K$ alone: they say **from where to where**. What travels is made by $W_i^V$ and $W_i^O$
+# alone: they say **what**, and they only ever meet as one product:
 #
 # $$\mathrm{head}_i W_i^O = A_i x (W_i^V W_i^O)$$
 
@@ -566,34 +553,30 @@ assert_close(torch.stack(moved), torch.stack(contributions), atol=1e-4, rtol=0)
 assert [torch.linalg.matrix_rank(what).item() for what in w_vo] == [3, 3, 3]
 
 # %% [markdown]
-# The product $W_i^V W_i^O$ is $(9, 9)$, but its rank is 3: whatever a head carries has to fit through $d = 3$ numbers. The same
-# holds for $W_i^Q (W_i^K)^\top$, with which a head compares two words.
+# The product $W_i^V W_i^O$ is $(9, 9)$, but its rank is 3: whatever a head carries has to fit through $d = 3$ numbers.
+# The same holds for $W_i^Q (W_i^K)^\top$, with which a head compares two words.
 
 # %% [markdown]
 # ## Count what the heads cost
 #
-# ### Predict, then run: eight heads or one (1 point, 3 minutes)
+# ### Predict, then run: eight heads or one ({points}, 3 minutes)
 #
-# A model is 512 wide. One version has a single head of width 512, the other has 8 heads of width 64. Count the weights in
-# $W^Q$, $W^K$, $W^V$ and $W^O$ of all heads. The version with 8 heads has …
+# A model is 512 wide. One version has a single head of width 512, the other has 8 heads of width 64. Count the weights
+# in $W^Q$, $W^K$, $W^V$ and $W^O$ of all heads. The version with 8 heads has …
 #
 # - **A**: eight times as many: every head has its own three matrices
 # - **B**: as many
 # - **C**: an eighth of the first three: a head works on only 64 of the 512 columns of the word
 # - **D**: as many in the first three, but eight times as many in $W^O$, which has to take in all heads
 
-# %% nbgrader={"grade": false, "grade_id": "predict_head_parameters", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 ### BEGIN SOLUTION
 head_parameters = "B"
 ### BEGIN STUB
 # head_parameters = None  # your prediction: "A", "B", "C" or "D"
 ### END SOLUTION
 
-# %% nbgrader={"grade": true, "grade_id": "test_predict_head_parameters", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
-### BEGIN HIDDEN TESTS
-from attnlib.checks import grade as check
-
-### END HIDDEN TESTS
+# %%
 check("predict_head_parameters", head_parameters)
 
 # %%
@@ -608,27 +591,29 @@ print(*sizes, sep="\n")
 assert counts == dict.fromkeys((1, 8, 64), 4 * 512 * 512)
 
 # %% [markdown]
-# The weights are the same, and so is the number of multiplications: the width is shared out, not multiplied. Only the *shares*
-# grow, $h \cdot n^2$ of them, one table for each head. What you pay is width: with 64 heads a query has only eight numbers to
-# ask with.
+# The weights are the same, and so is the number of multiplications: the width is shared out, not multiplied. Only the
+# *shares* grow, $h \cdot n^2$ of them, one table for each head. What you pay is width: with 64 heads a query has only
+# eight numbers to ask with.
 #
 # The division $d = d_{model} / h$ is a habit, not a law. $d$ may be anything, since $W^O$ brings $h \cdot d$ back to
 # $d_{model}$. So it is an argument of the module.
 #
-# ### Exercise: write multi-head self-attention (8 points, 20 minutes)
+# ### Exercise: write multi-head self-attention ({points}, 20 minutes)
 #
 # Write `MultiHeadSelfAttention(d_model, num_heads, d_head=None, bias=True)`.
 #
-# - Four `nn.Linear` layers: `w_q`, `w_k`, `w_v` from `d_model` to `num_heads * d_head`, and `w_o` back to `d_model`. `bias`
-#   decides for all four. No other parameters; the check gives them its own values.
-# - Without `d_head`, a head is `d_model // num_heads` wide. Where that leaves a rest, the constructor raises a `ValueError`.
-# - `forward(x)` takes `(b, n, d_model)` and returns the output `(b, n, d_model)` and the weights of each head, `(b, h, n, n)`.
+# - Four `nn.Linear` layers: `w_q`, `w_k`, `w_v` from `d_model` to `num_heads * d_head`, and `w_o` back to `d_model`.
+#   `bias` decides for all four. No other parameters; the check gives them its own values.
+# - Without `d_head`, a head is `d_model // num_heads` wide. Where that leaves a rest, the constructor raises a
+#   `ValueError`.
+# - `forward(x)` takes `(b, n, d_model)` and returns the output `(b, n, d_model)` and the weights of each head,
+#   `(b, h, n, n)`.
 # - Not allowed: `F.scaled_dot_product_attention`, `nn.MultiheadAttention` and `attnlib`'s attention. Allowed: your own
 #   functions of lessons 02 and 03, and `attnlib.split_heads` and `attnlib.merge_heads`, should yours not be ready.
-# - Four points for the values, one each for `d_head` and `bias`, for the error, for gradients, for robustness.
+# - The points: {parts}. The options are `d_head` and `bias`.
 
 
-# %% nbgrader={"grade": false, "grade_id": "MultiHeadSelfAttention", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 class MultiHeadSelfAttention(nn.Module):
     """Several heads: x (b, n, d_model) -> output (b, n, d_model), weights (b, h, n, n)."""
 
@@ -652,40 +637,36 @@ class MultiHeadSelfAttention(nn.Module):
         ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "test_MultiHeadSelfAttention", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
-### BEGIN HIDDEN TESTS
-from attnlib.checks import grade as check
-
-### END HIDDEN TESTS
+# %%
 check("MultiHeadSelfAttention", MultiHeadSelfAttention)
 
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# `forward` is five steps, and you have written each of them: project, split, attend, merge, project. Write the shape beside
-# each line.
+# `forward` is five steps, and you have written each of them: project, split, attend, merge, project. Write the shape
+# beside each line.
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# The layers keep the heads side by side, so `w_q` is one layer for all heads, and `split_heads` cuts its *output*, never `x`.
-# The scale is the root of what one head's queries are wide, *after* the split.
+# The layers keep the heads side by side, so `w_q` is one layer for all heads, and `split_heads` cuts its *output*,
+# never `x`. The scale is the root of what one head's queries are wide, *after* the split.
 #
 # </details>
 # <details><summary>Hint 3</summary>
 #
 # In `__init__`: settle `d_head` first (error, default), keep `num_heads`, make four layers. In `forward`: three split
-# projections; scores from `q` and `k` with their last two axes; softmax over the last axis; weights times `v`; merge; `w_o`.
-# Return that and the weights.
+# projections; scores from `q` and `k` with their last two axes; softmax over the last axis; weights times `v`; merge;
+# `w_o`. Return that and the weights.
 #
 # </details>
 
 # %% [markdown]
 # ## Climb the ladder: six forms, one result
 #
-# You will meet multi-head attention in many forms. They are the same function, and you can prove it: take random sentences and
-# random weights, different sizes on every axis, and assert each rung equal to the one below. First rung: **a loop over heads**,
-# as above.
+# You will meet multi-head attention in many forms. They are the same function, and you can prove it: take random
+# sentences and random weights, different sizes on every axis, and assert each rung equal to the one below. First rung:
+# **a loop over heads**, as above.
 
 # %%
 b, n, h, d, d_model = 2, 11, 3, 5, 15
@@ -709,8 +690,8 @@ loop_output = torch.cat([output for output, _ in found], dim=-1) @ w_o
 loop_weights = torch.stack([weights for _, weights in found], dim=1)  # (b, h, n, n)
 
 # %% [markdown]
-# Second rung: **stacked matrices**. One product for all heads, then split, attend, merge. Beside it the third: **one fused
-# product** for queries, keys and values of all heads.
+# Second rung: **stacked matrices**. One product for all heads, then split, attend, merge. Beside it the third: **one
+# fused product** for queries, keys and values of all heads.
 
 # %%
 w_q, w_k, w_v = (attnlib.stack_head_weights(matrices) for matrices in (heads_q, heads_k, heads_v))
@@ -743,9 +724,10 @@ torch_output = attnlib.merge_heads(F.scaled_dot_product_attention(q, k, v)) @ w_
 assert_close(torch_output, einops_output, atol=1e-12, rtol=0)
 
 # %% [markdown]
-# Last: PyTorch's module, **`nn.MultiheadAttention`**. Its traps are in the arguments. It wants `batch_first=True` for our axes,
-# it takes queries, keys and values as three inputs, and it averages the weights over the heads unless it is told not to. Its
-# matrices are transposed, as in every `nn.Linear`, and packed into one `in_proj_weight`, $(3 \cdot h \cdot d, d_{model})$.
+# Last: PyTorch's module, **`nn.MultiheadAttention`**. Its traps are in the arguments. It wants `batch_first=True` for
+# our axes, it takes queries, keys and values as three inputs, and it averages the weights over the heads unless it is
+# told not to. Its matrices are transposed, as in every `nn.Linear`, and packed into one `in_proj_weight`,
+# $(3 \cdot h \cdot d, d_{model})$.
 
 # %%
 theirs = nn.MultiheadAttention(d_model, h, bias=False, batch_first=True, dtype=torch.float64)
@@ -768,14 +750,15 @@ print("loop = stacked = fused = einops = scaled_dot_product_attention = nn.Multi
 #
 # | packing | where | reading from left to right |
 # | --- | --- | --- |
-# | `(h d)`, three matrices | this course; most language models since LLaMA | head 0, head 1, …; separate for q, k and v |
-# | `(3 h d)` | `nn.MultiheadAttention`, GPT-2, the vision transformers of timm | all of q, then all of k, then all of v; inside, head by head |
-# | `(d k h)`, `k` = 3 | [the tutorial](https://github.com/The-AI-Summer/self-attention-cv/blob/main/self_attention_cv/transformer_vanilla/mhsa.py) whose sibling lesson 01 met | number 0 of q in every head, of k in every head, of v in every head; then number 1 |
+# | `(h d)`, three matrices | this course, and most language models since LLaMA | head 0, head 1, …; q, k, v apart |
+# | `(3 h d)` | `nn.MultiheadAttention`, GPT-2, timm's vision transformers | all of q, of k, of v, each head by head |
+# | `(d k h)`, `k` = 3 | a sibling of the tutorial in lesson 01 | number 0 of each head's q, k and v; then number 1 |
 #
+# The last one is from
+# [this file](https://github.com/The-AI-Summer/self-attention-cv/blob/main/self_attention_cv/transformer_vanilla/mhsa.py).
 # For two heads of width 3, the eighteen columns of one packed matrix:
 
-# %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the fonts; asserts say what it shows
+# %%
 packings = {"(3 h d)": "(k h d)", "(d k h)": "(d k h)"}
 ids = torch.arange(18)  # 6 of q, 6 of k, 6 of v; inside, head 0, then head 1
 colours = ListedColormap(["#9ecae1", "#fdd0a2", "#e0e0e0"])  # q, k, v
@@ -814,18 +797,18 @@ assert relation.abs() < 0.5
 print(f"no error, the right shape, and a correlation of {relation:.2f} with the right output")
 
 # %% [markdown]
-# No shape, no dtype and no norm of a weight can tell these apart. Only numbers can: run one sentence through both models and
-# compare. That is how careful people port weights, and how every form on the ladder was compared.
+# No shape, no dtype and no norm of a weight can tell these apart. Only numbers can: run one sentence through both
+# models and compare. That is how careful people port weights, and how every form on the ladder was compared.
 
 # %% [markdown]
 # ## Find the fault
 #
-# ### Mend: heads in the batch (3 points, 10 minutes)
+# ### Mend: heads in the batch ({points}, 10 minutes)
 #
-# Early code folded the heads into the batch: $(h \cdot b, n, d)$, one long batch for `torch.bmm`. This is right, and fast. Then
-# it has to be unfolded. The line for `outputs` below stood in one of the first and most copied transformers in PyTorch; a
-# reader [asked](https://github.com/jadore801120/attention-is-all-you-need-pytorch/issues/7), and a day later it was mended.
-# Others had its siblings ([a tutorial](https://github.com/jsbaan/transformer-from-scratch/pull/6),
+# Early code folded the heads into the batch: $(h \cdot b, n, d)$, one long batch for `torch.bmm`. This is right, and
+# fast. Then it has to be unfolded. The line for `outputs` below stood in one of the first and most copied transformers
+# in PyTorch; a reader [asked](https://github.com/jadore801120/attention-is-all-you-need-pytorch/issues/7), and a day
+# later it was mended. Others had its siblings ([a tutorial](https://github.com/jsbaan/transformer-from-scratch/pull/6),
 # [a library](https://github.com/reczoo/FuxiCTR/issues/30)). The line for `weights` is the same slip a second time.
 #
 # - `x` is `(b, n, d_model)`; `w_q`, `w_k`, `w_v` are `(d_model, h·d)`, packed `(h d)`; `w_o` is `(h·d, d_model)`.
@@ -834,7 +817,7 @@ print(f"no error, the right shape, and a correlation of {relation:.2f} with the 
 # - Not allowed: a finished attention, PyTorch's or `attnlib`'s.
 
 
-# %% nbgrader={"grade": false, "grade_id": "mend_multi_head", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def mend_multi_head(
     x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, num_heads: int
 ) -> tuple[Tensor, Tensor]:
@@ -852,39 +835,35 @@ def mend_multi_head(
     return outputs @ w_o, weights
 
 
-# %% nbgrader={"grade": true, "grade_id": "test_mend_multi_head", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
-### BEGIN HIDDEN TESTS
-from attnlib.checks import grade as check
-
-### END HIDDEN TESTS
+# %%
 check("mend_multi_head", mend_multi_head)
 
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Two sentences, three heads: write down the six entries of the folded axis in their order. Which sentence and which head is the
-# second one?
+# Two sentences, three heads: write down the six entries of the folded axis in their order. Which sentence and which
+# head is the second one?
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# `reshape(b, h, …)` reads the first axis as if the sentence ran slowest. The fold says `(h b)`. And in the other line, which
-# axis has to move before heads and numbers can be joined?
+# `reshape(b, h, …)` reads the first axis as if the sentence ran slowest. The fold says `(h b)`. And in the other line,
+# which axis has to move before heads and numbers can be joined?
 #
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# Both lines become a `rearrange` whose left side begins with `(h b)`, and which is told `h`. On the right of the first stand
-# the batch, the words, and the heads joined in the packing that the bullets name; on the right of the second stand four axes in
-# the contract's order.
+# Both lines become a `rearrange` whose left side begins with `(h b)`, and which is told `h`. On the right of the first
+# stand the batch, the words, and the heads joined in the packing that the bullets name; on the right of the second
+# stand four axes in the contract's order.
 #
 # </details>
 
 # %% [markdown]
-# With one sentence in the batch, the weights were right all along. A test with a batch of one would have passed them. "Why did
-# the training test still pass?" asks the author of the tutorial linked above. Probably, he says, the task was too easy, and the
-# scrambling is always the same, so a model with weights to spare learns its way around it. A falling loss is no proof of a
-# right model.
+# With one sentence in the batch, the weights were right all along. A test with a batch of one would have passed them.
+# "Why did the training test still pass?" asks the author of the tutorial linked above. Probably, he says, the task was
+# too easy, and the scrambling is always the same, so a model with weights to spare learns its way around it. A falling
+# loss is no proof of a right model.
 
 # %% [markdown]
 # ## What you can now do
@@ -897,11 +876,11 @@ check("mend_multi_head", mend_multi_head)
 #
 # ## Think further
 #
-# 1. Exchange head 0 and head 1: their columns in $W^Q$, $W^K$ and $W^V$. What happens to the output? What must you do to $W^O$
-#    to undo it? What does this say about the names "head 0" and "head 1"?
-# 2. Some published code cuts $x$ itself into heads and then uses one small matrix for all of them. Which matrix $W^Q$ would do
-#    the same in our form? Could *it* still ask both of its questions?
-# 3. In the picture of the clock, the first word shares itself between two wrong places. What could you add to the sentence, so
-#    that "nobody" is an answer? (Many models have a token that collects such looks.)
+# 1. Exchange head 0 and head 1: their columns in $W^Q$, $W^K$ and $W^V$. What happens to the output? What must you do
+#    to $W^O$ to undo it? What does this say about the names "head 0" and "head 1"?
+# 2. Some published code cuts $x$ itself into heads and then uses one small matrix for all of them. Which matrix $W^Q$
+#    would do the same in our form? Could *it* still ask both of its questions?
+# 3. In the picture of the clock, the first word shares itself between two wrong places. What could you add to the
+#    sentence, so that "nobody" is an answer? (Many models have a token that collects such looks.)
 #
 # **Next:** 04 lets the queries come from one sequence, and keys and values from another.

@@ -2,17 +2,17 @@
 # # 04 · Cross-attention: ask another text
 #
 # So far a sentence asked itself. Now one text asks and another one answers: a translation asks the original, a caption
-# asks a picture, a date in standard form asks the date as somebody wrote it. You will train that last one, and see in a picture
-# where each of its characters came from.
+# asks a picture, a date in standard form asks the date as somebody wrote it. You will train that last one, and see in a
+# picture where each of its characters came from.
 #
 # | | |
 # | --- | --- |
-# | **You will build** | `cross_attention`, `MultiHeadCrossAttention`, and a small network that reads dates as people write them |
-# | **You will understand** | who asks and who answers, which of them sets which size, and how far to trust a map of attention |
+# | **You will build** | `cross_attention`, `MultiHeadCrossAttention`, and a network that reads dates in any spelling |
+# | **You will understand** | who asks and who answers, which of them sets which size, how far to trust a picture |
 # | **You need** | lesson 02; for the second exercise `split_heads` from lesson 03 helps; about 80 minutes |
 #
-# The cells between the exercises use `attnlib`, never your answers. A failed check stops *Run All*, but nothing further down depends on
-# it: go on with the next cell.
+# The cells between the exercises use `attnlib`, never your answers. A failed check stops *Run All*, but nothing further
+# down depends on it: go on with the next cell.
 
 # %%
 import calendar
@@ -35,12 +35,12 @@ from attnlib.plot import plot_attention
 # %% [markdown]
 # ## Let three German words ask eleven English ones
 #
-# *The animal did not cross the street because it was tired.* You are writing the German translation, and you have come to
-# *Tier*, *überquerte* and *Straße*. For each of them you look back at the English text: which word is this one?
+# *The animal did not cross the street because it was tired.* You are writing the German translation, and you have come
+# to *Tier*, *überquerte* and *Straße*. For each of them you look back at the English text: which word is this one?
 #
-# That glance is cross-attention. It is the older of the two: it was invented for translation in 2014
-# ([Bahdanau, Cho and Bengio](https://arxiv.org/abs/1409.0473)), so that the translator no longer had to keep the whole sentence in one state.
-# A text that asks *itself* came later. Two texts now have two names:
+# That glance is cross-attention. It is the older of the two: it was invented for translation in 2014 ([Bahdanau, Cho
+# and Bengio](https://arxiv.org/abs/1409.0473)), so that the translator no longer had to keep the whole sentence in one
+# state. A text that asks *itself* came later. Two texts now have two names:
 #
 # | | asks: $x$ | answers: the *memory* $m$ |
 # | --- | --- | --- |
@@ -48,8 +48,8 @@ from attnlib.plot import plot_attention
 # | has this many positions | 3, the axis `q` | 11, the axis `k` |
 # | each of this width | $d_{model} = 3$ | $d_{memory} = 7$ |
 #
-# The English side is lesson 02's, number by number: seven features, and the same $W^K$ and $W^V$. The three German words have three
-# features of their own.
+# The English side is lesson 02's, number by number: seven features, and the same $W^K$ and $W^V$. The three German
+# words have three features of their own.
 
 # %%
 sentence = "The animal did not cross the street because it was tired"
@@ -71,32 +71,29 @@ w_v[features.index("alive")] = torch.tensor([4.0, 0.0])  # legs
 w_v[features.index("place")] = torch.tensor([0.0, 2.0])  # lanes
 
 # %% [markdown]
-# One row with a pencil. *überquerte* (crossed) is a deed, so its query is $(0, 0, 0, 4)$. The key of *cross* is $(0, 0, 0, 2)$:
-# their dot product is 8, and $8/\sqrt4 = 4$. The ten other English words score 0. So *cross* gets
+# One row with a pencil. *überquerte* (crossed) is a deed, so its query is $(0, 0, 0, 4)$. The key of *cross* is
+# $(0, 0, 0, 2)$: their dot product is 8, and $8/\sqrt4 = 4$. The ten other English words score 0. So *cross* gets
 #
 # $$\frac{e^4}{e^4 + 10 e^0} = \frac{54.60}{64.60} \approx 0.845$$
 #
-# ### Predict, then run: who sets the length (1 point, 2 minutes)
+# ### Predict, then run: who sets the length ({points}, 2 minutes)
 #
-# $x$ is $(3, 3)$, the memory is $(11, 7)$, a value has two numbers (legs, lanes). Which shapes have the output and the weights?
+# $x$ is $(3, 3)$, the memory is $(11, 7)$, a value has two numbers (legs, lanes). Which shapes have the output and the
+# weights?
 #
 # - **A**: output $(11, 2)$, weights $(11, 3)$
 # - **B**: output $(3, 2)$, weights $(3, 11)$
 # - **C**: output $(3, 3)$, weights $(3, 11)$
 # - **D**: output $(3, 2)$, weights $(3, 3)$
 
-# %% nbgrader={"grade": false, "grade_id": "predict_who_sets_the_length", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 ### BEGIN SOLUTION
 shapes = "B"
 ### BEGIN STUB
 # shapes = None  # your prediction: "A", "B", "C" or "D"
 ### END SOLUTION
 
-# %% nbgrader={"grade": true, "grade_id": "test_predict_who_sets_the_length", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
-### BEGIN HIDDEN TESTS
-from attnlib.checks import grade as check
-
-### END HIDDEN TESTS
+# %%
 check("predict_who_sets_the_length", shapes)
 
 # %% [markdown]
@@ -128,8 +125,7 @@ assert slow_output.shape == (3, 2)
 assert slow_weights.shape == (3, 11)
 assert_close(slow_weights[1, 4].item(), math.exp(4) / (math.exp(4) + 10), atol=1e-6, rtol=0)
 
-# %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the fonts; asserts say what it shows
+# %%
 ax = plot_attention(slow_weights, german, english, colorbar=False)
 ax.set(ylabel="asks", xlabel="answers", title="Three ask, eleven answer: a row for each asker")
 plt.show()
@@ -137,15 +133,16 @@ assert [english[j] for j in slow_weights.argmax(dim=-1)] == ["animal", "cross", 
 assert_close(slow_weights.sum(dim=-1), torch.ones(3), atol=1e-6, rtol=0)
 
 # %% [markdown]
-# The table is no longer square, and nobody stands on a diagonal: *Tier* cannot look at itself, because it is not in the memory. The rows
-# still add up to 1. Read off the two rules, because everything else in this lesson follows from them:
+# The table is no longer square, and nobody stands on a diagonal: *Tier* cannot look at itself, because it is not in the
+# memory. The rows still add up to 1. Read off the two rules, because everything else in this lesson follows from them:
 #
 # - **Who asks sets the length of the output.** Three questions, three answers.
-# - **Who answers is summed away.** The memory may be 11 words long or 11,000. Its length shows in the weights, and nowhere else.
+# - **Who answers is summed away.** The memory may be 11 words long or 11,000. Its length shows in the weights, and
+#   nowhere else.
 #
-# A translator has a part that reads, the *encoder*, and a part that writes, the *decoder*. The decoder asks, the encoder's output is
-# the memory. It is easy to get this the wrong way round: a survey of language models with thousands of readers
-# [had the encoder ask](https://github.com/humza909/LLM_Survey/issues/2), until a reader wrote in.
+# A translator has a part that reads, the *encoder*, and a part that writes, the *decoder*. The decoder asks, the
+# encoder's output is the memory. It is easy to get this the wrong way round: a survey of language models with thousands
+# of readers [had the encoder ask](https://github.com/humza909/LLM_Survey/issues/2), until a reader wrote in.
 #
 # ## Ask all questions at once
 #
@@ -153,18 +150,19 @@ assert_close(slow_weights.sum(dim=-1), torch.ones(3), atol=1e-6, rtol=0)
 #
 # $$\mathrm{CrossAttention}(x, m) = \mathrm{softmax}\left(\frac{(x W^Q)(m W^K)^\top}{\sqrt{d_k}}\right) m W^V$$
 #
-# ### Exercise: let one text ask another (5 points, 10 minutes)
+# ### Exercise: let one text ask another ({points}, 10 minutes)
 #
 # Write `cross_attention(x, memory, w_q, w_k, w_v)`, which returns the output and the weights.
 #
 # - `x` is `(b, q, d_model)`, `memory` is `(b, k, d_memory)`.
 # - `w_q` is `(d_model, d_k)`, `w_k` is `(d_memory, d_k)`, `w_v` is `(d_memory, d_v)`.
-# - The output is `(b, q, d_v)`, the weights are `(b, q, k)`: 3 points for the values, 1 for the gradients, 1 for float64, for memory
-#   that is not contiguous, for other devices, and for leaving the inputs as they are.
-# - Not allowed: `F.scaled_dot_product_attention`, `nn.MultiheadAttention`, `attnlib`'s attention. `torch.softmax` is fine.
+# - The output is `(b, q, d_v)`, the weights are `(b, q, k)`.
+# - The points: {parts}. Robust means float64, memory that is not contiguous, other devices, and inputs left alone.
+# - Not allowed: `F.scaled_dot_product_attention`, `nn.MultiheadAttention`, `attnlib`'s attention. `torch.softmax` is
+#   fine.
 
 
-# %% nbgrader={"grade": false, "grade_id": "cross_attention", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def cross_attention(
     x: Tensor,
     memory: Tensor,
@@ -180,36 +178,33 @@ def cross_attention(
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "test_cross_attention", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
-### BEGIN HIDDEN TESTS
-from attnlib.checks import grade as check
-
-### END HIDDEN TESTS
+# %%
 check("cross_attention", cross_attention)
 
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# It has three lines, and two of them you wrote in lesson 02. New is only the line that makes `q`, `k` and `v`. Which of the three
-# matrices has `d_model` rows, and which have `d_memory` rows?
+# It has three lines, and two of them you wrote in lesson 02. New is only the line that makes `q`, `k` and `v`. Which of
+# the three matrices has `d_model` rows, and which have `d_memory` rows?
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# A key and its value describe the same position. A query describes a position of the text that wants to know something. With
-# different widths a mix-up crashes. With equal widths it does not, so do not let the shapes decide: decide yourself.
+# A key and its value describe the same position. A query describes a position of the text that wants to know something.
+# With different widths a mix-up crashes. With equal widths it does not, so do not let the shapes decide: decide
+# yourself.
 #
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# Queries from `x`, keys and values from `memory`. Scores: `q` times `k` with its last two axes swapped, over the root of $d_k$.
-# Softmax over the last axis, the memory's positions. Then the weights times `v`.
+# Queries from `x`, keys and values from `memory`. Scores: `q` times `k` with its last two axes swapped, over the root
+# of $d_k$. Softmax over the last axis, the memory's positions. Then the weights times `v`.
 #
 # </details>
 
 # %% [markdown]
-# One product for all askers gives what the loop gave. And where both texts are the same one, it *is* self-attention: you have not
-# learned a second mechanism, you have seen the first in full.
+# One product for all askers gives what the loop gave. And where both texts are the same one, it *is* self-attention:
+# you have not learned a second mechanism, you have seen the first in full.
 
 # %%
 output, weights = attnlib.cross_attention(x[None], memory[None], w_q, w_k, w_v)  # a batch of one
@@ -228,30 +223,27 @@ assert_close(asks_itself, self_attention(text), atol=1e-5, rtol=0)
 # %% [markdown]
 # ## Shuffle those who answer
 #
-# In lesson 02 you shuffled a sentence, and the outputs of self-attention were shuffled with it. There, the same words asked and
-# answered. Now you can shuffle one side alone.
+# In lesson 02 you shuffled a sentence, and the outputs of self-attention were shuffled with it. There, the same words
+# asked and answered. Now you can shuffle one side alone.
 #
-# ### Predict, then run: a shuffled memory (1 point, 3 minutes)
+# ### Predict, then run: a shuffled memory ({points}, 3 minutes)
 #
-# The eleven English words come in another order, *animal* now in column 9. The three German words stay as they are. What happens?
+# The eleven English words come in another order, *animal* now in column 9. The three German words stay as they are.
+# What happens?
 #
 # - **A**: the rows of the output change places, as in lesson 02
 # - **B**: output and weights both change: another order is another text
 # - **C**: the output does not change at all; the columns of the weights change places, as the words did
 # - **D**: neither the output nor the weights change
 
-# %% nbgrader={"grade": false, "grade_id": "predict_shuffled_memory", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 ### BEGIN SOLUTION
 shuffled_memory = "C"
 ### BEGIN STUB
 # shuffled_memory = None  # your prediction: "A", "B", "C" or "D"
 ### END SOLUTION
 
-# %% nbgrader={"grade": true, "grade_id": "test_predict_shuffled_memory", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
-### BEGIN HIDDEN TESTS
-from attnlib.checks import grade as check
-
-### END HIDDEN TESTS
+# %%
 check("predict_shuffled_memory", shuffled_memory)
 
 # %%
@@ -266,32 +258,34 @@ numbers = [round(number, 2) for number in mixed_output[0, 0].tolist()]
 print(" ".join(english[i] for i in order), "->", numbers)
 
 # %% [markdown]
-# To those who ask, the memory is a *set*. That is a strength: the memory may be a text, or the patches of a picture, or a heap of search results,
-# and no order has to be made up. It is also a weakness: if the order matters, the vectors of the memory must say so themselves.
-# Remember this for the dates below.
+# To those who ask, the memory is a *set*. That is a strength: the memory may be a text, or the patches of a picture, or
+# a heap of search results, and no order has to be made up. It is also a weakness: if the order matters, the vectors of
+# the memory must say so themselves. Remember this for the dates below.
 #
 # ## Ask several questions at a time
 #
-# One asker may want to know more than one thing, so each gets several heads, as in lesson 03: the columns of $q$, $k$ and $v$ are cut
-# into $h$ runs of $d$ columns, each run attends on its own, and $W^O$ mixes what they found. Nothing about it is new, except
-# that the two texts have lengths and widths of their own:
+# One asker may want to know more than one thing, so each gets several heads, as in lesson 03: the columns of $q$, $k$
+# and $v$ are cut into $h$ runs of $d$ columns, each run attends on its own, and $W^O$ mixes what they found. Nothing
+# about it is new, except that the two texts have lengths and widths of their own:
 #
 # $$\mathrm{head}_i = \mathrm{CrossAttention}_i(x, m), \qquad
 # \mathrm{MultiHead}(x, m) = \mathrm{Concat}(\mathrm{head}_0, \dots, \mathrm{head} _{h-1}) W^O$$
 #
-# ### Exercise: several heads, two texts (7 points, 15 minutes)
+# ### Exercise: several heads, two texts ({points}, 15 minutes)
 #
 # Write `MultiHeadCrossAttention(d_model, d_memory, num_heads, d_head=None, bias=True)` with `forward(x, memory)`.
 #
-# - Four `nn.Linear` layers, `w_q`, `w_k`, `w_v` (to $h \cdot d$ columns) and `w_o` (from $h \cdot d$ to `d_model`), all with a bias if `bias`. No
-#   other parameters. The check sets their weights.
-# - `d_head` is $d$. Where it is not given it is `d_model / num_heads`; where that does not divide, raise a `ValueError`.
+# - Four `nn.Linear` layers, `w_q`, `w_k`, `w_v` (to $h \cdot d$ columns) and `w_o` (from $h \cdot d$ to `d_model`), all
+#   with a bias if `bias`. No other parameters. The check sets their weights.
+# - `d_head` is $d$. Where it is not given it is `d_model / num_heads`; where that does not divide, raise a
+#   `ValueError`.
 # - Head $i$ is the $i$-th run of $d$ neighbouring columns, the pattern `(h d)`.
-# - `x` is `(b, q, d_model)`, `memory` is `(b, k, d_memory)`; the output is `(b, q, d_model)`, the weights are `(b, h, q, k)`.
-# - 3 points for the values, 1 each for `d_head` and `bias`, the error, gradients, and robustness. Not allowed: as above.
+# - `x` is `(b, q, d_model)`, `memory` is `(b, k, d_memory)`; the output is `(b, q, d_model)`, the weights are
+#   `(b, h, q, k)`.
+# - The points: {parts}. The options are `d_head` and `bias`. Not allowed: as above.
 
 
-# %% nbgrader={"grade": false, "grade_id": "MultiHeadCrossAttention", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 class MultiHeadCrossAttention(nn.Module):
     """(b, q, d_model), memory (b, k, d_memory) -> output (b, q, d_model), weights (b, h, q, k)."""
 
@@ -325,35 +319,33 @@ class MultiHeadCrossAttention(nn.Module):
         ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "test_MultiHeadCrossAttention", "locked": true, "points": 7, "schema_version": 3, "solution": false, "task": false}
-### BEGIN HIDDEN TESTS
-from attnlib.checks import grade as check
-
-### END HIDDEN TESTS
+# %%
 check("MultiHeadCrossAttention", MultiHeadCrossAttention)
 
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Decide for each layer what goes in and what comes out. Two of them read `x` or go back to where `x` was; two read the memory.
+# Decide for each layer what goes in and what comes out. Two of them read `x` or go back to where `x` was; two read the
+# memory.
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# `attnlib.split_heads(y, num_heads)` and `attnlib.merge_heads(y)` from lesson 03 are allowed here. If you cut with `view` or
-# `reshape`, mind that `q` has the length of `x`, but `k` and `v` have the length of the memory.
+# `attnlib.split_heads(y, num_heads)` and `attnlib.merge_heads(y)` from lesson 03 are allowed here. If you cut with
+# `view` or `reshape`, mind that `q` has the length of `x`, but `k` and `v` have the length of the memory.
 #
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# Forward: project (`x`, `memory`, `memory`); split each into heads, `(b, h, n, d)`; scores over $\sqrt{d}$, where $d$ is the width of
-# one head; softmax over the last axis; weights times values; merge the heads, `(b, q, h·d)`; `w_o`. Return the pair.
+# Forward: project (`x`, `memory`, `memory`); split each into heads, `(b, h, n, d)`; scores over $\sqrt{d}$, where $d$
+# is the width of one head; softmax over the last axis; weights times values; merge the heads, `(b, q, h·d)`; `w_o`.
+# Return the pair.
 #
 # </details>
 
 # %% [markdown]
-# Three ways to the same numbers: `attnlib`'s module, your first exercise once per head with that head's columns, and PyTorch's module
-# with the same weights. PyTorch calls the width of the memory `kdim` and `vdim`.
+# Three ways to the same numbers: `attnlib`'s module, your first exercise once per head with that head's columns, and
+# PyTorch's module with the same weights. PyTorch calls the width of the memory `kdim` and `vdim`.
 
 # %%
 generator = torch.Generator().manual_seed(2)
@@ -381,9 +373,9 @@ print(tuple(output.shape), tuple(weights.shape))
 # %% [markdown]
 # ## Collect dates as people write them
 #
-# Enough of numbers made by hand. *Sunday, 20 July 1969*, *July 20, 1969*, *20.7.1969* and *07/20/1969* are one day, and a database
-# wants it as `1969-07-20`. Nobody will write the rules. A network shall learn them from examples, and Python's standard library makes as
-# many as you like.
+# Enough of numbers made by hand. *Sunday, 20 July 1969*, *July 20, 1969*, *20.7.1969* and *07/20/1969* are one day, and
+# a database wants it as `1969-07-20`. Nobody will write the rules. A network shall learn them from examples, and
+# Python's standard library makes as many as you like.
 
 
 # %%
@@ -410,11 +402,11 @@ for text, day in list(zip(texts, days, strict=True))[:6]:
     print(f"{text:34}{day.isoformat()}")
 
 # %% [markdown]
-# The first 20,000 are for learning, the last 1,000 for the test: days that the network has never seen, in any spelling. The years go from 1000 to
-# 2999, so that no digit can be guessed from another.
+# The first 20,000 are for learning, the last 1,000 for the test: days that the network has never seen, in any spelling.
+# The years go from 1000 to 2999, so that no digit can be guessed from another.
 #
-# A network eats numbers, so each character becomes one. Texts of one batch must be equally long, so the short ones are filled
-# up with 0, the *padding*. There is nothing there to read, and nothing there may answer.
+# A network eats numbers, so each character becomes one. Texts of one batch must be equally long, so the short ones are
+# filled up with 0, the *padding*. There is nothing there to read, and nothing there may answer.
 
 
 # %%
@@ -442,15 +434,16 @@ print(tuple(sources.shape), tuple(targets.shape), f"{len(alphabet)} characters")
 # %% [markdown]
 # ## Build a reader that can only ask
 #
-# Who asks? The ten places of the ISO date. Each has one question, and it is always the same: *what is the last digit of the year?*, *what is
-# the second digit of the month?* So $x$ is ten vectors that are learned, a plain parameter. (A translator would take the
-# words it has written so far. That needs the next lesson. Learned questions are in use, too: models that find
-# the objects in a picture [ask it a hundred](https://arxiv.org/abs/2005.12872).)
+# Who asks? The ten places of the ISO date. Each has one question, and it is always the same: *what is the last digit of
+# the year?*, *what is the second digit of the month?* So $x$ is ten vectors that are learned, a plain parameter. (A
+# translator would take the words it has written so far. That needs the next lesson. Learned questions are in use, too:
+# models that find the objects in a picture [ask it a hundred](https://arxiv.org/abs/2005.12872).)
 #
-# Who answers? The characters. But a bare *9* does not know whether it belongs to a day or to a year. So before it answers, each
-# character hears its two neighbours on either side, and no more: `nn.Conv1d` with a window of 5, and a bend (GELU, which lesson 06
-# explains). There is no other way from one end of the text to the other. Whatever an output place needs, it must fetch itself, and
-# you will be able to see it fetch. What it fetched is added to its question, so that the last layers know which place they answer for.
+# Who answers? The characters. But a bare *9* does not know whether it belongs to a day or to a year. So before it
+# answers, each character hears its two neighbours on either side, and no more: `nn.Conv1d` with a window of 5, and a
+# bend (GELU, which lesson 06 explains). There is no other way from one end of the text to the other. Whatever an output
+# place needs, it must fetch itself, and you will be able to see it fetch. What it fetched is added to its question, so
+# that the last layers know which place they answer for.
 
 
 # %%
@@ -477,13 +470,14 @@ class DateReader(nn.Module):
 
 
 # %% [markdown]
-# The `mask` is True where an answer is allowed. Inside, a closed position gets the score $-\infty$, and $e^{-\infty} = 0$. More about masks in
-# the next lesson.
+# The `mask` is True where an answer is allowed. Inside, a closed position gets the score $-\infty$, and
+# $e^{-\infty} = 0$. More about masks in the next lesson.
 #
 # ## Train it, and train one that cannot ask
 #
-# To see what the questions are worth, train a twin whose $W^Q$ is zero and stays zero. Its queries are blank, and you know from lesson 02 what a
-# blank query gets: equal weights, the plain average of all values. Then the whole text has to fit through one vector, as it had before 2014.
+# To see what the questions are worth, train a twin whose $W^Q$ is zero and stays zero. Its queries are blank, and you
+# know from lesson 02 what a blank query gets: equal weights, the plain average of all values. Then the whole text has
+# to fit through one vector, as it had before 2014.
 
 
 # %%
@@ -529,8 +523,7 @@ def exact(logits: Tensor) -> float:
 assert exact(logits) > 0.98
 assert exact(blank_logits) < 0.5
 
-# %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: bytes depend on the fonts, the last digits of a loss on the processor
+# %%
 _, ax = plt.subplots(figsize=(7.2, 3.2), layout="constrained")
 for losses, colour, marker, name, rest in (
     (blank_losses, "#d55e00", "s", "blank queries", blank_logits),
@@ -544,9 +537,9 @@ ax.legend(loc="center right", bbox_to_anchor=(1, 0.6))
 plt.show()
 
 # %% [markdown]
-# The twin has the same characters, the same neighbours, the same layers, the same number of steps. It only cannot ask, so the ten places all get the same
-# average, and most of the text drowns in it. With ten questions the network reads all, or all but a handful, of a thousand dates that it has never seen, after a
-# few seconds of training on one core.
+# The twin has the same characters, the same neighbours, the same layers, the same number of steps. It only cannot ask,
+# so the ten places all get the same average, and most of the text drowns in it. With ten questions the network reads
+# all, or all but a handful, of a thousand dates that it has never seen, after a few seconds of training on one core.
 #
 # ## See where each character came from
 #
@@ -567,8 +560,7 @@ def show(text: str, ax: plt.Axes) -> Tensor:
     return weights[0]
 
 
-# %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the fonts; asserts say what it shows
+# %%
 ax = plt.figure(figsize=(5.2, 4.2), layout="constrained").gca()
 short = show("20 July 1969", ax)
 ax.set(ylabel="asks: the output", xlabel="answers: the text")
@@ -577,36 +569,32 @@ assert short[:4].argmax(dim=-1).tolist() == [8, 9, 10, 11]  # each digit of the 
 assert short[9].argmax() == 1  # and the last digit of the day
 
 # %% [markdown]
-# Nobody told it what a year is. The four places of the year have found the four digits, in order; the day has found its digits at the other end
-# of the text; the month has found the letters that tell *July* from *June* and from all others. And the two dashes look
-# somewhere, because softmax has to hand out 1. They need no answer: a dash is a dash on every day.
+# Nobody told it what a year is. The four places of the year have found the four digits, in order; the day has found its
+# digits at the other end of the text; the month has found the letters that tell *July* from *June* and from all others.
+# And the two dashes look somewhere, because softmax has to hand out 1. They need no answer: a dash is a dash on every
+# day.
 #
-# ### Predict, then run: a longer text (1 point, 3 minutes)
+# ### Predict, then run: a longer text ({points}, 3 minutes)
 #
-# Now put *Sunday,* in front. The last digit of the year was character 11 and is now character 19. The question for that place will
-# still find it. What makes the attention move eight places to the right?
+# Now put *Sunday,* in front. The last digit of the year was character 11 and is now character 19. The question for that
+# place will still find it. What makes the attention move eight places to the right?
 #
 # - **A**: the query: it is computed from the new text, and points further to the right
 # - **B**: the keys: the digit brought its key along, and the same query fits it at its new place
 # - **C**: nothing: this question has learned to look at character 11, and will be wrong here
 # - **D**: the mask: it opens eight more characters, and the weights move over
 
-# %% nbgrader={"grade": false, "grade_id": "predict_longer_source", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 ### BEGIN SOLUTION
 longer_text = "B"
 ### BEGIN STUB
 # longer_text = None  # your prediction: "A", "B", "C" or "D"
 ### END SOLUTION
 
-# %% nbgrader={"grade": true, "grade_id": "test_predict_longer_source", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
-### BEGIN HIDDEN TESTS
-from attnlib.checks import grade as check
-
-### END HIDDEN TESTS
+# %%
 check("predict_longer_source", longer_text)
 
-# %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the fonts; asserts say what it shows
+# %%
 spellings = ["Sunday, 20 July 1969", "the 20th of July, 1969", "20.7.1969", "07/20/1969"]
 figure, axes = plt.subplots(2, 2, figsize=(11, 8), layout="constrained", width_ratios=[1, 1])
 tables = [show(text, ax) for text, ax in zip(spellings, axes.flat, strict=True)]
@@ -616,8 +604,9 @@ plt.show()
 assert [table[3].argmax().item() for table in tables] == [19, 21, 8, 9]
 
 # %% [markdown]
-# One day, written four ways, and the same ten questions: not one number on the asking side differs between these pictures. Only the keys have moved. For
-# *Sunday,* you can hold them side by side. From the third character on, each one has the neighbours that it had before, and the very same key.
+# One day, written four ways, and the same ten questions: not one number on the asking side differs between these
+# pictures. Only the keys have moved. For *Sunday,* you can hold them side by side. From the third character on, each
+# one has the neighbours that it had before, and the very same key.
 
 # %%
 with torch.no_grad():
@@ -628,9 +617,9 @@ assert_close(key_of_long[10:], key_of_short[2:], atol=1e-5, rtol=0)
 # %% [markdown]
 # ## Check the picture before you believe it
 #
-# A picture of one date proves little: you may have picked a pretty one. Two checks. **First: is it always so?** For each character of a
-# spelling we know what it tells: day, month, year, or nothing of use (the weekday, commas, *the* … *of*). So add up, over all thousand test
-# dates, how much of each row fell on which.
+# A picture of one date proves little: you may have picked a pretty one. Two checks. **First: is it always so?** For
+# each character of a spelling we know what it tells: day, month, year, or nothing of use (the weekday, commas, *the* …
+# *of*). So add up, over all thousand test dates, how much of each row fell on which.
 
 
 # %%
@@ -652,8 +641,7 @@ for pattern, day, weights in zip(used[20_000:], test_days, test_weights, strict=
     own_digit += (weights[:4].argmax(dim=-1) == torch.arange(4) + told.index("Y")) / 1000
 share[:, 3] = 1 - share[:, :3].sum(dim=-1)
 
-# %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the fonts; asserts say what it shows
+# %%
 places = ["Y 1", "Y 2", "Y 3", "Y 4", "dash", "M 1", "M 2", "dash", "D 1", "D 2"]
 ax = plot_attention(share, places, ["year", "month", "day", "the rest"], colorbar=False)
 ax.set(ylabel="asks: place of the output", xlabel="answers: character of …")
@@ -665,12 +653,14 @@ assert share[:4, 0].min() > 0.85
 assert min(share[6, 1], share[9, 2]) > 0.85
 
 # %% [markdown]
-# The year is as clean as it gets. So are the second digits of month and day. Their *first* digits are not, and that is worth a
-# thought. In nine months of twelve the first digit is 0. Where nothing speaks for October, November or December, the answer is 0,
-# wherever the row may have looked. (And the day?) A place that can guess has no need to look.
+# The year is as clean as it gets. So are the second digits of month and day. Their *first* digits are not, and that is
+# worth a thought. In nine months of twelve the first digit is 0. Where nothing speaks for October, November or
+# December, the answer is 0, wherever the row may have looked. (And the day?) A place that can guess has no need to
+# look.
 #
-# **Second: does the picture show a cause?** Weights say where the network looked, not whether it mattered. So interfere. Replace
-# the third digit of the year by another digit, in all thousand texts, and count which places of the output change.
+# **Second: does the picture show a cause?** Weights say where the network looked, not whether it mattered. So
+# interfere. Replace the third digit of the year by another digit, in all thousand texts, and count which places of the
+# output change.
 
 # %%
 changed = []
@@ -685,12 +675,12 @@ assert moved[2] > 0.98
 assert moved[[0, 1, 3, 4, 5, 6, 7, 8, 9]].max() < 0.05
 
 # %% [markdown]
-# One character of the text changed, and one character of the output followed. Here the map tells the truth. It could, because each character knows
-# only its neighbours. In a deep network the characters have long been mixed when somebody asks them, and a dark cell may mean little. Interfere
-# before you believe.
+# One character of the text changed, and one character of the output followed. Here the map tells the truth. It could,
+# because each character knows only its neighbours. In a deep network the characters have long been mixed when somebody
+# asks them, and a dark cell may mean little. Interfere before you believe.
 #
-# Last, the padding. A date must be read alike, alone or in a batch with longer ones. With the mask it is. Leave the mask out,
-# and the empty places answer as well:
+# Last, the padding. A date must be read alike, alone or in a batch with longer ones. With the mask it is. Leave the
+# mask out, and the empty places answer as well:
 
 # %%
 batch = encode(["20.7.1969", "Wednesday, 24 September 1969"])  # the first is padded by 19
@@ -707,21 +697,24 @@ print(f"weight on the padding, without a mask: up to {lost.max():.2f} of a row")
 # %% [markdown]
 # ## Find the fault
 #
-# ### Mend: a decoder that never reads (2 points, 8 minutes)
+# ### Mend: a decoder that never reads ({points}, 8 minutes)
 #
-# The function is the place in a translator where the German text asks the English one. It runs, its output has the right shape, and
-# the loss falls. A well-read [explanation of the Transformer](https://github.com/keitakurita/Practical_NLP_in_PyTorch/issues/1) had exactly this in
-# its code, under a sentence that said it right. Half of it, the mask, was also in
-# [Keras's translation example](https://github.com/keras-team/keras-io/pull/1046), where both texts are cut to 20 tokens, so that nothing crashed.
+# The function is the place in a translator where the German text asks the English one. It runs, its output has the
+# right shape, and the loss falls. A well-read [explanation of the
+# Transformer](https://github.com/keitakurita/Practical_NLP_in_PyTorch/issues/1) had exactly this in its code, under a
+# sentence that said it right. Half of it, the mask, was also in [Keras's translation
+# example](https://github.com/keras-team/keras-io/pull/1046), where both texts are cut to 20 tokens, so that nothing
+# crashed.
 #
-# - `x` is `(b, q, d_model)`, `memory` is `(b, k, d_model)`; `x_is_real` `(b, q)` and `memory_is_real` `(b, k)` are bool, False = padding.
-# - It must return the output `(b, q, d_v)` and the weights `(b, q, k)`, with no weight on padding. What it returns
-#   for padded *questions* is not compared.
+# - `x` is `(b, q, d_model)`, `memory` is `(b, k, d_model)`; `x_is_real` `(b, q)` and `memory_is_real` `(b, k)` are
+#   bool, False = padding.
+# - It must return the output `(b, q, d_v)` and the weights `(b, q, k)`, with no weight on padding. What it returns for
+#   padded *questions* is not compared.
 # - Two lines are enough.
 # - Not allowed: a finished attention, PyTorch's or `attnlib`'s.
 
 
-# %% nbgrader={"grade": false, "grade_id": "mend_decoder_attention", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def mend_decoder_attention(
     x: Tensor,
     memory: Tensor,
@@ -745,17 +738,14 @@ def mend_decoder_attention(
     return weights @ v, weights
 
 
-# %% nbgrader={"grade": true, "grade_id": "test_mend_decoder_attention", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
-### BEGIN HIDDEN TESTS
-from attnlib.checks import grade as check
-
-### END HIDDEN TESTS
+# %%
 check("mend_decoder_attention", mend_decoder_attention)
 
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Call it twice, with two different memories. Or call it with texts of different lengths, and look at the shape of the weights.
+# Call it twice, with two different memories. Or call it with texts of different lengths, and look at the shape of the
+# weights.
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -771,9 +761,9 @@ check("mend_decoder_attention", mend_decoder_attention)
 # </details>
 
 # %% [markdown]
-# Why could it live? Because a decoder that cannot read the original is still a language model: it learns which German words follow which,
-# and its loss falls a good way. To notice it, ask for the gradient of the memory. Where nothing
-# is read, there is none.
+# Why could it live? Because a decoder that cannot read the original is still a language model: it learns which German
+# words follow which, and its loss falls a good way. To notice it, ask for the gradient of the memory. Where nothing is
+# read, there is none.
 
 # %% [markdown]
 # ## What you can now do
@@ -781,16 +771,18 @@ check("mend_decoder_attention", mend_decoder_attention)
 # - Say for any two texts who asks and who answers, and name the shape of output and weights without running anything.
 # - Write cross-attention with one head or several, for two lengths and two widths, and get PyTorch's numbers.
 # - Say what happens when the askers are shuffled, and what when the memory is.
-# - Train a network whose attention can be read, show that the picture holds for a thousand cases, and test by interfering whether it is a cause.
+# - Train a network whose attention can be read, show that the picture holds for a thousand cases, and test by
+#   interfering whether it is a cause.
 # - Keep padding from answering, and notice a decoder that does not read.
 #
 # ## Think further
 #
-# 1. Give the reader a form that it has never met: *1969, July 20*. Which rows go wrong first, and which of their neighbours did the
-#    characters lose? Then teach it: one more pattern is enough.
-# 2. The reader fills all ten places at once, and none knows what the others wrote. For dates that is no loss. Why would it be one for a
-#    translation? What would the questions have to know?
-# 3. Count the scores: ten questions and 22 characters are 220. What would self-attention over all 32 cost? When a model asks a book of 100,000
-#    words with 256 learned questions, what has it saved, and what can it no longer do?
+# 1. Give the reader a form that it has never met: *1969, July 20*. Which rows go wrong first, and which of their
+#    neighbours did the characters lose? Then teach it: one more pattern is enough.
+# 2. The reader fills all ten places at once, and none knows what the others wrote. For dates that is no loss. Why would
+#    it be one for a translation? What would the questions have to know?
+# 3. Count the scores: ten questions and 22 characters are 220. What would self-attention over all 32 cost? When a model
+#    asks a book of 100,000 words with 256 learned questions, what has it saved, and what can it no longer do?
 #
-# **Next:** 05 forbids some of the glances. A text that is still being written must not look at words that are not there yet.
+# **Next:** 05 forbids some of the glances. A text that is still being written must not look at words that are not there
+# yet.

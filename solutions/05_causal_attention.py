@@ -1,17 +1,18 @@
 # %% [markdown]
 # # 05 · Causal attention: look back, never ahead
 #
-# A language model guesses the next word. It learns from texts in which the next word is already there. So attention has to be
-# kept from looking at it. A mask does that, and masks are where attention goes wrong most often: silently, with a falling loss.
+# A language model guesses the next word. It learns from texts in which the next word is already there. So attention has
+# to be kept from looking at it. A mask does that, and masks are where attention goes wrong most often: silently, with a
+# falling loss.
 #
 # | | |
 # | --- | --- |
-# | **You will build** | `causal_mask`, `renormalised_causal_weights`, `masked_softmax`, `padding_mask`, and `CausalSelfAttention` |
-# | **You will understand** | why blocking comes before the softmax, where NaN comes from, why `-1e20` is no infinity, how to prove that nothing leaks |
+# | **You will build** | `causal_mask`, `masked_softmax`, `padding_mask`, and `CausalSelfAttention`, the core of a GPT |
+# | **You will understand** | why to block first, where NaN comes from, why `-1e20` is no infinity, how to find a leak |
 # | **You need** | attention from lesson 02; heads from lesson 03 help, but `attnlib` has them; about 100 minutes |
 #
-# The cells between the exercises use `attnlib`, never your answers. An exercise that you leave for later breaks nothing further
-# down.
+# The cells between the exercises use `attnlib`, never your answers. An exercise that you leave for later breaks nothing
+# further down.
 
 # %%
 import re
@@ -36,8 +37,8 @@ torch.set_num_threads(1)  # with matrices this small, a second thread would only
 # %% [markdown]
 # ## Turn one sentence into ten exercises
 #
-# *The animal did not cross the street because it was tired.* Cut it off after any word, and you have an exercise: what comes
-# next? Eleven words hold ten of them.
+# *The animal did not cross the street because it was tired.* Cut it off after any word, and you have an exercise: what
+# comes next? Eleven words hold ten of them.
 
 # %%
 tokens = "The animal did not cross the street because it was tired".lower().split()
@@ -45,38 +46,40 @@ for i, target in enumerate(tokens[1:]):
     print(f"{' '.join(tokens[: i + 1]):>50}  →  {target}")
 
 # %% [markdown]
-# Self-attention computes an output for every position anyway. So let the output at position $i$ guess word $i+1$, and one pass
-# over the sentence does all ten exercises at once. That is what made transformers quick to train.
+# Self-attention computes an output for every position anyway. So let the output at position $i$ guess word $i+1$, and
+# one pass over the sentence does all ten exercises at once. That is what made transformers quick to train.
 #
-# There is one condition. As lesson 02 left it, attention lets *animal* look at *did*, and then *did* is not guessed but copied.
-# Position $i$ may look at the positions up to $i$, its own included. Its own word is no secret; the next one is.
+# There is one condition. As lesson 02 left it, attention lets *animal* look at *did*, and then *did* is not guessed but
+# copied. Position $i$ may look at the positions up to $i$, its own included. Its own word is no secret; the next one
+# is.
 #
 # ## Say who may look at whom
 #
-# A *mask* says it for every pair. It is `bool`, has a row for each query and a column for each key, and **True = may attend**.
-# For five words it is a triangle:
+# A *mask* says it for every pair. It is `bool`, has a row for each query and a column for each key, and **True = may
+# attend**. For five words it is a triangle:
 #
 # $$M_{ij} = \big[ j \le i \big] \qquad\qquad \text{query } i,\ \text{key } j$$
 #
-# There may be more keys than queries. A model that writes keeps the keys of all words so far, and only the newest words ask. So
-# it is the *last* query that stands at the last key, and the first query stands $k - q$ positions into the text:
+# There may be more keys than queries. A model that writes keeps the keys of all words so far, and only the newest words
+# ask. So it is the *last* query that stands at the last key, and the first query stands $k - q$ positions into the
+# text:
 #
 # $$M_{ij} = \big[ j \le i + (k - q) \big]$$
 #
 # With two new queries and five keys the first one sees four keys, and the second one sees all five.
 
 # %% [markdown]
-# ### Exercise: draw the triangle (3 points, 6 minutes)
+# ### Exercise: draw the triangle ({points}, 6 minutes)
 #
 # Write `causal_mask(q_len, k_len)`.
 #
 # - The result is `(q_len, k_len)`, `torch.bool`, True = may attend.
-# - The last query sees every key, also where there are more keys than queries. Where there are fewer, the first queries see
-#   nothing.
+# - The last query sees every key, also where there are more keys than queries. Where there are fewer, the first queries
+#   see nothing.
 # - Not allowed: `attnlib`'s masks. Everything of torch is allowed.
 
 
-# %% nbgrader={"grade": false, "grade_id": "causal_mask", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def causal_mask(q_len: int, k_len: int) -> Tensor:
     """Two lengths -> bool (q, k), True = may attend; the last query sees every key."""
     ### BEGIN SOLUTION
@@ -84,11 +87,7 @@ def causal_mask(q_len: int, k_len: int) -> Tensor:
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "test_causal_mask", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
-### BEGIN HIDDEN TESTS
-from attnlib.checks import grade as check
-
-### END HIDDEN TESTS
+# %%
 check("causal_mask", causal_mask)
 
 # %% [markdown]
@@ -99,8 +98,8 @@ check("causal_mask", causal_mask)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# Either compare two `torch.arange`, one as a column, one as a row. Or start from `torch.ones(..., dtype=torch.bool)` and keep
-# its lower triangle: `Tensor.tril`.
+# Either compare two `torch.arange`, one as a column, one as a row. Or start from `torch.ones(..., dtype=torch.bool)`
+# and keep its lower triangle: `Tensor.tril`.
 #
 # </details>
 # <details><summary>Hint 3</summary>
@@ -110,8 +109,7 @@ check("causal_mask", causal_mask)
 #
 # </details>
 
-# %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the fonts; asserts say what it shows
+# %%
 whole, newest = attnlib.causal_mask(11, 11), attnlib.causal_mask(2, 11)
 assert torch.equal(newest, whole[-2:])  # two new queries are the last two rows of the whole
 
@@ -125,9 +123,9 @@ plt.show()
 # %% [markdown]
 # ## Take the future away after the softmax
 #
-# Where does the mask go? Try the obvious: compute the weights as always, then set those of the future to zero. By pencil, with
-# three words and one row, that of *animal*. Its scores are $0$ with *the*, $\ln 3$ with itself, and $\ln 4$ with *did*, which
-# is still to come.
+# Where does the mask go? Try the obvious: compute the weights as always, then set those of the future to zero. By
+# pencil, with three words and one row, that of *animal*. Its scores are $0$ with *the*, $\ln 3$ with itself, and
+# $\ln 4$ with *did*, which is still to come.
 #
 # | | the | animal | *did* | sum |
 # | --- | --- | --- | --- | --- |
@@ -137,10 +135,10 @@ plt.show()
 #
 # The row adds up to one half. Is that only ugly, or is it wrong?
 #
-# ### Predict, then run: zero is zero (1 point, 3 minutes)
+# ### Predict, then run: zero is zero ({points}, 3 minutes)
 #
-# Future weights are set to zero after the softmax, and nothing else is done. Can the output of *animal* still depend on the
-# word that comes after it?
+# Future weights are set to zero after the softmax, and nothing else is done. Can the output of *animal* still depend on
+# the word that comes after it?
 #
 # - **A**: no: a weight of zero lets nothing through
 # - **B**: only in the first row, which keeps a single weight
@@ -149,26 +147,21 @@ plt.show()
 #
 # Decide before you run on.
 
-# %% nbgrader={"grade": false, "grade_id": "predict_zeroed_future", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 ### BEGIN SOLUTION
 zeroed_future = "C"
 ### BEGIN STUB
 # zeroed_future = None  # your prediction: "A", "B", "C" or "D"
 ### END SOLUTION
 
-# %% nbgrader={"grade": true, "grade_id": "test_predict_zeroed_future", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
-### BEGIN HIDDEN TESTS
-from attnlib.checks import grade as check
-
-### END HIDDEN TESTS
+# %%
 check("predict_zeroed_future", zeroed_future)
 
 # %% [markdown]
-# Let the one score of the future word run from $-4$ to $8$, and watch the two weights of the past. If nothing leaked, they
-# would be flat.
+# Let the one score of the future word run from $-4$ to $8$, and watch the two weights of the past. If nothing leaked,
+# they would be flat.
 
-# %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the fonts; asserts say what it shows
+# %%
 future = torch.linspace(-4, 8, 121)  # the score of "did", which "animal" must not know
 rows = torch.stack([torch.zeros(121), torch.tensor(3.0).log().expand(121), future], dim=-1)
 kept = torch.softmax(rows, dim=-1)[:, :2]  # the future is gone
@@ -189,16 +182,16 @@ ax.legend(fontsize=8, loc="center right")
 plt.show()
 
 # %% [markdown]
-# The solid lines are the leak. How much *animal* gets from the past says how loud the future is. A network finds that out: it
-# only has to make the score of the next word carry a message.
+# The solid lines are the leak. How much *animal* gets from the past says how loud the future is. A network finds that
+# out: it only has to make the score of the next word carry a message.
 #
 # The dashed lines are the way out. Divide each row by what is left of its sum: $\frac18$ and $\frac38$ by $\frac12$ are
 # $\frac14$ and $\frac34$, whatever the future score is.
 #
-# ### Exercise: softmax, triangle, divide again (4 points, 8 minutes)
+# ### Exercise: softmax, triangle, divide again ({points}, 8 minutes)
 #
-# Write `renormalised_causal_weights(scores)`: the softmax over all keys, then only the lower triangle, then every row divided
-# by what is left of its sum.
+# Write `renormalised_causal_weights(scores)`: the softmax over all keys, then only the lower triangle, then every row
+# divided by what is left of its sum.
 #
 # - `scores` is `(…, q, k)`, any leading axes, $k \ge q$, and of ordinary size. The result has the same shape.
 # - The triangle is that of `causal_mask`: the last query sees every key.
@@ -206,7 +199,7 @@ plt.show()
 # - `torch.softmax` is allowed. Not allowed: `attnlib.masked_softmax` and `attnlib.renormalised_causal_weights`.
 
 
-# %% nbgrader={"grade": false, "grade_id": "renormalised_causal_weights", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def renormalised_causal_weights(scores: Tensor) -> Tensor:
     """(..., q, k) -> (..., q, k): softmax, lower triangle, each row divided by its sum."""
     ### BEGIN SOLUTION
@@ -216,11 +209,7 @@ def renormalised_causal_weights(scores: Tensor) -> Tensor:
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "test_renormalised_causal_weights", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
-### BEGIN HIDDEN TESTS
-from attnlib.checks import grade as check
-
-### END HIDDEN TESTS
+# %%
 check("renormalised_causal_weights", renormalised_causal_weights)
 
 # %% [markdown]
@@ -231,27 +220,28 @@ check("renormalised_causal_weights", renormalised_causal_weights)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# A bool mask times weights is weights or zeros. Your `causal_mask` (or `attnlib.causal_mask`, should yours not be ready) makes
-# it; it has to be on the device of the scores: `.to(scores.device)`.
+# A bool mask times weights is weights or zeros. Your `causal_mask` (or `attnlib.causal_mask`, should yours not be
+# ready) makes it; it has to be on the device of the scores: `.to(scores.device)`.
 #
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# `kept.sum(dim=-1, keepdim=True)` is a column with one number for each row. Without `keepdim` it lines up with the wrong axis.
+# `kept.sum(dim=-1, keepdim=True)` is a column with one number for each row. Without `keepdim` it lines up with the
+# wrong axis.
 #
 # </details>
 
 # %% [markdown]
 # ## Block before the softmax: the same numbers, with less work
 #
-# Look at what the second division does. Let $Z$ be the softmax's own denominator, with the future in it. It stands above and
-# below, and cancels:
+# Look at what the second division does. Let $Z$ be the softmax's own denominator, with the future in it. It stands
+# above and below, and cancels:
 #
 # $$\frac{e^{s_j} / Z}{\sum_{l \le i} e^{s_l} / Z} = \frac{e^{s_j}}{\sum_{l \le i} e^{s_l}}$$
 #
-# On the right no future score is left. It is the softmax of the first $i + 1$ scores. So do not let the others in at all. What
-# is the score whose exponential is zero? $e^{-\infty} = 0$. Fill the blocked scores with `-inf`, and one softmax is enough. The
-# two ways are equal, for all scores and shapes:
+# On the right no future score is left. It is the softmax of the first $i + 1$ scores. So do not let the others in at
+# all. What is the score whose exponential is zero? $e^{-\infty} = 0$. Fill the blocked scores with `-inf`, and one
+# softmax is enough. The two ways are equal, for all scores and shapes:
 
 # %% tags=["nbval-ignore-output"]
 # nbval-ignore-output: the last digit depends on the machine; asserts say how small it is
@@ -268,8 +258,8 @@ assert_close(before, attnlib.renormalised_causal_weights(scores), atol=1e-14, rt
 print(f"largest difference of the two ways: {(before - afterwards).abs().max():.1e}")
 
 # %% [markdown]
-# Equal on paper, and for scores of ordinary size. Now let a future score be 200. In float32 the softmax gives it everything, and
-# the past is rounded to zero. Then 0 is divided by 0. That is why everyone blocks first.
+# Equal on paper, and for scores of ordinary size. Now let a future score be 200. In float32 the softmax gives it
+# everything, and the past is rounded to zero. Then 0 is divided by 0. That is why everyone blocks first.
 
 # %%
 row = torch.tensor([0.0, 1.0, 200.0])
@@ -285,9 +275,10 @@ assert_close(blocked_first, torch.tensor([0.269, 0.731, 0.0]), atol=5e-4, rtol=0
 # %% [markdown]
 # ## Mind the query that may look at nothing
 #
-# `-inf` has one weak spot. A causal mask leaves every query at least itself. Other masks do not: you will soon meet sentences
-# that are padded on the left, where the first queries have nothing real to look at. A row that is `-inf` throughout has no
-# largest score to subtract: $-\infty - (-\infty)$ is not defined. And a NaN does not stay where it is.
+# `-inf` has one weak spot. A causal mask leaves every query at least itself. Other masks do not: you will soon meet
+# sentences that are padded on the left, where the first queries have nothing real to look at. A row that is `-inf`
+# throughout has no largest score to subtract: $-\infty - (-\infty)$ is not defined. And a NaN does not stay where it
+# is.
 
 # %%
 scores = torch.zeros(3, 3, requires_grad=True)
@@ -305,7 +296,7 @@ assert values.grad.isnan().all()  # one bad row of three has spoilt them all
 # One step of the optimiser, and every weight of the network is NaN. Many codes know a way round: not `-inf` but a large
 # negative *number*, often `-1e9`. Then nothing is undefined.
 #
-# ### Predict, then run: a row of -1e9 (1 point, 2 minutes)
+# ### Predict, then run: a row of -1e9 ({points}, 2 minutes)
 #
 # Four keys, all of them blocked by `scores.masked_fill(~mask, -1e9)`. What are the four weights?
 #
@@ -314,18 +305,14 @@ assert values.grad.isnan().all()  # one bad row of three has spoilt them all
 # - **C**: `nan`, as before
 # - **D**: the softmax of the scores as they were before the fill
 
-# %% nbgrader={"grade": false, "grade_id": "predict_blocked_row", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 ### BEGIN SOLUTION
 blocked_row = "B"
 ### BEGIN STUB
 # blocked_row = None  # your prediction: "A", "B", "C" or "D"
 ### END SOLUTION
 
-# %% nbgrader={"grade": true, "grade_id": "test_predict_blocked_row", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
-### BEGIN HIDDEN TESTS
-from attnlib.checks import grade as check
-
-### END HIDDEN TESTS
+# %%
 check("predict_blocked_row", blocked_row)
 
 # %%
@@ -338,25 +325,25 @@ assert_close(filled, torch.full((4,), 0.25), atol=0, rtol=0)
 assert_close(attnlib.masked_softmax(scores, nothing), torch.zeros(4), atol=0, rtol=0)
 
 # %% [markdown]
-# The query attends to all that it must not see, evenly, and nothing tells you. The rule of this course: **a query that may
-# attend to nothing gets zeros**, forward and in the gradient.
+# The query attends to all that it must not see, evenly, and nothing tells you. The rule of this course: **a query that
+# may attend to nothing gets zeros**, forward and in the gradient.
 #
-# ### Exercise: write a softmax with a mask (6 points, 12 minutes)
+# ### Exercise: write a softmax with a mask ({points}, 12 minutes)
 #
 # Write `masked_softmax(scores, mask)`, over the last axis.
 #
-# - `scores` is `(…, k)`. `mask` is bool, True = may attend, and broadcasts to the scores. The result has the shape of the
-#   scores.
+# - `scores` is `(…, k)`. `mask` is bool, True = may attend, and broadcasts to the scores. The result has the shape of
+#   the scores.
 # - Open entries of a row add up to 1, blocked ones are exactly 0. A row without any True is all zeros.
 # - No NaN, neither forward nor in the gradient.
-# - Right for any finite scores: blocked ones far above the open ones, open ones of $-10^{12}$ or $-10^{30}$, all of them near $10^4$; in
-#   float32, too.
+# - Right for any finite scores: blocked ones far above the open ones, open ones of $-10^{12}$ or $-10^{30}$, all of
+#   them near $10^4$; in float32, too.
 # - The result has the dtype and device of the scores; neither input is changed.
-# - `torch.softmax` is allowed. Not allowed: `attnlib.masked_softmax`, and others that take the mask, as `torch.masked.softmax`
-#   and PyTorch's attention do.
+# - `torch.softmax` is allowed. Not allowed: `attnlib.masked_softmax`, and others that take the mask, as
+#   `torch.masked.softmax` and PyTorch's attention do.
 
 
-# %% nbgrader={"grade": false, "grade_id": "masked_softmax", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
     """Scores (..., k), mask broadcast to them -> weights (..., k); a row without True is zero."""
     ### BEGIN SOLUTION
@@ -367,11 +354,7 @@ def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "test_masked_softmax", "locked": true, "points": 6, "schema_version": 3, "solution": false, "task": false}
-### BEGIN HIDDEN TESTS
-from attnlib.checks import grade as check
-
-### END HIDDEN TESTS
+# %%
 check("masked_softmax", masked_softmax)
 
 # %% [markdown]
@@ -382,25 +365,25 @@ check("masked_softmax", masked_softmax)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# `mask.any(dim=-1, keepdim=True)` says for each row whether something is open. A row that is not changed at all has an ordinary
-# softmax without NaN. Its result is wrong, but finite, and can be replaced.
+# `mask.any(dim=-1, keepdim=True)` says for each row whether something is open. A row that is not changed at all has an
+# ordinary softmax without NaN. Its result is wrong, but finite, and can be replaced.
 #
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# Four lines. Which rows are empty; which entries to fill: blocked *and* not in an empty row; fill with `-inf` and take the
-# softmax; set the empty rows to zero by `masked_fill`.
+# Four lines. Which rows are empty; which entries to fill: blocked *and* not in an empty row; fill with `-inf` and take
+# the softmax; set the empty rows to zero by `masked_fill`.
 #
 # </details>
 
 # %% [markdown]
 # ## See which number blocks, and where it breaks
 #
-# Which number do people fill with? [`-1e20`](https://github.com/NVIDIA/apex/issues/93), `-1e9`, `-1e4`, or the lowest number that the
-# dtype has. Large models compute in 16 bits, and there one reader of a tutorial
-# [tried three in a row](https://github.com/bentrevett/pytorch-seq2seq/issues/191): `-1e10` was an error, `-inf` gave a loss of NaN, and
-# with `-1e4` it ran. Which of these faults can you explain already? Try all fills, on a row with two open keys of three, and on a
-# row with none.
+# Which number do people fill with? [`-1e20`](https://github.com/NVIDIA/apex/issues/93), `-1e9`, `-1e4`, or the lowest
+# number that the dtype has. Large models compute in 16 bits, and there one reader of a tutorial [tried three in a
+# row](https://github.com/bentrevett/pytorch-seq2seq/issues/191): `-1e10` was an error, `-inf` gave a loss of NaN, and
+# with `-1e4` it ran. Which of these faults can you explain already? Try all fills, on a row with two open keys of
+# three, and on a row with none.
 
 
 # %%
@@ -425,8 +408,7 @@ grids, given = {}, fills.values()
 for title, mask in rows.items():
     grids[title] = [[outcome(f or torch.finfo(d).min, d, mask) for f in given] for d in dtypes]
 
-# %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the fonts; asserts say what it shows
+# %%
 assert grids["two open keys of three"][0] == ["right", "error", "error", "right", "right"]
 assert grids["two open keys of three"][2] == ["right"] * 5
 assert grids["no open key"][2] == ["uniform"] * 4 + ["NaN"]
@@ -447,10 +429,11 @@ for ax, (title, grid) in zip(axes, grids.items(), strict=True):
 plt.show()
 
 # %% [markdown]
-# The largest number of float16 is 65504. `-1e20` does not exist there, and PyTorch says so with an error, on the day when you
-# first train in half precision. The lowest number seems a way out, until something is *added* to it, a low score or a second mask:
-# $-65504 - 65504$ is `-inf` again, and NaN is back (as [a large library found out](https://github.com/huggingface/transformers/pull/17306)).
-# No column is right in both pictures. The fill alone cannot do it: empty rows have to be treated apart.
+# The largest number of float16 is 65504. `-1e20` does not exist there, and PyTorch says so with an error, on the day
+# when you first train in half precision. The lowest number seems a way out, until something is *added* to it, a low
+# score or a second mask: $-65504 - 65504$ is `-inf` again, and NaN is back (as [a large library found
+# out](https://github.com/huggingface/transformers/pull/17306)). No column is right in both pictures. The fill alone
+# cannot do it: empty rows have to be treated apart.
 
 # %%
 lowest = torch.tensor(torch.finfo(torch.float16).min, dtype=torch.float16)
@@ -473,10 +456,10 @@ for dtype in dtypes:
 # | **attend** | `True` | `False` | `F.scaled_dot_product_attention`, this course | | |
 # | **blocked** | `False` | `True` | `nn.MultiheadAttention` | `from_blocked` | `to_blocked` |
 # | **keep** | `1` | `0` | tokenizers, many published codes | `from_keep` | `to_keep` |
-# | **additive** | `0.0` | `-inf` | `nn.Transformer`'s own causal mask; added to the scores | `from_additive` | `to_additive` |
+# | **additive** | `0.0` | `-inf` | `nn.Transformer`'s causal mask; added to scores | `from_additive` | `to_additive` |
 #
-# All four are tensors of the same shape. Below is one mask in four dialects, each handed to code that speaks it. The four
-# results are one.
+# All four are tensors of the same shape. Below is one mask in four dialects, each handed to code that speaks it. The
+# four results are one.
 
 # %%
 past = attnlib.causal_mask(4, 4)
@@ -499,8 +482,7 @@ for name in ("blocked", "keep", "additive"):
     back = getattr(attnlib, f"from_{name}")(dialects[name])
     assert torch.equal(back, past)
 
-# %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the fonts; asserts say what it shows
+# %%
 four_words = tokens[:4]
 _, axes = plt.subplots(1, 4, figsize=(11, 3), layout="constrained")
 for ax, (name, mask) in zip(axes, dialects.items(), strict=True):
@@ -515,9 +497,9 @@ axes[0].set_ylabel("queries")
 plt.show()
 
 # %% [markdown]
-# The same with whole modules: PyTorch's, with its mask, and `attnlib`'s, with ours and the same weights. Then the mistake: our
-# mask, given to PyTorch as it is. No error is raised, the shapes fit. *the* looks at the future only, and the last word, whose
-# whole row is blocked, becomes NaN.
+# The same with whole modules: PyTorch's, with its mask, and `attnlib`'s, with ours and the same weights. Then the
+# mistake: our mask, given to PyTorch as it is. No error is raised, the shapes fit. *the* looks at the future only, and
+# the last word, whose whole row is blocked, becomes NaN.
 
 # %%
 torch.manual_seed(1)
@@ -537,11 +519,11 @@ assert exchanged[0, 3].isnan().all()
 # %% [markdown]
 # ## Put sentences of different lengths into one batch
 #
-# A tensor has no ragged edges. Shorter sentences are filled up with *padding*, and nobody may look at it. Every query of a
-# sentence is kept from the same keys, so one row for each sentence says it all: `(b, k)`. Where it meets scores with heads,
-# `(b, h, q, k)`, it gets two axes of size 1: `key_mask[:, None, None, :]`. The keys are the *last* axis.
+# A tensor has no ragged edges. Shorter sentences are filled up with *padding*, and nobody may look at it. Every query
+# of a sentence is kept from the same keys, so one row for each sentence says it all: `(b, k)`. Where it meets scores
+# with heads, `(b, h, q, k)`, it gets two axes of size 1: `key_mask[:, None, None, :]`. The keys are the *last* axis.
 #
-# ### Exercise: mark the real words (3 points, 5 minutes)
+# ### Exercise: mark the real words ({points}, 5 minutes)
 #
 # Write `padding_mask(lengths, max_len)`.
 #
@@ -550,7 +532,7 @@ assert exchanged[0, 3].isnan().all()
 # - The result is on the device of `lengths`, which is not changed. Not allowed: `attnlib.padding_mask`.
 
 
-# %% nbgrader={"grade": false, "grade_id": "padding_mask", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def padding_mask(lengths: Tensor, max_len: int) -> Tensor:
     """Lengths (b,) -> bool (b, max_len), True = a real key."""
     ### BEGIN SOLUTION
@@ -558,11 +540,7 @@ def padding_mask(lengths: Tensor, max_len: int) -> Tensor:
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "test_padding_mask", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
-### BEGIN HIDDEN TESTS
-from attnlib.checks import grade as check
-
-### END HIDDEN TESTS
+# %%
 check("padding_mask", padding_mask)
 
 # %% [markdown]
@@ -584,10 +562,10 @@ check("padding_mask", padding_mask)
 # </details>
 
 # %% [markdown]
-# What must hold together is joined by `&`: a key is open if it lies in the past *and* is real. Three sentences of one batch:
+# What must hold together is joined by `&`: a key is open if it lies in the past *and* is real. Three sentences of one
+# batch:
 
-# %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the fonts; asserts say what it shows
+# %%
 batch = ["the animal slept", "it was tired of the street", "it did not cross"]
 split = [sentence.split() for sentence in batch]
 lengths = torch.tensor([len(words) for words in split])
@@ -605,10 +583,11 @@ for ax, mask, words in zip(axes, both, padded, strict=True):
 plt.show()
 
 # %% [markdown]
-# Look at the rows of the padding, at the bottom left. Those queries still see the three real words, and nobody minds: what they
-# bring back is never used. It is the *columns* that matter.
+# Look at the rows of the padding, at the bottom left. Those queries still see the three real words, and nobody minds:
+# what they bring back is never used. It is the *columns* that matter.
 #
-# The test of a padding mask is simple. A sentence must not notice its neighbours: in the batch it gets what it gets alone.
+# The test of a padding mask is simple. A sentence must not notice its neighbours: in the batch it gets what it gets
+# alone.
 
 # %%
 attention = attnlib.MultiHeadAttention(12, 3, is_causal=True)
@@ -622,32 +601,27 @@ print("three sentences, each as if it were alone")
 # %% [markdown]
 # ## Build the module
 #
-# ### Predict, then run: the other ending (1 point, 3 minutes)
+# ### Predict, then run: the other ending ({points}, 3 minutes)
 #
-# *… because it was tired*: then *it* is the animal. *… because it was wide*: then *it* is the street. One layer of **causal**
-# self-attention reads both sentences. Which of its eleven outputs differ between the two?
+# *… because it was tired*: then *it* is the animal. *… because it was wide*: then *it* is the street. One layer of
+# **causal** self-attention reads both sentences. Which of its eleven outputs differ between the two?
 #
 # - **A**: only the last one
 # - **B**: the last one and that of *it*, whose meaning depends on it
 # - **C**: all eleven
 # - **D**: the last one, and those of *animal* and *street*
 
-# %% nbgrader={"grade": false, "grade_id": "predict_other_ending", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 ### BEGIN SOLUTION
 other_ending = "A"
 ### BEGIN STUB
 # other_ending = None  # your prediction: "A", "B", "C" or "D"
 ### END SOLUTION
 
-# %% nbgrader={"grade": true, "grade_id": "test_predict_other_ending", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
-### BEGIN HIDDEN TESTS
-from attnlib.checks import grade as check
-
-### END HIDDEN TESTS
+# %%
 check("predict_other_ending", other_ending)
 
-# %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the fonts; asserts say what it shows
+# %%
 vocabulary = sorted({*tokens, "wide"})
 torch.manual_seed(3)
 embedding, attention = nn.Embedding(len(vocabulary), 24), attnlib.MultiHeadAttention(24, 3)
@@ -670,27 +644,28 @@ ax.legend()
 plt.show()
 
 # %% [markdown]
-# Ten bars of the causal layer are missing because they are exactly zero. *it* cannot know yet. That is the price of causality.
-# An *encoder*, a network that only reads and never writes, has the finished text and does not pay it (lesson 06).
+# Ten bars of the causal layer are missing because they are exactly zero. *it* cannot know yet. That is the price of
+# causality. An *encoder*, a network that only reads and never writes, has the finished text and does not pay it (lesson
+# 06).
 #
-# ### Exercise: build causal self-attention (7 points, 15 minutes)
+# ### Exercise: build causal self-attention ({points}, 15 minutes)
 #
-# Write `CausalSelfAttention(d_model, num_heads, bias=True)` with a `forward(x, key_mask=None)` that returns the output and the
-# weights.
+# Write `CausalSelfAttention(d_model, num_heads, bias=True)` with a `forward(x, key_mask=None)` that returns the output
+# and the weights.
 #
-# - Four `nn.Linear(d_model, d_model, bias=bias)`, called `w_q`, `w_k`, `w_v` and `w_o`, and no other parameters. The check sets
-#   their weights.
-# - `x` is `(b, n, d_model)`, `key_mask` is `(b, n)`, bool, True = a real key. The output is `(b, n, d_model)`, the weights are
-#   `(b, h, n, n)`.
-# - Head $i$ takes the $i$-th run of $d = d_{model} / h$ neighbouring columns. A `ValueError` where `num_heads` does not divide
-#   `d_model`.
-# - A key is open if it is in the past (or the query's own) *and* real. What comes out at padded query positions is up to you,
-#   but never NaN.
-# - Not allowed: PyTorch's and `attnlib`'s attention. `attnlib.split_heads`, `merge_heads`, `causal_mask` and `masked_softmax`
-#   are allowed.
+# - Four `nn.Linear(d_model, d_model, bias=bias)`, called `w_q`, `w_k`, `w_v` and `w_o`, and no other parameters. The
+#   check sets their weights.
+# - `x` is `(b, n, d_model)`, `key_mask` is `(b, n)`, bool, True = a real key. The output is `(b, n, d_model)`, the
+#   weights are `(b, h, n, n)`.
+# - Head $i$ takes the $i$-th run of $d = d_{model} / h$ neighbouring columns. A `ValueError` where `num_heads` does not
+#   divide `d_model`.
+# - A key is open if it is in the past (or the query's own) *and* real. What comes out at padded query positions is up
+#   to you, but never NaN.
+# - Not allowed: PyTorch's and `attnlib`'s attention. `attnlib.split_heads`, `merge_heads`, `causal_mask` and
+#   `masked_softmax` are allowed.
 
 
-# %% nbgrader={"grade": false, "grade_id": "CausalSelfAttention", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 class CausalSelfAttention(nn.Module):
     """x (b, n, d_model), key_mask (b, n) -> output (b, n, d_model), weights (b, h, n, n)."""
 
@@ -714,43 +689,39 @@ class CausalSelfAttention(nn.Module):
         ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "test_CausalSelfAttention", "locked": true, "points": 7, "schema_version": 3, "solution": false, "task": false}
-### BEGIN HIDDEN TESTS
-from attnlib.checks import grade as check
-
-### END HIDDEN TESTS
+# %%
 check("CausalSelfAttention", CausalSelfAttention)
 
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Without mask this is lesson 03: project, split into heads, scores over $\sqrt{d}$, softmax, times values, merge, project. Only
-# the softmax gets a mask.
+# Without mask this is lesson 03: project, split into heads, scores over $\sqrt{d}$, softmax, times values, merge,
+# project. Only the softmax gets a mask.
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# The scores are `(b, h, n, n)`, the causal mask `(n, n)`, the key mask `(b, n)`. Give the key mask the axes that it lacks.
-# Which of the last two axes are keys?
+# The scores are `(b, h, n, n)`, the causal mask `(n, n)`, the key mask `(b, n)`. Give the key mask the axes that it
+# lacks. Which of the last two axes are keys?
 #
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# `mask = causal & key_mask[:, None, None, :]`, on the device of `x`, then one call of your `masked_softmax` (or `attnlib`'s).
-# The scale is the root of the width of *one head*: `q.shape[-1]` after the split.
+# `mask = causal & key_mask[:, None, None, :]`, on the device of `x`, then one call of your `masked_softmax` (or
+# `attnlib`'s). The scale is the root of the width of *one head*: `q.shape[-1]` after the split.
 #
 # </details>
 
 # %% [markdown]
 # ## Prove that nothing leaks
 #
-# Comparing two endings is a test with one change. The gradient tests all changes at once: "output $i$ does not depend on input
-# $j$" means that its derivative is zero.
+# Comparing two endings is a test with one change. The gradient tests all changes at once: "output $i$ does not depend
+# on input $j$" means that its derivative is zero.
 #
 # $$\frac{\partial \text{output}_i}{\partial \text{input}_j} = 0 \qquad \text{for all } j > i$$
 #
-# For eleven words that is an $11 \times 11$ picture, and it takes autograd a moment. Three layers with the same weights: no
-# mask, future weights set to zero *after* the softmax and no more, and blocked before.
+# For eleven words that is an $11 \times 11$ picture, and it takes autograd a moment. Three layers with the same
+# weights: no mask, future weights set to zero *after* the softmax and no more, and blocked before.
 
 
 # %%
@@ -778,8 +749,7 @@ assert influence["blocked before the softmax"][ahead].eq(0).all()  # exactly
 assert influence["set to zero after the softmax"][ahead].gt(0).all()
 assert_close(attend(tired[0], ways[2]), attention(tired, is_causal=True)[0], atol=1e-6, rtol=0)
 
-# %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the fonts; asserts say what it shows
+# %%
 _, axes = plt.subplots(1, 3, figsize=(12, 4.4), layout="constrained")
 scale = LogNorm(1e-3, 1)
 for ax, way in zip(axes, ways, strict=True):
@@ -796,18 +766,18 @@ axes[0].figure.colorbar(image, ax=axes, label="size of ∂output/∂input", shri
 plt.show()
 
 # %% [markdown]
-# In the middle, everything above the line is pale, but nothing is white: that is the leak through the denominator, which you
-# predicted. To the eye, the weights of that layer are a perfect triangle. Only the gradient tells.
+# In the middle, everything above the line is pale, but nothing is white: that is the leak through the denominator,
+# which you predicted. To the eye, the weights of that layer are a perfect triangle. Only the gradient tells.
 
 # %% [markdown]
 # ## Let two models learn, one of which can peek
 #
-# How bad is a leak? Train two small character models on English text: the Python documentation on operators, loops and classes,
-# which comes with Python. They differ in one character. The sound one has the triangle `tril(0)`; the other has `tril(1)` and
-# sees one character too far.
+# How bad is a leak? Train two small character models on English text: the Python documentation on operators, loops and
+# classes, which comes with Python. They differ in one character. The sound one has the triangle `tril(0)`; the other
+# has `tril(1)` and sees one character too far.
 #
-# The model: a vector for each character and for each place, one block (attention, norms and a perceptron; lesson 06 builds it), and
-# one score for each possible next character.
+# The model: a vector for each character and for each place, one block (attention, norms and a perceptron; lesson 06
+# builds it), and one score for each possible next character.
 
 # %%
 text = re.sub(r"\s+", " ", " ".join(topics[name] for name in sorted(topics)))
@@ -859,8 +829,9 @@ sound, sound_losses = train(ahead=0)
 leaking, leaking_losses = train(ahead=1)
 
 # %% [markdown]
-# Now measure both on text that they have not seen, in two ways. *As in training*: the whole window at once. *As in writing*:
-# the model gets the first $t$ characters and nothing else, because the next one does not exist yet. Only its last guess counts.
+# Now measure both on text that they have not seen, in two ways. *As in training*: the whole window at once. *As in
+# writing*: the model gets the first $t$ characters and nothing else, because the next one does not exist yet. Only its
+# last guess counts.
 
 
 # %%
@@ -885,8 +856,7 @@ assert leak_training.mean() < 0.3 < 1.5 < sound_training.mean() < 2.5
 assert leak_writing.mean() > guessing
 assert leak_writing[-1] < guessing - 1  # in the last place it never had one to copy
 
-# %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: last digits of a training differ by machine; asserts say what it shows
+# %%
 _, (left, right) = plt.subplots(1, 2, figsize=(11, 3.6), layout="constrained", sharey=True)
 curves = ("sound", sound_losses, "#08306b"), ("leaking", leaking_losses, "#d55e00")
 for name, losses, colour in curves:
@@ -908,12 +878,13 @@ for name, (training, writing) in means.items():
     print(f"{name:8} as in training {training.mean():.2f}    in writing {writing.mean():.2f}")
 
 # %% [markdown]
-# By its training curve the leaking model is a wonder. It also does well on held-out text, as long as that is measured as in
-# training. But it has learned one thing: to copy the next character. In writing there is none to copy, and it is *worse than
-# blind guessing*, because it is sure and wrong.
+# By its training curve the leaking model is a wonder. It also does well on held-out text, as long as that is measured
+# as in training. But it has learned one thing: to copy the next character. In writing there is none to copy, and it is
+# *worse than blind guessing*, because it is sure and wrong.
 #
-# Look at the last place. There the leaking model comes near the sound one, in both curves: the last position of a window never had a
-# next one to look at, so it had to learn. That is how such a mistake survives a test that looks at the last position only.
+# Look at the last place. There the leaking model comes near the sound one, in both curves: the last position of a
+# window never had a next one to look at, so it had to learn. That is how such a mistake survives a test that looks at
+# the last position only.
 
 # %% tags=["nbval-ignore-output"]
 # nbval-ignore-output: last digits of a training differ by machine, and so do samples
@@ -939,13 +910,13 @@ for start in ("The ", "If the ", "An object "):
 # %% [markdown]
 # ## Find the fault
 #
-# ### Mend: the wrong axis, and the number that hid it (2 points, 8 minutes)
+# ### Mend: the wrong axis, and the number that hid it ({points}, 8 minutes)
 #
 # A much read tutorial on translation put the padding of the target on the axis of the *queries*. A reader
-# [noticed](https://github.com/bentrevett/pytorch-seq2seq/issues/96), and it was mended. Copies of the line live on, for years in
-# [another popular implementation](https://github.com/hyunwoongko/transformer/pull/40). There "the code works despite this bug", as the
-# report says, because blocked scores are filled with a finite number. With `-inf` the rows of padded queries would have been NaN, and
-# somebody would have looked.
+# [noticed](https://github.com/bentrevett/pytorch-seq2seq/issues/96), and it was mended. Copies of the line live on, for
+# years in [another popular implementation](https://github.com/hyunwoongko/transformer/pull/40). There "the code works
+# despite this bug", as the report says, because blocked scores are filled with a finite number. With `-inf` the rows of
+# padded queries would have been NaN, and somebody would have looked.
 #
 # Both faults are below. Mend them.
 #
@@ -956,7 +927,7 @@ for start in ("The ", "If the ", "An object "):
 # - Not allowed: a finished attention, PyTorch's or `attnlib`'s.
 
 
-# %% nbgrader={"grade": false, "grade_id": "mend_padded_causal_weights", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def mend_padded_causal_weights(scores: Tensor, real: Tensor) -> Tensor:
     """Scores (b, h, n, n), real (b, n), True = a real word -> weights (b, h, n, n)."""
     n = scores.shape[-1]
@@ -970,18 +941,14 @@ def mend_padded_causal_weights(scores: Tensor, real: Tensor) -> Tensor:
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "test_mend_padded_causal_weights", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
-### BEGIN HIDDEN TESTS
-from attnlib.checks import grade as check
-
-### END HIDDEN TESTS
+# %%
 check("mend_padded_causal_weights", mend_padded_causal_weights)
 
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Take one sentence of four words whose last two are padding, print `mask[0, 0].int()`, and hold it beside the pictures above.
-# Which *columns* should be closed?
+# Take one sentence of four words whose last two are padding, print `mask[0, 0].int()`, and hold it beside the pictures
+# above. Which *columns* should be closed?
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -991,15 +958,15 @@ check("mend_padded_causal_weights", mend_padded_causal_weights)
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# With padding on the left, the first queries see nothing at all. You have seen what the softmax makes of a row of `-1e9`, and
-# you have written the function that treats such rows apart.
+# With padding on the left, the first queries see nothing at all. You have seen what the softmax makes of a row of
+# `-1e9`, and you have written the function that treats such rows apart.
 #
 # </details>
 
 # %% [markdown]
-# Why did both live so long? With padding on the *right*, the causal mask already hides it from every real query, so the wrong
-# axis changed nothing that was used. It shows once sentences are padded on the left, as they are for writing in batches, or
-# once the same mask is used without the triangle. A fault that is covered by another one is not gone.
+# Why did both live so long? With padding on the *right*, the causal mask already hides it from every real query, so the
+# wrong axis changed nothing that was used. It shows once sentences are padded on the left, as they are for writing in
+# batches, or once the same mask is used without the triangle. A fault that is covered by another one is not gone.
 
 # %% [markdown]
 # ## What you can now do
@@ -1012,11 +979,11 @@ check("mend_padded_causal_weights", mend_padded_causal_weights)
 #
 # ## Think further
 #
-# 1. Two layers of causal attention: can the second one undo what the first has hidden? Argue with the picture of the gradient,
-#    then try it.
-# 2. The rows of padded queries were left as they are. When would they do harm? (Think of the mean of the loss, and of a layer
-#    that averages over all positions.)
-# 3. The sound model gains nothing from a window that is longer than what it needs. Measure its loss by place: from which place
-#    on does more past stop helping, and what limits it, the mask or the model?
+# 1. Two layers of causal attention: can the second one undo what the first has hidden? Argue with the picture of the
+#    gradient, then try it.
+# 2. The rows of padded queries were left as they are. When would they do harm? (Think of the mean of the loss, and of a
+#    layer that averages over all positions.)
+# 3. The sound model gains nothing from a window that is longer than what it needs. Measure its loss by place: from
+#    which place on does more past stop helping, and what limits it, the mask or the model?
 #
 # **Next:** 06 takes the mask away again, and puts attention into a block that can be stacked.

@@ -1,19 +1,19 @@
 # %% [markdown]
 # # 06 · The encoder block: add, normalise, think
 #
-# Attention lets words exchange what they know. That is not yet a network that you can stack. Two things are missing: something
-# that keeps a stack of attention from falling apart, and something that thinks about what was fetched. In this lesson you
-# stack two blocks of your own, and they read handwritten digits.
+# Attention lets words exchange what they know. That is not yet a network that you can stack. Two things are missing:
+# something that keeps a stack of attention from falling apart, and something that thinks about what was fetched. In
+# this lesson you stack two blocks of your own, and they read handwritten digits.
 #
 # | | |
 # | --- | --- |
-# | **You will build** | `layer_norm`, the perceptron `FeedForward`, and `EncoderBlock`, the brick of BERT and of vision transformers |
+# | **You will build** | `layer_norm`, the perceptron `FeedForward`, and `EncoderBlock`, the brick of BERT |
 # | **You will understand** | why there are residuals, why the norm comes first, where a block spends its time |
 # | **You need** | multi-head attention from lesson 03, a pencil, about two hours |
 #
-# The cells between the exercises use `attnlib`, never your answers, with one exception: the digits are read by *your* block once it
-# passes its check, and by `attnlib`'s until then. Whoever skipped lesson 03, 04 or 05 can go on here: `attnlib.MultiHeadAttention`
-# stands in.
+# The cells between the exercises use `attnlib`, never your answers, with one exception: the digits are read by *your*
+# block once it passes its check, and by `attnlib`'s until then. Whoever skipped lesson 03, 04 or 05 can go on here:
+# `attnlib.MultiHeadAttention` stands in.
 
 # %%
 import math
@@ -41,8 +41,8 @@ torch.set_num_threads(1)  # with matrices this small, a second thread would only
 #      └─▶ norm1 ─▶ attn ─────┘   └─▶ norm2 ─▶ mlp ─────┘
 # ```
 #
-# In words: each word normalises what it has, looks around, and *adds* what it found. Then it normalises again, thinks on its own,
-# and *adds* what came to its mind. As two lines:
+# In words: each word normalises what it has, looks around, and *adds* what it found. Then it normalises again, thinks
+# on its own, and *adds* what came to its mind. As two lines:
 #
 # $$x \leftarrow x + \mathrm{attn}(\mathrm{norm}_1(x)), \qquad x \leftarrow x + \mathrm{mlp}(\mathrm{norm}_2(x))$$
 #
@@ -51,8 +51,8 @@ torch.set_num_threads(1)  # with matrices this small, a second thread would only
 # %% [markdown]
 # ## Add, do not replace
 #
-# Think back to *it* in lesson 02. It came in as a pronoun, without legs or lanes. Attention gave it 0.77 times *animal*'s
-# four legs, and 0.10 times *street*'s two lanes. Write the vector as (legs, lanes, pronoun):
+# Think back to *it* in lesson 02. It came in as a pronoun, without legs or lanes. Attention gave it 0.77 times
+# *animal*'s four legs, and 0.10 times *street*'s two lanes. Write the vector as (legs, lanes, pronoun):
 #
 # | | legs | lanes | pronoun |
 # |---|---|---|---|
@@ -61,18 +61,19 @@ torch.set_num_threads(1)  # with matrices this small, a second thread would only
 # | **replaced** | 3.08 | 0.21 | 0 |
 # | **added** | 3.08 | 0.21 | 1 |
 #
-# Replaced, *it* has four legs and no longer knows that it is a word of its own. Added, it knows both. The sum that runs through all
-# blocks is called the *residual stream*, and each sub-layer writes its contribution into it.
+# Replaced, *it* has four legs and no longer knows that it is a word of its own. Added, it knows both. The sum that runs
+# through all blocks is called the *residual stream*, and each sub-layer writes its contribution into it.
 #
 # ### Let two layers find out what *it* is
 #
-# Lesson 01 made a promise: two layers of attention can tell *it* in *… it was tired* from *it* in *… it was wide*. Now they
-# can, because there is a stream that carries what the first layer found to the second. Six features are enough. *tired* is
-# a state that asks its noun to be alive, *wide* one that asks it to be a place.
+# Lesson 01 made a promise: two layers of attention can tell *it* in *… it was tired* from *it* in *… it was wide*. Now
+# they can, because there is a stream that carries what the first layer found to the second. Six features are enough.
+# *tired* is a state that asks its noun to be alive, *wide* one that asks it to be a place.
 #
 # - **First layer**: a pronoun asks for a state. The last word scores 4, the ten others score 0, so *it* gives it
 #   $e^4/(e^4 + 10) \approx 0.85$ of its attention. *it* is now 0.85 "wants alive", or 0.85 "wants place".
-# - **Second layer**: whoever wants something alive asks for it. A full wish scores 6, and that of *it* about $0.85 \cdot 6 = 5.1$.
+# - **Second layer**: whoever wants something alive asks for it. A full wish scores 6, and that of *it* about
+#   $0.85 \cdot 6 = 5.1$.
 
 
 # %%
@@ -91,8 +92,8 @@ endings = {last: [*sentence.lower().split(), last] for last in ("tired", "wide")
 animal, street, it = (endings["tired"].index(word) for word in ("animal", "street", "it"))
 
 # %% [markdown]
-# Run both layers on both sentences, once with $x + \mathrm{attn}(x)$, and once with $\mathrm{attn}(x)$ alone. Before you do:
-# without the sum *it* arrives with the very same wish. Why can nobody grant it?
+# Run both layers on both sentences, once with $x + \mathrm{attn}(x)$, and once with $\mathrm{attn}(x)$ alone. Before
+# you do: without the sum *it* arrives with the very same wish. Why can nobody grant it?
 
 
 # %%
@@ -115,8 +116,7 @@ assert all(weights.max() < 0.1 for weights in replaced.values())  # nobody stand
 print(f"it looks at its noun: {added['tired'].max():.2f}")
 print(f"without the sum:      {replaced['tired'][animal]:.2f}")
 
-# %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the fonts; asserts say what it shows
+# %%
 _, axes = plt.subplots(1, 4, figsize=(12, 3.6), layout="constrained")
 cases = [("added", "tired"), ("added", "wide"), ("replaced", "tired"), ("replaced", "wide")]
 for ax, (how, last) in zip(axes, cases, strict=True):
@@ -125,35 +125,31 @@ for ax, (how, last) in zip(axes, cases, strict=True):
 plt.show()
 
 # %% [markdown]
-# With the sum, one set of weights reads both sentences: *it* finds the animal in the one and the street in the other. Without
-# it, *animal* asked for nothing in the first layer, got the average of all eleven words, and lost what it was. *it* still asks
-# for something alive, and every other word is 1/11 alive. And notice that *it* had to look at a word that stands behind it:
-# lesson 05's mask would have forbidden that. An encoder reads the finished text.
+# With the sum, one set of weights reads both sentences: *it* finds the animal in the one and the street in the other.
+# Without it, *animal* asked for nothing in the first layer, got the average of all eleven words, and lost what it was.
+# *it* still asks for something alive, and every other word is 1/11 alive. And notice that *it* had to look at a word
+# that stands behind it: lesson 05's mask would have forbidden that. An encoder reads the finished text.
 #
-# ### Predict, then run: 24 layers of nothing but attention (1 point, 3 minutes)
+# ### Predict, then run: 24 layers of nothing but attention ({points}, 3 minutes)
 #
-# Now 24 layers, and nothing made by hand: eleven random words of width 32 go through multi-head attention with random matrices,
-# $x \leftarrow \mathrm{attn}(\mathrm{norm}(x))$, no residual. (The norm only keeps the numbers from growing; it comes next.) We
-# measure how alike the words are: the mean cosine between two of them, 0 for unrelated, 1 for the same direction. It starts near 0.
-# Where does it end?
+# Now 24 layers, and nothing made by hand: eleven random words of width 32 go through multi-head attention with random
+# matrices, $x \leftarrow \mathrm{attn}(\mathrm{norm}(x))$, no residual. (The norm only keeps the numbers from growing;
+# it comes next.) We measure how alike the words are: the mean cosine between two of them, 0 for unrelated, 1 for the
+# same direction. It starts near 0. Where does it end?
 #
 # - **A**: near 0: random words through random matrices stay random
 # - **B**: near 1: all eleven have become the same vector
 # - **C**: below 0: four heads pick different words, which drives them apart
 # - **D**: nowhere: after 24 layers the numbers have exploded
 
-# %% nbgrader={"grade": false, "grade_id": "predict_no_residuals", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 ### BEGIN SOLUTION
 no_residuals = "B"
 ### BEGIN STUB
 # no_residuals = None  # your prediction: "A", "B", "C" or "D"
 ### END SOLUTION
 
-# %% nbgrader={"grade": true, "grade_id": "test_predict_no_residuals", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
-### BEGIN HIDDEN TESTS
-from attnlib.checks import grade as check
-
-### END HIDDEN TESTS
+# %%
 check("predict_no_residuals", no_residuals)
 
 
@@ -182,8 +178,7 @@ with torch.no_grad():
         replaced.append(attention(F.layer_norm(replaced[-1], (32,))[None])[0])
         added.append(added[-1] + attention(F.layer_norm(added[-1], (32,))[None])[0])
 
-# %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the fonts; asserts say what it shows
+# %%
 _, ax = plt.subplots(figsize=(7.2, 3), layout="constrained")
 ax.plot([likeness(x) for x in replaced], "s-", color="#d55e00", label="replaced: x ← attn(norm(x))")
 ax.plot([likeness(x) for x in added], "o-", color="#08306b", label="added: x ← x + attn(norm(x))")
@@ -196,27 +191,30 @@ assert likeness(replaced[3]) > 0.99
 assert likeness(added[4]) < 0.6
 
 # %% [markdown]
-# Three layers, and you could not tell the eleven words apart. Attention averages, and an average of averages of the same things
-# forgets what the things were. The residual slows it down a lot, and does not stop it: the blue curve creeps up, too.
+# Three layers, and you could not tell the eleven words apart. Attention averages, and an average of averages of the
+# same things forgets what the things were. The residual slows it down a lot, and does not stop it: the blue curve
+# creeps up, too.
 #
-# The plus sign has a second gift, for the way back. The derivative of $x + f(x)$ is $1 + f'(x)$: whatever $f$ does to the gradient,
-# the 1 carries a copy of it past.
+# The plus sign has a second gift, for the way back. The derivative of $x + f(x)$ is $1 + f'(x)$: whatever $f$ does to
+# the gradient, the 1 carries a copy of it past.
 
 # %% [markdown]
 # ## Normalise with a pencil
 #
-# Every layer adds to the stream, so its numbers grow. Attention cannot be indifferent to that: scores are products, and twice as
-# large words make four times as large scores. Lesson 02 showed what the softmax does then. So before a sub-layer looks at a word, the
-# word is brought to a fixed size. Take one word's vector, $(1, 3, 4, 5, 7)$.
+# Every layer adds to the stream, so its numbers grow. Attention cannot be indifferent to that: scores are products, and
+# twice as large words make four times as large scores. Lesson 02 showed what the softmax does then. So before a
+# sub-layer looks at a word, the word is brought to a fixed size. Take one word's vector, $(1, 3, 4, 5, 7)$.
 #
 # - **Mean**: $(1+3+4+5+7)/5 = 4$. Subtract it: $(-3, -1, 0, 1, 3)$.
 # - **Variance**: the mean of the squares, $(9+1+0+1+9)/5 = 4$. Its root, the standard deviation, is 2.
 # - **Divide** by it: $(-1.5, -0.5, 0, 0.5, 1.5)$. Mean 0, variance 1.
 #
-# $$\mathrm{norm}(x) = \frac{x - \mu}{\sqrt{\sigma^2 + \epsilon}} \odot g + b, \qquad \mu = \frac1d\sum_c x_c, \quad \sigma^2 = \frac1d\sum_c (x_c - \mu)^2$$
+# $$\mathrm{norm}(x) = \frac{x - \mu}{\sqrt{\sigma^2 + \epsilon}} \odot g + b,
+# \qquad \mu = \frac1d\sum_c x_c, \quad \sigma^2 = \frac1d\sum_c (x_c - \mu)^2$$
 #
-# The *gain* $g$ and the *bias* $b$ are learned, one number of each for each feature, the same for all words. They let the network choose
-# the size that it wants. The small $\epsilon$ is there for a word whose entries are all equal: without it, that is $0/0$.
+# The *gain* $g$ and the *bias* $b$ are learned, one number of each for each feature, the same for all words. They let
+# the network choose the size that it wants. The small $\epsilon$ is there for a word whose entries are all equal:
+# without it, that is $0/0$.
 
 # %%
 word = torch.tensor([1.0, 3.0, 4.0, 5.0, 7.0])
@@ -229,14 +227,14 @@ assert_close(F.layer_norm(word, (5,)), by_hand, atol=1e-5, rtol=0)
 print("divided by d:", word.var(correction=0).item(), " divided by d - 1:", word.var().item())
 
 # %% [markdown]
-# Ten times as large, or 100 added everywhere: the norm does not see it. And mind the last line. `Tensor.var` divides by $d - 1$ unless
-# you say otherwise, which is for guessing at a population from a sample. Here nothing is guessed: the five numbers are all there are.
+# Ten times as large, or 100 added everywhere: the norm does not see it. And mind the last line. `Tensor.var` divides by
+# $d - 1$ unless you say otherwise, which is for guessing at a population from a sample. Here nothing is guessed: the
+# five numbers are all there are.
 #
-# What does it do to a whole cloud of words? With $d = 3$ you can see it. Subtracting the mean drops every word into one plane (the
-# entries add up to 0), and dividing puts it on a circle of radius $\sqrt{3}$. Only the *direction* is left.
+# What does it do to a whole cloud of words? With $d = 3$ you can see it. Subtracting the mean drops every word into one
+# plane (the entries add up to 0), and dividing puts it on a circle of radius $\sqrt{3}$. Only the *direction* is left.
 
-# %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the fonts; asserts say what it shows
+# %%
 generator = torch.Generator().manual_seed(3)
 cloud = 5 + torch.randn(200, 3, generator=generator) * torch.tensor([1.0, 2.0, 1.5])
 flat = torch.tensor([[1.0, -1.0, 0.0], [1.0, 1.0, -2.0]])
@@ -254,22 +252,23 @@ assert_close(normed.sum(dim=-1), torch.zeros(200), atol=1e-4, rtol=0)
 assert_close(normed.norm(dim=-1), torch.full((200,), math.sqrt(3)), atol=1e-2, rtol=0)
 
 # %% [markdown]
-# Light and dark, long and short words alike sit on the circle. Nothing about the other words was needed to put them there: that is the
-# difference from *batch* norm, where the neighbours in the batch have a say.
+# Light and dark, long and short words alike sit on the circle. Nothing about the other words was needed to put them
+# there: that is the difference from *batch* norm, where the neighbours in the batch have a say.
 #
-# ### Exercise: write the norm (5 points, 10 minutes)
+# ### Exercise: write the norm ({points}, 10 minutes)
 #
 # Write `layer_norm(x, gain, bias, eps=1e-5)`, along the last axis.
 #
-# - `x` is `(…, d_model)` with any leading axes, `gain` and `bias` are `(d_model,)`. The result has `x`'s shape and dtype.
+# - `x` is `(…, d_model)` with any leading axes, `gain` and `bias` are `(d_model,)`. The result has `x`'s shape and
+#   dtype.
 # - The variance is divided by `d_model`, and `eps` stands inside the root.
 # - A word whose entries are all equal becomes `bias`, not `nan`. The inputs are not changed.
 # - Vectors far from zero are tried, too, in float32: entries near 3000 with a standard deviation of 0.5.
-# - `mean`, `var` and `sqrt` are what you need. Not allowed: `attnlib.layer_norm`, and whatever normalises for you: torch's layer
-#   norm, and its group, batch, instance and RMS norms, which are the same computation.
+# - `mean`, `var` and `sqrt` are what you need. Not allowed: `attnlib.layer_norm`, and whatever normalises for you:
+#   torch's layer norm, and its group, batch, instance and RMS norms, which are the same computation.
 
 
-# %% nbgrader={"grade": false, "grade_id": "layer_norm", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def layer_norm(x: Tensor, gain: Tensor, bias: Tensor, eps: float = 1e-5) -> Tensor:
     """(..., d_model) -> (..., d_model): mean 0 and variance 1, then times gain, plus bias."""
     ### BEGIN SOLUTION
@@ -279,11 +278,7 @@ def layer_norm(x: Tensor, gain: Tensor, bias: Tensor, eps: float = 1e-5) -> Tens
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "test_layer_norm", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
-### BEGIN HIDDEN TESTS
-from attnlib.checks import grade as check
-
-### END HIDDEN TESTS
+# %%
 check("layer_norm", layer_norm)
 
 # %% [markdown]
@@ -294,24 +289,25 @@ check("layer_norm", layer_norm)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# `keepdim=True` leaves the last axis in place with size 1, so that a mean of shape `(…, 1)` can be subtracted from `(…, d_model)`.
+# `keepdim=True` leaves the last axis in place with size 1, so that a mean of shape `(…, 1)` can be subtracted from
+# `(…, d_model)`.
 #
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# Subtract the mean; the variance is the mean of the squares of what is left; divide by the root of (variance plus eps); times
-# gain, plus bias. If you use `Tensor.var`, tell it `correction=0`.
+# Subtract the mean; the variance is the mean of the squares of what is left; divide by the root of (variance plus eps);
+# times gain, plus bias. If you use `Tensor.var`, tell it `correction=0`.
 #
 # </details>
 
 # %% [markdown]
-# Two details are often got wrong, both of them in the [Annotated Transformer](https://github.com/harvardnlp/annotated-transformer/issues/122)
-# and in [whoever copied from it](https://github.com/codertimo/BERT-pytorch/issues/30): `(x - mean) / (x.std() + eps)`. How much do
-# they matter? Watch one word, $(-1, 1, -1, 1, -1, 1, -1, 1)$ times a size that shrinks. The output should have the size 1, until
+# Two details are often got wrong, both of them in the [Annotated
+# Transformer](https://github.com/harvardnlp/annotated-transformer/issues/122) and in [whoever copied from
+# it](https://github.com/codertimo/BERT-pytorch/issues/30): `(x - mean) / (x.std() + eps)`. How much do they matter?
+# Watch one word, $(-1, 1, -1, 1, -1, 1, -1, 1)$ times a size that shrinks. The output should have the size 1, until
 # $\epsilon$ is as large as the variance.
 
-# %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the fonts; asserts say what it shows
+# %%
 sizes = torch.logspace(-7, 1, 81)
 small = sizes[:, None] * torch.tensor([-1.0, 1.0]).repeat(4)  # (81, 8)
 inside = attnlib.layer_norm(small, torch.ones(8), torch.zeros(8))[:, 1]
@@ -332,24 +328,26 @@ assert_close(inside[40].item(), 0.001 / math.sqrt(0.001**2 + 1e-5), atol=1e-3, r
 assert inside[40] < 0.31 < 0.9 < outside[40]
 
 # %% [markdown]
-# To the right, $d - 1$ makes everything 6 % too small; the gain could learn that away. To the left, a word of size 0.001 shrinks to 0.3
-# in one norm and is as large as life in the other. Train with one and run with the other, and no error is raised anywhere.
+# To the right, $d - 1$ makes everything 6 % too small; the gain could learn that away. To the left, a word of size
+# 0.001 shrinks to 0.3 in one norm and is as large as life in the other. Train with one and run with the other, and no
+# error is raised anywhere.
 
 # %% [markdown]
 # ## Let every word think for itself
 #
-# Attention *moves* things between words. Given the weights, it is linear in the values: it cannot decide that "has legs" and "is tired"
-# together mean "animal". That takes a layer with a bend in it. The block's second half is a small perceptron, the same for every
-# word, with no word looking at another: widen, bend, narrow.
+# Attention *moves* things between words. Given the weights, it is linear in the values: it cannot decide that "has
+# legs" and "is tired" together mean "animal". That takes a layer with a bend in it. The block's second half is a small
+# perceptron, the same for every word, with no word looking at another: widen, bend, narrow.
 #
-# $$\mathrm{mlp}(x) = \mathrm{GELU}(x W^{\uparrow} + b^{\uparrow}) W^{\downarrow} + b^{\downarrow}, \qquad \mathrm{GELU}(x) = x \cdot \Phi(x)$$
+# $$\mathrm{mlp}(x) = \mathrm{GELU}(x W^{\uparrow} + b^{\uparrow}) W^{\downarrow} + b^{\downarrow},
+# \qquad \mathrm{GELU}(x) = x \cdot \Phi(x)$$
 #
-# $\Phi(x)$ is the share of a normal distribution that lies below $x$: a gate that opens slowly. By hand: $\Phi(0) = 0.5$,
-# $\Phi(1) = 0.841$, $\Phi(-1) = 0.159$. So GELU takes 1 to 0.841, and $-1$ to $-0.159$: unlike ReLU, it lets a little of the negative through.
-# Exactly, $\Phi(x) = \frac12\left(1 + \mathrm{erf}(x/\sqrt2)\right)$. An approximation by tanh is still around from times when erf was slow.
+# $\Phi(x)$ is the share of a normal distribution that lies below $x$: a gate that opens slowly. By hand:
+# $\Phi(0) = 0.5$, $\Phi(1) = 0.841$, $\Phi(-1) = 0.159$. So GELU takes 1 to 0.841, and $-1$ to $-0.159$: unlike ReLU,
+# it lets a little of the negative through. Exactly, $\Phi(x) = \frac12\left(1 + \mathrm{erf}(x/\sqrt2)\right)$. An
+# approximation by tanh is still around from times when erf was slow.
 
-# %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the fonts; asserts say what it shows
+# %%
 t = torch.linspace(-4, 4, 401)
 gelu = t * 0.5 * (1 + torch.erf(t / math.sqrt(2)))
 assert_close(gelu, F.gelu(t), atol=1e-6, rtol=0)
@@ -367,20 +365,23 @@ plt.show()
 assert 4e-4 < (by_tanh - gelu).abs().max() < 6e-4
 
 # %% [markdown]
-# The difference is half a thousandth: harmless if you train and run with the same one, a slow drift through twelve layers if you do not.
+# The difference is half a thousandth: harmless if you train and run with the same one, a slow drift through twelve
+# layers if you do not.
 #
-# ### Exercise: build the perceptron (5 points, 8 minutes)
+# ### Exercise: build the perceptron ({points}, 8 minutes)
 #
 # Write `FeedForward(d_model, d_hidden, dropout=0.0)`.
 #
-# - Two `nn.Linear` layers with bias: `up` (d_model → d_hidden) and `down` (d_hidden → d_model). The check sets their weights.
+# - Two `nn.Linear` layers with bias: `up` (d_model → d_hidden) and `down` (d_hidden → d_model). The check sets their
+#   weights.
 # - `forward(x)`: up, exact GELU, dropout, down, dropout. `x` is `(b, n, d_model)`, and so is the result.
-# - *Dropout* sets each entry to 0 with probability `dropout` and divides the others by $1 -$ `dropout`, so that the average stays. It acts
-#   in training only, and not after `module.eval()`. (Many models drop attention weights, too. Here only the perceptron drops.)
+# - *Dropout* sets each entry to 0 with probability `dropout` and divides the others by $1 -$ `dropout`, so that the
+#   average stays. It acts in training only, and not after `module.eval()`. (Many models drop attention weights, too.
+#   Here only the perceptron drops.)
 # - Not allowed: `attnlib.FeedForward`.
 
 
-# %% nbgrader={"grade": false, "grade_id": "FeedForward", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 class FeedForward(nn.Module):
     """x (b, n, d_model) -> (b, n, d_model): up, GELU, dropout, down, dropout."""
 
@@ -398,11 +399,7 @@ class FeedForward(nn.Module):
         ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "test_FeedForward", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
-### BEGIN HIDDEN TESTS
-from attnlib.checks import grade as check
-
-### END HIDDEN TESTS
+# %%
 check("FeedForward", FeedForward)
 
 # %% [markdown]
@@ -413,20 +410,20 @@ check("FeedForward", FeedForward)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# `nn.Dropout(p)` made in `__init__` knows whether the module is in training. The function `F.dropout` does not: it drops always, unless
-# you pass it `training=self.training`.
+# `nn.Dropout(p)` made in `__init__` knows whether the module is in training. The function `F.dropout` does not: it
+# drops always, unless you pass it `training=self.training`.
 #
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# One expression, from the inside out: `up` of `x`, `F.gelu` of that, dropout, `down`, dropout. One `nn.Dropout` can serve twice:
-# it has no weights.
+# One expression, from the inside out: `up` of `x`, `F.gelu` of that, dropout, `down`, dropout. One `nn.Dropout` can
+# serve twice: it has no weights.
 #
 # </details>
 
 # %% [markdown]
-# Nobody looks at a neighbour here, so word by word and all at once must be the same. And most of a block's weights are in here, not in
-# attention: with $d_{hidden} = 4 d$ it is $8 d^2$ against the $4 d^2$ of the four projections.
+# Nobody looks at a neighbour here, so word by word and all at once must be the same. And most of a block's weights are
+# in here, not in attention: with $d_{hidden} = 4 d$ it is $8 d^2$ against the $4 d^2$ of the four projections.
 
 # %%
 torch.manual_seed(4)
@@ -447,25 +444,27 @@ assert count(attention) == 4 * 48**2 + 4 * 48
 # %% [markdown]
 # ## Put the block together
 #
-# You have all the parts, and the two lines from the beginning. One thing is easy to get wrong: *what* is added to *what*. The norm
-# stands inside the branch. Only the sub-layer sees the normalised word, and the stream itself goes on untouched.
+# You have all the parts, and the two lines from the beginning. One thing is easy to get wrong: *what* is added to
+# *what*. The norm stands inside the branch. Only the sub-layer sees the normalised word, and the stream itself goes on
+# untouched.
 #
-# ### Exercise: build the block (7 points, 15 minutes)
+# ### Exercise: build the block ({points}, 15 minutes)
 #
 # Write `EncoderBlock(d_model, num_heads, mlp_ratio=4.0, dropout=0.0)` with `forward(x, key_mask=None)`.
 #
-# - Layers: `norm1` and `norm2` with `weight` and `bias` (`nn.LayerNorm(d_model)` has them, and $\epsilon = 10^{-5}$), `attn` with `w_q`,
-#   `w_k`, `w_v`, `w_o` (with bias), `mlp` with `up` and `down`. The hidden width is `int(d_model * mlp_ratio)`.
-# - For `attn`, `attnlib.MultiHeadAttention(d_model, num_heads)` is allowed, or your own. Called as `attn(x, key_mask=key_mask)` it returns
-#   the output alone. (Pass the mask by its name: the second place is the memory's, from lesson 04.) For `mlp` take your `FeedForward`,
-#   or `attnlib.FeedForward(d_model, d_hidden, dropout=…)`.
-# - `key_mask` is `(b, n)`, bool, True = a real word, or None. Nobody looks at padding. What comes out *at* padded positions is left
-#   open, but a sentence that is all padding must not bring NaN into any gradient.
+# - Layers: `norm1` and `norm2` with `weight` and `bias` (`nn.LayerNorm(d_model)` has them, and $\epsilon = 10^{-5}$),
+#   `attn` with `w_q`, `w_k`, `w_v`, `w_o` (with bias), `mlp` with `up` and `down`. The hidden width is
+#   `int(d_model * mlp_ratio)`.
+# - For `attn`, `attnlib.MultiHeadAttention(d_model, num_heads)` is allowed, or your own. Called as `attn(x,
+#   key_mask=key_mask)` it returns the output alone. (Pass the mask by its name: the second place is the memory's, from
+#   lesson 04.) For `mlp` take your `FeedForward`, or `attnlib.FeedForward(d_model, d_hidden, dropout=…)`.
+# - `key_mask` is `(b, n)`, bool, True = a real word, or None. Nobody looks at padding. What comes out *at* padded
+#   positions is left open, but a sentence that is all padding must not bring NaN into any gradient.
 # - Dropout is the perceptron's alone. A `d_model` that `num_heads` does not divide is a `ValueError`.
 # - Not allowed: `attnlib.EncoderBlock`, `nn.TransformerEncoderLayer`.
 
 
-# %% nbgrader={"grade": false, "grade_id": "EncoderBlock", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 class EncoderBlock(nn.Module):
     """x (b, n, d_model), key_mask (b, n) with True = a real word -> (b, n, d_model). Pre-LN."""
 
@@ -485,29 +484,26 @@ class EncoderBlock(nn.Module):
         ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "test_EncoderBlock", "locked": true, "points": 7, "schema_version": 3, "solution": false, "task": false}
-### BEGIN HIDDEN TESTS
-from attnlib.checks import grade as check
-
-### END HIDDEN TESTS
+# %%
 check("EncoderBlock", EncoderBlock)
 
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# `__init__` makes four layers with the names of the contract. `forward` is the two formulas at the top of the lesson, a line each.
+# `__init__` makes four layers with the names of the contract. `forward` is the two formulas at the top of the lesson, a
+# line each.
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# In `x + attn(norm1(x))` the two x are the same tensor, the one before the norm. Do not write `x = norm1(x)`: after that the
-# stream is gone. Nor `x += …`, which changes the caller's tensor.
+# In `x + attn(norm1(x))` the two x are the same tensor, the one before the norm. Do not write `x = norm1(x)`: after
+# that the stream is gone. Nor `x += …`, which changes the caller's tensor.
 #
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# First line: x becomes x plus `self.attn` of (`self.norm1` of x), with the key mask handed on by name. Second line: the same with `mlp`
-# and `norm2`, from the new x, without a mask: the perceptron does not look at other words.
+# First line: x becomes x plus `self.attn` of (`self.norm1` of x), with the key mask handed on by name. Second line: the
+# same with `mlp` and `norm2`, from the new x, without a mask: the perceptron does not look at other words.
 #
 # </details>
 
@@ -523,9 +519,10 @@ print("Your block goes on from here." if yours else "attnlib's block stands in f
 # %% [markdown]
 # ## Find PyTorch's block in yours
 #
-# `nn.TransformerEncoderLayer` computes the same, once you have told it four things: the norm first, GELU, no dropout, batch first. Its
-# weights lie differently (queries, keys and values below one another in one matrix, the layers under other names), and
-# `attnlib.from_torch` moves each to its place. Its padding mask has True where the padding is: the opposite of ours.
+# `nn.TransformerEncoderLayer` computes the same, once you have told it four things: the norm first, GELU, no dropout,
+# batch first. Its weights lie differently (queries, keys and values below one another in one matrix, the layers under
+# other names), and `attnlib.from_torch` moves each to its place. Its padding mask has True where the padding is: the
+# opposite of ours.
 
 # %%
 torch.manual_seed(5)
@@ -549,9 +546,9 @@ assert_close(*gradients, atol=1e-11, rtol=1e-11)
 print("equal at", len(output), "real words, forward and backward")
 
 # %% [markdown]
-# One thing PyTorch's block (and the paper's code) does that ours leaves out: in training its `dropout` falls on the attention weights,
-# too. With a dropout of 0.1, *it* cannot look at *animal* in one step out of ten, so it learns not to depend on a single word. Watch
-# what a dropout of 0.5 does to a row of shares.
+# One thing PyTorch's block (and the paper's code) does that ours leaves out: in training its `dropout` falls on the
+# attention weights, too. With a dropout of 0.1, *it* cannot look at *animal* in one step out of ten, so it learns not
+# to depend on a single word. Watch what a dropout of 0.5 does to a row of shares.
 
 # %% tags=["nbval-ignore-output"]
 # nbval-ignore-output: which weights are dropped differs by machine; asserts say what it shows
@@ -570,8 +567,9 @@ assert_close(shares.sum(dim=-1), torch.ones(3, 4, 7, dtype=torch.float64))
 # %% [markdown]
 # ## Read digits with your block
 #
-# Scikit-learn brings 1797 digits that people wrote, 8 by 8 pixels each. What is a word here? A *patch*: cut the image into sixteen squares
-# of 2×2 pixels, and each is a "word" of four numbers. That is the whole trick of the vision transformer.
+# Scikit-learn brings 1797 digits that people wrote, 8 by 8 pixels each. What is a word here? A *patch*: cut the image
+# into sixteen squares of 2×2 pixels, and each is a "word" of four numbers. That is the whole trick of the vision
+# transformer.
 
 # %%
 from sklearn.datasets import load_digits
@@ -590,8 +588,7 @@ def cut(images: Tensor) -> Tensor:
 assert_close(cut(images)[0, 5], images[0, 2:4, 2:4].flatten(), atol=0, rtol=0)
 
 
-# %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the machine's fonts
+# %%
 figure = plt.figure(figsize=(6.6, 3.4), layout="constrained")
 whole, pieces = figure.subfigures(1, 2, width_ratios=[1, 1])
 ax = whole.subplots()
@@ -604,10 +601,11 @@ pieces.suptitle("as a sentence of sixteen words")
 plt.show()
 
 # %% [markdown]
-# Attention does not see where a patch stands (lesson 02), so each place gets a learned vector of its own, added to its patch. Two blocks
-# follow, a last norm (no other one stands in the stream itself), the average over the sixteen patches, and a linear layer with ten scores. A fifth of the images is kept back
-# for the test; the network never trains on them. And since 1437 images are few, half of them are nudged by up to a pixel each time they
-# are shown: a four remains a four.
+# Attention does not see where a patch stands (lesson 02), so each place gets a learned vector of its own, added to its
+# patch. Two blocks follow, a last norm (no other one stands in the stream itself), the average over the sixteen
+# patches, and a linear layer with ten scores. A fifth of the images is kept back for the test; the network never trains
+# on them. And since 1437 images are few, half of them are nudged by up to a pixel each time they are shown: a four
+# remains a four.
 
 
 # %%
@@ -682,8 +680,7 @@ for _ in progress:
 print(f"{scores[-1]:.1%} of the test digits right, after {time.perf_counter() - started:.0f} s")
 assert scores[-1] >= 0.96, scores[-1]
 
-# %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the fonts and on last digits of the training
+# %%
 reader.eval()
 with torch.no_grad():
     guesses = reader(images[test]).softmax(dim=-1)
@@ -708,8 +705,8 @@ plt.show()
 # %% [markdown]
 # Some of these you would not have bet on either. It took less than a minute, two blocks and fewer than 40,000 weights.
 #
-# And where does it look? The weights of attention are not returned by the block, but its layers are all there: normalise, project, cut
-# into heads, and lesson 02's formula gives them.
+# And where does it look? The weights of attention are not returned by the block, but its layers are all there:
+# normalise, project, cut into heads, and lesson 02's formula gives them.
 
 
 # %%
@@ -734,8 +731,7 @@ for weights in maps:
 favourites = {int(weights[head, asking].argmax()) for weights in maps for head in range(4)}
 assert len(favourites) > 2  # eight heads, one question each, and they do not look at the same place
 
-# %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the fonts and on last digits of the training
+# %%
 _, axes = plt.subplots(2, 5, figsize=(10, 4.4), layout="constrained")
 for number, (row, weights) in enumerate(zip(axes, maps, strict=True), 1):
     row[0].imshow(shown, cmap="gray_r", extent=(0, 4, 4, 0))
@@ -758,27 +754,30 @@ plt.colorbar(drawn, ax=axes, label="attention weight", shrink=0.7)
 plt.show()
 
 # %% [markdown]
-# The framed patch asks, and each map shows which of the sixteen patches it listens to (the orange line is the outline of the digit).
-# Every head has its own habit, and nobody told it to. Do not read too much into one map, though: what a patch *does* with what it
-# fetched is decided by the values, the output projection and the perceptron. Lesson 11 comes back to that.
+# The framed patch asks, and each map shows which of the sixteen patches it listens to (the orange line is the outline
+# of the digit). Every head has its own habit, and nobody told it to. Do not read too much into one map, though: what a
+# patch *does* with what it fetched is decided by the values, the output projection and the perceptron. Lesson 11 comes
+# back to that.
 
 # %% [markdown]
 # ## Ask where the norm should stand
 #
 # Two blocks were enough for the digits. Large models stack dozens, and then it matters where the norm stands.
 #
-# The paper of 2017 put the norm *after* the sum, $x \leftarrow \mathrm{norm}(x + \mathrm{attn}(x))$: *post-LN*. Nearly everyone now puts it
-# before the sub-layer: *pre-LN*. Look at the stream to see the difference. In post-LN it passes through a norm in every block. In pre-LN
-# nothing stands in its way: it is a plain sum from the first block to the last.
+# The paper of 2017 put the norm *after* the sum, $x \leftarrow \mathrm{norm}(x + \mathrm{attn}(x))$: *post-LN*. Nearly
+# everyone now puts it before the sub-layer: *pre-LN*. Look at the stream to see the difference. In post-LN it passes
+# through a norm in every block. In pre-LN nothing stands in its way: it is a plain sum from the first block to the
+# last.
 #
-# What does that do to training? First with a pencil. In pre-LN each sub-layer adds a vector of about the same size, in a direction of
-# its own, so the *squares* of the sizes add up: after $L$ blocks the stream has a size $s$ of about $\sqrt{L}$. The last norm
-# divides it by $s$. On the way back the gradient of everything in the stream is divided by the same $s$. In post-LN every sum is
-# divided at once, so $s$ is 1 at every depth. **So the last block of a pre-LN stack should get the gradient of a post-LN stack's last
-# block, divided by $s$.**
+# What does that do to training? First with a pencil. In pre-LN each sub-layer adds a vector of about the same size, in
+# a direction of its own, so the *squares* of the sizes add up: after $L$ blocks the stream has a size $s$ of about
+# $\sqrt{L}$. The last norm divides it by $s$. On the way back the gradient of everything in the stream is divided by
+# the same $s$. In post-LN every sum is divided at once, so $s$ is 1 at every depth. **So the last block of a pre-LN
+# stack should get the gradient of a post-LN stack's last block, divided by $s$.**
 #
-# Measure it: stacks of both kinds with the same starting weights classify random words. We take the norm of the gradient at each
-# block's `mlp.down`, before the first step, and the size (root mean square) of the stream behind the last block.
+# Measure it: stacks of both kinds with the same starting weights classify random words. We take the norm of the
+# gradient at each block's `mlp.down`, before the first step, and the size (root mean square) of the stream behind the
+# last block.
 
 
 # %%
@@ -817,8 +816,7 @@ assert_close(last_pre, last_post / size, atol=0, rtol=0.25)  # as the pencil say
 assert (post[4] > 1.3 * pre[4]).all()  # in the stack of 24, every block gets more in post-LN
 print("size of the stream:", dict(zip(depths, [round(s, 2) for s in size.tolist()], strict=True)))
 
-# %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the fonts; asserts say what it shows
+# %%
 _, (left, right) = plt.subplots(1, 2, figsize=(10, 3.3), layout="constrained")
 left.semilogy(range(1, 25), post[4], "s-", color="#d55e00", label="post-LN")
 left.semilogy(range(1, 25), pre[4], "o-", color="#08306b", label="pre-LN")
@@ -835,13 +833,13 @@ for ax in (left, right):
 plt.show()
 
 # %% [markdown]
-# On the left, every block of the post-LN stack gets more gradient. On the right, the dotted line is the pencil's prediction. It
-# stays within a quarter of what was measured, at every depth, although the pencil knew nothing of heads and perceptrons. This is the finding of
-# [Xiong et al., 2020](https://arxiv.org/abs/2002.04745), who prove it for very wide layers. In pre-LN the last block is one voice
-# among many, in a sum that the last norm scales back, so a deeper stack moves each block less. In post-LN, however
-# deep the stack, a full step changes the last blocks as if they were alone, while all those below them change, too. A deep post-LN stack
-# therefore wants a *warm-up*: hundreds of tiny steps before the learning rate may rise. Here is what happens without, when twelve
-# blocks read the digits.
+# On the left, every block of the post-LN stack gets more gradient. On the right, the dotted line is the pencil's
+# prediction. It stays within a quarter of what was measured, at every depth, although the pencil knew nothing of heads
+# and perceptrons. This is the finding of [Xiong et al., 2020](https://arxiv.org/abs/2002.04745), who prove it for very
+# wide layers. In pre-LN the last block is one voice among many, in a sum that the last norm scales back, so a deeper
+# stack moves each block less. In post-LN, however deep the stack, a full step changes the last blocks as if they were
+# alone, while all those below them change, too. A deep post-LN stack therefore wants a *warm-up*: hundreds of tiny
+# steps before the learning rate may rise. Here is what happens without, when twelve blocks read the digits.
 
 
 # %%
@@ -864,8 +862,7 @@ def sixty_steps(*, norm_first: bool) -> list[float]:
 
 deep_pre, deep_post = sixty_steps(norm_first=True), sixty_steps(norm_first=False)
 
-# %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a picture's bytes depend on the fonts; asserts say what it shows
+# %%
 _, ax = plt.subplots(figsize=(7.2, 2.9), layout="constrained")
 ax.plot(deep_post, color="#d55e00", label="post-LN")
 ax.plot(deep_pre, color="#08306b", label="pre-LN")
@@ -878,37 +875,36 @@ print(f"last ten steps: pre-LN {ends[0]:.2f}, post-LN {ends[1]:.2f}")
 assert sum(deep_pre[-10:]) < sum(deep_post[-10:]) - 4
 
 # %% [markdown]
-# Same weights, same data, same steps. Post-LN has hardly left guessing. It can be trained, and BERT was, but you have to be careful with it.
-# Pre-LN asks for nothing, and has one duty: since its stream is never normalised on the way, one last norm stands behind the last block, as in your reader.
+# Same weights, same data, same steps. Post-LN has hardly left guessing. It can be trained, and BERT was, but you have
+# to be careful with it. Pre-LN asks for nothing, and has one duty: since its stream is never normalised on the way, one
+# last norm stands behind the last block, as in your reader.
 
 # %% [markdown]
 # ## Count what a block costs
 #
-# Write $N$ for the number of words and $D$ for `d_model`, as is usual where costs are counted. A block has two kinds of work. Word by
-# word: four projections of $D \times D$ and the perceptron's two matrices of $D \times 4D$, which is $12 N D^2$ multiplications.
-# Between words: $N^2$ scores of $D$ multiplications over all heads, and as many for the mixture, which is $2 N^2 D$.
+# Write $N$ for the number of words and $D$ for `d_model`, as is usual where costs are counted. A block has two kinds of
+# work. Word by word: four projections of $D \times D$ and the perceptron's two matrices of $D \times 4D$, which is
+# $12 N D^2$ multiplications. Between words: $N^2$ scores of $D$ multiplications over all heads, and as many for the
+# mixture, which is $2 N^2 D$.
 #
-# ### Predict, then run: when do the pairs win? (1 point, 4 minutes)
+# ### Predict, then run: when do the pairs win? ({points}, 4 minutes)
 #
-# A block has the width $D = 64$ and `mlp_ratio` 4. From which length $N$ on does the work *between* words outweigh the work *word by word*?
+# A block has the width $D = 64$ and `mlp_ratio` 4. From which length $N$ on does the work *between* words outweigh the
+# work *word by word*?
 #
 # - **A**: from $N = 8$: a square is soon larger than everything else
 # - **B**: from $N = 64$, where $N = D$
 # - **C**: from $N = 384$
 # - **D**: from $N = 4096 = D^2$
 
-# %% nbgrader={"grade": false, "grade_id": "predict_crossover", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 ### BEGIN SOLUTION
 crossover = "C"
 ### BEGIN STUB
 # crossover = None  # your prediction: "A", "B", "C" or "D"
 ### END SOLUTION
 
-# %% nbgrader={"grade": true, "grade_id": "test_predict_crossover", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
-### BEGIN HIDDEN TESTS
-from attnlib.checks import grade as check
-
-### END HIDDEN TESTS
+# %%
 check("predict_crossover", crossover)
 
 
@@ -936,8 +932,7 @@ def word_by_word(x: Tensor) -> Tensor:
     return block.mlp(block.attn.w_o(heads[0]))
 
 
-# %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: times depend on the machine, and so do a picture's bytes
+# %%
 lengths = torch.tensor([32, 64, 128, 256, 512, 1024, 2048])
 pairs = torch.tensor([seconds(between_words, *torch.randn(3, 1, 4, n, 16)) for n in lengths])
 singles = torch.tensor([seconds(word_by_word, torch.randn(1, n, 64)) for n in lengths])
@@ -962,29 +957,30 @@ assert pairs[-1] > singles[-1]
 assert pairs[-1] > 5 * pairs[-3]  # four times as many words: sixteen times the pairs
 
 # %% [markdown]
-# The measured curves cross, too, and not far from $N = 6D$, although the two kinds of work do not run at the same speed. Beyond it,
-# the pairs cost far more than was counted, because multiplications are not all that takes time: the softmax needs an exponential for
-# each of the $N^2$ weights, and tables of $h N^2$ numbers are written to memory and read again, until they no longer fit into the fast
-# part of it. (Lesson 10 is about not writing them.) For our sixteen patches none of it matters. For $D = 768$ and 512 words, as in BERT,
-# you are far on the left of the picture: nearly all the time goes into plain matrix products.
+# The measured curves cross, too, and not far from $N = 6D$, although the two kinds of work do not run at the same
+# speed. Beyond it, the pairs cost far more than was counted, because multiplications are not all that takes time: the
+# softmax needs an exponential for each of the $N^2$ weights, and tables of $h N^2$ numbers are written to memory and
+# read again, until they no longer fit into the fast part of it. (Lesson 10 is about not writing them.) For our sixteen
+# patches none of it matters. For $D = 768$ and 512 words, as in BERT, you are far on the left of the picture: nearly
+# all the time goes into plain matrix products.
 
 # %% [markdown]
 # ## Find the fault
 #
-# ### Mend: two published mistakes (2 points, 8 minutes)
+# ### Mend: two published mistakes ({points}, 8 minutes)
 #
-# The block below runs, returns the right shape, and trains. It has two mistakes. The first was in
-# [PyTorch itself](https://github.com/pytorch/pytorch/issues/61165), in the code that brought `norm_first`, and was found before it was
-# released. The second was in [OLMo](https://github.com/allenai/OLMo/issues/222), a large open language model ("good thing is we haven't seen too much
-# difference", its finder wrote), where a year later [the first one turned up, too](https://github.com/allenai/OLMo/pull/680). All
-# have long been mended. Mend both here.
+# The block below runs, returns the right shape, and trains. It has two mistakes. The first was in [PyTorch
+# itself](https://github.com/pytorch/pytorch/issues/61165), in the code that brought `norm_first`, and was found before
+# it was released. The second was in [OLMo](https://github.com/allenai/OLMo/issues/222), a large open language model
+# ("good thing is we haven't seen too much difference", its finder wrote), where a year later [the first one turned up,
+# too](https://github.com/allenai/OLMo/pull/680). All have long been mended. Mend both here.
 #
 # - The class must compute what `EncoderBlock` computes: pre-LN, each sub-layer with a norm of its own.
 # - `__init__` is right as it is. The fault is in `forward`.
 # - Not allowed: a finished block, `attnlib.EncoderBlock` or `nn.TransformerEncoderLayer`.
 
 
-# %% nbgrader={"grade": false, "grade_id": "mend_encoder_block", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 class MendedBlock(nn.Module):
     """x (b, n, d_model), key_mask (b, n) -> (b, n, d_model)."""
 
@@ -1007,11 +1003,7 @@ class MendedBlock(nn.Module):
         return x
 
 
-# %% nbgrader={"grade": true, "grade_id": "test_mend_encoder_block", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
-### BEGIN HIDDEN TESTS
-from attnlib.checks import grade as check
-
-### END HIDDEN TESTS
+# %%
 check("mend_encoder_block", MendedBlock)
 
 # %% [markdown]
@@ -1027,15 +1019,15 @@ check("mend_encoder_block", MendedBlock)
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# Draw the picture from the top of the lesson with the code beside it. Where does the arrow to the plus sign leave the stream: before the
-# norm or after it? And which norm stands in the second branch?
+# Draw the picture from the top of the lesson with the code beside it. Where does the arrow to the plus sign leave the
+# stream: before the norm or after it? And which norm stands in the second branch?
 #
 # </details>
 
 # %% [markdown]
-# Neither mistake can be seen in a shape, in a loss that falls, or in an output that looks like numbers. A parameter without a gradient,
-# and an input whose size has no effect, can be seen. When you build something, ask what must *change* if you change the input, and what
-# must not. Then try.
+# Neither mistake can be seen in a shape, in a loss that falls, or in an output that looks like numbers. A parameter
+# without a gradient, and an input whose size has no effect, can be seen. When you build something, ask what must
+# *change* if you change the input, and what must not. Then try.
 
 # %% [markdown]
 # ## What you can now do
@@ -1049,11 +1041,11 @@ check("mend_encoder_block", MendedBlock)
 #
 # ## Think further
 #
-# 1. Leave out the positions (`+ self.positions`) and train again. How many digits are still read, as a bag of sixteen patches? Explain that it
-#    is not one in ten.
-# 2. At the start of training, set `w_o` and `down` of every block to zero. What does a stack of such blocks compute, and what is the gradient
-#    of its first layer? Some large models are started nearly like this.
-# 3. A pre-LN stream is never normalised, so its size grows with depth, and each block adds about as much as the first did. How much does
-#    the hundredth block still change? Is that what the right-hand picture of the gradients showed?
+# 1. Leave out the positions (`+ self.positions`) and train again. How many digits are still read, as a bag of sixteen
+#    patches? Explain that it is not one in ten.
+# 2. At the start of training, set `w_o` and `down` of every block to zero. What does a stack of such blocks compute,
+#    and what is the gradient of its first layer? Some large models are started nearly like this.
+# 3. A pre-LN stream is never normalised, so its size grows with depth, and each block adds about as much as the first
+#    did. How much does the hundredth block still change? Is that what the right-hand picture of the gradients showed?
 #
 # **Next:** 07 gives the words their places, in better ways than a learned list.

@@ -14,6 +14,7 @@ from typing import Any
 from IPython.core.inputtransformer2 import TransformerManager
 from nbformat import NotebookNode
 
+from autograder.lesson_text.exercise_cells import checked
 from autograder.lesson_text.regions import MARKER, Regions, solved_source, split_regions, uncomment
 from autograder.lesson_text.released import longest_answer
 
@@ -208,10 +209,7 @@ def _checked(source: str) -> str | None:
         body = ast.parse(source).body
     except SyntaxError:
         return None
-    match body[-1] if body else None:
-        case ast.Expr(value=ast.Call(func=ast.Name(id="check"), args=[ast.Constant(value=str(name)), *_])):
-            return name
-    return None
+    return checked(body[-1]) if body else None
 
 
 def _keys_like(metadata: Any, *prefixes: str) -> bool:
