@@ -20,6 +20,8 @@ class Repair:
 
 
 WORDS = {
+    "always": "",
+    "branch": "",
     "removal": "",
     "number": "another number in place of",
     "operator": "another operator in",
@@ -28,6 +30,7 @@ WORDS = {
     "pattern": "another pattern in place of",
     "condition": "another condition in place of",
     "name": "another variable in place of",
+    "in_place": "a new tensor in place of the change in place by",
 }
 
 ALTERNATIVES = {
@@ -102,6 +105,10 @@ def _kind(old: ast.AST, new: ast.AST) -> str:
     """The kind of a change that a mutation operator made."""
     if isinstance(old, ast.UnaryOp) and isinstance(new, ast.Constant):
         return "number"
+    if isinstance(old, ast.If):
+        if isinstance(new, ast.Pass):
+            return "branch"
+        return "always" if isinstance(new, ast.If) and isinstance(new.test, ast.Constant) else "condition"
     if isinstance(new, ast.Pass) or any(new is node for node in ast.walk(old)):
         return "removal"
     if isinstance(new, ast.Constant):
@@ -110,8 +117,6 @@ def _kind(old: ast.AST, new: ast.AST) -> str:
         return "order" if type(old.op) is type(new.op) else "operator"
     if isinstance(old, ast.Compare):
         return "operator"
-    if isinstance(old, ast.If):
-        return "condition"
     if isinstance(old, ast.Call) and isinstance(new, ast.Call):
         same = len(old.args) == len(new.args) and len(old.keywords) == len(new.keywords)
         return "order" if same else "removal"
@@ -188,11 +193,12 @@ def _of_function(site: Site, aspects: set[str]) -> Iterator[Repair]:
     name = node.attr if isinstance(node, ast.Attribute) else node.id
     others = {ALTERNATIVES[name]} if name in ALTERNATIVES else set()
     others |= {other for other, found in RELATED.items() if name in found}
-    if isinstance(node, ast.Attribute) and name.endswith("_") and not name.startswith("_"):
-        others.add(name[:-1])
     for other in sorted(others):
         new = changed(node, attr=other) if isinstance(node, ast.Attribute) else changed(node, id=other)
         yield Repair(new, "function", WORDS["function"])
+    alone = isinstance(site.statement, ast.Expr) and getattr(site.statement.value, "func", None) is node
+    if isinstance(node, ast.Attribute) and name.endswith("_") and not name.startswith("_") and not alone:
+        yield Repair(changed(node, attr=name[:-1]), "in_place", WORDS["in_place"])
 
 
 def _of_operation(site: Site, aspects: set[str]) -> Iterator[Repair]:
@@ -314,6 +320,16 @@ def _of_argument(site: Site, aspects: set[str]) -> Iterator[Repair]:
             yield Repair(_expression(text, x=node), "step", "its axes lined up for")
 
 
+def _of_condition(site: Site, aspects: set[str]) -> Iterator[Repair]:
+    """One of two ways that is taken in every case."""
+    node: Any = site.node
+    if isinstance(node, ast.IfExp):
+        yield Repair(node.body, "branch", "")
+        yield Repair(node.orelse, "branch", "")
+    elif node.orelse:
+        yield Repair(changed(node, test=ast.Constant(False)), "branch", "")
+
+
 def _of_block(site: Site, aspects: set[str]) -> Iterator[Repair]:
     """A block without its `with`, and a `return` that stands too deep."""
     node: Any = site.node
@@ -338,14 +354,14 @@ def _of_lost_result(site: Site, aspects: set[str]) -> Iterator[Repair]:
         target = ast.Name(node.target.id, ast.Load()) if isinstance(node.target, ast.Name) else None
         if target is not None:
             new = ast.Assign([node.target], ast.BinOp(target, node.op, node.value))
-            yield Repair(new, "operator", "a new tensor in place of the change in place in")
+            yield Repair(new, "in_place", WORDS["in_place"])
     elif isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Attribute):
         root = node.value.func.value
         if isinstance(root, ast.Name):
             call = changed(node.value, func=changed(node.value.func, attr=node.value.func.attr.removesuffix("_")))
             new = ast.Assign([ast.Name(root.id, ast.Store())], call)
             if node.value.func.attr.endswith("_"):
-                yield Repair(new, "operator", "a new tensor in place of the change in place in")
+                yield Repair(new, "in_place", WORDS["in_place"])
             else:
                 yield Repair(new, "addition", f"the result kept (`{root.id} = …`) in")
 
@@ -360,6 +376,7 @@ _MORE: tuple[tuple[Any, Callable[[Site, set[str]], Iterator[Repair]]], ...] = (
     (ast.Call, _of_fill),
     ((ast.Assign, ast.Return), _of_value),
     (ast.Name, _of_argument),
+    ((ast.If, ast.IfExp), _of_condition),
     ((ast.FunctionDef, ast.With, ast.For), _of_block),
     ((ast.Expr, ast.AugAssign), _of_lost_result),
 )

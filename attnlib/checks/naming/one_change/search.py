@@ -38,8 +38,11 @@ CHANGES = {
         heading="One change away",
     )
     for kind, title in {
+        "branch": "One special case too many",
+        "always": "One condition too many",
         "function": "Another function is needed",
         "removal": "One step too many",
+        "in_place": "A change in place",
         "operator": "Another operator is needed",
         "condition": "Another condition is needed",
         "number": "Another number is needed",
@@ -51,7 +54,11 @@ CHANGES = {
         "step": "A step is missing",
     }.items()
 }
-"""What is told of each kind of change; those of which there are few, and which say much, are tried first."""
+"""What is told of each kind of change; those of which there are few, and which say much, are tried first.
+
+Before all others, one way out of two is taken in every case. Where that helps, many a change further up would do so by
+chance: a number that makes the condition never hold, say.
+"""
 
 
 KEPT_STATE = Misconception(
@@ -234,7 +241,11 @@ def _told(written: Written, edit: Edit) -> Misconception:
     places = f"line{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines))}"
     several = f", and likewise in {len(edit.places)} places in all" if len(edit.places) > 1 else ""
     if isinstance(new, ast.Pass):
-        way = "without this line"
+        way = "without these lines" if hasattr(site.node, "body") else "without this line"
+    elif isinstance(new, ast.If) and isinstance(new.test, ast.Constant):
+        way = f"with what stands below {'it' if new.test.value else '`else`'} done in every case"
+    elif isinstance(site.node, ast.IfExp) and repair.kind == "branch":
+        way = f"with `{ast.unparse(new)}` in every case"
     elif repair.kind == "operator" and isinstance(site.node, ast.BinOp):
         sign = ast.unparse(ast.BinOp(ast.Name("a"), site.node.op, ast.Name("b")))[2:-2]
         way = f"with another operator than `{sign}` before `{ast.unparse(site.node.right)}`"
