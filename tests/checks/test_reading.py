@@ -65,8 +65,8 @@ DOT = "def pairwise_dot(x, y):\n    {}\n"
         ("out = x @ y.mT\n    torch.cos(out)\n    return out.cos()", "result_not_kept"),
         ("out = x @ y.mT\n    rearrange(out, 'b q k -> b k q')\n    return out.cos()", "result_not_kept"),
         ("out = x @ y.mT\n    out + 1\n    return out.cos()", "result_not_kept"),
-        ("return F.dropout(x @ y.mT, 0.5)", "dropout_always_on"),
-        ("return nn.Dropout(0.5)(x @ y.mT)", "dropout_made_anew"),
+        ("return F.dropout(x @ y.mT, 0.5)", "dropout_not_asked_for"),
+        ("return nn.Dropout(0.5)(x @ y.mT)", "dropout_not_asked_for"),
     ],
 )
 def test_a_slip_that_explains_a_wrong_result_comes_first(body: str, name: str) -> None:
@@ -105,6 +105,8 @@ def test_a_variable_of_the_cell_itself_is_not_another_cells() -> None:
         ("def forward", "def foward", "method_misspelt"),
         ("def __init__", "def _init_", "method_misspelt"),
         ("        weights = (q", "        self.drop(q)\n        weights = (q", "result_not_kept"),
+        ("return weights @ v", "weights = self.drop(weights)\n        return weights @ v", "dropout_not_asked_for"),
+        ("return weights @ v", "return F.dropout(weights, 0.1, self.training) @ v", "dropout_not_asked_for"),
     ],
 )
 def test_a_slip_in_a_class_is_named(old: str, new: str, name: str) -> None:
@@ -122,6 +124,55 @@ def test_a_slip_in_a_class_is_named(old: str, new: str, name: str) -> None:
 )
 def test_what_is_never_used_is_a_hint(exercise: str, source: str, name: str) -> None:
     assert said(exercise, source)[1] == {name}
+
+
+FORWARD = """
+class Inner(nn.Module):
+    def __init__(self, d_model, d_hidden):
+        super().__init__()
+        self.up, self.down = nn.Linear(d_model, d_hidden), nn.Linear(d_hidden, d_model)
+        self.bend = nn.GELU()
+
+    def forward(self, x):
+        return [layer(x) for layer in (self.up, self.down, self.bend)][0]
+
+
+class FeedForward(nn.Module):
+    def __init__(self, d_model, d_hidden, dropout=0.0):
+        super().__init__()
+        self.inner, self.p = Inner(d_model, d_hidden), dropout
+
+    def forward(self, x):
+        return {}
+"""
+
+
+@pytest.mark.parametrize(
+    ("result", "name"),
+    [
+        ("F.dropout(self.inner(x), self.p)", "dropout_always_on"),
+        ("nn.Dropout(self.p)(self.inner(x))", "dropout_made_anew"),
+    ],
+)
+def test_dropout_that_is_asked_for_has_to_know_the_mode(result: str, name: str) -> None:
+    assert said("FeedForward", FORWARD.replace("{}", result)) == ({name}, set())
+
+
+def test_a_layer_is_looked_for_in_its_own_class() -> None:
+    assert said("FeedForward", FORWARD.replace("{}", "self.inner(x)")) == (set(), set())
+
+
+@pytest.mark.parametrize("layer", ["nn.Dropout(0.0)", "nn.Dropout(p=0)", "nn.Identity()"])
+def test_dropout_of_nothing_is_no_dropout(layer: str) -> None:
+    source = LAYERS.replace("nn.Dropout(0.1)", layer).replace("weights @ v", "self.drop(weights) @ v")
+    assert said("SelfAttention", source) == (set(), set())
+    assert judged("SelfAttention", source).passed
+
+
+def test_dropout_in_training_alone_is_not_right_where_nobody_asks_for_it() -> None:
+    report = judged("SelfAttention", LAYERS.replace("weights @ v", "self.drop(weights) @ v"))
+    assert report.diagnosis == "dropout_not_asked_for"
+    assert report.headline == "the values are not right"
 
 
 def test_where_the_objects_own_layer_is_is_said() -> None:

@@ -110,6 +110,8 @@ def _observe(exercise: Exercise, session: Session, case: Case, key: tuple, seen:
         session.build(seen.sizes, asked.shapes, dtype)
         if weights is not None:
             asked.load(weights)
+        if case.gradient and "dropout" not in argument_names(exercise.reference):
+            session.train(True)  # as whoever takes gradients does: dropout that nobody asked for shows
     ask = partial(_ask, case.probe)
     for number, make in enumerate(() if seen.exact else case.after):
         earlier = drawn(make, "earlier", number)

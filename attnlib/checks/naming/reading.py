@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from attnlib.checks.asking.observe import argument_names
 from attnlib.checks.exercise import Exercise, Misconception
 from attnlib.checks.naming.errors import Names, names_of
 from attnlib.checks.naming.one_change.written import Written
@@ -128,7 +129,7 @@ class _Slips:
 
     def lost_results(self) -> Iterator[Misconception]:
         """Statements that compute a new tensor, and that nobody keeps."""
-        layers = self._layers()
+        layers = _layers(self.written.tree)
         for function in self.functions:
             for node in ast.walk(function):
                 if isinstance(node, ast.Expr) and (what := _lost(node.value, layers)):
@@ -139,22 +140,20 @@ class _Slips:
                         "as before it. Give the result a name, and continue with that.",
                     )
 
-    def _layers(self) -> set[str]:
-        """The attributes that `__init__` sets to an object of some class: layers."""
-        found = set()
-        for node in ast.walk(self.written.tree):
-            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-                called = ast.unparse(node.value.func).rpartition(".")[2]
-                if called[:1].isupper():
-                    found |= {t.attr for t in node.targets if isinstance(t, ast.Attribute) and _is_self(t.value)}
-        return found
-
     def dropout(self) -> Iterator[Misconception]:
-        """Dropout that does not know of evaluation mode."""
-        for node in ast.walk(self.written.tree):
-            if not isinstance(node, ast.Call):
-                continue
-            if isinstance(node.func, ast.Call) and ast.unparse(node.func.func).endswith("nn.Dropout"):
+        """Dropout that nobody asked for, or that does not know of evaluation mode."""
+        wanted = self.exercise.kind == "module" and "dropout" in argument_names(self.exercise.reference)
+        idle = self._idle()
+        for node in (n for n in ast.walk(self.written.tree) if isinstance(n, ast.Call)):
+            if not wanted and _drops(node) and id(node) not in idle:
+                yield _finding(
+                    "dropout_not_asked_for",
+                    "No dropout is asked for",
+                    f"In {self._line(node)} numbers are dropped at random, at least in training mode, in which the "
+                    "gradients are checked. The contract has no dropout: leave it out.",
+                )
+                return
+            if wanted and isinstance(node.func, ast.Call) and ast.unparse(node.func.func).endswith("nn.Dropout"):
                 yield _finding(
                     "dropout_made_anew",
                     "A new dropout layer is made at each call",
@@ -162,14 +161,27 @@ class _Slips:
                     "it drops at evaluation, too. Make it in `__init__`, where `model.eval()` finds it.",
                 )
             given = {keyword.arg for keyword in node.keywords}
-            functional = re.fullmatch(r"(F|(torch\.)?nn\.functional|functional)\.dropout", ast.unparse(node.func))
-            if functional and "training" not in given and None not in given and len(node.args) < 3:
+            if wanted and _is_functional_dropout(node) and not given & {"training", None} and len(node.args) < 3:
                 yield _finding(
                     "dropout_always_on",
                     "F.dropout does not know about evaluation mode",
                     f"In {self._line(node)} `training=self.training` is missing, and without it F.dropout drops at "
                     "evaluation as well. An nn.Dropout created in `__init__` knows the mode by itself.",
                 )
+
+    def _idle(self) -> set[int]:
+        """The calls, by their `id`, whose result nobody uses: as a statement, or as an attribute that is not read."""
+        statements = [n for n in ast.walk(self.written.tree) if isinstance(n, ast.Expr)]
+        lost = {id(n) for s in statements for n in ast.walk(s)}
+        read = {
+            n.attr
+            for n in ast.walk(self.written.tree)
+            if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load) and id(n) not in lost
+        }
+        for node in ast.walk(self.written.tree):
+            if isinstance(node, ast.Assign) and all(isinstance(t, ast.Attribute) for t in node.targets):
+                lost |= {id(node.value)} if not {t.attr for t in node.targets} & read else set()  # type: ignore[attr-defined]
+        return lost
 
     def unused_arguments(self) -> Iterator[Misconception]:
         """Arguments on which the result cannot depend."""
@@ -197,7 +209,7 @@ class _Slips:
             if re.search(r"getattr|children\(|modules\(|super\(\)\.forward|vars\(|__dict__", text):
                 continue
             used = {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load)}
-            for name in sorted(self._layers() - used):
+            for name in sorted(_layers(node) - used):
                 yield _finding(
                     "layer_not_used",
                     f"`self.{name}` is made and never used",
@@ -219,6 +231,34 @@ class _Slips:
                         f"It gets its value in {self._line(node)}, and no line reads it. Is a different variable used "
                         "further down, or returned, in its place?",
                     )
+
+
+def _layers(tree: ast.AST) -> set[str]:
+    """The attributes that are set to an object of some class: layers."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            called = ast.unparse(node.value.func).rpartition(".")[2]
+            if called[:1].isupper():
+                found |= {t.attr for t in node.targets if isinstance(t, ast.Attribute) and _is_self(t.value)}
+    return found
+
+
+def _is_functional_dropout(node: ast.Call) -> bool:
+    called = ast.unparse(node.func)
+    return re.fullmatch(r"(F|(torch\.)?nn\.functional|functional|torch)\.(\w+_)?dropout\w*", called) is not None
+
+
+def _drops(node: ast.Call) -> bool:
+    """Whether it makes a dropout layer or calls the function, with any other share than none."""
+    layer = re.fullmatch(r"((torch\.)?nn\.)?\w*Dropout\d?d?", ast.unparse(node.func)) is not None
+    off = [*node.args[:1], *_given(node, "p")] if layer else [*node.args[1:3], *_given(node, "p", "training")]
+    never = any(isinstance(value, ast.Constant) and not value.value for value in off)
+    return (layer or _is_functional_dropout(node)) and not never
+
+
+def _given(node: ast.Call, *names: str) -> list[ast.expr]:
+    return [keyword.value for keyword in node.keywords if keyword.arg in names]
 
 
 def _position(node: ast.Name) -> tuple[int, int]:

@@ -118,9 +118,9 @@ SYMPTOMS = {
         _symptom(
             "in_float32_only",
             "{}",
-            "A tensor made with torch.zeros, torch.tensor or `.float()` is float32 whatever the input is. Make new "
-            "tensors from an input, or pass dtype=x.dtype. `.float()` and back is right for half precision; float64 "
-            "loses half of its digits there.",
+            "Either a tensor is float32 whatever the input is (torch.zeros, torch.tensor, `.float()`, also with a way "
+            "back): make new tensors from an input, or pass dtype=x.dtype. Or a small number is another than it should "
+            "be, an eps for example, and float32 hides it.",
         ),
         _symptom(
             "not_for_a_batch_of_one",

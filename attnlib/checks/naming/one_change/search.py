@@ -40,9 +40,9 @@ CHANGES = {
     for kind, title in {
         "branch": "One special case too many",
         "always": "One condition too many",
+        "in_place": "A change in place",
         "function": "Another function is needed",
         "removal": "One step too many",
-        "in_place": "A change in place",
         "operator": "Another operator is needed",
         "condition": "Another condition is needed",
         "number": "Another number is needed",
