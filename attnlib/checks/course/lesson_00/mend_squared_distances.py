@@ -6,8 +6,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from attnlib.checks.course.handling import slips, slips_with_floats
 from attnlib.checks.course.lesson_00.pairwise_dot import two_sets
-from attnlib.checks.course.lesson_00.slips import slips, slips_with_floats
 from attnlib.checks.course.usual import as_given, usual_cases, usual_misconceptions, wrong
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Case, Exercise

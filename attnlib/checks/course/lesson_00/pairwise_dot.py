@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from attnlib.checks.course.lesson_00.slips import slips, slips_with_floats
+from attnlib.checks.course.handling import slips, slips_with_floats
 from attnlib.checks.course.usual import usual_cases, usual_misconceptions, wrong
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Case, Exercise

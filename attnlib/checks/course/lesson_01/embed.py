@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import attnlib
-from attnlib.checks.course.lesson_00.slips import slips
+from attnlib.checks.course.handling import slips
 from attnlib.checks.course.usual import usual_cases, usual_misconceptions, wrong
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Case, Exercise

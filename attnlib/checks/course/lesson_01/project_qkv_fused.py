@@ -8,7 +8,7 @@ from einops import rearrange
 from torch import Tensor
 
 import attnlib
-from attnlib.checks.course.lesson_00.slips import slips, slips_with_floats
+from attnlib.checks.course.handling import slips, slips_with_floats
 from attnlib.checks.course.lesson_01.three_layers import (
     mistakes_before_and_after,
     mistakes_of_order,

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import attnlib
-from attnlib.checks.course.lesson_00.slips import slips
+from attnlib.checks.course.handling import slips
 from attnlib.checks.course.lesson_01.three_layers import (
     chained_projections,
     mistakes_before_and_after,

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from attnlib.checks.asking.ready_made import ATTENTION
 from attnlib.checks.asking.watch import ATTENTION_OF_ATTNLIB
-from attnlib.checks.course.lesson_00.slips import slips
+from attnlib.checks.course.handling import slips
 from attnlib.checks.course.lesson_02.attention_scores import causal, scaled
 from attnlib.checks.course.usual import as_given, wrong
 from attnlib.checks.draw import Draw

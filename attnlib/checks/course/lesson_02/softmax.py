@@ -7,7 +7,7 @@ from torch import Tensor
 
 import attnlib
 from attnlib.checks.asking.ready_made import SOFTMAX
-from attnlib.checks.course.lesson_00.slips import slips
+from attnlib.checks.course.handling import slips
 from attnlib.checks.course.usual import usual_cases, usual_misconceptions, wrong
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Case, Exercise

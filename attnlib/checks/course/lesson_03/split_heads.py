@@ -9,7 +9,7 @@ from torch import Tensor
 
 import attnlib
 from attnlib.checks.asking.attempt import Failed
-from attnlib.checks.course.lesson_00.slips import slips, slips_of_views
+from attnlib.checks.course.handling import slips, slips_of_views
 from attnlib.checks.course.usual import usual_cases, usual_misconceptions, without, wrong
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Asked, Case, Exercise, Inputs

@@ -10,7 +10,7 @@ from torch import Tensor
 import attnlib
 from attnlib.checks.asking.ready_made import ATTENTION
 from attnlib.checks.asking.watch import ATTENTION_OF_ATTNLIB
-from attnlib.checks.course.lesson_00.slips import slips_of_batches
+from attnlib.checks.course.handling import slips_of_batches
 from attnlib.checks.course.lesson_01.three_layers import Compute, mistakes_before_and_after
 from attnlib.checks.course.lesson_02.scaled_dot_product_attention import (
     attend,

@@ -8,7 +8,7 @@ from torch import Tensor
 import attnlib
 from attnlib.checks.asking.ready_made import ATTENTION
 from attnlib.checks.asking.watch import ATTENTION_OF_ATTNLIB
-from attnlib.checks.course.lesson_00.slips import slips_of_batches
+from attnlib.checks.course.handling import slips_of_batches
 from attnlib.checks.course.lesson_03.mistakes_around import layer_mistakes, projection_mistakes, result_mistakes
 from attnlib.checks.course.lesson_03.mistakes_inside import axes_mistakes, dropout_mistakes, scores_mistakes
 from attnlib.checks.course.lesson_03.two_mistakes import two_mistakes

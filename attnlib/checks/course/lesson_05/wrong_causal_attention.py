@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnlib.checks.course.lesson_00.slips import slips_of_batches
+from attnlib.checks.course.handling import slips_of_batches
 from attnlib.checks.course.lesson_03.heads import Heads, but, masked_softmax
 from attnlib.checks.course.lesson_03.mistakes_around import layer_mistakes, projection_mistakes, result_mistakes
 from attnlib.checks.course.lesson_03.mistakes_inside import axes_mistakes, dropout_mistakes, scores_mistakes

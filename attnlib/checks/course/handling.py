@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
-from attnlib.checks.course.usual import around, wrong
-from attnlib.checks.exercise import Misconception
+from attnlib.checks.course.usual import around, usual_misconceptions, wrong
+from attnlib.checks.exercise import Exercise, Misconception
 
 
 def slips(reference: Any, *, outputs: int = 1, batch: bool = True) -> tuple[Misconception, ...]:
@@ -188,3 +188,15 @@ def _overwritten(x: Tensor) -> Tensor:
     with torch.no_grad():
         x.mul_(2)
     return kept
+
+
+def handling(right: Any, exercise: Exercise) -> tuple[Misconception, ...]:
+    """What goes wrong with tensors in any exercise, made around its right answer; it follows from the declaration."""
+    is_function = exercise.kind == "function"
+    return (
+        *slips(right, outputs=len(exercise.outputs)),
+        *(slips_with_floats(right) if is_function else ()),
+        *usual_misconceptions(
+            right, gradient="gradient" in exercise.parts, example=exercise.example if is_function else None
+        ),
+    )
