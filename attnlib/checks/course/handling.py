@@ -192,11 +192,22 @@ def _overwritten(x: Tensor) -> Tensor:
 
 def handling(right: Any, exercise: Exercise) -> tuple[Misconception, ...]:
     """What goes wrong with tensors in any exercise, made around its right answer; it follows from the declaration."""
-    is_function = exercise.kind == "function"
-    return (
+    cases, is_function = exercise.cases, exercise.kind == "function"
+    shows = {
+        "mutates_input": any(case.mutation for case in cases),
+        "overwrites_input": any(case.mutation for case in cases),
+        "keeps_first_answer": any(case.twice for case in cases),
+        **dict.fromkeys(("float32_only", "new_tensor_defaults"), "robustness" in exercise.parts),
+        "contiguous_only": any(case.strided for case in cases),
+        "cpu_only": any(case.other_device for case in cases),
+    }
+    listed = (
         *slips(right, outputs=len(exercise.outputs)),
         *(slips_with_floats(right) if is_function else ()),
         *usual_misconceptions(
-            right, gradient="gradient" in exercise.parts, example=exercise.example if is_function else None
+            right,
+            gradient=any(case.gradient for case in cases),
+            example=exercise.example if is_function else None,
         ),
     )
+    return tuple(misconception for misconception in listed if shows.get(misconception.id, True))

@@ -121,6 +121,23 @@ class ThreeLayers(Step):
         return self.right(d_model, d_k, d_v, bias)
 
 
+class Matrices(Step):
+    """In place of layers there are matrices, (d_in, d_out), to multiply with from the right."""
+
+    makes = ("w_q", "w_k", "w_v")
+
+    def right(self, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Layer, Layer, Layer]:
+        return (lambda x: x @ w_q), (lambda x: x @ w_k), (lambda x: x @ w_v)
+
+    def matrices_transposed(self, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Layer, Layer, Layer]:
+        """The matrices are transposed.
+
+        w_q is (d_in, d_out) and multiplies from the right: x @ w_q. F.linear(x, w) would be x @ w.T, for matrices
+        stored the other way round.
+        """
+        return self.right(w_q.mT, w_k.mT, w_v.mT)
+
+
 class OfItself(Step):
     """In self-attention x is its own memory; `itself` is True where a word meets itself."""
 
