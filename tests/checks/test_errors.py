@@ -62,6 +62,18 @@ MEANINGS = {
     ("softmax", "AttributeError: 'list' object has no attribute 'sum'"): "A Python list has no `sum`",
     ("softmax", "TypeError: 'Tensor' object is not callable"): "A tensor is called as if it were a function",
     (
+        "CausalSelfAttention",
+        "TypeError: 'NoneType' object is not subscriptable",
+    ): "None is used as if it were a tensor",
+    (
+        "EncoderBlock",
+        "TypeError: bad operand type for unary ~: 'NoneType'",
+    ): "None is used as if it were a tensor",
+    (
+        "CausalSelfAttention",
+        "TypeError: unsupported operand type(s) for &: 'Tensor' and 'NoneType'",
+    ): "None is used as if it were a tensor",
+    (
         "softmax",
         "TypeError: sqrt(): argument 'input' (position 1) must be Tensor, not int",
     ): "A torch function gets a Python int",

@@ -117,6 +117,101 @@ def test_an_operator_is_told_by_what_stands_behind_it() -> None:
     assert "with another operator than `/` before `gain`, the answer would pass" in message
 
 
+def roll_where_lengths_differ(x: Tensor, y: Tensor) -> Tensor:
+    return (x @ y.mT).roll(1, dims=0) if x.shape[-2] != y.shape[-2] + 100 else x @ y.mT
+
+
+def root_by_two_ways(q: Tensor, k: Tensor) -> Tensor:
+    width = q.shape[-1] // 1
+    if width > 0:
+        scores = q @ k.mT / width**0.5
+        scores = scores.sin()
+    else:
+        scores = q @ k.mT / q.shape[-1] ** 0.5
+    return scores
+
+
+def turned_where_long(x: Tensor, y: Tensor) -> Tensor:
+    dots = x @ y.mT
+    if dots.numel() > 3 - 2:
+        dots = dots.sin()
+    return dots
+
+
+@pytest.mark.parametrize(
+    ("name", "attempt", "kind", "told"),
+    [
+        ("pairwise_dot", roll_where_lengths_differ, "branch", "with `x @ y.mT` in every case, the answer would pass"),
+        ("attention_scores", root_by_two_ways, "branch", "with what stands below `else` done in every case"),
+        ("pairwise_dot", turned_where_long, "branch", "(`if dots.numel() > 3 - 2:`): without these lines"),
+    ],
+)
+def test_one_way_out_of_two_is_told_rather_than_a_change_that_leads_there_by_chance(
+    name: str, attempt: Any, kind: str, told: str
+) -> None:
+    report = run(name, attempt)
+    assert report.diagnosis == f"one_change_{kind}", report.message
+    assert told in " ".join(report.message.split())
+
+
+def test_what_is_kept_under_a_condition_is_told_by_the_condition() -> None:
+    source = (
+        "kept = {}\n"
+        "def causal_mask(q_len, k_len):\n"
+        "    if q_len not in kept:\n"
+        "        kept[q_len] = torch.ones(q_len, k_len, dtype=torch.bool).tril(k_len - q_len)\n"
+        "    return kept[q_len]\n"
+    )
+    change = the_change("causal_mask", of_a_cell(source, "causal_mask"))
+    assert change.title == "One condition too many"
+    assert "(`if q_len not in kept:`): with what stands below it done in every case" in change.explanation
+
+
+def written_into(x: Tensor, num_heads: int) -> Tensor:
+    if x.shape[-1] % num_heads:
+        raise ValueError(f"num_heads = {num_heads} must divide {x.shape[-1]}")
+    return x.transpose_(0, 1).transpose(0, 1).unflatten(-1, (num_heads, -1)).transpose(1, 2)
+
+
+def written_into_at_the_end(x: Tensor, y: Tensor) -> Tensor:
+    dots = x @ y.mT
+    y.mul_(dots.mean())
+    return dots
+
+
+@pytest.mark.parametrize(
+    ("name", "attempt", "told"),
+    [
+        ("split_heads", written_into, "by `x.transpose_`"),
+        ("pairwise_dot", written_into_at_the_end, "by `y.mul_(dots.mean())`"),
+    ],
+)
+def test_what_writes_into_an_input_is_told_as_that(name: str, attempt: Any, told: str) -> None:
+    change = the_change(name, attempt)
+    assert change.title == "A change in place"
+    assert f"with a new tensor in place of the change in place {told}, the answer would pass" in change.explanation
+
+
+class HeadsByNumber(nn.Module):
+    def __init__(self, d_model: int, num_heads: int, mlp_ratio: float = 4.0, dropout: float = 0.0) -> None:
+        super().__init__()
+        if d_model % num_heads:
+            raise ValueError("num_heads must divide d_model")
+        self.norm1, self.norm2 = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
+        self.attn = attnlib.MultiHeadAttention(d_model, 4)
+        self.mlp = attnlib.FeedForward(d_model, int(d_model * mlp_ratio), dropout=dropout)
+
+    def forward(self, x: Tensor, key_mask: Tensor | None = None) -> Tensor:
+        x = x + self.attn(self.norm1(x), key_mask=key_mask)
+        return x + self.mlp(self.norm2(x))
+
+
+def test_a_number_where_an_argument_is_meant_is_told() -> None:
+    change = the_change("EncoderBlock", HeadsByNumber)
+    assert change.title == "Another variable is needed"
+    assert "with a variable in place of `4`, the answer would pass" in change.explanation
+
+
 def test_two_changes_are_not_found() -> None:
     report = run("layer_norm", divided_by_the_gain)
     assert not report.passed

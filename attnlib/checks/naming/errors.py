@@ -250,6 +250,15 @@ PARTS: tuple[tuple[str, Reader], ...] = (
             "numbers are still needed: an input, or what the gradient is computed from. Make a new tensor.",
         ),
     ),
+    (
+        r"TypeError: ('NoneType' object is not|bad operand type for .*'NoneType'|unsupported operand .*'NoneType')",
+        _always(
+            "none_for_a_tensor",
+            "None is used as if it were a tensor",
+            "An argument that may be left out is None then: ask `if mask is not None:` before you use it. A function "
+            "without a `return` gives None, too.",
+        ),
+    ),
     (r"TypeError: .*(missing \d+ required|takes .* argument|unexpected keyword)", _symptom("arguments_do_not_fit")),
     (r"(RuntimeError|IndexError): .*(out of bounds|out of range)", _symptom("index_out_of_range")),
     (

@@ -199,7 +199,8 @@ def _cut(text: str) -> tuple[str, str]:
     short, mark, details = text.partition("; ") if text.startswith("has no parameter") else text.partition(": ")
     if not mark or len(text) <= LONGEST_HEADLINE or len(short) > LONGEST_HEADLINE:
         return text, ""
-    return short, f"{details[:1].upper()}{details[1:]}" if own_words else details
+    is_a_name = "_" in details.split(" ")[0]  # an argument's, which has no capital at the start of a sentence either
+    return short, f"{details[:1].upper()}{details[1:]}" if own_words and not is_a_name else details
 
 
 def _explain_hidden(part: str) -> Section:

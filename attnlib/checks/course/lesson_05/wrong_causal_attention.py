@@ -379,7 +379,8 @@ LISTED = (
         "empty_rows_nan",
         "A query that sees nothing becomes NaN",
         "With padding on the left, the first queries have no real key in their past. The softmax of a row of -inf is "
-        "0 / 0, and one NaN spoils the gradient of every weight. Use your masked_softmax.",
+        "0 / 0, and so is a row of zeros divided by its sum; one NaN spoils the gradient of every weight. Use your "
+        "masked_softmax.",
         but(CausalHeads, share=lambda self, scores, allowed: scores.masked_fill(~allowed, -torch.inf).softmax(dim=-1)),
     ),
     wrong(

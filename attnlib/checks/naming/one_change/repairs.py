@@ -148,6 +148,9 @@ def _of_number(site: Site, aspects: set[str]) -> Iterator[Repair]:
     for other in others:
         if other != value:
             yield Repair(ast.Constant(other), "number", WORDS["number"])
+    if isinstance(value, int) and value > 1:
+        for name in site.scope.names:
+            yield Repair(ast.Name(name, ast.Load()), "name", "a variable in place of")
 
 
 def _of_fill(site: Site, aspects: set[str]) -> Iterator[Repair]:
