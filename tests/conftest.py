@@ -3,9 +3,11 @@
 import os
 import pkgutil
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from deep_folders import too_deep
 from jaxtyping import install_import_hook
 from xdist.scheduler import LoadScopeScheduling
 
@@ -17,6 +19,13 @@ MODULES = [f"attnlib.{m.name}" for m in pkgutil.iter_modules([str(ROOT / "attnli
 install_import_hook(MODULES, "beartype.beartype")
 
 from attnlib.checks import exercises  # noqa: E402  after the hook: what is imported earlier is not checked
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_deep_folder_is_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """pytest could not remove it, and would fail in a later run, whatever that is about."""
+    yield
+    assert too_deep(tmp_path_factory.getbasetemp()) is None
 
 
 class ByExercise(LoadScopeScheduling):

@@ -6,6 +6,7 @@ import sys
 import time
 
 import pytest
+from deep_folders import nest, remove
 
 from autograder.sandbox import layers
 from autograder.sandbox.inside import scratch, zygote
@@ -30,17 +31,6 @@ print(scratch.look_into(".").odd)
 scratch.clear(".")
 print(os.listdir("."))
 """
-
-
-def nest(folder, depth):
-    """Folders within folders, with a file in the last one."""
-    before = os.getcwd()
-    os.chdir(folder)
-    for _ in range(depth):
-        os.mkdir("deeper")
-        os.chdir("deeper")
-    open("file", "w").close()
-    os.chdir(before)
 
 
 def test_folders_nested_deeper_than_a_path_can_say_are_removed(tmp_path):
@@ -85,6 +75,7 @@ def test_counting_ends_soon_after_too_many_files(tmp_path, monkeypatch):
 def test_folders_nested_too_deep_are_noticed_without_looking_further(tmp_path):
     nest(tmp_path, DEEP)
     found = look_into(str(tmp_path))
+    remove(tmp_path / "deeper")
     assert found.odd == f"nested more than {MOST_DEPTH} folders"
     assert found.files == MOST_DEPTH + 1
 

@@ -2,7 +2,6 @@
 
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -12,9 +11,10 @@ from nbformat import NotebookNode
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "autograder"), str(HERE)]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "autograder"), str(HERE)]
 
 from clumsy import CLUMSY, FULL, spoilt  # noqa: E402
+from deep_folders import nest  # noqa: E402
 from tiny_course import RIGHT, TINY  # noqa: E402
 
 from attnlib.checks import exercises  # noqa: E402
@@ -137,11 +137,6 @@ def hand_in(layout: Layout, folder: Path, entries: list[Entry]) -> None:
             put(path, data)
 
 
-def remove(folder: Path) -> None:
-    """Remove what was handed in; shutil.rmtree, with which pytest does that later, recurses into nested folders."""
-    subprocess.run(["rm", "-rf", folder], check=True)
-
-
 def put(path: Path, data: bytes) -> None:
     """Write a file, or what a student may have put in its place."""
     if data.startswith(b"link:"):
@@ -149,13 +144,7 @@ def put(path: Path, data: bytes) -> None:
     elif data == b"pipe:":
         os.mkfifo(path)
     elif data == b"nested:":
-        descriptor = os.open(path.parent, os.O_RDONLY)
-        for _ in range(1500):
-            os.mkdir(path.name, dir_fd=descriptor)
-            inner = os.open(path.name, os.O_RDONLY, dir_fd=descriptor)
-            os.close(descriptor)
-            descriptor = inner
-        os.close(descriptor)
+        nest(path.parent, 1500, path.name)
     elif data.startswith(b"sparse:"):
         with path.open("wb") as file:
             file.truncate(int(data.removeprefix(b"sparse:")))
