@@ -36,7 +36,7 @@ ENVIRONMENT = {
     "PYTHONHASHSEED": "0",
     "TORCHDYNAMO_DISABLE": "1",  # torch.compile would start a C compiler; the function itself gives the same numbers
 }
-BESIDE_STUDENTS = ("attempt", "clock", "limits", "ready_made", "shortcuts", "time_limits", "watch")
+BESIDE_STUDENTS = ("attempt", "clock", "limits", "other_device", "ready_made", "shortcuts", "time_limits", "watch")
 SCRATCH_BYTES = 64 << 20
 PREFIX = "autograder-"
 NEW_SECONDS = 60.0

@@ -1,11 +1,11 @@
 """An attempt: how it is built, called and differentiated, here or in another process.
 
-Nothing in this file knows an answer. With the files that it imports (`clock`, `limits`, `time_limits`, `watch` and the
-`ready_made` of that) it is all that has to stand beside a student's code: a grader runs these six in a sandbox.
+Nothing in this file knows an answer. With the files that it imports (`clock`, `limits`, `other_device`, `time_limits`,
+`watch` and the `ready_made` of that) it is all that has to stand beside a student's code: a grader runs these in a
+sandbox.
 """
 
 import contextlib
-import functools
 import os
 import re
 import sys
@@ -24,8 +24,9 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from . import limits  # relative, so that these files can stand elsewhere
 from .clock import Clock, InputAsked, Patience, TimeLimitExceeded, nobody_to_ask, time_limit
+from .other_device import OtherDevice, on_other_device
 from .time_limits import TimeLimits, here
-from .watch import DeviceWatch, Watch
+from .watch import Watch
 
 Shapes = Mapping[str, tuple[int, ...]]
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -136,8 +137,12 @@ class LocalSession:
         self.given: list[Tensor] = []
         self.outputs: tuple[Tensor, ...] = ()
         self.printed = ""
-        self.devices_mixed = False
+        self.other_device = OtherDevice() if terms.device == "meta" else None
         self.calls = 0
+
+    @property
+    def devices_mixed(self) -> bool:
+        return self.other_device is not None and self.other_device.mixed
 
     @contextlib.contextmanager
     def _limited(self) -> Iterator[None]:
@@ -175,15 +180,14 @@ class LocalSession:
                 if frozen := [name for name, p in module.named_parameters() if not p.requires_grad]:
                     told = f"{', '.join(frozen)} cannot learn, because requires_grad is False"
                     raise ContractBroken("parameters", f"has frozen parameters: {told}")
-            self.call_it = module.to(device=self.terms.device, dtype=dtype).eval()
+            with self.other_device or contextlib.nullcontext():
+                self.call_it = module.to(device=self.terms.device, dtype=dtype).eval()
             self.weights = dict(self.call_it.named_parameters())
             for weight in self.weights.values():
                 weight.requires_grad_()
 
     def load(self, weights: Mapping[str, Tensor]) -> None:
-        if self.terms.device == "meta":
-            return
-        with self._limited(), torch.no_grad():
+        with self._limited(), torch.no_grad(), self.other_device or contextlib.nullcontext():
             for name, numbers in weights.items():
                 self.weights[name].copy_(numbers)
 
@@ -192,8 +196,6 @@ class LocalSession:
             self.call_it.train(mode)
 
     def call(self, inputs: Sequence[Any], gradient: bool = False) -> tuple[Tensor, ...]:
-        if self.terms.device == "meta":
-            ready_for_meta()
         drawn = tree_map_only(Tensor, lambda t: laid_out_like(t, self.terms.device), tuple(inputs))
         self.arguments, self.given = drawn, _tensors_in(drawn)
         if gradient:
@@ -201,42 +203,18 @@ class LocalSession:
                 tensor.requires_grad_()
         self.calls += 1  # the seed: what is drawn anew at each call differs from one to the next, the same each time
         with self._limited():
-            if self.terms.device == "meta":
-                with DeviceWatch() as devices:
-                    try:
-                        self.outputs = checked(self.terms.outputs, self.call_it(*drawn))
-                    except RuntimeError:
-                        self._call_with_numbers(inputs)
-                        raise
-                    finally:
-                        self.devices_mixed = self.devices_mixed or devices.mixed
-            else:
-                watch = Watch(self.terms.forbidden)
-                try:
-                    with watch if self.terms.forbidden else contextlib.nullcontext():  # under watch, torch is slower
-                        self.outputs = checked(self.terms.outputs, self.call_it(*drawn))
-                except Exception:
-                    if not watch.called:
-                        raise
-                if watch.called:  # also where the forbidden function has refused its arguments
-                    told = f"calls {watch.called[0]}, which this exercise asks you to do without"
-                    raise ContractBroken("forbidden", told)
-            return tuple(t.detach().clone().requires_grad_(gradient and t.requires_grad) for t in self.outputs)
-
-    def _call_with_numbers(self, inputs: Sequence[Any]) -> None:
-        """The devices the other way round, for a function that needs the numbers, and on `meta` there are none.
-
-        The inputs are on the CPU, and `meta` is where new tensors are made that follow no input.
-        """
-        if isinstance(self.call_it, nn.Module):
-            return  # its parameters are on `meta` already
-        with torch.device("meta"), DeviceWatch(gpu="cpu") as devices:
+            watch = Watch(self.terms.forbidden)
+            watched = watch if self.terms.forbidden else contextlib.nullcontext()  # under watch, torch is slower
             try:
-                outputs = checked(self.terms.outputs, self.call_it(*tree_map_only(Tensor, Tensor.clone, tuple(inputs))))
-                elsewhere = any(t.is_meta for t in outputs)
-            except (RuntimeError, ContractBroken):  # the new tensors have no numbers
-                elsewhere = False
-        self.devices_mixed = self.devices_mixed or devices.mixed or elsewhere
+                with self.other_device or watched:
+                    self.outputs = checked(self.terms.outputs, self.call_it(*drawn))
+            except Exception:
+                if not watch.called:
+                    raise
+            if watch.called:  # also where the forbidden function has refused its arguments
+                told = f"calls {watch.called[0]}, which this exercise asks you to do without"
+                raise ContractBroken("forbidden", told)
+            return tuple(t.detach().clone().requires_grad_(gradient and t.requires_grad) for t in self.outputs)
 
     def _differentiable(self) -> list[Tensor]:
         return [t for t in self.given if t.is_floating_point()]
@@ -259,20 +237,16 @@ class LocalSession:
         pass
 
 
-@functools.cache
-def ready_for_meta() -> None:
-    """Load what torch imports at its first call on `meta`: it takes a second, which is not the attempt's time."""
-    torch.empty(2, 3, device="meta").div(2)
-
-
 def _tensors_in(arguments: Any) -> list[Tensor]:
     return [t for t in tree_leaves(arguments) if isinstance(t, Tensor)]
 
 
 def laid_out_like(tensor: Tensor, device: str) -> Tensor:
     """A copy with the strides of the original, so that an input meant not to be contiguous stays so."""
-    copy = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=device)
-    return copy if device == "meta" else copy.copy_(tensor)
+    is_elsewhere = device == "meta"
+    place = "cpu" if is_elsewhere else device
+    copy = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=place).copy_(tensor)
+    return on_other_device(copy) if is_elsewhere else copy
 
 
 def is_tensor(value: Any) -> bool:
