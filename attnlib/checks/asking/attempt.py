@@ -74,7 +74,10 @@ class Session(Protocol):
     """One attempt on one case. Every method may raise `Failed`."""
 
     printed: str
-    devices_mixed: bool
+
+    @property
+    def devices_mixed(self) -> bool:
+        """Whether tensors on the CPU met some on another device."""
 
     def build(self, sizes: Sequence[Any], shapes: Shapes | None, dtype: torch.dtype) -> None:
         """Construct a module, in evaluation mode; its parameters must have these names and shapes."""
