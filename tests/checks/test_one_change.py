@@ -179,10 +179,18 @@ def written_into_at_the_end(x: Tensor, y: Tensor) -> Tensor:
     return dots
 
 
+def written_into_under_a_condition(x: Tensor, y: Tensor) -> Tensor:
+    dots = x @ y.mT
+    if dots.numel() > 0:
+        y.mul_(dots.mean())
+    return dots
+
+
 @pytest.mark.parametrize(
     ("name", "attempt", "told"),
     [
         ("split_heads", written_into, "by `x.transpose_`"),
+        ("pairwise_dot", written_into_under_a_condition, "by `y.mul_(dots.mean())`"),
         ("pairwise_dot", written_into_at_the_end, "by `y.mul_(dots.mean())`"),
     ],
 )

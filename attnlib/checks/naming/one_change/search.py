@@ -38,9 +38,9 @@ CHANGES = {
         heading="One change away",
     )
     for kind, title in {
+        "in_place": "A change in place",
         "branch": "One special case too many",
         "always": "One condition too many",
-        "in_place": "A change in place",
         "function": "Another function is needed",
         "removal": "One step too many",
         "operator": "Another operator is needed",
@@ -56,8 +56,8 @@ CHANGES = {
 }
 """What is told of each kind of change; those of which there are few, and which say much, are tried first.
 
-Before all others, one way out of two is taken in every case. Where that helps, many a change further up would do so by
-chance: a number that makes the condition never hold, say.
+Before all others that may change a number, one way out of two is taken in every case. Where that helps, many a change
+further up would do so by chance: a number that makes the condition never hold, say.
 """
 
 
