@@ -70,7 +70,7 @@ class EncoderBlock(nn.Module):
 
 
 def last_norm(
-    d_model: int, *, norm_first: bool = True, eps: float = 1e-5, bias: bool = True, **others: Any
+    d_model: int, *, norm_first: bool = True, eps: float = 1e-5, bias: bool = True, **_others: Any
 ) -> nn.LayerNorm | nn.Identity:
     """The norm behind a stack of pre-LN blocks; post-LN blocks end with one of their own."""
     return nn.LayerNorm(d_model, eps=eps, bias=bias) if norm_first else nn.Identity()

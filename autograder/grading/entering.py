@@ -114,8 +114,8 @@ class Entries:
             shutil.copy(path, beside)
         (new / f"{judged.lesson}.ipynb").write_text(judged.notebook, encoding="utf-8")
         if target.exists():
-            os.rename(target, old)
-        os.rename(new, target)
+            target.rename(old)
+        new.rename(target)
         shutil.rmtree(old, ignore_errors=True)
 
 

@@ -36,10 +36,10 @@ class CollectWithoutLinks(ExchangeCollect):
         try:
             return super()._path_to_record(path)
         except Exception:  # a folder of any name can be made there
-            name = os.path.basename(path)
+            name = Path(path).name
             return {"username": name, "filename": name, "timestamp": NEVER}
 
-    def do_copy(self, src: str, dest: str, log: Any = None) -> None:
+    def do_copy(self, src: str, dest: str, log: Any = None) -> None:  # noqa: ARG002  nbgrader names it
         try:
             with tempfile.TemporaryDirectory() as own:
                 for name in copy_regular_files(Path(src), Path(own, "copy"), 1000 * self.coursedir.max_dir_size):
@@ -57,7 +57,7 @@ class ReleaseOneByOne(ExchangeReleaseFeedback):
 
     def copy_files(self) -> None:
         failed = []
-        for folder in sorted(glob.glob(self.src_path)):
+        for folder in sorted(glob.glob(self.src_path)):  # noqa: PTH207  from the root on
             self.src_path = glob.escape(folder)
             try:
                 super().copy_files()
@@ -110,6 +110,6 @@ def _bytes(name: str, folder: int) -> bytes | None:
         opened = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
     except OSError:
         return None
-    with open(opened, "rb") as file:
+    with os.fdopen(opened, "rb") as file:
         data = file.read(MOST_BYTES + 1) if stat.S_ISREG(os.fstat(opened).st_mode) else None
     return data if data is not None and len(data) <= MOST_BYTES else None

@@ -40,7 +40,8 @@ def _find_submissions(converter: Any) -> None:
     course = converter.coursedir
     pattern = course.format_path(course.submitted_directory, "(?P<student>[^/]*)", "(?P<lesson>[^/]*)", escape=True)
     converter.assignments, converter.notebooks = {}, []
-    for folder in glob.glob(course.format_path(course.submitted_directory, course.student_id, course.assignment_id)):
+    wanted = course.format_path(course.submitted_directory, course.student_id, course.assignment_id)
+    for folder in glob.glob(wanted):  # noqa: PTH207  from the root on
         found = re.fullmatch(pattern, folder)
         if found and not Path(folder).is_file() and fnmatch.fnmatch(found["lesson"], course.notebook_id):
             converter.assignments[folder] = [str(Path(folder) / f"{found['lesson']}.ipynb")]

@@ -6,7 +6,6 @@ sandbox.
 """
 
 import contextlib
-import os
 import re
 import sys
 import sysconfig
@@ -14,6 +13,7 @@ import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -29,7 +29,7 @@ from .time_limits import TimeLimits, here
 from .watch import Watch
 
 Shapes = Mapping[str, tuple[int, ...]]
-HERE = os.path.dirname(os.path.abspath(__file__))
+HERE = str(Path(__file__).parent.absolute())
 STANDARD = sysconfig.get_path("stdlib")
 LIBRARIES = ("site-packages", "dist-packages", "/attnlib/", "<frozen", HERE, STANDARD)  # not the learner's own code
 

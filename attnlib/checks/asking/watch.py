@@ -92,7 +92,7 @@ class Watch:
             if (called := _called_by_operator(name, self.pattern)) is not None:
                 self._note(called)
 
-    def _on_call(self, frame: FrameType, event: str, argument: Any) -> None:
+    def _on_call(self, frame: FrameType, event: str, _argument: Any) -> None:
         if event != "call":
             return
         code = frame.f_code

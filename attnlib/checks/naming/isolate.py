@@ -163,6 +163,7 @@ def _values_compared(trial: Trial) -> bool:
 
 
 def values_wrong(trial: Trial) -> bool:
+    """Whether the numbers themselves are wrong, and not only gradients or inputs changed in place."""
     return trial.difference is not None and trial.difference.aspect not in ("mutation", "gradient")
 
 

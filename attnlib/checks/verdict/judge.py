@@ -192,7 +192,7 @@ def _on_example(exercise: Exercise, attempt: Any) -> tuple[Observation, Observat
     if exercise.example is None:
         return None
     inputs = exercise.example
-    case = Case(name="the small example", inputs=lambda draw: inputs())
+    case = Case(name="the small example", inputs=lambda _draw: inputs())
     return (
         observe(exercise, exercise.reference, case, seed=0, device="cpu", exact=True),
         observe(exercise, attempt, case, seed=0, device="cpu"),

@@ -58,7 +58,7 @@ class Report:
     def __str__(self) -> str:
         return self.message
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+    def _repr_mimebundle_(self, **_of_ipython: Any) -> dict[str, Any]:
         return {"text/plain": self.message, "text/html": as_html(self), MIME: self.as_record()}
 
     def as_record(self) -> dict[str, Any]:

@@ -31,7 +31,7 @@ def survey(folder: Path) -> tuple[list[tuple[str, str]], list[Stray]]:
         raise CourseError(f"{shown(folder)} is no folder; grade takes a folder STUDENT/LESSON/LESSON.ipynb.")
     submissions: list[tuple[str, str]] = []
     strays: list[Stray] = []
-    for name in sorted(os.listdir(folder)):
+    for name in sorted(path.name for path in folder.iterdir()):
         if name in SYSTEMS_OWN:
             continue
         lessons, why = _of_student(folder / name)
