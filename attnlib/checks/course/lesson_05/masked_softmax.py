@@ -416,9 +416,9 @@ MASKED_SOFTMAX = Exercise(
         wrong(
             "lowest_number",
             "Equal weights in a row without any True",
-            "A fill of torch.finfo(dtype).min, say, is low enough to block next to open keys. But in a row without any "
-            "True all entries are equal, and each gets 1/k: zeros are wanted. Set blocked weights to 0 after the "
-            "softmax, too.",
+            "Next to open keys the others are blocked. But in a row without any True each key gets 1/k, as after a "
+            "fill of torch.finfo(dtype).min, which makes all entries equal. Zeros are wanted: set blocked weights to 0 "
+            "after the softmax, too.",
             lambda scores, mask: scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(dim=-1),
         ),
         wrong(
