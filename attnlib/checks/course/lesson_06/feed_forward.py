@@ -34,11 +34,11 @@ class FeedForward(attnlib.FeedForward):
         super().__init__(d_model, d_hidden, dropout=dropout)
 
 
-def _inputs(draw: Draw, *, b: int, n: int, sizes: tuple[int, int]) -> tuple[tuple, tuple[Tensor]]:
+def _inputs(draw: Draw, *, b: int, n: int, sizes: tuple[int, int]) -> tuple[tuple[Any, ...], tuple[Tensor]]:
     return sizes, (draw.normal(b, n, sizes[0], scale=1.3),)
 
 
-def _equal_vectors(draw: Draw, *, given: bool = True) -> tuple[tuple, tuple[Tensor]]:
+def _equal_vectors(draw: Draw, *, given: bool = True) -> tuple[tuple[Any, ...], tuple[Tensor]]:
     return (3, 5, PROBABILITY) if given else (3, 5), (torch.ones(1, MANY, 3, dtype=draw.dtype),)
 
 

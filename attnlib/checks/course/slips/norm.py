@@ -243,7 +243,7 @@ class Divide(Step):
 
         Your variance is never below eps, but where it is above, eps has no effect. It is sqrt(variance + eps).
         """
-        return centred / variance.clamp(min=eps) ** 0.5
+        return self.eps_as_floor(centred, variance, eps**0.5)
 
     def root_of_std(self, centred: Tensor, variance: Tensor, eps: float) -> Tensor:
         """Divided by the root of the standard deviation.
