@@ -384,6 +384,14 @@ def a_helper_in_a_file(s):
 
 
 @leads_to()
+def a_file_of_data_that_is_copied(s):
+    text = "import shutil\n\nshutil.copy('one.txt', 'copy.txt')\nshutil.copy2('one.txt', 'other.txt')\n"
+    text = f"open('one.txt', 'w').write('1')\n{text}one = float(open('copy.txt').read())"
+    s.cells.insert(s.place("pairwise_dot"), code(text))
+    s.cell("pairwise_dot")["source"] = "def pairwise_dot(x, y):\n    return one * x @ y.mT"
+
+
+@leads_to()
 def a_helper_in_a_file_that_is_run(s):
     s.cells.insert(s.place("pairwise_dot"), code("%%file helper.py\ndef dot(x, y):\n    return x @ y.mT\n"))
     s.cell("pairwise_dot")["source"] = "%run helper.py\n\ndef pairwise_dot(x, y):\n    return dot(x, y)"
