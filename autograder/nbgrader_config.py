@@ -69,7 +69,7 @@ c.JudgeInSandbox.sandbox = "auto"
 # The exchange lies where every student can write.
 c.ExchangeFactory.collect = "autograder.in_nbgrader.exchange.CollectWithoutLinks"
 c.ExchangeFactory.release_feedback = "autograder.in_nbgrader.exchange.ReleaseOneByOne"
-c.ZipCollectApp.extractor_plugin = "autograder.in_nbgrader.exchange.ExtractWithoutLinks"
+c.ZipCollectApp.extractor_plugin = "autograder.in_nbgrader.unpacking.ExtractWithinBounds"
 
 # Feedback tells the diagnosis, not the hidden test.
 c.GenerateFeedback.preprocessors = [

@@ -18,8 +18,11 @@ from nbgrader.converters import Autograde, BaseConverter, GenerateFeedback
 from nbgrader.coursedir import CourseDirectory
 
 from autograder.in_nbgrader.copying import copy_listed
+from autograder.in_nbgrader.handed_in import time_of
 from autograder.in_nbgrader.record_failures import explain, reason_file, record
+from autograder.judging.intake.survey import survey
 from autograder.judging.intake.timestamp import told_time
+from autograder.showing.text import printable
 
 init_assignment = Autograde.init_assignment
 init_notebooks = Autograde.init_notebooks
@@ -45,8 +48,16 @@ def _find_submissions(converter: Any) -> None:
         found = re.fullmatch(pattern, folder)
         if found and not Path(folder).is_file() and fnmatch.fnmatch(found["lesson"], course.notebook_id):
             converter.assignments[folder] = [str(Path(folder) / f"{found['lesson']}.ipynb")]
+    if course.student_id == "*":
+        for stray in survey(_submitted(course))[1] if _submitted(course).is_dir() else []:
+            converter.log.warning("%s: not graded: %s", printable(stray.student), printable(stray.why))
     if not converter.assignments:
         init_notebooks(converter)  # which says what is missing
+
+
+def _submitted(course: Any) -> Path:
+    """The folder of all students' folders."""
+    return Path(course.format_path(course.submitted_directory, "x", "x")).parents[1]
 
 
 def _take_in(converter: Any, assignment_id: str, student_id: str) -> None:
@@ -57,7 +68,7 @@ def _take_in(converter: Any, assignment_id: str, student_id: str) -> None:
     course = converter.coursedir
     try:
         init_assignment(converter, assignment_id, student_id)
-        told = _timestamp(course, course.format_path(course.submitted_directory, student_id, assignment_id))
+        told, _ = time_of(course, student_id, assignment_id)
         with Gradebook(course.db_url, course.course_id) as gradebook:
             gradebook.update_or_create_submission(assignment_id, student_id, timestamp=told)
     except Exception as error:
@@ -79,5 +90,4 @@ def _timestamp(_: Any, folder: str) -> datetime | None:
 
 
 def _submitted_timestamp(api: Any, assignment_id: str, student_id: str) -> datetime | None:
-    course = api.coursedir
-    return told_time(Path(course.format_path(course.submitted_directory, student_id, assignment_id)))[0]
+    return time_of(api.coursedir, student_id, assignment_id)[0]

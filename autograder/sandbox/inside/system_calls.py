@@ -53,8 +53,8 @@ get_robust_list 274 100, rseq 334 293, arch_prctl 158 -, exit 60 93, exit_group 
 sendto 44 206, recvfrom 45 207, shutdown 48 210, getsockname 51 204, getpeername 52 205, getsockopt 55 209
 """
 
-# These do nothing, and say that they have done it: whoever copies a file with shutil copies its mode and its times too,
-# and needs neither. The filter sees no paths, and Landlock alone would let a child lock or open up the grader's own files.
+# These do nothing, and say that they have done it: whoever copies a file with shutil copies its mode and its times, and
+# needs neither. The filter sees no paths, and Landlock alone would let a child lock or open the grader's own files.
 PRETENDED = """
 chmod 90 -, fchmod 91 52, fchmodat 268 53, utime 132 -, utimes 235 -, futimesat 261 -, utimensat 280 88
 """
