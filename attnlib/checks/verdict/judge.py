@@ -74,11 +74,11 @@ def run_exercise(
         return _judge_choice(exercise, attempt)
     asked = attempt if isinstance(attempt, Attempt) else Local(attempt, limits)  # its patience is for all cases
     if (unfit := asked.unfit_reason(exercise.kind)) is not None:
-        return write_report(exercise, [], failure=Failure("type", unfit))
+        return write_report(exercise, [], cases=(), failure=Failure("type", unfit))
     if not isinstance(attempt, Attempt) and (uses := shortcuts_of(attempt, exercise.forbidden)):
         told = f"calls {uses[0].name}, which this exercise asks you to do without"
         where = f" (line {uses[0].line}: {uses[0].text})"
-        return write_report(exercise, [], failure=Failure("forbidden", told + where))
+        return write_report(exercise, [], cases=(), failure=Failure("forbidden", told + where))
     cases = cases_of(exercise, hidden=hidden, dtype=dtype)
     trials: list[Trial] = []
     given_up: list[Case] = []
@@ -204,15 +204,19 @@ def _judge_choice(exercise: Exercise, attempt: Any) -> Report:
     letters = sorted([exercise.reference, *(m.implementation for m in exercise.misconceptions)])
     listed = f"{', '.join(map(repr, letters[:-1]))} or {letters[-1]!r}"
     if attempt is None or attempt is Ellipsis:
-        return write_report(exercise, [], failure=Failure("unwritten", f"is not answered yet: choose {listed}"))
+        return write_report(
+            exercise, [], cases=(), failure=Failure("unwritten", f"is not answered yet: choose {listed}")
+        )
     if type(attempt) is not str:
         return write_report(
-            exercise, [], failure=Failure("type", f"must be {listed}, but you passed {described(attempt)}")
+            exercise, [], cases=(), failure=Failure("type", f"must be {listed}, but you passed {described(attempt)}")
         )
     letter = attempt.strip().upper()
     if letter == exercise.reference:
-        return write_report(exercise, [])
+        return write_report(exercise, [], cases=())
     for misconception in exercise.misconceptions:
         if letter == misconception.implementation:
-            return write_report(exercise, [], findings=[misconception], failure=Failure("choice", f"is not {letter!r}"))
-    return write_report(exercise, [], failure=Failure("type", f"must be {listed}, got {attempt!r:.40}"))
+            return write_report(
+                exercise, [], cases=(), findings=[misconception], failure=Failure("choice", f"is not {letter!r}")
+            )
+    return write_report(exercise, [], cases=(), failure=Failure("type", f"must be {listed}, got {attempt!r:.40}"))
