@@ -87,8 +87,8 @@ def write_report(
 ) -> Report:
     """Turn the trials into a verdict; a `failure` without trials is an attempt that could not be tried at all.
 
-    `cases` are all that were to be tried: a part counts unless one of its cases is wrong or missing. `findings` are what
-    is known of the mistake: the first is the diagnosis.
+    `cases` are all that were to be tried: a part counts unless one of its cases is wrong or missing. `findings` are
+    what is known of the mistake: the first is the diagnosis.
     """
     parts = earned(exercise.parts, cases, {t.case.name for t in trials if t.difference is None})
     if failure is not None:
