@@ -34,7 +34,7 @@ def told_time(
     `changed` is when the notebook was last changed.
     """
     now = (now or datetime.now(UTC)).replace(tzinfo=None)
-    if not os.path.lexists(folder / TIMESTAMP):
+    if folder.is_symlink() or not os.path.lexists(folder / TIMESTAMP):
         return None, ""
     try:
         told = parse_time(read_regular(folder / TIMESTAMP, TIMESTAMP, MOST_BYTES)[0].decode("ascii").strip())
