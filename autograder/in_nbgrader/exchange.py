@@ -1,7 +1,6 @@
 """nbgrader's exchange: a folder in which students write, and from which the instructor copies."""
 
 import glob
-import os
 import shutil
 import tempfile
 from datetime import UTC, datetime
@@ -52,7 +51,7 @@ class CollectWithoutLinks(ExchangeCollect):
             self.log.error("Not collected: %s: %s", printable(src), printable(error))
 
     def _student(self, src: str) -> str:
-        return next(str(r["username"]) for r in self.src_records if r["filename"] == os.path.basename(src))
+        return next(str(r["username"]) for r in self.src_records if r["filename"] == Path(src).name)
 
 
 class ReleaseOneByOne(ExchangeReleaseFeedback):
