@@ -75,6 +75,24 @@ def test_python_is_the_same_range_everywhere() -> None:
     assert "- python >=3.11,<3.14" in (ROOT / "environment.yml").read_text(encoding="utf-8")
 
 
+def test_the_hooks_before_a_commit_need_no_network() -> None:
+    import yaml
+
+    repositories = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))["repos"]
+    assert [repository["repo"] for repository in repositories] == ["local"]
+    hooks = {hook["id"]: hook for hook in repositories[0]["hooks"]}
+    assert {hook["language"] for hook in hooks.values()} == {"system"}
+    assert [hook["entry"].split()[0] for hook in hooks.values()] == [
+        ".venv/bin/ruff",
+        ".venv/bin/ruff",
+        ".venv/bin/python",
+    ]
+    assert hooks["lessons"]["entry"].endswith("-m autograder build --check")
+    for path in ("solutions/00_start_here.py", "notebooks/00_start_here.ipynb", "attnlib/checks/course/__init__.py"):
+        assert (ROOT / path).is_file()
+        assert re.search(hooks["lessons"]["files"], path)
+
+
 @pytest.mark.parametrize("target", ["help", "setup", "lab", "test", "build", "grade", "bench", "lint", "lock", "clean"])
 def test_make_help_lists_every_command(target: str) -> None:
     listed = subprocess.run(

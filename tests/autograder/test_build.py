@@ -4,7 +4,6 @@ import base64
 import doctest
 import os
 import re
-import shutil
 import subprocess
 import sys
 
@@ -15,12 +14,13 @@ from tiny_course import EXERCISES, RIGHT, TINY, cell
 
 from attnlib.checks import exercises
 from autograder.building import build_course, colab
-from autograder.building.build_course import build, drift, pictures, prepare
+from autograder.building.build_course import build, changed_by_saving, drift, pictures, prepare
 from autograder.building.colab import add_colab, github_url, recorded_url, repository_url, with_badges
 from autograder.building.compose_samples import compose, read_answers
 from autograder.lesson_text.layout import Layout
 from autograder.lesson_text.lesson import read_lesson
 from autograder.lesson_text.notebook import read_notebook, to_text
+from autograder.lesson_text.round_trip import changed_by_jupyterlab
 from autograder.showing.errors import CourseError
 
 URL = "https://github.com/someone/attention"
@@ -159,18 +159,22 @@ def test_a_lesson_that_does_not_exist_is_named(layout):
 
 
 @pytest.mark.parametrize("lesson", Layout().lessons())
-def test_saving_a_lesson_in_jupyterlab_leaves_it_as_it_was(lesson, tmp_path):
-    folder = Layout().solutions
-    for name in (f"{lesson}.py", "jupytext.toml"):
-        shutil.copy(folder / name, tmp_path)
-    manager = jupytext.TextFileContentsManager(root_dir=str(tmp_path))
-    model = manager.get(f"{lesson}.py", type="notebook", content=True)
-    for number, code in enumerate(c for c in model["content"].cells if c.cell_type == "code"):
-        code.execution_count = number
-        code.outputs = [nbformat.v4.new_output("stream", text="run")]
-    manager.save({"type": "notebook", "content": model["content"]}, f"{lesson}.py")
-    assert (tmp_path / f"{lesson}.py").read_bytes() == (folder / f"{lesson}.py").read_bytes()
-    assert list(tmp_path.glob("*.ipynb")) == []
+def test_saving_a_lesson_in_jupyterlab_leaves_it_as_it_was(lesson):
+    assert not changed_by_jupyterlab(Layout().solutions / f"{lesson}.py")
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "text"),
+    [
+        ("01_metadata.py", 'cell_metadata_filter = "tags,-all"', '# %% nbgrader={"grade": true}\nx = 1\n'),
+        ("02_paired.py", 'formats = "ipynb,py:percent"', "# %%\nx = 1\n"),
+    ],
+)
+def test_a_lesson_that_saving_would_change_is_named(layout, name, settings, text):
+    (layout.solutions / "jupytext.toml").write_text(settings, encoding="utf-8")
+    (layout.solutions / name).write_text(text, encoding="utf-8")
+    changed = changed_by_saving(layout, (name.removesuffix(".py"),))
+    assert changed == [f"{layout.solutions / name} is not as JupyterLab saves it"]
 
 
 def test_the_source_is_nothing_but_the_text(source):
