@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .masks import may_have_empty_rows, with_causal
+from .masks import open_empty_rows, with_causal
 
 
 def fused_attention(
@@ -27,10 +27,8 @@ def fused_attention(
         is_causal = False
         mask = with_causal(mask, q, k) if q_len > 1 else mask
     empty = None
-    if mask is not None and may_have_empty_rows(mask):
-        # not every kernel of every version gives zeros for an empty row, so it sees all keys and is zeroed afterwards
-        empty = ~mask.any(dim=-1, keepdim=True)
-        mask = mask | empty
+    if mask is not None:  # not every kernel of every version gives zeros for an empty row
+        mask, empty = open_empty_rows(mask)
     if score_bias is not None:
         bias = score_bias.to(q.dtype)
         mask = bias if mask is None else torch.where(mask, bias, -torch.inf)

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from .masks import may_have_empty_rows, with_causal
+from .masks import open_empty_rows, with_causal
 
 
 def in_place_attention(
@@ -58,13 +58,9 @@ def _as_bias(
         mask = with_causal(mask, q, k)
     if mask is None:
         return score_bias, None
-    blocked, empty = ~mask, None
-    if not never_empty and may_have_empty_rows(mask):
-        # the softmax of a row of -inf is 0 / 0, so an empty row keeps its scores, and is set to zero afterwards
-        empty = blocked.all(dim=-1, keepdim=True)
-        blocked = blocked & ~empty
+    mask, empty = (mask, None) if never_empty else open_empty_rows(mask)
     opened = q.new_zeros(()) if score_bias is None else score_bias.to(q.dtype)
-    return torch.where(blocked, q.new_full((), -torch.inf), opened), empty
+    return torch.where(mask, opened, -torch.inf), empty
 
 
 def biased_softmax_(

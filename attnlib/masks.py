@@ -118,6 +118,17 @@ def may_have_empty_rows(mask: Bool[Tensor, "..."]) -> bool:
         return True
 
 
+def open_empty_rows(mask: Bool[Tensor, "..."]) -> tuple[Bool[Tensor, "..."], Bool[Tensor, "..."] | None]:
+    """Let a query that may attend to nothing see every key, and return which queries these are, or None.
+
+    The softmax of a row of -inf is 0 / 0, so such a row keeps its scores, and is set to zero afterwards.
+    """
+    if not may_have_empty_rows(mask):
+        return mask, None
+    empty = ~mask.any(dim=-1, keepdim=True)
+    return mask | empty, empty
+
+
 def with_causal(mask: Tensor | None, q: Tensor, k: Tensor) -> Bool[Tensor, "..."]:
     """The causal mask of these queries and keys, and where there is a mask, both."""
     causal = causal_mask(q.shape[-2], k.shape[-2], device=q.device)

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from .masks import check_mask, may_have_empty_rows
+from .masks import check_mask, open_empty_rows
 
 
 def softmax(scores: Float[Tensor, "... k"]) -> Float[Tensor, "... k"]:
@@ -39,9 +39,6 @@ def masked_softmax(scores: Float[Tensor, "... k"], mask: Bool[Tensor, "..."] | N
     if mask is None:
         return torch.softmax(scores, dim=-1)
     check_mask(mask, scores.shape)
-    blocked = ~mask
-    if not may_have_empty_rows(mask):
-        return torch.softmax(scores.masked_fill(blocked, -torch.inf), dim=-1)
-    # the softmax of a row of -inf is 0 / 0, so an empty row keeps its scores, and is set to zero afterwards
-    empty = blocked.all(dim=-1, keepdim=True)
-    return torch.softmax(scores.masked_fill(blocked & ~empty, -torch.inf), dim=-1).masked_fill(empty, 0.0)
+    mask, empty = open_empty_rows(mask)
+    weights = torch.softmax(scores.masked_fill(~mask, -torch.inf), dim=-1)
+    return weights if empty is None else weights.masked_fill(empty, 0.0)
