@@ -10,10 +10,10 @@ ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab test build grade checks bench lint lock clean
+.PHONY: help setup lab test test-quick build grade checks bench lint lock clean
 
 help:  ## list the commands
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
 setup: .venv/installed  ## make .venv with the locked versions (done by the others when needed)
 
@@ -30,6 +30,9 @@ lab: setup  ## open the student notebooks in JupyterLab
 
 test: lint  ## run every test: types, style, code, notebooks
 	$(BIN)/pytest -n 3 --nbval tests attnlib solutions
+
+test-quick: setup  ## run what takes a minute: attnlib, the checks' words, the grader's parts
+	$(BIN)/pytest -n 2 -m "not slow" tests attnlib
 
 build: setup  ## build the notebooks from the lessons in solutions/*.py
 	$(BIN)/python -m autograder build

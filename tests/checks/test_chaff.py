@@ -13,6 +13,8 @@ from attnlib.checks.trial.compare import SEPARATION, first_difference
 from attnlib.checks.verdict.judge import cases_of, run_exercise
 from autograder.proof.observed import Observed
 
+pytestmark = pytest.mark.slow
+
 CODE = [name for name, exercise in exercises().items() if exercise.kind != "choice"]
 CHOICES = [
     pytest.param(name, misconception, id=f"{name}-{misconception.id}")

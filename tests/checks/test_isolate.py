@@ -15,6 +15,8 @@ from attnlib.checks.naming.isolate import Trait, isolate, traits, values_wrong
 from attnlib.checks.trial.compare import Difference
 from attnlib.checks.verdict.judge import cases_of
 
+pytestmark = pytest.mark.slow
+
 SENTENCES = ("What this looks like", "What your result shows")
 
 

@@ -8,6 +8,8 @@ from odd.wrong import WRONG
 
 from attnlib.checks import run
 
+pytestmark = pytest.mark.slow
+
 
 def _listed(answers: list[tuple[str, Any]]) -> list[Any]:
     return [pytest.param(name, a, id=f"{name}-{i}-{getattr(a, '__name__', '')}") for i, (name, a) in enumerate(answers)]

@@ -23,6 +23,8 @@ from attnlib.checks.naming.one_change.search import _edits, _told
 from attnlib.checks.naming.one_change.written import Written, source_of
 from attnlib.checks.verdict.judge import cases_of, try_case
 
+pytestmark = pytest.mark.slow
+
 
 def turned(x: Tensor, y: Tensor) -> Tensor:
     return torch.einsum("bqd,bkd->bqk", x, y).roll(1, dims=0)
