@@ -17,7 +17,7 @@ def fused_attention(
     scale: float | None,
     dropout: float,
 ) -> Tensor:
-    """``F.scaled_dot_product_attention``, with the meaning that mask and causal flag have here.
+    """Call ``F.scaled_dot_product_attention``, with mask and causal flag as attnlib defines them.
 
     Arguments as for ``scaled_dot_product_attention``, already checked.
     """
@@ -46,12 +46,12 @@ def fused_attention(
 
 
 def _four_axes(x: Tensor) -> Tensor:
-    """Leading axes of size 1 in front: the fast kernels take (b, h, n, d) and nothing else."""
+    """Add leading axes of size 1: the fast kernels accept only (b, h, n, d)."""
     return x[(None,) * (4 - x.ndim)] if x.ndim < 4 else x
 
 
 def _fold_groups(x: Tensor, key_heads: torch.Size) -> Tensor:
-    """Queries whose heads share a key head stand below one another: (..., h, q, d) -> (..., h_kv, h / h_kv q, d)."""
+    """Stack the queries whose heads share a key head: (..., h, q, d) -> (..., h_kv, h / h_kv q, d)."""
     if x.shape[:-2] == key_heads:
         return x
     return x.reshape(*key_heads, -1, x.shape[-1])

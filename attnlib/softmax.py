@@ -24,7 +24,7 @@ def softmax(scores: Float[Tensor, "... k"]) -> Float[Tensor, "... k"]:
 
 
 def masked_softmax(scores: Float[Tensor, "... k"], mask: Bool[Tensor, "..."] | None = None) -> Float[Tensor, "... k"]:
-    """The softmax over those entries of the last axis that the mask leaves open, and 0 elsewhere.
+    """The softmax over the entries of the last axis that the mask leaves open, and 0 elsewhere.
 
     >>> scores = torch.tensor([[1.0, 1.0, 9.0], [1.0, 1.0, 9.0]])
     >>> masked_softmax(scores, torch.tensor([[True, True, False], [False, False, False]]))
@@ -32,8 +32,8 @@ def masked_softmax(scores: Float[Tensor, "... k"], mask: Bool[Tensor, "..."] | N
             [0.0000, 0.0000, 0.0000]])
 
     Shapes: scores (..., k), mask broadcastable to it -> (..., k). The mask is bool, True = may attend. A row without a
-    True is zero, and so is its gradient. Right for any finite scores, also where blocked ones are far the larger.
-    Raises TypeError for a mask that is not bool, ValueError for one that does not fit.
+    True is zero, and so is its gradient. Correct for any finite scores, even where the blocked ones are much
+    larger. Raises TypeError for a mask that is not bool, ValueError for one that does not fit.
     Vaswani et al. 2017, section 3.2.3: "masking out (setting to -inf) all values in the input of the softmax".
     """
     if mask is None:
