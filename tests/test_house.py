@@ -45,10 +45,6 @@ LONG_FUNCTIONS: dict[str, int] = {
     "attnlib/checks/course/lesson_03/mistakes_around.py::result_mistakes": 75,
     "attnlib/checks/course/lesson_03/mistakes_inside.py::axes_mistakes": 153,
     "attnlib/checks/course/lesson_03/mistakes_inside.py::scores_mistakes": 147,
-    "attnlib/checks/course/lesson_04/cross_attention.py::_scale_and_results": 76,
-    "attnlib/checks/course/lesson_04/cross_attention.py::_whose_is_whose": 164,
-    "attnlib/checks/course/lesson_04/mistakes.py::own_mistakes": 99,
-    "attnlib/checks/course/lesson_04/mistakes_of_roles.py::whose_is_whose": 83,
     "attnlib/checks/course/usual.py::usual_misconceptions": 89,
 }
 UPWARD: set[tuple[str, str]] = {

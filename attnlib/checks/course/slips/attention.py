@@ -27,6 +27,7 @@ def masked_softmax(scores: Tensor, allowed: Tensor | None, dim: int = -1) -> Ten
     """Attention weights among what is allowed; zeros where nothing is."""
     if allowed is None:
         return scores.softmax(dim=dim)
+    allowed = allowed.expand(scores.shape)
     empty = ~allowed.any(dim=dim, keepdim=True)
     return scores.masked_fill(~(allowed | empty), -torch.inf).softmax(dim=dim).masked_fill(empty, 0.0)
 
@@ -369,38 +370,42 @@ class Share(Step):
     makes = ("weights",)
 
     def right(self, scores: Tensor, allowed: Tensor | None = None) -> Tensor:
-        return masked_softmax(scores, allowed)
+        return self._among(scores, allowed)
+
+    def _among(self, scores: Tensor, allowed: Tensor | None, dim: int = -1) -> Tensor:
+        """Attention weights in this exercise's way of blocking."""
+        return masked_softmax(scores, allowed, dim)
 
     def over_queries(self, scores: Tensor, allowed: Tensor | None = None) -> Tensor:
         """The softmax runs over the queries.
 
         Your columns add up to 1; the rows have to. Each query shares its attention among the keys: dim=-1.
         """
-        return masked_softmax(scores, allowed, dim=-2)
+        return self._among(scores, allowed, dim=-2)
 
-    def over_first_axis(self, scores: Tensor) -> Tensor:
+    def over_first_axis(self, scores: Tensor, allowed: Tensor | None = None) -> Tensor:
         """The softmax runs over the batch.
 
         The numbers add up to 1 over the first axis, so that what one text looks at depends on which others came along.
         Each query shares its attention among the keys: dim=-1.
         """
-        return scores.softmax(dim=0)
+        return self._among(scores, allowed, dim=0)
 
-    def over_heads(self, scores: Tensor) -> Tensor:
+    def over_heads(self, scores: Tensor, allowed: Tensor | None = None) -> Tensor:
         """The softmax runs over the heads.
 
         The heads compete for each pair of positions. But each head attends for itself: its rows add up to 1. The keys
         are the last axis of the scores: dim=-1.
         """
-        return scores.softmax(dim=-3)
+        return self._among(scores, allowed, dim=-3)
 
-    def over_axis_one(self, scores: Tensor) -> Tensor:
+    def over_axis_one(self, scores: Tensor, allowed: Tensor | None = None) -> Tensor:
         """The softmax runs over axis 1.
 
         Axis 1 counts the queries of (b, q, k), and the heads of (b, h, q, k). Each query shares its attention among the
         keys, which are the last axis however many come before: dim=-1.
         """
-        return scores.softmax(dim=1)
+        return self._among(scores, allowed, dim=1)
 
     def axis_of_softmax_left_out(self, scores: Tensor) -> Tensor:
         """The softmax has no axis.
@@ -416,18 +421,20 @@ class Share(Step):
         keys alone, dim=-1.
         """
         pairs = None if allowed is None else allowed.expand(scores.shape).flatten(-2)
-        return masked_softmax(scores.flatten(-2), pairs).unflatten(-1, scores.shape[-2:])
+        return self._among(scores.flatten(-2), pairs).unflatten(-1, scores.shape[-2:])
 
     @spells(over_all_pairs)
-    def over_everything(self, scores: Tensor) -> Tensor:
-        return scores.flatten().softmax(dim=0).reshape(scores.shape)
+    def over_everything(self, scores: Tensor, allowed: Tensor | None = None) -> Tensor:
+        everything = None if allowed is None else allowed.expand(scores.shape).flatten()
+        return self._among(scores.flatten(), everything).reshape(scores.shape)
 
-    def no_softmax(self, scores: Tensor) -> Tensor:
+    def no_softmax(self, scores: Tensor, allowed: Tensor | None = None) -> Tensor:
         """The softmax is missing.
 
-        The values are added up with the raw scores as weights: some are negative, and a row does not add up to 1.
+        The raw scores are used as weights. Some are negative, and the sum of a row may be anything, even near 0. The
+        softmax makes them positive and lets a row add up to 1.
         """
-        return scores
+        return scores if allowed is None else scores * allowed
 
     def softmax_twice(self, scores: Tensor, allowed: Tensor | None = None) -> Tensor:
         """The softmax is taken twice.
@@ -435,7 +442,7 @@ class Share(Step):
         The weights went through a second softmax. Their entries lie between 0 and 1, so the second one makes them
         nearly even. Once is enough.
         """
-        return masked_softmax(masked_softmax(scores, allowed), allowed)
+        return self._among(self._among(scores, allowed), allowed)
 
     @along_with("no_scale")
     def scale_after_softmax(self, scores: Tensor, q: Tensor, allowed: Tensor | None = None) -> Tensor:
@@ -444,7 +451,7 @@ class Share(Step):
         The weights are divided by √d, so that a row adds up to 1/√d. The scale belongs to the scores, before the
         softmax.
         """
-        return masked_softmax(scores, allowed) * q.shape[-1] ** -0.5
+        return self._among(scores, allowed) * q.shape[-1] ** -0.5
 
     def winner_takes_all(self, scores: Tensor) -> Tensor:
         """Only the best key gets a weight.
@@ -496,7 +503,7 @@ class Share(Step):
         That is a causal mask, for networks that guess the next word (lesson 05). Here every query meets every key, to
         the end of the text.
         """
-        return masked_softmax(scores, past(scores) if allowed is None else past(scores) & allowed)
+        return self._among(scores, past(scores) if allowed is None else past(scores) & allowed)
 
     def itself_blocked(self, scores: Tensor, itself: Tensor) -> Tensor:
         """A word may not look at itself.
@@ -517,7 +524,7 @@ class Share(Step):
         F.dropout drops weights at random unless it is told that no training is going on: every call gives another
         result. No dropout is asked for here.
         """
-        return F.dropout(masked_softmax(scores, allowed), percent / 100)
+        return F.dropout(self._among(scores, allowed), percent / 100)
 
     def softmax_in_float32(self, scores: Tensor, allowed: Tensor | None = None) -> Tensor:
         """The weights are float32, whatever the scores are.
@@ -525,7 +532,7 @@ class Share(Step):
         `.float()`, or dtype=torch.float32 in the softmax, makes float32 weights, and a matrix product wants both sides
         in one dtype: with float64 values it fails. Leave the dtype alone, or go back to that of the scores.
         """
-        return masked_softmax(scores, allowed).float()
+        return self._among(scores, allowed).float()
 
     def one_length_only(self, scores: Tensor, q: Tensor, allowed: Tensor | None = None) -> Tensor:
         """It works only for as many keys as queries.
@@ -533,7 +540,7 @@ class Share(Step):
         Somewhere the number of queries stands in for the number of keys: (…, q, q) instead of (…, q, k). In
         self-attention they are equal; in cross-attention, and with a cache, they are not. Take it from k.shape.
         """
-        return masked_softmax(scores.reshape(*q.shape[:-1], q.shape[-2]), allowed)
+        return self._among(scores.reshape(*q.shape[:-1], q.shape[-2]), allowed)
 
 
 class Mix(Step):

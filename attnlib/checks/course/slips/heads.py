@@ -5,7 +5,7 @@ from typing import Any
 from einops import rearrange
 from torch import Tensor, nn
 
-from attnlib.checks.course.slips.attention import Give, Scale, Share, masked_softmax
+from attnlib.checks.course.slips.attention import Give, Scale, Share
 from attnlib.checks.course.slips.projections import Layer, Layers, ProjectWithLayers, Three, bias, three_layers
 from attnlib.checks.course.steps import Step, along_with, each, spells
 
@@ -53,7 +53,7 @@ class Width(Step):
         """
         return d_head or d_model
 
-    def no_error(self, d_model: int, num_heads: int, d_head: int | None) -> int:
+    def no_error(self, d_model: int, num_heads: int, d_head: int | None = None) -> int:
         """A width that does not divide is accepted.
 
         `d_model // num_heads` rounds down, and columns are lost without a word. Where d_head is not given and num_heads
@@ -61,7 +61,7 @@ class Width(Step):
         """
         return d_head or d_model // num_heads
 
-    def assertion(self, d_model: int, num_heads: int, d_head: int | None) -> int:
+    def assertion(self, d_model: int, num_heads: int, d_head: int | None = None) -> int:
         """An assertion instead of a ValueError.
 
         `assert` is for what cannot happen, and Python drops it when it runs with -O. What a caller did wrong is a
@@ -314,6 +314,16 @@ class HeadScale(Scale):
         """
         return products * (x.shape[-1] // num_heads) ** -0.5
 
+    @spells(Split.never_split)
+    @along_with("never_split")
+    def never_split_but_scaled(self, products: Tensor, d_head: int) -> Tensor:
+        return products * d_head**-0.5
+
+    @spells(Split.never_split)
+    @along_with("never_split_nor_merged", "not_merged")
+    def never_split_nor_merged_but_scaled(self, products: Tensor, d_head: int) -> Tensor:
+        return products * d_head**-0.5
+
 
 class HeadShare(Share):
     """With heads there are several tables of weights, one for each."""
@@ -324,7 +334,7 @@ class HeadShare(Share):
         Every head looks at the same positions, since they all use the sum of all scores. That is one wide head, as if q
         and k were never split: the loudest question wins. Each head needs a softmax of its own.
         """
-        return masked_softmax(scores.sum(dim=1, keepdim=True), allowed).expand_as(scores)
+        return self._among(scores.sum(dim=1, keepdim=True), allowed).expand_as(scores)
 
     def weights_averaged(self, scores: Tensor, allowed: Tensor | None = None) -> Tensor:
         """The heads' weights are averaged before they meet the values.
@@ -332,7 +342,7 @@ class HeadShare(Share):
         Every head uses the mean of all weights. Then it no longer matters which head found what: each head's weights go
         with its own values.
         """
-        return masked_softmax(scores, allowed).mean(dim=1, keepdim=True).expand_as(scores)
+        return self._among(scores, allowed).mean(dim=1, keepdim=True).expand_as(scores)
 
 
 class Merge(Step):

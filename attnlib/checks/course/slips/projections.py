@@ -271,6 +271,12 @@ class ProjectWithLayers(Project):
         """
         return x @ w_q.weight + bias(w_q), memory @ w_k.weight + bias(w_k), memory @ w_v.weight + bias(w_v)
 
+    @spells(weights_as_stored)
+    def weights_as_stored_without_bias(
+        self, x: Tensor, memory: Tensor, w_q: nn.Linear, w_k: nn.Linear, w_v: nn.Linear
+    ) -> Three:
+        return x @ w_q.weight, memory @ w_k.weight, memory @ w_v.weight
+
     def biases_unused(self, x: Tensor, memory: Tensor, w_q: nn.Linear, w_k: nn.Linear, w_v: nn.Linear) -> Three:
         """The biases of w_q, w_k and w_v are not used.
 
