@@ -3,8 +3,7 @@
 from typing import Any
 
 import pytest
-from odd.right import RIGHT
-from odd.wrong import WRONG
+from odd import RIGHT, WRONG
 
 from attnlib.checks import run
 
