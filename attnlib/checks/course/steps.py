@@ -25,51 +25,18 @@ in this exercise. The answer is what the last step makes.
 import functools
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, product
-from typing import Any, ClassVar, TypeVar
+from typing import Any
 
 from torch import nn
 
-from attnlib.checks.course.handling import handling
+from attnlib.checks.course.marks import How, Step, along_with, each, marked, only_with, spells
+from attnlib.checks.course.slips.tensors import Handle, Learn, facts
 from attnlib.checks.exercise import Exercise, Misconception
 
-How = Callable[..., Any]
-ASlip = TypeVar("ASlip", bound=How)
-
-
-class Step:
-    """One named part of a right answer, with the ways in which it goes wrong."""
-
-    makes: ClassVar[tuple[str, ...]] = ()
-    """Names for later steps. One value is returned as it is, several as a tuple."""
-    in_constructor: ClassVar[bool] = False
-    """Whether it is a step of a module's constructor: the layers that it makes are attributes of the module then."""
-    right: How
-
-
-def spells(other: How) -> Callable[[ASlip], ASlip]:
-    """Another way to write the slip `other`, whose name and text it shares: it needs no docstring."""
-    return _marked("spells", other.__name__)
-
-
-def each(**values: Sequence[Any]) -> Callable[[ASlip], ASlip]:
-    """A slip with a number in it, and the numbers that it is known with: `@each(width=(4, 8, 64))`."""
-    return _marked("each", values)
-
-
-def along_with(*ids: str) -> Callable[[ASlip], ASlip]:
-    """A slip that comes with slips of other steps, and has a text of its own for all of them."""
-    return _marked("along_with", ids)
-
-
-def _marked(name: str, value: object) -> Callable[[ASlip], ASlip]:
-    def mark(slip: ASlip) -> ASlip:
-        setattr(slip, name, value)
-        return slip
-
-    return mark
+__all__ = ["CourseExercise", "Step", "along_with", "each", "only_with", "spells"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +63,7 @@ class Slip:
 class CourseExercise(Exercise):
     """An exercise whose misconceptions follow from the steps of its right answer.
 
-    What goes wrong with tensors in any exercise (a gradient that is cut off, a dtype, the batch) is added to them.
+    The slips of `Handle` and `Learn`, which are about tensors in any exercise, are added to them.
     """
 
     made_of: tuple[type[Step], ...]
@@ -111,7 +78,7 @@ class CourseExercise(Exercise):
     misconceptions: tuple[Misconception, ...] = field(init=False, default=())
 
     def __post_init__(self) -> None:
-        slips = _slips(self.made_of, _inputs(self))
+        slips = _slips((*self.made_of, Handle, Learn), _inputs(self), facts(self))
         if unknown := {*self.pairs} - {*slips}:
             raise KeyError(f"{self.name} has no such slips to pair: {', '.join(sorted(unknown))}")
         both = [
@@ -120,8 +87,6 @@ class CourseExercise(Exercise):
             if not slips[one].wrong.keys() & slips[other].wrong.keys()
         ]
         told = [*map(self._misconception, (*slips.values(), *both)), *self.own]
-        known = {misconception.id for misconception in told}
-        told += [m for m in handling(self.answer({}), self) if m.id not in known]
         left = {*self.without}
         if unknown := {*left, *self.same, *self.same.values()} - {misconception.id for misconception in told}:
             raise KeyError(f"{self.name} has no such slips: {', '.join(sorted(unknown))}")
@@ -131,7 +96,11 @@ class CourseExercise(Exercise):
     def answer(self, wrong: Mapping[type[Step], How]) -> Any:
         """The right answer, a function or a module's class, with some steps done wrong."""
         steps = [(step, wrong.get(step, step().right)) for step in self.made_of]
-        return _module(self.reference, steps) if self.kind == "module" else _function(self.reference, steps)
+        if self.kind == "module":
+            module = _module(self.reference, steps)
+            return _handled_module(module, wrong) if {Handle, Learn} & wrong.keys() else module
+        function = _function(self.reference, steps)
+        return _handled(function, wrong[Handle], self.example) if Handle in wrong else function
 
     def _misconception(self, slip: Slip) -> Misconception:
         same_as = self.same.get(slip.id, slip.spells)
@@ -144,16 +113,20 @@ class CourseExercise(Exercise):
         )
 
 
-def _slips(steps: Sequence[type[Step]], inputs: Mapping[bool, frozenset[str]]) -> dict[str, Slip]:
+def _slips(
+    steps: Sequence[type[Step]], inputs: Mapping[bool, frozenset[str]], facts: frozenset[str]
+) -> dict[str, Slip]:
     """The slips of these steps that ask for nothing but what is known by then: `inputs`, and what is made before."""
     methods: dict[str, tuple[type[Step], How]] = {}
     known: frozenset[str] = frozenset()
     for step in steps:
         known |= inputs[step.in_constructor]
         for id, slip in _written(step):
+            if id in methods and step in (Handle, Learn):
+                continue  # the exercise has a text of its own for it
             if id in methods:
                 raise ValueError(f"{step.__name__} and {methods[id][0].__name__} both have a slip {id}")
-            if _needs(slip) <= known:
+            if _needs(slip) <= known and {*getattr(slip, "only_with", ())} <= facts:
                 methods[id] = step, slip
         known |= frozenset(step.makes)
     found: dict[str, Slip] = {}
@@ -188,7 +161,7 @@ def _written(step: type[Step]) -> list[tuple[str, How]]:
             numbered = functools.partial(slip, **dict(zip(values, chosen, strict=True)))
             if values:
                 functools.update_wrapper(numbered, slip)
-                _marked("spells", getattr(slip, "spells", name if number else None))(numbered)
+                marked("spells", getattr(slip, "spells", name if number else None))(numbered)
             suffix = re.sub(r"\W+", "_", str(chosen)).rstrip("_") if number else ""
             found.append((name + suffix, numbered if values else slip))
     return found
@@ -212,9 +185,9 @@ def _needs(slip: How) -> frozenset[str]:
 
 def _inputs(exercise: Exercise) -> dict[bool, frozenset[str]]:
     """What the first step knows, in a module's constructor (True) and in a function or `forward` (False)."""
-    inputs = frozenset(inspect.signature(exercise.reference).parameters)
+    inputs = frozenset(inspect.signature(exercise.reference).parameters) | {"answer", "inputs", "kept", "example"}
     if exercise.kind != "module":
-        return {False: inputs}
+        return {False: inputs, True: frozenset()}
     forward = frozenset(inspect.signature(exercise.reference.forward).parameters) - {"self"}
     return {True: inputs | {"module", "given"}, False: inputs | forward | {"module"}}
 
@@ -226,7 +199,7 @@ def _done(steps: Steps, known: dict[str, Any]) -> Any:
     """Do the steps one after another; `known` gets what they make. What the last one makes is returned."""
     made = None
     for step, how in steps:
-        made = how(**{name: known[name] for name in _names(how) if name in known})
+        made = _called(how, **known)
         if step.makes:
             known.update(zip(step.makes, made if len(step.makes) > 1 else [made], strict=True))
     return made
@@ -266,3 +239,30 @@ def _module(reference: type[nn.Module], steps: Steps) -> type[nn.Module]:
             return _done([(step, how) for step, how in steps if not step.in_constructor], known)
 
     return Answer
+
+
+def _handled(answer: How, how: How, example: How | None) -> Any:
+    kept: dict[Any, Any] = {}
+
+    def handled(*inputs: Any) -> Any:
+        return _called(how, answer=answer, inputs=inputs, kept=kept, example=example)
+
+    return handled
+
+
+def _handled_module(answer: type[nn.Module], wrong: Mapping[type[Step], How]) -> type[nn.Module]:
+    class Handled(answer):  # type: ignore[misc, valid-type]
+        def __init__(self, *sizes: Any) -> None:
+            super().__init__(*sizes)
+            self.kept: dict[Any, Any] = {}
+            _called(wrong.get(Learn, Learn().right), module=self)
+
+        def forward(self, *inputs: Any) -> Any:
+            how = wrong.get(Handle, Handle().right)
+            return _called(how, answer=super().forward, inputs=inputs, kept=self.kept, module=self)
+
+    return Handled
+
+
+def _called(how: How, **known: Any) -> Any:
+    return how(**{name: known[name] for name in _names(how) if name in known})
