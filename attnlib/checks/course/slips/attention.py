@@ -193,26 +193,20 @@ class Compare(Step):
         """
         return v @ k.mT
 
-    def cosine(self, q: Tensor, k: Tensor) -> Tensor:
+    @each(which=("qk", "q", "k"))
+    def cosine(self, q: Tensor, k: Tensor, which: str) -> Tensor:
         """Vectors are brought to length 1 first.
 
         F.normalize divides vectors by their lengths; with queries and keys both normalised, this is cosine similarity.
         Use the plain dot product, divided by √d: a long key may count for more.
         """
-        return F.normalize(q, dim=-1) @ F.normalize(k, dim=-1).mT
+        return (F.normalize(q, dim=-1) if "q" in which else q) @ (F.normalize(k, dim=-1) if "k" in which else k).mT
 
     @spells(cosine)
     @along_with("no_scale")
-    def cosine_unscaled(self, q: Tensor, k: Tensor) -> Tensor:
-        return F.normalize(q, dim=-1) @ F.normalize(k, dim=-1).mT
-
-    @spells(cosine)
-    def normalised_queries(self, q: Tensor, k: Tensor) -> Tensor:
-        return F.normalize(q, dim=-1) @ k.mT
-
-    @spells(cosine)
-    def normalised_keys(self, q: Tensor, k: Tensor) -> Tensor:
-        return q @ F.normalize(k, dim=-1).mT
+    @each(which=("qk", "q", "k"))
+    def cosine_unscaled(self, q: Tensor, k: Tensor, which: str) -> Tensor:
+        return self.cosine(q, k, which)
 
 
 class Scale(Step):
