@@ -25,7 +25,7 @@ LONG_FILES: dict[str, int] = {
     "attnlib/checks/verdict/report.py": 302,
     "autograder/sandbox/inside/cells.py": 328,
     "autograder/sandbox/layers.py": 326,
-    "tests/autograder/test_build.py": 341,
+    "tests/autograder/test_build.py": 344,
     "tests/autograder/test_item_analysis.py": 314,
     "tests/checks/test_one_change.py": 419,
     "tests/checks/test_run.py": 305,

@@ -113,6 +113,7 @@ def test_a_picture_is_one_figure(source):
         pictures(source, TINY)
 
 
+@pytest.mark.slow
 def test_one_bad_lesson_publishes_nothing(layout):
     text = (layout.solutions / f"{TINY}.py").read_text(encoding="utf-8")
     (layout.solutions / "01_bad.py").write_text(text.replace("### END SOLUTION", "", 1), encoding="utf-8")
@@ -123,6 +124,7 @@ def test_one_bad_lesson_publishes_nothing(layout):
     assert list(layout.solutions.glob("*.ipynb")) == []
 
 
+@pytest.mark.slow
 def test_a_leak_publishes_nothing(layout):
     text = layout.solutions / f"{TINY}.py"
     text.write_text(text.read_text() + '\n# %%\nlargest_dot = "B"\n', encoding="utf-8")
@@ -143,6 +145,7 @@ def test_a_solution_that_is_wrong_publishes_nothing(layout):
     assert not layout.notebooks.exists()
 
 
+@pytest.mark.slow
 def test_preparing_twice_releases_once(layout):
     assert prepare(layout, ()) == [TINY]
     assert prepare(layout, ()) == []

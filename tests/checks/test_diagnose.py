@@ -14,6 +14,7 @@ from attnlib.checks.naming.diagnose import diagnose
 from attnlib.checks.verdict.judge import cases_of, try_case
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["split_heads", "QKVProjection", "padding_mask"])
 def test_a_diagnosis_does_not_depend_on_the_order_of_the_cases(name: str) -> None:
     exercise, memory = exercises()[name], Memory()
