@@ -436,8 +436,6 @@ MEND_DECODER_ATTENTION = CourseExercise(
         "input_detached",
         "memory_detached",
         "weights_detached",
-        "first_detached",
-        "others_detached",
         "empty_rows_nan",
         "empty_rows_equal",
         "empty_rows_unmasked",
