@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib
+import re
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from attnlib.checks import run
+from attnlib.checks.asking import watch as watching
 from attnlib.checks.asking.clock import Clock, Patience, TimeLimitExceeded, time_limit
 from attnlib.checks.asking.ready_made import ATTENTION, BLOCKS, MASKED_SOFTMAX, NORMS, SOFTMAX, operators
 from attnlib.checks.asking.watch import Watch
@@ -244,3 +246,20 @@ def test_the_watch_is_off_behind_the_call_and_while_somebody_else_profiles() -> 
         torch.zeros(2).softmax(-1)
     assert watch.called == []
     assert any(event.key == "aten::softmax" for event in profile.key_averages())
+
+
+def test_nothing_is_recorded_after_the_end_though_an_alarm_comes_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch would go on recording operators for as long as the process lives."""
+    clock = Clock(1.0, Patience(1.0))
+    noted = watching._called_by_operator
+
+    def late(name: str, pattern: re.Pattern[str]) -> str | None:
+        with clock.running():
+            clock.look(None, None)
+        return noted(name, pattern)
+
+    monkeypatch.setattr(watching, "_called_by_operator", late)
+    with Watch((SOFTMAX,)) as watch:
+        torch.zeros(2, 3).softmax(dim=-1)
+    assert len(watch.called) == 1
+    assert not torch._C._autograd._profiler_enabled()

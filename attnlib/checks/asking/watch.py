@@ -72,9 +72,9 @@ class Watch:
         return self
 
     def __exit__(self, *exception: Any) -> None:
-        self._note_operators()
-        sys.setprofile(self._previous[0])
+        sys.setprofile(self._previous[0])  # before the last note: an alarm after it would record for good
         threading.setprofile(self._previous[1])
+        self._note_operators()
 
     def _observe(self) -> None:
         """Have torch record its operators, unless somebody profiles the check itself."""
