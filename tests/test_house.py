@@ -18,11 +18,8 @@ CATALOGUE = "attnlib/checks/course/"
 
 MOST_LINES, MOST_LINES_OF_A_FUNCTION = 300, 60
 LONG_FILES: dict[str, int] = {
-    "attnlib/checks/asking/attempt.py": 379,
     "attnlib/checks/naming/one_change/repairs.py": 385,
     "attnlib/checks/naming/reading.py": 318,
-    "attnlib/checks/naming/symptom_names.py": 306,
-    "attnlib/checks/verdict/report.py": 302,
     "autograder/sandbox/inside/cells.py": 328,
     "autograder/sandbox/layers.py": 326,
     "tests/autograder/test_build.py": 344,
@@ -44,11 +41,9 @@ LONG_FUNCTIONS: dict[str, int] = {
     "attnlib/checks/course/usual.py::usual_misconceptions": 89,
 }
 UPWARD: set[tuple[str, str]] = {
-    ("attnlib.checks.verdict.judge", "attnlib.checks.course"),
     ("autograder.proof.answers", "wheat"),
 }
 CIRCLES: set[frozenset[str]] = {
-    frozenset({"attnlib.checks.verdict.render", "attnlib.checks.verdict.report"}),
     frozenset({"autograder.sandbox.layers", "autograder.sandbox.process"}),
 }
 """What does not hold yet. These lists may only shrink: an entry that is no longer needed fails, too."""

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnlib.checks import exercises
-from attnlib.checks.asking.attempt import Attempt, Failed, Failure, Local, LocalSession, Terms
+from attnlib.checks.asking.attempt import Attempt, Local, LocalSession, Terms
+from attnlib.checks.asking.failure import Failed, Failure
 from attnlib.checks.exercise import Case
 from attnlib.checks.verdict.judge import cases_of, run_exercise
 from attnlib.checks.verdict.scoring import earned

@@ -6,20 +6,11 @@ from dataclasses import dataclass, field
 
 import torch
 
-from attnlib.checks.asking.attempt import Failure
+from attnlib.checks.asking.failure import Failure
 from attnlib.checks.asking.observe import Memory, Observation, observe
 from attnlib.checks.exercise import Case, Exercise, Misconception
-from attnlib.checks.trial.compare import ASPECTS, SEPARATION, Difference, first_difference
-
-
-@dataclass
-class Trial:
-    """One case: what the reference does, what the attempt does, and the first difference."""
-
-    case: Case
-    expected: Observation
-    got: Observation
-    difference: Difference | None
+from attnlib.checks.trial.compare import ASPECTS, SEPARATION, Aspect, first_difference
+from attnlib.checks.trial.trial import Trial
 
 
 @dataclass
@@ -45,7 +36,7 @@ def diagnose(
     telling = [t for t in failed if not t.case.other_device] or failed  # there, nothing is compared but devices
     aspect = min((t.difference.aspect for t in telling if t.difference), key=ASPECTS.index)
     # a wrong dtype explains no gradient that is cut off; wrong values may, and what keeps an answer keeps none for it
-    up_to = "gradient" if aspect in ("dtype", "device") else max(aspect, "values", key=ASPECTS.index)
+    up_to: Aspect = "gradient" if aspect in ("dtype", "device") else max(aspect, "values", key=ASPECTS.index)
     rivals = [Rival(m, memory) for m in exercise.misconceptions]
     order = _most_telling_first(trials)
     first_part = next(part for part in exercise.parts if any(t.case.part == part for t in failed))
@@ -84,7 +75,7 @@ def _most_telling_first(trials: Sequence[Trial]) -> list[Trial]:
 
 
 def _agreeing(
-    exercise: Exercise, rivals: Iterable[Rival], trials: Sequence[Trial], seed: int, device: str, up_to: str
+    exercise: Exercise, rivals: Iterable[Rival], trials: Sequence[Trial], seed: int, device: str, up_to: Aspect
 ) -> list[Rival]:
     left = list(rivals)
     for trial in trials:
@@ -145,8 +136,8 @@ def _same_words(rival: Rival, trials: Sequence[Trial]) -> bool:
 
 def _words(failure: Failure) -> str:
     """What an error says, without the names that a learner gave: to a function, `mine() got …`, or to parameters."""
-    text = failure.text.split(":")[0] if failure.kind == "parameters" else failure.text
-    return re.sub(r"[\w.<>]+\(\)", "()", text)
+    said = failure.key if failure.kind == "parameters" else (failure.error, failure.details)
+    return re.sub(r"[\w.<>]+\(\)", "()", " ".join(said))  # as Python puts it
 
 
 def _stands_apart(
@@ -156,7 +147,7 @@ def _stands_apart(
     trials: Sequence[Trial],
     seed: int,
     device: str,
-    up_to: str,
+    up_to: Aspect,
 ) -> bool:
     def apart(case: Case, one: Observation, other: Observation) -> bool:
         if one.failure and other.failure and _words(one.failure) != _words(other.failure):

@@ -6,48 +6,28 @@ from typing import Any
 
 import torch
 
-from attnlib.checks import course
-from attnlib.checks.asking.attempt import Attempt, Failure, Local, described
+from attnlib.checks.asking.attempt import Attempt, Local
+from attnlib.checks.asking.contract import described
+from attnlib.checks.asking.failure import Failure
 from attnlib.checks.asking.observe import Memory, Observation, observe
 from attnlib.checks.asking.sources import shortcuts_of
 from attnlib.checks.asking.time_limits import TimeLimits
 from attnlib.checks.exercise import AS_GIVEN, Case, Exercise, Misconception
-from attnlib.checks.naming.diagnose import Trial, diagnose
+from attnlib.checks.naming.diagnose import diagnose
 from attnlib.checks.naming.errors import exception
 from attnlib.checks.naming.one_change import one_change
 from attnlib.checks.naming.one_change.written import source_of
 from attnlib.checks.naming.reading import read
 from attnlib.checks.naming.symptoms import broken_contract, gradient_cut_off, one_property, relation_of_numbers
 from attnlib.checks.trial.compare import first_difference
-from attnlib.checks.verdict.report import Report, write_report
+from attnlib.checks.trial.trial import Trial
+from attnlib.checks.verdict.report import Report
+from attnlib.checks.verdict.write import write_report
 
 GIVEN_UP = ("time", "unwritten", "forbidden", "died")
 """Failures after which the other cases of the same part are not tried: they would fail alike."""
 
 MOST_FINDINGS = 3  # more would not be read
-
-
-def run(
-    name: str,
-    attempt: Any,
-    hidden: bool = False,
-    seed: int = 0,
-    device: str = "cpu",
-    dtype: torch.dtype | None = None,
-    limits: TimeLimits | None = None,
-) -> Report:
-    """Judge an attempt at the exercise `name`; never raises because of what the attempt does.
-
-    `hidden` adds the grader's cases; `seed` draws other numbers; `dtype` replaces that of every case; `limits` are
-    those on time, usually this machine's.
-
-    >>> run("attention_scores", lambda q, k: q @ k.mT).diagnosis
-    'no_scale'
-
-    Raises ValueError for an exercise that does not exist, or a device or dtype that cannot be used.
-    """
-    exercise = course.find(name)
-    return run_exercise(exercise, attempt, hidden=hidden, seed=seed, device=device, dtype=dtype, limits=limits)
 
 
 def run_exercise(
@@ -62,7 +42,10 @@ def run_exercise(
     limits: TimeLimits | None = None,
     known: Mapping[str, Observation] | None = None,
 ) -> Report:
-    """`run`, for an exercise that is not (yet) part of the course, or an attempt in another process.
+    """Judge an attempt at an exercise, an object of this process or one in another; never raises because of it.
+
+    `hidden` adds the grader's cases; `seed` draws other numbers; `dtype` replaces that of every case; `limits` are
+    those on time, usually this machine's.
 
     A `memory` that is handed to many runs keeps what the reference and the misconceptions do; `known` is what the
     attempt did on the cases, by their names, where it has been asked before.

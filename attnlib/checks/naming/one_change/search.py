@@ -19,13 +19,13 @@ from attnlib.checks.asking.limits import quiet
 from attnlib.checks.asking.observe import observe
 from attnlib.checks.asking.time_limits import TimeLimits, here
 from attnlib.checks.exercise import Exercise, Misconception
-from attnlib.checks.naming.diagnose import Trial
 from attnlib.checks.naming.one_change.bench import Bench
 from attnlib.checks.naming.one_change.repairs import Repair, repairs
 from attnlib.checks.naming.one_change.replacements import changed
 from attnlib.checks.naming.one_change.sites import Site, sites
 from attnlib.checks.naming.one_change.written import Written, source_of
 from attnlib.checks.trial.compare import first_difference
+from attnlib.checks.trial.trial import Trial
 
 MOST = {"function": 800, "module": 400}  # changes that are tried: a count, so that the name depends on no clock
 

@@ -1,11 +1,37 @@
-"""The two calls that stand in a lesson: the visible check, and its grading twin."""
+"""The calls that stand in a lesson: the visible check, its grading twin, and `run`, which both make.
+
+Here the two halves meet: the course, which has the exercises, and the engine, which judges any exercise it is given.
+"""
 
 import sys
 from typing import Any
 
-from attnlib.checks.verdict.judge import run
-from attnlib.checks.verdict.render import headline
-from attnlib.checks.verdict.report import Report
+import torch
+
+from attnlib.checks import course
+from attnlib.checks.asking.time_limits import TimeLimits
+from attnlib.checks.verdict.judge import run_exercise
+from attnlib.checks.verdict.report import Report, headline
+
+
+def run(
+    name: str,
+    attempt: Any,
+    hidden: bool = False,
+    seed: int = 0,
+    device: str = "cpu",
+    dtype: torch.dtype | None = None,
+    limits: TimeLimits | None = None,
+) -> Report:
+    """Judge an attempt at the exercise `name`: see `run_exercise`.
+
+    >>> run("attention_scores", lambda q, k: q @ k.mT).diagnosis
+    'no_scale'
+
+    Raises ValueError for an exercise that does not exist, or a device or dtype that cannot be used.
+    """
+    exercise = course.find(name)
+    return run_exercise(exercise, attempt, hidden=hidden, seed=seed, device=device, dtype=dtype, limits=limits)
 
 
 class CheckFailed(AssertionError):
