@@ -30,7 +30,6 @@ LONG_FILES: dict[str, int] = {
 }
 LONG_FUNCTIONS: dict[str, int] = {
     "attnlib/checks/course/handling.py::slips": 76,
-    "attnlib/checks/course/lesson_01/three_layers.py::mistakes_in_three_layers": 68,
     "attnlib/checks/course/lesson_02/scaled_dot_product_attention.py::attention_misconceptions": 113,
     "attnlib/checks/course/lesson_02/scaled_dot_product_attention.py::more_attention_misconceptions": 191,
     "attnlib/checks/course/lesson_03/mistakes_around.py::layer_mistakes": 148,

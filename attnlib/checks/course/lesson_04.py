@@ -13,7 +13,7 @@ from attnlib.checks.course.slips.attention import LEADING_AXES, Compare, Give, M
 from attnlib.checks.course.slips.heads import Finish, HeadGive, HeadShare, Merge, ProjectHeads
 from attnlib.checks.course.slips.masks import MaskedShare, blocked
 from attnlib.checks.course.slips.memory import ProjectTexts, SplitTexts, TextLayers, TextScale, TextWidth
-from attnlib.checks.course.slips.projections import Matrices
+from attnlib.checks.course.slips.projections import Matrices, Multiply
 from attnlib.checks.course.steps import CourseExercise, Step, along_with, spells
 from attnlib.checks.course.usual import as_given, usual_cases, wrong
 from attnlib.checks.draw import Draw
@@ -112,7 +112,7 @@ CROSS_ATTENTION = CourseExercise(
         ),
     ),
     example=_small_texts,
-    made_of=(Matrices, ProjectTexts, Compare, TextScale, CrossShare, Mix, Give),
+    made_of=(Multiply, Matrices, ProjectTexts, Compare, TextScale, CrossShare, Mix, Give),
     pairs=(
         "no_scale",
         "scaled_by_d",
@@ -419,7 +419,7 @@ MEND_DECODER_ATTENTION = CourseExercise(
         Case(name="one query", inputs=_padded_texts(3, 3, 7, 5, 2, 3), probe=_where_x_is_real, hidden=True),
         Case(name="d_v as large as d_k", inputs=_padded_texts(3, 5, 5, 7, 3, 3), probe=_where_x_is_real, hidden=True),
     ),
-    made_of=(Matrices, ProjectTexts, MemoryMask, Compare, TextScale, MendedShare, MendedMix, Give),
+    made_of=(Multiply, Matrices, ProjectTexts, MemoryMask, Compare, TextScale, MendedShare, MendedMix, Give),
     pairs=(
         "keys_and_values_from_x",
         "keys_from_x",

@@ -8,7 +8,7 @@ from torch import Tensor
 from attnlib.checks.asking.ready_made import ATTENTION
 from attnlib.checks.asking.watch import ATTENTION_OF_ATTNLIB
 from attnlib.checks.course.slips.attention import LEADING_AXES, Compare, Give, Mix, Scale, Share
-from attnlib.checks.course.slips.projections import Matrices, OfItself, Project
+from attnlib.checks.course.slips.projections import Matrices, Multiply, OfItself, Project
 from attnlib.checks.course.steps import CourseExercise, spells
 from attnlib.checks.course.usual import as_given
 from attnlib.checks.draw import Draw
@@ -88,7 +88,7 @@ MEND_SELF_ATTENTION = CourseExercise(
         Case(name="one sentence", inputs=_sentences(1, 5, 3, 7, 11)),
         Case(name="d_k larger than d_model", inputs=_sentences(5, 3, 7, 13, 2), hidden=True),
     ),
-    made_of=(Matrices, OfItself, Project, Compare, MendedScale, MendedShare, Mix, Give),
+    made_of=(Multiply, Matrices, OfItself, Project, Compare, MendedScale, MendedShare, Mix, Give),
     pairs=(
         "no_scale",
         "scaled_by_d",

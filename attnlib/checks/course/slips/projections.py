@@ -14,6 +14,7 @@ from attnlib.checks.course.steps import Step, each, spells
 Layer = Callable[[Tensor], Tensor]
 Three = tuple[Tensor, Tensor, Tensor]
 Layers = tuple[nn.Module | None, ...]
+Product = Callable[[Tensor, Tensor], Tensor]
 
 
 def three_layers(*sizes: tuple[int, int], bias: bool) -> Layers:
@@ -121,21 +122,30 @@ class ThreeLayers(Step):
         return self.right(d_model, d_k, d_v, bias)
 
 
+class Multiply(Step):
+    """How vectors are multiplied with a matrix, (d_in, d_out)."""
+
+    makes = ("product",)
+
+    def right(self) -> Product:
+        return torch.matmul
+
+    def matrices_transposed(self) -> Product:
+        """The matrices are transposed.
+
+        A matrix is (d_in, d_out) here and multiplies from the right: x @ w. F.linear(x, w) would be x @ w.T, for
+        matrices stored the other way round.
+        """
+        return lambda x, w: x @ w.T
+
+
 class Matrices(Step):
-    """In place of layers there are matrices, (d_in, d_out), to multiply with from the right."""
+    """In place of layers there are matrices to multiply with from the right."""
 
     makes = ("w_q", "w_k", "w_v")
 
-    def right(self, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Layer, Layer, Layer]:
-        return (lambda x: x @ w_q), (lambda x: x @ w_k), (lambda x: x @ w_v)
-
-    def matrices_transposed(self, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Layer, Layer, Layer]:
-        """The matrices are transposed.
-
-        w_q is (d_in, d_out) and multiplies from the right: x @ w_q. F.linear(x, w) would be x @ w.T, for matrices
-        stored the other way round.
-        """
-        return self.right(w_q.mT, w_k.mT, w_v.mT)
+    def right(self, product: Product, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Layer, Layer, Layer]:
+        return (lambda x: product(x, w_q)), (lambda x: product(x, w_k)), (lambda x: product(x, w_v))
 
 
 class OfItself(Step):
@@ -158,23 +168,23 @@ class Project(Step):
     def nothing_projected(self, x: Tensor, memory: Tensor) -> Three:
         """The layers are not used.
 
-        Scores and mixture are made of what came in. Project first: w_q makes the queries, w_k the keys and w_v the
-        values.
+        What comes in is used as it is. Project first: w_q makes the queries, w_k the keys and w_v the values.
         """
         return x, memory, memory
 
     def queries_and_keys_not_projected(self, x: Tensor, memory: Tensor, w_v: Layer) -> Three:
         """Queries and keys are not projected.
 
-        The scores come from the vectors themselves, so w_q and w_k do nothing. A word asks with its query and is found
-        by its key: project first.
+        They are the vectors themselves, and w_q and w_k do nothing. A word asks with its query and is found by its key:
+        project first.
         """
         return x, memory, w_v(memory)
 
     def values_not_projected(self, x: Tensor, memory: Tensor, w_q: Layer, w_k: Layer) -> Three:
-        """The vectors themselves are averaged, not their values.
+        """The values are not projected.
 
-        The weights are right, but they mix what came in: w_v is never used.
+        They are the vectors themselves, and w_v is never used. What a word brings along is not its whole vector but
+        what w_v picks out of it.
         """
         return w_q(x), w_k(memory), memory
 
