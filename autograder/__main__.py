@@ -141,7 +141,7 @@ def grade(
     """
     from autograder.grading.certificates import certificates, check_address, warning
     from autograder.grading.grade_course import How, chosen_submissions
-    from autograder.sandbox.layers import probe
+    from autograder.sandbox.probe import probe
 
     if db is not None:
         os.environ["AUTOGRADER_DB"] = db
@@ -263,7 +263,7 @@ def doctor(sandbox: str) -> None:
     left for the next student, and more. No attack does harm if it gets out.
     """
     from autograder.sandbox.doctor.examine import examine, table
-    from autograder.sandbox.layers import probe
+    from autograder.sandbox.probe import probe
 
     layers = probe(sandbox)
     findings = []

@@ -23,7 +23,8 @@ from autograder.grading.grade_course import Graded, How, Run, chosen_submissions
 from autograder.in_nbgrader.nbgrader_course import NbgraderCourse
 from autograder.lesson_text.layout import ROOT, Layout
 from autograder.lesson_text.notebook import read_notebook, write_notebook
-from autograder.sandbox.layers import Layers, probe
+from autograder.sandbox.layers import Layers
+from autograder.sandbox.probe import probe
 
 from .made_class import made_class
 from .measure import header, row, verdict

@@ -21,7 +21,6 @@ LONG_FILES: dict[str, int] = {
     "attnlib/checks/naming/one_change/repairs.py": 385,
     "attnlib/checks/naming/reading.py": 318,
     "autograder/sandbox/inside/cells.py": 328,
-    "autograder/sandbox/layers.py": 326,
     "tests/autograder/test_build.py": 344,
     "tests/autograder/test_item_analysis.py": 314,
     "tests/checks/test_one_change.py": 419,
@@ -42,9 +41,7 @@ LONG_FUNCTIONS: dict[str, int] = {
 UPWARD: set[tuple[str, str]] = {
     ("autograder.proof.answers", "wheat"),
 }
-CIRCLES: set[frozenset[str]] = {
-    frozenset({"autograder.sandbox.layers", "autograder.sandbox.process"}),
-}
+CIRCLES: set[frozenset[str]] = set()
 """What does not hold yet. These lists may only shrink: an entry that is no longer needed fails, too."""
 
 FORBIDDEN = [

@@ -9,7 +9,8 @@ from autograder.__main__ import main
 from autograder.sandbox.doctor import examine
 from autograder.sandbox.doctor.attacks import LIMITS, Attack, attacks
 from autograder.sandbox.doctor.examine import judged, said
-from autograder.sandbox.layers import Layers, probe
+from autograder.sandbox.layers import Layers
+from autograder.sandbox.probe import probe
 from autograder.sandbox.process import Sandbox
 from autograder.showing.errors import CourseError
 

@@ -8,7 +8,7 @@ from autograder.judging.judge import Judge
 from autograder.judging.submission import SECOND_ATTEMPT, Task, judge_task
 from autograder.lesson_text.assignment import Assignment
 from autograder.lesson_text.notebook import to_text, write_notebook
-from autograder.sandbox.layers import probe
+from autograder.sandbox.probe import probe
 from autograder.showing.errors import CourseError
 
 

@@ -21,7 +21,7 @@ from autograder.in_nbgrader.course_files import course_seed
 from autograder.in_nbgrader.handed_in import record_all_received
 from autograder.in_nbgrader.status import status_of
 from autograder.lesson_text.notebook import read_notebook
-from autograder.sandbox.layers import probe
+from autograder.sandbox.probe import probe
 from autograder.showing.terminal import Terminal
 
 pytestmark = pytest.mark.slow
