@@ -5,8 +5,9 @@ from typing import Any
 
 from attnlib.checks import Case, Exercise, Misconception, Report
 from attnlib.checks.asking.observe import Memory, Observation, observe
-from attnlib.checks.naming.diagnose import Trial, diagnose
+from attnlib.checks.naming.diagnose import diagnose
 from attnlib.checks.trial.compare import first_difference
+from attnlib.checks.trial.trial import Trial
 from attnlib.checks.verdict.judge import cases_of, run_exercise
 
 

@@ -146,7 +146,7 @@ class WrongShape(SelfAttentionWith):
     ("attempt", "said"),
     [
         (RenamedLayer, r"has parameters under other names: it has key.weight in place of w_k.weight"),
-        (MissingLayer, r"has no parameter 'w_k.weight'; it has w_q.weight, w_v.weight"),
+        (MissingLayer, r"has no parameter 'w_k.weight': it has w_q.weight, w_v.weight"),
         (ExtraLayer, r"has a parameter 'w_o.weight' that the contract does not ask for"),
         (WrongShape, r"parameter 'w_v.weight' must have shape \(11, 7\), got \(3, 7\)"),
         (
