@@ -27,7 +27,8 @@ def masked_softmax(scores: Tensor, allowed: Tensor | None, dim: int = -1) -> Ten
     """Attention weights among what is allowed; zeros where nothing is."""
     if allowed is None:
         return scores.softmax(dim=dim)
-    allowed = allowed.expand(scores.shape)
+    if dim != -1:  # a mask without that axis is the same all along it
+        allowed = allowed.expand(scores.shape)
     empty = ~allowed.any(dim=dim, keepdim=True)
     return scores.masked_fill(~(allowed | empty), -torch.inf).softmax(dim=dim).masked_fill(empty, 0.0)
 
