@@ -264,7 +264,14 @@ MULTI_HEAD_CROSS_ATTENTION = CourseExercise(
         "no_output_projection",
         "residual_added",
     ),
-    without=(*LEADING_AXES, "scaled_by_root_d_v", "one_width_only", "error_in_forward", "one_tensor"),
+    without=(
+        *LEADING_AXES,
+        "scaled_by_root_d_v",
+        "one_width_only",
+        "refused_too_late",
+        "error_in_forward",
+        "one_tensor",
+    ),
 )
 
 

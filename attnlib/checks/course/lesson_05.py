@@ -473,6 +473,7 @@ CAUSAL_SELF_ATTENTION = CourseExercise(
         "scaled_by_shared_width",
         "scaled_by_root_width",
         "no_bias_by_default",
+        "error_in_forward",
         "diagonal_opened",
         "empty_rows_unmasked",
         "padding_on_both",
