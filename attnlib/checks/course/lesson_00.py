@@ -12,6 +12,8 @@ from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Case, Exercise
 
 LESSON = "00_start_here"
+SIZES = {"b": 2, "q": 5, "k": 7, "d": 3}
+LARGER = [{"b": 3, "q": 2, "k": 11, "d": 7}, {"b": 5, "q": 13, "k": 3, "d": 2}, {"b": 3, "q": 7, "k": 7, "d": 7}]
 
 
 def _two_sets(draw: Draw, *, b: int, q: int, k: int, d: int) -> tuple[Tensor, Tensor]:
@@ -19,7 +21,7 @@ def _two_sets(draw: Draw, *, b: int, q: int, k: int, d: int) -> tuple[Tensor, Te
 
 
 def _one_in_both(draw: Draw) -> tuple[Tensor, Tensor]:
-    x, y = _two_sets(draw, b=2, q=5, k=7, d=3)
+    x, y = _two_sets(draw, **SIZES)
     y[:, 2] = x[:, 1]
     return x, y
 
@@ -44,19 +46,14 @@ class Pairs(Step):
         """
         return self._of(y, x)
 
-    def same_set(self, x: Tensor) -> Tensor:
-        """x is compared with itself.
+    @each(whose=("x", "y"))
+    def same_set(self, x: Tensor, y: Tensor, whose: str) -> Tensor:
+        """One set is compared with itself.
 
-        The second set of vectors is never used: the result holds every x with every x, (b, q, q).
+        The other one is never used: the result holds every x with every x, (b, q, q), or every y with every y,
+        (b, k, k).
         """
-        return self._of(x, x)
-
-    def same_set_of_y(self, y: Tensor) -> Tensor:
-        """y is compared with itself.
-
-        The first set of vectors is never used: the result holds every y with every y, (b, k, k).
-        """
-        return self._of(y, y)
+        return self._of(x, x) if whose == "x" else self._of(y, y)
 
     def same_position_only(self, x: Tensor, y: Tensor) -> Tensor:
         """Each x meets one y only.
@@ -145,25 +142,14 @@ class Dots(Pairs):
     def right(self, x: Tensor, y: Tensor) -> Tensor:
         return x @ y.mT
 
-    def batches_mixed(self, x: Tensor, y: Tensor) -> Tensor:
+    @each(letters=("bqd,ckd->bqk", "bqd,ckd->qk", "bqd,ckd->bcqk", "bqd,ckd->bqck"))
+    def batches_mixed(self, x: Tensor, y: Tensor, letters: str) -> Tensor:
         """The batches are mixed.
 
-        A sequence of x also met the sequences of y from elsewhere in the batch. Sequence 0 meets sequence 0 alone:
-        the letter b has to be in both inputs and in the output. (`tensordot` cannot keep a batch in step; `@` can.)
+        A sequence of x also met the sequences of y from elsewhere in the batch. Sequence 0 meets sequence 0 alone: the
+        letter b has to be in both inputs and in the output. (`tensordot` cannot keep a batch in step; `@` can.)
         """
-        return torch.einsum("bqd,ckd->bqk", x, y)
-
-    @spells(batches_mixed)
-    def all_sequences_added_up(self, x: Tensor, y: Tensor) -> Tensor:
-        return torch.einsum("bqd,ckd->qk", x, y)
-
-    @spells(batches_mixed)
-    def every_pair_of_sequences(self, x: Tensor, y: Tensor) -> Tensor:
-        return torch.einsum("bqd,ckd->bcqk", x, y)
-
-    @spells(batches_mixed)
-    def every_pair_by_tensordot(self, x: Tensor, y: Tensor) -> Tensor:
-        return torch.tensordot(x, y, dims=([2], [2]))
+        return torch.einsum(letters, x, y)
 
     @spells(batches_mixed)
     def sequences_joined(self, x: Tensor, y: Tensor) -> Tensor:
@@ -536,16 +522,7 @@ PAIRWISE_DOT = CourseExercise(
     parts={"values": 2, "gradient": 1, "robustness": 1},
     reference=lambda x, y: torch.einsum("b q d, b k d -> b q k", x, y),
     cases=(
-        *usual_cases(
-            _two_sets,
-            {"b": 2, "q": 5, "k": 7, "d": 3},
-            one={"b": 1, "q": 3, "k": 2, "d": 5},
-            more=[
-                {"b": 3, "q": 2, "k": 11, "d": 7},
-                {"b": 5, "q": 13, "k": 3, "d": 2},
-                {"b": 3, "q": 7, "k": 7, "d": 7},
-            ],
-        ),
+        *usual_cases(_two_sets, SIZES, one={"b": 1, "q": 3, "k": 2, "d": 5}, more=LARGER),
         # where nothing raises an error, the numbers tell which axis was taken for which
         Case(name="all axes of one length", inputs=partial(_two_sets, b=3, q=3, k=3, d=3)),
     ),
@@ -564,16 +541,7 @@ MEND_SQUARED_DISTANCES = CourseExercise(
     parts={"values": 1, "gradient": 1, "robustness": 1},
     reference=lambda x, y: ((x.unsqueeze(2) - y.unsqueeze(1)) ** 2).sum(dim=-1),
     cases=(
-        *usual_cases(
-            _two_sets,
-            {"b": 2, "q": 5, "k": 7, "d": 3},
-            one={"b": 1, "q": 7, "k": 7, "d": 2},
-            more=[
-                {"b": 3, "q": 2, "k": 11, "d": 7},
-                {"b": 5, "q": 13, "k": 3, "d": 2},
-                {"b": 3, "q": 7, "k": 7, "d": 7},
-            ],
-        ),
+        *usual_cases(_two_sets, SIZES, one={"b": 1, "q": 7, "k": 7, "d": 2}, more=LARGER),
         # the fault raises an error for other sizes; among so many wrong distances some are below zero for sure
         Case(name="as many x as y", inputs=partial(_two_sets, b=3, q=11, k=11, d=2)),
         Case(name="all axes of one length", inputs=partial(_two_sets, b=3, q=3, k=3, d=3)),
