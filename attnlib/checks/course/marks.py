@@ -14,12 +14,19 @@ class Step:
     """Names for later steps. One value is returned as it is, several as a tuple."""
     in_constructor: ClassVar[bool] = False
     """Whether it is a step of a module's constructor: the layers that it makes are attributes of the module then."""
+    inside: ClassVar[str] = ""
+    """In a constructor: the part of the module whose attributes they are, in place of the module itself."""
     right: How
 
 
 def spells(other: How) -> Callable[[ASlip], ASlip]:
     """Another way to write the slip `other`, whose name and text it shares: it needs no docstring."""
     return marked("spells", other.__name__)
+
+
+def told_as(other: How) -> Callable[[ASlip], ASlip]:
+    """A slip with the text of `other`, which is a slip of another exercise's step."""
+    return marked("__doc__", other.__doc__)
 
 
 def each(**values: Sequence[Any]) -> Callable[[ASlip], ASlip]:

@@ -32,11 +32,11 @@ from typing import Any
 
 from torch import nn
 
-from attnlib.checks.course.marks import How, Step, along_with, each, marked, only_with, spells
+from attnlib.checks.course.marks import How, Step, along_with, each, marked, only_with, spells, told_as
 from attnlib.checks.course.slips.tensors import Handle, Learn, facts
 from attnlib.checks.exercise import Exercise, Misconception
 
-__all__ = ["CourseExercise", "Step", "along_with", "each", "only_with", "spells"]
+__all__ = ["CourseExercise", "Step", "along_with", "each", "only_with", "spells", "told_as"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,6 +218,7 @@ def _function(reference: Any, steps: Steps) -> Any:
 
 def _module(reference: type[nn.Module], steps: Steps) -> type[nn.Module]:
     constructor, forward = inspect.signature(reference), inspect.signature(reference.forward)
+    places = {name: step.inside for step, _ in steps if step.in_constructor for name in step.makes}
 
     class Answer(nn.Module):
         def __init__(self, *sizes: Any) -> None:
@@ -230,15 +231,25 @@ def _module(reference: type[nn.Module], steps: Steps) -> type[nn.Module]:
             self.made = {name: value for name, value in known.items() if not isinstance(value, nn.Module)}
             for name, value in known.items():
                 if isinstance(value, (nn.Module, nn.Parameter)) and value is not self:
-                    setattr(self, name, value)
+                    setattr(_part(self, places.get(name, "")), name, value)
 
         def forward(self, *inputs: Any) -> Any:
             given = forward.bind(self, *inputs)
             given.apply_defaults()
-            known = {**self.made, **self._modules, **self._parameters, "module": self, **given.arguments}
+            known = {**self.made, "module": self}
+            for part in (self, *(_part(self, place) for place in {*places.values()} - {""})):
+                known |= part._modules | part._parameters
+            known |= given.arguments
             return _done([(step, how) for step, how in steps if not step.in_constructor], known)
 
     return Answer
+
+
+def _part(module: nn.Module, name: str) -> nn.Module:
+    """This part of the module, made where it is missing; the module itself, if it has no name."""
+    if name and not hasattr(module, name):
+        setattr(module, name, nn.Module())
+    return module.get_submodule(name)
 
 
 def _handled(answer: How, how: How, example: How | None) -> Any:

@@ -267,7 +267,7 @@ class Divide(Step):
         `norm` is the root of the *sum* of squares; the standard deviation is the root of their mean, smaller by
         √d_model.
         """
-        return centred / (centred.norm(dim=-1, keepdim=True) + eps)
+        return centred / (torch.linalg.vector_norm(centred, dim=-1, keepdim=True) + eps)
 
     def mean_distance(self, centred: Tensor, eps: float) -> Tensor:
         """Divided by the mean distance, not by the root of the variance.
