@@ -69,6 +69,8 @@ class CourseExercise(Exercise):
     made_of: tuple[type[Step], ...]
     pairs: tuple[str, ...] = ()
     """The commonest slips. Any two of them, if of different steps, are known together, too: as `one_and_other`."""
+    few: Mapping[type[Step], tuple[str, ...]] = field(default_factory=dict)
+    """Steps that earlier exercises are about, and those of their slips that are worth knowing here, too."""
     without: tuple[str, ...] = ()
     """Slips and pairs that are right here, or mean nothing."""
     same: Mapping[str, str] = field(default_factory=dict)
@@ -90,6 +92,7 @@ class CourseExercise(Exercise):
         left = {*self.without}
         if unknown := {*left, *self.same, *self.same.values()} - {misconception.id for misconception in told}:
             raise KeyError(f"{self.name} has no such slips: {', '.join(sorted(unknown))}")
+        left |= {s.id for s in slips.values() if s.id not in self.few.get([*s.wrong][-1], (s.id,)) and not s.spells}
         kept = (m for m in told if m.id not in left and m.same_as not in left)
         object.__setattr__(self, "misconceptions", tuple(kept))
 

@@ -257,7 +257,7 @@ class Bend(Step):
         """
         return F.silu(hidden)
 
-    def sigmoid(self, hidden: Tensor) -> Tensor:
+    def sigmoid_activation(self, hidden: Tensor) -> Tensor:
         """A sigmoid instead of GELU.
 
         The sigmoid squeezes everything into (0, 1). GELU is x · Φ(x): large numbers pass as they are.
