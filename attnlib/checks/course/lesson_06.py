@@ -14,6 +14,8 @@ from attnlib.checks.course.slips.block import (
     AddThought,
     Attend,
     AttentionLayers,
+    EvenSplit,
+    EvenWidth,
     FirstNorm,
     HiddenLayersOfBlock,
     HiddenWidth,
@@ -28,7 +30,6 @@ from attnlib.checks.course.slips.block import (
     WholeParts,
 )
 from attnlib.checks.course.slips.heads import Finish, HeadScale, Merge, ProjectHeads
-from attnlib.checks.course.slips.lesson05_causal import CausalSplit, CausalWidth
 from attnlib.checks.course.slips.norm import Centre, Divide, GainAndBias, Statistics
 from attnlib.checks.course.slips.perceptron import (
     Bend,
@@ -469,7 +470,7 @@ ENCODER_BLOCK = CourseExercise(
     ),
     made_of=(
         TwoNorms,
-        CausalWidth,
+        EvenWidth,
         AttentionLayers,
         HiddenWidth,
         HiddenLayersOfBlock,
@@ -480,7 +481,7 @@ ENCODER_BLOCK = CourseExercise(
         RealWords,
         OpenWords,
         ProjectHeads,
-        CausalSplit,
+        EvenSplit,
         Compare,
         HeadScale,
         ShareWithWords,
@@ -502,7 +503,7 @@ ENCODER_BLOCK = CourseExercise(
         HiddenLayersOfBlock: ("without_bias",),
         Drop: ("dropout_always", "dropout_only_at_evaluation", "dropout_not_scaled", "scaled_at_evaluation"),
         ProjectHeads: (),
-        CausalSplit: (
+        EvenSplit: (
             "split_by_reshape",
             "split_and_merged_by_reshape",
             "split_taking_turns",
@@ -538,6 +539,8 @@ ENCODER_BLOCK = CourseExercise(
         "padding_on_both",  # what comes out at padded positions is left open
         "padding_repeated_otherwise",
         "no_bias_by_default",
+        "padding_not_lined_up",
+        "layers_as_wide_as_words",
         "no_dropout_and_dropout_on_weights",
     ),
     same={"padding_on_queries": "padding_ignored"},
@@ -602,6 +605,9 @@ MEND_ENCODER_BLOCK = CourseExercise(
         "first_residual_from_the_norm_and_one_norm_twice",  # that is how the code is given
         "padding_on_both",
         "padding_repeated_otherwise",
+        "padding_not_lined_up",
+        "mask_lives_on",  # no case here calls the block twice with different masks
+        "first_key_mask_kept",
         "first_padding_for_all",  # the first sentence has no padding
     ),
     same={"padding_on_queries": "padding_ignored"},

@@ -132,7 +132,7 @@ class FourLayers(Step):
         """
         return self.right(d_model, num_heads, d_head, given.get("bias", False), d_memory)
 
-    def layers_as_wide_as_words(self, d_model: int, bias: bool, d_memory: int | None = None) -> Layers:
+    def layers_as_wide_as_words(self, d_model: int, bias: bool = True, d_memory: int | None = None) -> Layers:
         """w_q, w_k and w_v lead to d_model columns.
 
         That fits as long as nobody gives a d_head. They lead to num_heads * d_head columns, and w_o goes back.
