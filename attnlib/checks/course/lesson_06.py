@@ -538,6 +538,7 @@ ENCODER_BLOCK = CourseExercise(
     without=(
         "padding_on_both",  # what comes out at padded positions is left open
         "padding_repeated_otherwise",
+        "fixed_scale_4",  # right where a head is 4 wide
         "no_bias_by_default",
         "padding_not_lined_up",
         "layers_as_wide_as_words",
