@@ -87,7 +87,7 @@ CAUSAL_MASK = CourseExercise(
     example=lambda: (2, 4),
     made_of=(CausalAlign, CausalMask, MaskForm),
     pairs=("top_left", "upside_down", "upper_triangle", "strict", "one_ahead", "numbers"),
-    without=(*OF_A_BATCH, "first_detached", "others_detached"),
+    without=OF_A_BATCH,
 )
 
 
@@ -123,8 +123,6 @@ RENORMALISED_CAUSAL_WEIGHTS = CourseExercise(
         "not_normalised",
         "softmax_twice",
         "softmax_in_float32",
-        "first_detached",
-        "others_detached",
     ),
 )
 
@@ -312,8 +310,6 @@ PADDING_MASK = CourseExercise(
         "batch_second",
         "float32_only",
         "overwrites_input",
-        "first_detached",
-        "others_detached",
     ),
 )
 
