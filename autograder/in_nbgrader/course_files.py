@@ -25,7 +25,7 @@ def write_whole(path: Path, text: str) -> None:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
-    new.replace(path)
+    os.replace(new, path)
 
 
 def faults_file(course: Path) -> Path:

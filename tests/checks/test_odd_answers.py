@@ -3,11 +3,10 @@
 from typing import Any
 
 import pytest
-from odd import RIGHT, WRONG
+from odd.right import RIGHT
+from odd.wrong import WRONG
 
 from attnlib.checks import run
-
-pytestmark = pytest.mark.slow
 
 
 def _listed(answers: list[tuple[str, Any]]) -> list[Any]:

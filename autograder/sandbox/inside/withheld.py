@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from .failure import ContractBroken
+from .attempt import ContractBroken
 
 
 class Withheld(ContractBroken):

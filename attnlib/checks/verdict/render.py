@@ -1,0 +1,65 @@
+"""A report as plain text and as HTML; the HTML needs no style sheet and reads well in light and dark notebooks."""
+
+import re
+from html import escape
+from textwrap import fill, indent
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from attnlib.checks.verdict.report import Report
+
+WIDTH = 96
+
+
+def headline(report: "Report") -> str:
+    """The first line: mark, exercise, what is the matter, points."""
+    mark = "✓" if report.passed else "✗"
+    points = "point" if report.max_points == 1 else "points"
+    return f"{mark} {report.exercise}: {report.headline} ({report.points:g} of {report.max_points} {points})"
+
+
+def parts_line(report: "Report") -> str:
+    """Which properties hold; empty where there is only one."""
+    if len(report.parts) < 2 or report.passed:
+        return ""
+    base = next(iter(report.parts))
+    if not report.parts[base] and base not in report.untried:
+        rest = ", ".join(part for part in report.parts if part != base)
+        return f"Checked: ✗ {base} · {rest}: counted once the {base} are right"
+    marks = {part: "✓" if passed else "–" if part in report.untried else "✗" for part, passed in report.parts.items()}
+    meaning = " (–: not tried to the end, and so not counted)" if "–" in marks.values() else ""
+    return "Checked: " + " · ".join(f"{mark} {part}" for part, mark in marks.items()) + meaning
+
+
+def as_text(report: "Report") -> str:
+    """The report for a terminal."""
+    blocks = [fill(headline(report), WIDTH)]
+    for section in report.sections:
+        body = section.body if section.fixed else "\n".join(fill(line, WIDTH - 2) for line in section.body.split("\n"))
+        head = fill(section.heading + (":" if section.body else "."), WIDTH - 2)
+        blocks.append(indent(f"{head}\n{indent(body, '  ') if section.fixed else body}".rstrip(), "  "))
+    if line := parts_line(report):
+        blocks.append(indent(line, "  "))
+    return "\n\n".join(blocks)
+
+
+def _marked_up(line: str) -> str:
+    """Escaped, with `code` and *stress* as HTML has them."""
+    line = re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(line, quote=False))
+    return re.sub(r"(?<!\w)\*(\w[^*<>]*)\*(?!\w)", r"<em>\1</em>", line)
+
+
+def as_html(report: "Report") -> str:
+    """The report for a notebook."""
+    colour = "#1a7f37" if report.passed else "#b35900"
+    lines = [f'<div style="border-left: 4px solid {colour}; padding: 0.2em 0 0.2em 0.9em; max-width: 60em">']
+    lines.append(f'<div style="color: {colour}; font-weight: bold">{_marked_up(headline(report))}</div>')
+    for section in report.sections:
+        lines.append(f'<div style="margin-top: 0.6em"><b>{_marked_up(section.heading)}</b></div>')
+        if section.fixed:
+            lines.append(f'<pre style="margin: 0.2em 0; line-height: 1.3">{escape(section.body)}</pre>')
+        elif section.body:
+            lines.append("".join(f"<div>{_marked_up(line)}</div>" for line in section.body.split("\n")))
+    if line := parts_line(report):
+        lines.append(f'<div style="margin-top: 0.6em; opacity: 0.75">{escape(line)}</div>')
+    return "\n".join([*lines, "</div>"])
