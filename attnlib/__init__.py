@@ -7,7 +7,7 @@ here            meaning                                                         
 ==============  ================================================================  ==============
 axis ``b``      batch                                                             --
 axis ``q``      query positions                                                   n (of Q)
-axis ``k``      key positions; the values stand at the same ones                  n (of K and V)
+axis ``k``      key positions, and those of the values                            n (of K and V)
 axis ``n``      positions where queries and keys are the same sequence            n
 axis ``h``      heads                                                             i = 1 ... h
 axis ``d``      width of one head                                                 d_k, d_v
@@ -16,7 +16,7 @@ axis ``d``      width of one head                                               
 ``d_k, d_v``    width of keys (and queries), and of values                        d_k, d_v
 ``num_heads``   number of heads                                                   h
 ``d_head``      width of one head, d_model / num_heads unless it is given         d_k = d_v
-``d_hidden``    width inside the perceptron                                       d_ff
+``d_hidden``    width inside the MLP                                              d_ff
 ``dropout``     probability that an entry is dropped, in training only            P_drop
 ``is_causal``   query i sees key j only if j <= i + (k - q)                       section 3.2.3
 ``w_q ... w_o`` the projections of queries, keys, values and of the output        W^Q ... W^O

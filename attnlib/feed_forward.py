@@ -1,4 +1,4 @@
-"""The perceptron of a block: the same small network at every position."""
+"""The MLP of a block: the same small network at every position."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"gelu": F.gelu, "relu": F.
 
 
 class FeedForward(nn.Module):
-    """Widen, bend, narrow: dropout(gelu(x W_up + b_up)) W_down + b_down, and dropout once more.
+    """Widen, apply the GELU, narrow: dropout(gelu(x W_up + b_up)) W_down + b_down, then dropout again.
 
     The GELU is the exact one, x * Phi(x) with the normal distribution's Phi, not its approximation by tanh.
 

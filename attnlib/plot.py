@@ -34,8 +34,8 @@ def plot_attention(
     """Attention weights (q, k) as a heat map: row i shows where query i looks.
 
     The tokens label the axes; `keys` default to the `queries` where there are as many. The numbers are printed into the
-    cells (`values`) up to 12 rows and columns; a weight that is exactly zero is printed as `0`, NaN stands on grey. The
-    colours run from 0 to `vmax`, by default the largest weight.
+    cells (`values`) up to 12 rows and columns; a weight of exactly zero is printed as `0`, and NaN is grey. The colours
+    run from 0 to `vmax`, by default the largest weight.
 
     >>> weights = torch.tensor([[0.75, 0.25, 0.0], [0.1, 0.8, 0.1]])
     >>> ax = plot_attention(weights, ["ein", "Hund"], ["a", "dog", "barks"])
@@ -83,7 +83,7 @@ def plot_heads(
         titles = [f"head {head}" for head in range(heads)]
     for name, given in (("titles", titles), ("axes", axes)):
         if given is not None and len(given) != heads:
-            raise ValueError(f"{name} must be as many as the heads: required {heads}, got {len(given)}")
+            raise ValueError(f"{name} must have one entry for each of the {heads} heads, got {len(given)}")
     own_grid, columns = axes is None, min(columns, heads)
     if axes is None:
         rows = -(-heads // columns)
@@ -213,7 +213,7 @@ def _tokens(
 
 
 def _shorten(token: str) -> str:
-    """A token as a label: never invisible, never longer than 16 characters."""
+    """Turn a token into a label that is visible and at most 16 characters long."""
     text = str(token).replace("\n", "\\n").replace("\t", "\\t")
     text = text if text.strip() else "␣" * len(text) or "''"
     return text if len(text) <= LONGEST_LABEL else f"{text[: LONGEST_LABEL - 6]}…{text[-5:]}"
@@ -245,7 +245,7 @@ def _axes_for_matrix(
 
 
 def _points(ax: "matplotlib.axes.Axes") -> tuple[float, float]:
-    """Width and height of an Axes in points, as font sizes are."""
+    """Width and height of an Axes in points, the unit of font sizes."""
     extent, dpi = ax.get_window_extent(), ax.figure.dpi
     return extent.width * 72 / dpi, extent.height * 72 / dpi
 

@@ -1,4 +1,4 @@
-"""Where in the sequence a vector stands: attention alone cannot tell."""
+"""Positions: without them, attention cannot tell where in the sequence a vector is."""
 
 import math
 
@@ -12,7 +12,7 @@ from .masks import distances
 def _angles(
     n: int, width: int, base: float, offset: int, device: torch.device | str | None
 ) -> Float[Tensor, "{n} half"]:
-    """Position times frequency, base^(-2i / width) for the i-th pair of columns; wide, whatever they are used in."""
+    """Position times frequency, base^(-2i / width) for the i-th pair of columns; always in float64."""
     frequencies = base ** (-torch.arange(0, width, 2, dtype=torch.float64, device=device) / width)
     return torch.arange(offset, offset + n, dtype=torch.float64, device=device)[:, None] * frequencies
 
@@ -87,7 +87,7 @@ def _rows(table: Tensor, x: Tensor, offset: int) -> Tensor:
     if width != d_model:
         raise ValueError(f"x must have d_model = {d_model} features on its last axis, got {tuple(x.shape)}")
     if offset < 0 or offset + n > max_len:
-        raise ValueError(f"positions must lie within max_len = {max_len}, got {offset} to {offset + n - 1}")
+        raise ValueError(f"positions must be within max_len = {max_len}, got {offset} to {offset + n - 1}")
     return table[offset : offset + n].to(x.dtype)
 
 
@@ -121,7 +121,7 @@ class Rotary(nn.Module):
     >>> torch.allclose(near, far, atol=1e-5)
     True
 
-    Shapes: x (..., n, d_head) -> (..., n, d_head); the first vector stands at position ``offset``. Has no parameters.
+    Shapes: x (..., n, d_head) -> (..., n, d_head); the first vector is at position ``offset``. Has no parameters.
     Raises ValueError for an odd d_head.
     Su et al. 2021, "RoFormer", section 3.2.2, equations 14 to 16.
     """
@@ -129,7 +129,7 @@ class Rotary(nn.Module):
     def __init__(self, d_head: int, *, base: float = 10000.0) -> None:
         super().__init__()
         if d_head % 2:
-            raise ValueError(f"d_head must be even, for columns are turned in pairs, got {d_head}")
+            raise ValueError(f"d_head must be even (columns are rotated in pairs), got {d_head}")
         self.d_head, self.base = d_head, base
 
     def forward(self, x: Float[Tensor, "... n d_head"], *, offset: int = 0) -> Float[Tensor, "... n d_head"]:
@@ -145,7 +145,8 @@ def alibi_slopes(num_heads: int, *, device: torch.device | str | None = None) ->
     >>> alibi_slopes(4)
     tensor([0.2500, 0.0625, 0.0156, 0.0039])
 
-    When h is no power of two, the series of the power below is filled up with every other slope of the power above.
+    When h is not a power of two, the series for the next lower power is completed with every other slope of the next
+    higher one.
     Shapes: -> (h). Raises ValueError for fewer than one head.
     Press et al. 2021, "Train Short, Test Long", section 3 and the paper's code.
     """
@@ -160,14 +161,14 @@ def alibi_slopes(num_heads: int, *, device: torch.device | str | None = None) ->
 def alibi_bias(
     num_heads: int, q_len: int, k_len: int, *, device: torch.device | str | None = None
 ) -> Float[Tensor, "{num_heads} {q_len} {k_len}"]:
-    """What is added to the scores so that distance counts against a key: -slope * |distance|.
+    """A bias on the scores that penalises distant keys: -slope * |distance|.
 
     >>> alibi_bias(2, 3, 3)[0]  # the first head's slope is 1/16
     tensor([[-0.0000, -0.0625, -0.1250],
             [-0.0625, -0.0000, -0.0625],
             [-0.1250, -0.0625, -0.0000]])
 
-    It goes to ``scaled_dot_product_attention`` as ``score_bias``, and is aligned bottom-right as ``causal_mask``.
+    Pass it to ``scaled_dot_product_attention`` as ``score_bias``; it is aligned bottom-right like ``causal_mask``.
     Shapes: -> (h, q, k).
     Press et al. 2021, "Train Short, Test Long", section 3, figure 3.
     """

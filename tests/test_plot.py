@@ -199,9 +199,9 @@ def test_errors_of_shape_and_tokens(plot) -> None:  # type: ignore[no-untyped-de
 def test_errors_of_single_functions() -> None:
     with pytest.raises(ValueError, match=r"weights must have shape \(h, q, k\), none of them empty, got \(3, 5\)"):
         plot_heads(weights(3, 5))
-    with pytest.raises(ValueError, match="titles must be as many as the heads: required 2, got 1"):
+    with pytest.raises(ValueError, match="titles must have one entry for each of the 2 heads, got 1"):
         plot_heads(weights(2, 3, 5), titles=["one"])
-    with pytest.raises(ValueError, match="axes must be as many as the heads: required 2, got 1"):
+    with pytest.raises(ValueError, match="axes must have one entry for each of the 2 heads, got 1"):
         plot_heads(weights(2, 3, 5), axes=[plt.subplots()[1]])
     with pytest.raises(TypeError, match=r"mask must be torch.bool, True = may attend, got torch.float32"):
         plot_mask(weights(3, 5))

@@ -41,7 +41,7 @@ def test_added_positions_and_their_offset(device):
         module.to(device)
         assert_agrees(module(x), x + module.table[:11])
         assert_agrees(module(x[:, 5:], offset=5), module(x)[:, 5:])
-        with pytest.raises(ValueError, match="positions must lie within max_len = 13, got 3 to 13"):
+        with pytest.raises(ValueError, match="positions must be within max_len = 13, got 3 to 13"):
             module(x, offset=3)
         with untyped(), pytest.raises(ValueError, match=r"x must have d_model = 7 features .* got \(2, 3, 5\)"):
             module(torch.zeros(2, 3, 5, device=device))
@@ -103,7 +103,7 @@ def test_alibi_bias_by_its_definition_and_aligned_bottom_right():
 
 
 def test_errors():
-    with pytest.raises(ValueError, match="d_head must be even, for columns are turned in pairs, got 7"):
+    with pytest.raises(ValueError, match=r"d_head must be even \(columns are rotated in pairs\), got 7"):
         Rotary(7)
     with untyped(), pytest.raises(ValueError, match=r"x must have d_head = 6 features .* got \(5, 4\)"):
         Rotary(6)(torch.zeros(5, 4))

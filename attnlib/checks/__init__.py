@@ -6,10 +6,9 @@
 (False, 'no_scale')
 """
 
+from attnlib.checks.check import CheckFailed, check, grade, run
 from attnlib.checks.course import exercises
 from attnlib.checks.exercise import Case, Exercise, Misconception
-from attnlib.checks.verdict.check import CheckFailed, check, grade
-from attnlib.checks.verdict.judge import run
 from attnlib.checks.verdict.report import Report
 
 __all__ = ["Case", "CheckFailed", "Exercise", "Misconception", "Report", "check", "exercises", "grade", "run"]

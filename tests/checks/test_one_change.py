@@ -23,6 +23,8 @@ from attnlib.checks.naming.one_change.search import _edits, _told
 from attnlib.checks.naming.one_change.written import Written, source_of
 from attnlib.checks.verdict.judge import cases_of, try_case
 
+pytestmark = pytest.mark.slow
+
 
 def turned(x: Tensor, y: Tensor) -> Tensor:
     return torch.einsum("bqd,bkd->bqk", x, y).roll(1, dims=0)
@@ -179,10 +181,18 @@ def written_into_at_the_end(x: Tensor, y: Tensor) -> Tensor:
     return dots
 
 
+def written_into_under_a_condition(x: Tensor, y: Tensor) -> Tensor:
+    dots = x @ y.mT
+    if dots.numel() > 0:
+        y.mul_(dots.mean())
+    return dots
+
+
 @pytest.mark.parametrize(
     ("name", "attempt", "told"),
     [
         ("split_heads", written_into, "by `x.transpose_`"),
+        ("pairwise_dot", written_into_under_a_condition, "by `y.mul_(dots.mean())`"),
         ("pairwise_dot", written_into_at_the_end, "by `y.mul_(dots.mean())`"),
     ],
 )

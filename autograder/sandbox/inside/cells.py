@@ -211,6 +211,7 @@ def _parsed(source: str) -> tuple[str, list[ast.stmt]]:
 
 
 def first_line(statement: ast.stmt) -> int:
+    """The line in which the statement begins, its decorators included."""
     decorators = getattr(statement, "decorator_list", [])
     return min([statement.lineno, *(decorator.lineno for decorator in decorators)])
 

@@ -12,7 +12,9 @@ import numpy as np
 import torch
 
 from . import beside, cells, running
-from .attempt import Failed, Failure, Local, Terms, failure_of, unfit_reason
+from .attempt import Local, Terms
+from .contract import unfit_reason
+from .failure import Failed, Failure, failure_of
 from .refuse import Refusal
 from .shell import new_namespace
 from .shortcuts import shortcuts
@@ -94,7 +96,7 @@ def prepare(channel: Channel, task: dict[str, Any], limits: TimeLimits) -> Any:
         told["unfit"] = None if task["kind"] == "choice" else unfit_reason(task["kind"], attempt)
         told["value"] = _simple(attempt) if task["kind"] == "choice" else None
     except BaseException as error:
-        told["missing"] = failure_of(error).text.removeprefix("raised ")
+        told["missing"] = failure_of(error).error
     channel.send(told)
     return attempt
 

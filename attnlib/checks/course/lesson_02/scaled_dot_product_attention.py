@@ -12,11 +12,13 @@ from torch import Tensor
 import attnlib
 from attnlib.checks.asking.ready_made import ATTENTION
 from attnlib.checks.asking.watch import ATTENTION_OF_ATTNLIB
-from attnlib.checks.course.lesson_00.slips import dropout_left_on, fixed_scales, slips, slips_with_floats
+from attnlib.checks.course.handling import dropout_left_on, fixed_scales
 from attnlib.checks.course.lesson_02.attention_scores import scaled
-from attnlib.checks.course.usual import usual_cases, usual_misconceptions, wrong
+from attnlib.checks.course.slips.attention import Compare, Give, Mix, Scale, Share
+from attnlib.checks.course.steps import CourseExercise
+from attnlib.checks.course.usual import usual_cases, wrong
 from attnlib.checks.draw import Draw
-from attnlib.checks.exercise import Case, Exercise, Misconception
+from attnlib.checks.exercise import Case, Misconception
 
 
 def _qkv(draw: Draw, *, lead: tuple[int, ...], q: int, k: int, d_k: int, d_v: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -48,42 +50,10 @@ def _small_attention() -> tuple[Tensor, Tensor, Tensor]:
     return q, torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]), torch.tensor([[4.0], [8.0], [0.0]])
 
 
-def _two_axes_unpacked(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    _length, _d = q.shape
-    return attend(q, k, v)
-
-
-def _three_axes_unpacked(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    _batch, _length, _d = q.shape
-    return attend(q, k, v)
-
-
-def _four_axes_unpacked(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    _batch, _heads, _length, _d = q.shape
-    return attend(q, k, v)
-
-
-def _one_length_only(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    n = q.shape[-2]
-    return weighted(scaled(q, k).reshape(*q.shape[:-1], n).softmax(dim=-1), v)
-
-
-def _one_width_only(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    output, weights = attend(q, k, v)
-    return output.reshape(q.shape), weights
-
-
 def _causal(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     scores = scaled(q, k)
     later = torch.ones_like(scores, dtype=torch.bool).triu(1)
     return weighted(scores.masked_fill(later, -torch.inf).softmax(dim=-1), v)
-
-
-def _output_in_new_tensor(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    output, weights = attend(q, k, v)
-    new = torch.zeros(output.shape)
-    new[...] = output
-    return new, weights
 
 
 def more_attention_misconceptions() -> tuple[Misconception, ...]:
@@ -334,119 +304,6 @@ def two_mistakes_of_attention(scales: Mapping[str, tuple[str, Any]] = SCALES) ->
     )
 
 
-def _mistakes_of_the_function() -> tuple[Misconception, ...]:
-    """Mistakes that a module cannot make: lengths, widths or the number of axes differ, or a result is left out."""
-    return (
-        wrong(
-            "one_length_only",
-            "It works only for as many keys as queries",
-            "Somewhere the number of queries stands in for the number of keys: (…, q, q) instead of (…, q, k). In "
-            "self-attention they are equal; in cross-attention, and with a cache, they are not. Take it from k.shape.",
-            _one_length_only,
-        ),
-        wrong(
-            "one_width_only",
-            "It works only for values as wide as the keys",
-            "The output is given the shape of q. Its width is that of the values, d_v, and that need not be d_k.",
-            _one_width_only,
-        ),
-        wrong(
-            "keys_values_exchanged",
-            "Keys and values are exchanged",
-            "The queries are compared with the values, and the keys are averaged. A key is what is matched, a value "
-            "what is brought back: softmax(q kᵀ / √d_k) v.",
-            lambda q, k, v: attend(q, v, k),
-        ),
-        wrong(
-            "output_alone",
-            "The weights are not returned",
-            "Two results are asked for, the output and the weights: return output, weights.",
-            lambda q, k, v: attend(q, k, v)[0],
-        ),
-        wrong(
-            "q_k_exchanged",
-            "Queries and keys are exchanged",
-            "The rows of the scores belong to the keys. Each query has a row: q @ k.mT, not k @ q.mT.",
-            lambda q, k, v: attend(k, q, v),
-        ),
-        wrong(
-            "axes_counted_from_front",
-            "The axes are counted from the front",
-            "Axis 1 and axis 2 are the last two of (b, k, d), but not of (b, h, k, d). Count from the end: "
-            "k.transpose(-2, -1), or k.mT.",
-            lambda q, k, v: weighted((q @ k.transpose(1, 2) / q.shape[-1] ** 0.5).softmax(dim=-1), v),
-        ),
-        *(
-            wrong(
-                f"{number}_sizes_unpacked",
-                f"It works for {number} axes only",
-                f"`{names} = q.shape` fails for any other number of axes. Take what you need from the end: d_k = "
-                "q.shape[-1].",
-                implementation,
-            )
-            for number, names, implementation in (
-                ("two", "n, d", _two_axes_unpacked),
-                ("three", "b, n, d", _three_axes_unpacked),
-                ("four", "b, h, n, d", _four_axes_unpacked),
-            )
-        ),
-        wrong(
-            "bmm_of_three_axes",
-            "It works for three axes only",
-            "torch.bmm wants exactly (b, n, d), and transpose(1, 2) counts the axes from the front. `@` and "
-            "k.transpose(-2, -1) take any leading axes: heads will need a fourth.",
-            lambda q, k, v: weighted((torch.bmm(q, k.transpose(1, 2)) / q.shape[-1] ** 0.5).softmax(dim=-1), v),
-        ),
-        wrong(
-            "three_axes_permuted",
-            "It works for three axes only",
-            "`permute(0, 2, 1)` names the axes of (b, k, d), and there may be any number of leading axes, or none. "
-            "Count from the end: k.transpose(-2, -1), or k.mT.",
-            lambda q, k, v: weighted((q @ k.permute(0, 2, 1) / q.shape[-1] ** 0.5).softmax(dim=-1), v),
-        ),
-        wrong(
-            "first_axes_exchanged",
-            "The first two axes are exchanged, not the last two",
-            "`transpose(0, 1)` is right for a single matrix. Where there is a batch, it moves the batch. Count from "
-            "the end: k.transpose(-2, -1), or k.mT.",
-            lambda q, k, v: weighted((q @ k.transpose(0, 1) / q.shape[-1] ** 0.5).softmax(dim=-1), v),
-        ),
-        wrong(
-            "scaled_by_axis_one",
-            "Scaled by another axis",
-            "q.shape[1] is the width only where there are no leading axes. It is the last axis: q.shape[-1].",
-            _with_scale(lambda q, k, v: q.shape[1] ** -0.5),
-        ),
-        wrong(
-            "axis_of_softmax_left_out",
-            "The softmax has no axis",
-            "Without `dim`, F.softmax guesses one, and warns: axis 0 of three, axis 1 of four. Say which: dim=-1.",
-            lambda q, k, v: weighted(scaled(q, k).softmax(dim=0 if q.dim() in (0, 1, 3) else 1), v),
-        ),
-        wrong(
-            "output_in_new_tensor",
-            "A new tensor is made without the input's dtype and device",
-            "The output is filled into torch.zeros(shape), which is float32 and lives on the CPU. Write "
-            "`q.new_zeros(shape)`, or pass dtype=q.dtype, device=q.device.",
-            _output_in_new_tensor,
-        ),
-        wrong(
-            "unscaled_over_axis_one",
-            "The scale is missing, and the softmax runs over axis 1",
-            "Two things at once: the scores are divided by √d_k before the softmax, and the softmax runs over the "
-            "keys, dim=-1.",
-            lambda q, k, v: weighted((q @ k.mT).softmax(dim=1), v),
-        ),
-        wrong(
-            "over_axis_one",
-            "The softmax runs over axis 1",
-            "Axis 1 counts the queries of (b, q, k), and the heads of (b, h, q, k). Each query shares its attention "
-            "among the keys, which stand last however many axes come before: dim=-1.",
-            lambda q, k, v: weighted(scaled(q, k).softmax(dim=1), v),
-        ),
-    )
-
-
 def attention_misconceptions():
     """The mistakes that are made in attention itself, whatever the exercise around it."""
     return (
@@ -562,7 +419,7 @@ def attention_misconceptions():
     )
 
 
-SCALED_DOT_PRODUCT_ATTENTION = Exercise(
+SCALED_DOT_PRODUCT_ATTENTION = CourseExercise(
     name="scaled_dot_product_attention",
     lesson="02_scaled_dot_product_attention",
     contract="(…, q, d_k), (…, k, d_k), (…, k, d_v) -> output (…, q, d_v), weights (…, q, k)",
@@ -591,12 +448,19 @@ SCALED_DOT_PRODUCT_ATTENTION = Exercise(
         Case(name="all axes of one length", inputs=partial(_qkv, lead=(3,), q=3, k=3, d_k=3, d_v=3)),
     ),
     example=_small_attention,
-    misconceptions=(
-        *attention_misconceptions(),
-        *more_attention_misconceptions(),
-        *_mistakes_of_the_function(),
-        *(m for m in slips(attend, outputs=2, batch=False) if m.id != "one_tensor"),  # output_alone says more
-        *slips_with_floats(attend),
-        *usual_misconceptions(attend, example=_small_attention),
+    made_of=(Compare, Scale, Share, Mix, Give),
+    pairs=(
+        "no_scale",
+        "scaled_by_d",
+        "multiplied_by_root_d",
+        "scaled_by_root_d_v",
+        "scaled_by_root_k",
+        "over_queries",
+        "over_first_axis",
+        "over_axis_one",
+        "no_softmax",
+        "weights_transposed",
+        "order_returned",
     ),
+    without=("one_tensor",),
 )

@@ -5,7 +5,7 @@ from einops import rearrange
 from torch import Tensor
 
 import attnlib
-from attnlib.checks.course.lesson_00.slips import slips, slips_of_views
+from attnlib.checks.course.handling import slips, slips_of_views
 from attnlib.checks.course.usual import usual_cases, usual_misconceptions, without, wrong
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Case, Exercise

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor
 
-from attnlib.checks.course.lesson_00.slips import dropout_left_on
+from attnlib.checks.course.handling import dropout_left_on
 from attnlib.checks.course.lesson_03.heads import Heads, but, masked_softmax
 from attnlib.checks.course.usual import wrong
 from attnlib.checks.exercise import Misconception

@@ -1,7 +1,6 @@
 """Exercise `MultiHeadSelfAttention`: the module; its mistakes stand in files of their own."""
 
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -9,14 +8,23 @@ from torch import Tensor
 import attnlib
 from attnlib.checks.asking.ready_made import ATTENTION
 from attnlib.checks.asking.watch import ATTENTION_OF_ATTNLIB
-from attnlib.checks.course.lesson_00.slips import slips_of_batches
-from attnlib.checks.course.lesson_03.heads import SelfHeads, but, causal
-from attnlib.checks.course.lesson_03.mistakes_around import layer_mistakes, projection_mistakes, result_mistakes
-from attnlib.checks.course.lesson_03.mistakes_inside import axes_mistakes, dropout_mistakes, scores_mistakes
-from attnlib.checks.course.lesson_03.two_mistakes import two_mistakes
-from attnlib.checks.course.usual import usual_cases, usual_misconceptions, wrong
+from attnlib.checks.course.slips.attention import LEADING_AXES, Compare, Mix
+from attnlib.checks.course.slips.heads import (
+    Finish,
+    FourLayers,
+    HeadGive,
+    HeadScale,
+    HeadShare,
+    Merge,
+    ProjectHeads,
+    Split,
+    Width,
+)
+from attnlib.checks.course.slips.projections import OfItself
+from attnlib.checks.course.steps import CourseExercise
+from attnlib.checks.course.usual import usual_cases
 from attnlib.checks.draw import Draw
-from attnlib.checks.exercise import Asked, Case, Exercise, Inputs
+from attnlib.checks.exercise import Asked, Case, Inputs
 
 LESSON = "03_multi_head_attention"
 
@@ -57,28 +65,7 @@ def _only_built(asked: Asked, inputs: Inputs) -> tuple[Tensor, Tensor]:
     return inputs[0], inputs[0]
 
 
-def _any_width(self: Any, d_model: int, num_heads: int, d_head: int | None) -> int:
-    self.fits = d_head is not None or d_model % num_heads == 0
-    return d_head or d_model // num_heads
-
-
-def _refused_late(self: Any, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
-    if not self.fits:
-        raise ValueError("num_heads does not divide d_model")
-    return SelfHeads.attend(self, x, memory)
-
-
-def _without_itself(self: Any, scores: Tensor, allowed: Tensor | None) -> Tensor:
-    itself = torch.eye(scores.shape[-1], dtype=torch.bool, device=scores.device)
-    return scores.masked_fill(itself, -torch.inf).softmax(dim=-1)
-
-
-def _chained(self: Any, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    q = self.w_q(x)
-    return q, self.w_k(q), self.w_v(q)
-
-
-MULTI_HEAD_SELF_ATTENTION = Exercise(
+MULTI_HEAD_SELF_ATTENTION = CourseExercise(
     name="MultiHeadSelfAttention",
     lesson=LESSON,
     contract="MultiHeadSelfAttention(d_model, num_heads, d_head=None, bias=True), "
@@ -144,54 +131,38 @@ MULTI_HEAD_SELF_ATTENTION = Exercise(
             hidden=True,
         ),
     ),
-    misconceptions=(
-        *scores_mistakes(SelfHeads),
-        wrong(
-            "scaled_by_root_n",
-            "Scaled by the number of words",
-            "The scale depends on how wide a head's queries are, d, not on how many words there are.",
-            but(SelfHeads, scale=lambda self, x, memory: x.shape[-2] ** -0.5),
-        ),
-        wrong(
-            "causal",
-            "Words see only what stands before them",
-            "A causal mask belongs to networks that guess the next word (lesson 05). Here every word looks at the "
-            "whole sentence, its end included.",
-            but(SelfHeads, share=causal),
-        ),
-        wrong(
-            "itself_blocked",
-            "A word may not look at itself",
-            "The diagonal of the scores is blocked. Nothing here forbids a word its own position: every word meets "
-            "every word, itself included.",
-            but(SelfHeads, share=_without_itself),
-        ),
-        wrong(
-            "overwritten_by_queries",
-            "Keys and values are computed from the queries",
-            "k and v were computed from q: was x overwritten by the queries? All three are projections of the same x.",
-            but(SelfHeads, project=_chained),
-        ),
-        wrong(
-            "input_detached",
-            "x is cut from the gradient",
-            "The numbers are right, and the layers can learn. But what made x cannot: no gradient reaches it. Do not "
-            "detach what you are given.",
-            but(SelfHeads, project=lambda self, x, memory: SelfHeads.project(self, x.detach(), memory.detach())),
-        ),
-        wrong(
-            "refused_too_late",
-            "The error comes only when the module is called",
-            "A module that cannot work should not be made: raise the ValueError in `__init__`, not in `forward`.",
-            but(SelfHeads, width_of_a_head=_any_width, attend=_refused_late),
-        ),
-        *axes_mistakes(SelfHeads),
-        *projection_mistakes(SelfHeads),
-        *result_mistakes(SelfHeads, "n, n"),
-        *layer_mistakes(SelfHeads),
-        *dropout_mistakes(SelfHeads),
-        *two_mistakes(SelfHeads),
-        *slips_of_batches(SelfHeads),
-        *usual_misconceptions(SelfHeads),
+    made_of=(
+        Width,
+        FourLayers,
+        OfItself,
+        ProjectHeads,
+        Split,
+        Compare,
+        HeadScale,
+        HeadShare,
+        Mix,
+        Merge,
+        Finish,
+        HeadGive,
+    ),
+    pairs=(
+        "exchanged",
+        "no_scale",
+        "scaled_by_root_d_model",
+        "over_queries",
+        "merged_by_reshape",
+        "split_and_merged_by_reshape",
+        "no_output_projection",
+        "residual_added",
+    ),
+    without=(
+        *LEADING_AXES,
+        "scaled_by_root_q",
+        "scaled_by_root_d_v",
+        "one_length_only",
+        "one_width_only",
+        "values_first",
+        "error_in_forward",
+        "one_tensor",
     ),
 )
