@@ -123,7 +123,7 @@ def attacks_on_bounds() -> Iterator[Attack]:
     )
     fills = f"for n in range(25): open(str(n), 'wb').write(bytes({LIMITS.file_bytes // 2}))\n    time.sleep({LOOKS})"
     yield Attack("files are bounded", "fills the scratch", fills, ("wrote more than", "No space left"))
-    makes = f"for n in range({2 * MOST_FILES}): open(str(n), 'w').close()\n    time.sleep({LOOKS})"
+    makes = f"for n in range({MOST_FILES + 100}): os.close(os.open(str(n), os.O_CREAT))\n    time.sleep({LOOKS})"
     yield Attack("files are bounded", "makes too many", makes, ("made more than",))
     nests = f"for n in range(1500): os.mkdir('d'); os.chdir('d')\n    time.sleep({LOOKS})"
     yield Attack("files are bounded", "nests folders", nests, ("nested more than",))
@@ -147,7 +147,11 @@ def attacks_on_the_next() -> Iterator[Attack]:
         ("a file", "open('left', 'w').close()", "open(beside('left')).close()"),
         ("a locked folder", LOCKED, "open(beside('locked/left')).close()"),
         ("a deep folder", "for n in range(1500): os.mkdir('d'); os.chdir('d')", "os.listdir(beside('d'))"),
-        ("many files", f"for n in range({MOST_FILES}): open(str(n), 'w').close()", "os.listdir(beside(''))"),
+        (
+            "many files",
+            f"for n in range({MOST_FILES}): os.close(os.open(str(n), os.O_CREAT))",
+            "os.listdir(beside(''))",
+        ),
         ("a full disk", FULL, NO_ROOM),
         ("files elsewhere", ELSEWHERE, f"if not any(map(os.path.exists, places)): {nothing}"),
         ("shared memory", "libc.shmget(4711, 4096, 0o1666)", called("shmget", "4711, 0, 0")),
