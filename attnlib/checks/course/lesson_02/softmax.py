@@ -227,7 +227,7 @@ class Sums(Step):
     def right(self, powers: Tensor) -> Tensor:
         return powers.sum(dim=-1, keepdim=True)
 
-    @each(axis=(-2, 0, 1))
+    @each(axis=(1, 0, -2))
     def summed_over_axis(self, powers: Tensor, axis: int) -> Tensor:
         """The sum is taken over another axis.
 
@@ -242,7 +242,7 @@ class Sums(Step):
         """
         return powers.sum()
 
-    @each(digits=(3, 5, 6, 8, 9))
+    @each(digits=(9, 3, 5, 6, 8))
     def epsilon(self, powers: Tensor, digits: int) -> Tensor:
         """Something is added to the sum.
 

@@ -291,12 +291,12 @@ class Split(Step):
 class HeadScale(Scale):
     """With heads there are more widths to take for the right one."""
 
-    def scaled_by_root_width(self, products: Tensor, num_heads: int, d_head: int) -> Tensor:
+    def scaled_by_root_width(self, products: Tensor, q: Tensor, num_heads: int) -> Tensor:
         """Scaled by the width of all heads together.
 
         A head's scores are sums of d products. You divided by the root of h·d, the width before it is split.
         """
-        return products * (num_heads * d_head) ** -0.5
+        return products * (num_heads * q.shape[-1]) ** -0.5
 
     def scaled_by_root_heads(self, products: Tensor, num_heads: int) -> Tensor:
         """Scaled by the number of heads.
@@ -480,7 +480,7 @@ class Finish(Step):
 
         The numbers are right. But w_o gets a detached tensor: w_o can learn, and nothing before it.
         """
-        return w_o(output.detach())
+        return self.right(output.detach(), w_o)
 
 
 class HeadGive(Give):
