@@ -12,7 +12,7 @@ from typing import Literal, get_args
 
 from .clock import Clock
 
-HERE = str(Path(__file__).parent.absolute())
+HERE = str(Path(__file__).parents[1].absolute())
 STANDARD = sysconfig.get_path("stdlib")
 LIBRARIES = ("site-packages", "dist-packages", "/attnlib/", "<frozen", HERE, STANDARD)  # not the learner's own code
 

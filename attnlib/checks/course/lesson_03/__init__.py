@@ -63,7 +63,7 @@ class Stack(Step):
         return torch.cat(list(per_head), dim=0)
 
     def new_axis(self, per_head: list[Tensor]) -> Tensor:
-        """The matrices lie behind one another, on a new axis.
+        """The matrices are on a new axis, one after another.
 
         torch.stack makes a new axis, (h, d_model, d). That can be used in an einsum, but it is not one matrix.
         Join them along the axis that is there: torch.cat.
@@ -79,7 +79,7 @@ class Stack(Step):
         return torch.stack(list(per_head), dim=1)
 
     def new_axis_last(self, per_head: list[Tensor]) -> Tensor:
-        """The matrices lie side by side on a new last axis.
+        """The matrices are side by side on a new last axis.
 
         Yours is (d_model, d, h): torch.stack makes a new axis. Join the matrices along the axis that is there:
         torch.cat with dim=-1.
@@ -456,7 +456,7 @@ class Cut(Step):
         """Reshaped first, transposed afterwards.
 
         A transpose has to move the axis that the reshape has made. You made (b, h, d, n) straight from memory,
-        where the numbers do not lie like that, and then exchanged the wrong two axes.
+        where the numbers are in another order, and then exchanged the wrong two axes.
         """
         return x.reshape(x.shape[0], num_heads, -1, x.shape[1]).transpose(-2, -1)
 
@@ -572,20 +572,20 @@ class Join(Step):
     def right(self, x: Tensor) -> Tensor:
         return rearrange(x, "b h n d -> b n (h d)")
 
-    def reshaped(self, x, num_heads) -> Tensor:
+    def reshaped(self, x: Tensor) -> Tensor:
         """reshape before the transpose.
 
-        `reshape(b, n, h * d)` takes the numbers as they lie in memory: first all words of head 0. So the first
+        `reshape(b, n, h * d)` takes the numbers in their order in memory: first all words of head 0. So the first
         word of your result is made of head 0 at the first few words, and has nothing of the other heads.
         Exchange heads and words first, then reshape. (It does undo a `split_heads` that was reshaped, too: two
         mistakes that hide each other.)
         """
         return x.reshape(x.shape[0], x.shape[2], -1)
 
-    def wrong_axes_exchanged(self, x, num_heads) -> Tensor:
+    def wrong_axes_exchanged(self, x: Tensor) -> Tensor:
         """The wrong two axes are exchanged.
 
-        What has to change places is heads and words, axes 1 and 2, so that the heads stand right before their
+        What has to change places is heads and words, axes 1 and 2, so that the heads come right before their
         numbers. You exchanged words and numbers.
         """
         return x.transpose(-2, -1).reshape(x.shape[0], x.shape[2], -1)
@@ -696,7 +696,7 @@ class Join(Step):
         """
         return rearrange(x, "b h n d -> b (h d) n")
 
-    def heads_of_one_sentence(self, x, num_heads) -> Tensor:
+    def heads_of_one_sentence(self, x: Tensor) -> Tensor:
         """It works for a batch of one only.
 
         `list(x.squeeze(0))` is a list of heads only where the batch has length 1; else it is a list of
