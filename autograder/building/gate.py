@@ -171,11 +171,12 @@ class Gate:
 
 
 def _nbgrader(cell: NotebookNode) -> dict[str, Any]:
-    return cell.metadata.get("nbgrader", {})
+    found: dict[str, Any] = cell.metadata.get("nbgrader", {})
+    return found
 
 
 def _grade_id(cell: NotebookNode) -> str:
-    return _nbgrader(cell).get("grade_id", "")
+    return str(_nbgrader(cell).get("grade_id", ""))
 
 
 def _regions(cell: NotebookNode) -> Regions:

@@ -293,7 +293,7 @@ def what_happened(test: NotebookNode, answer: NotebookNode | None, report: dict[
     if answer is not None and answer.metadata.nbgrader.get("checksum") == compute_checksum(answer):
         return "not answered"
     if report.get("diagnosis"):
-        return report["diagnosis"]
+        return str(report["diagnosis"])
     if answer is not None and (error := error_in(answer)):
         return error
     return error_in(test) or _what_is_said(report)

@@ -32,7 +32,7 @@ class CollectWithoutLinks(ExchangeCollect):
 
     def _path_to_record(self, path: str) -> dict[str, Any]:
         try:
-            return super()._path_to_record(path)
+            return dict(super()._path_to_record(path))
         except Exception:  # a folder of any name can be made there
             name = Path(path).name
             return {"username": name, "filename": name, "timestamp": NEVER}

@@ -51,9 +51,12 @@ class RecordFailures(NotebookExporter):
         place, converter = (resources or {})["nbgrader"], cast(Any, self.parent)
         reason = reason_file(converter.coursedir, place["student"], place["assignment"])
         forget_scores(place["db_url"], place["assignment"], place["student"])
+        found: tuple[NotebookNode, dict[str, Any]]
         try:
             if converter._sanitizing:
-                found = self.from_notebook_node(self._taken_in(Path(filename).parent, place), resources, **kwargs)
+                found = cast(Any, self).from_notebook_node(
+                    self._taken_in(Path(filename).parent, place), resources, **kwargs
+                )
             else:
                 found = super().from_filename(filename, resources, **kwargs)
         except Exception as error:

@@ -33,7 +33,7 @@ class Attempt:
     below: Cells
     """Cells below the test, which are not run."""
     run: str = "needed"
-    """Which of the cells: see `needed` in sandbox/inside/cells.py."""
+    """Which of the cells: see `needed` in sandbox/inside/needed.py."""
     show: tuple[str, ...] = ()
     """The demonstrations whose numbers are computed elsewhere, since they need what is withheld."""
 

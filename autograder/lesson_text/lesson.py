@@ -27,7 +27,9 @@ def read_lesson(path: Path) -> NotebookNode:
         cells = jupytext.reads(text, fmt="py:percent").cells
     except Exception as error:
         raise CourseError(f"{shown(path)} cannot be read as a lesson: {first_line(error)}.") from None
-    notebook = new_notebook(cells=cells, metadata={"kernelspec": dict(KERNEL), "language_info": dict(LANGUAGE)})
+    notebook: NotebookNode = new_notebook(
+        cells=cells, metadata={"kernelspec": dict(KERNEL), "language_info": dict(LANGUAGE)}
+    )
     notebook.nbformat_minor = 5
     for number, cell in enumerate(notebook.cells):
         cell.metadata = NotebookNode({key: cell.metadata[key] for key in KEPT_METADATA if key in cell.metadata})

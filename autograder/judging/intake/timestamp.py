@@ -68,6 +68,8 @@ def parse_time(text: str) -> datetime:
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # a zone that nobody knows is a warning
         try:
-            return parse_utc(re.sub(r" (?=[+-])", "", text))  # behind a space, nbgrader takes it for seconds
+            # behind a space, nbgrader takes it for seconds
+            found: datetime = parse_utc(re.sub(r" (?=[+-])", "", text))
+            return found
         except (OverflowError, TypeError, Warning):
             raise ValueError(text) from None
