@@ -10,5 +10,17 @@ from attnlib.checks.check import CheckFailed, check, grade, run
 from attnlib.checks.course import exercises
 from attnlib.checks.exercise import Case, Exercise, Misconception
 from attnlib.checks.verdict.report import Report
+from attnlib.checks.yours_or_ours import yours_or_ours
 
-__all__ = ["Case", "CheckFailed", "Exercise", "Misconception", "Report", "check", "exercises", "grade", "run"]
+__all__ = [
+    "Case",
+    "CheckFailed",
+    "Exercise",
+    "Misconception",
+    "Report",
+    "check",
+    "exercises",
+    "grade",
+    "run",
+    "yours_or_ours",
+]

@@ -128,8 +128,15 @@ class Exercise:
     """For a choice: why the right answer is right. Shown with the verdict."""
     weight_scale: float = field(default=1.0)
     """For a module: standard deviation of its weights, in units of 1/sqrt(fan_in)."""
+    stretch: bool = False
+    """Whether it is an extra for those who want more: checked like the others, and worth no points."""
 
     @property
     def points(self) -> int:
-        """The exercise's points, the sum over its parts."""
+        """The exercise's points, the sum over its parts; a stretch exercise has none."""
+        return 0 if self.stretch else self.worth
+
+    @property
+    def worth(self) -> int:
+        """The sum over its parts, in which a score is counted."""
         return sum(self.parts.values())

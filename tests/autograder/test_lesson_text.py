@@ -74,9 +74,8 @@ def test_points_in_the_text_are_those_of_the_declaration(source):
 def test_no_lesson_says_points_by_itself():
     for lesson in Layout().lessons():
         text = (Layout().solutions / f"{lesson}.py").read_text(encoding="utf-8")
-        assert len(re.findall(r"^# ### .*\(\{points\}, \d+ minutes\)$", text, re.MULTILINE)) == len(
-            [exercise for exercise in exercises().values() if exercise.lesson == lesson]
-        )
+        headings = re.findall(r"^# ### .*\(\{points\}(?:, difficulty [1-5])?, \d+ minutes\)$", text, re.MULTILINE)
+        assert len(headings) == len([exercise for exercise in exercises().values() if exercise.lesson == lesson])
         assert not re.search(r"\b(\d+|one|two|three|four|five) points? (is|are )?(for|each)\b", text, re.IGNORECASE)
 
 

@@ -227,7 +227,8 @@ def test_a_prediction_explains_every_wrong_choice_and_the_right_one(name: str) -
 @pytest.mark.parametrize("name", [name for name, e in exercises().items() if e.kind != "choice"])
 def test_points_and_parts_are_told(name: str) -> None:
     report = run(name, None)
-    assert f"(0 of {exercises()[name].points} points)" in words(report.message)
+    told = "(no points: an extra)" if exercises()[name].stretch else f"(0 of {exercises()[name].points} points)"
+    assert told in words(report.message)
 
 
 def test_code_and_stress_in_an_explanation_are_drawn_in_html() -> None:

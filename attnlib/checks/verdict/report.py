@@ -70,8 +70,8 @@ class Report:
 def headline(report: Report) -> str:
     """The first line: mark, exercise, what is the matter, points."""
     mark = "✓" if report.passed else "✗"
-    points = "point" if report.max_points == 1 else "points"
-    return f"{mark} {report.exercise}: {report.headline} ({report.points:g} of {report.max_points} {points})"
+    points = f"{report.points:g} of {report.max_points} point{'s' * (report.max_points != 1)}"
+    return f"{mark} {report.exercise}: {report.headline} ({points if report.max_points else 'no points: an extra'})"
 
 
 def parts_line(report: Report) -> str:

@@ -36,7 +36,7 @@ def write_report(
     parts = earned(exercise.parts, cases, {t.case.name for t in trials if t.difference is None})
     if failure is not None:
         parts = dict.fromkeys(parts, False)
-    points = sum(exercise.parts[part] for part, passed in parts.items() if passed)
+    score = sum(exercise.parts[part] for part, passed in parts.items() if passed) / exercise.worth
     passed = all(parts.values())
     sections: list[Section] = []
     if passed:
@@ -58,8 +58,8 @@ def write_report(
     return Report(
         exercise=exercise.name,
         passed=passed,
-        score=points / exercise.points,
-        points=float(points),
+        score=score,
+        points=float(round(score * exercise.points)),
         max_points=exercise.points,
         diagnosis=findings[0].id if findings and not passed else None,
         parts=parts,
