@@ -10,7 +10,7 @@ from tiny_course import RIGHT, TINY, cell
 from attnlib.checks import exercises
 from autograder.building.build_course import changed_by_saving
 from autograder.lesson_text.layout import Layout
-from autograder.lesson_text.lesson import read_lesson
+from autograder.lesson_text.lesson import FOLDED, SHOWS_A_PICTURE, read_lesson
 from autograder.lesson_text.notebook import read_notebook, to_text
 from autograder.lesson_text.round_trip import changed_by_jupyterlab
 from autograder.showing.errors import CourseError
@@ -37,7 +37,7 @@ def test_a_lesson_that_saving_would_change_is_named(layout, name, settings, text
 
 def test_the_source_is_nothing_but_the_text(source):
     assert set(source.metadata) == {"kernelspec", "language_info"}
-    assert all(set(c.metadata) <= {"nbgrader", "tags"} for c in source.cells)
+    assert all(set(c.metadata) <= {"nbgrader", "tags"} for c in source.cells)  # and no picture to fold
     nbformat.validate(source)
     assert to_text(source) == to_text(nbformat.reads(to_text(source), as_version=4))
 
@@ -87,9 +87,31 @@ def test_every_picture_is_marked_for_nbval_and_the_text_marks_none():
                 drawn += 1
                 assert "nbval-ignore-output" in code.metadata.tags, (lesson, code.id)
         for code in jupytext.read(Layout().solutions / f"{lesson}.py").cells:
-            if "plt.show()" in code.source:
+            if SHOWS_A_PICTURE.search(code.source):
                 assert "nbval-ignore-output" not in code.metadata.get("tags", []), code.source
     assert drawn > 40
+
+
+@pytest.mark.parametrize(
+    ("source", "folded"),
+    [
+        ("ax.plot([1])\nplt.show()", True),
+        ('show("a line")', True),
+        ("drawn = hover_links(weights)\ndrawn", True),
+        ("def show_all():\n    plt.show()", False),
+        ("print(weights)", False),
+    ],
+)
+def test_cells_that_show_a_picture_are_folded(tmp_path, source, folded):
+    (tmp_path / "00_a.py").write_text(f"# %%\n{source}\n", encoding="utf-8")
+    (cell_,) = read_lesson(tmp_path / "00_a.py").cells
+    assert (
+        (cell_.metadata.items() >= FOLDED.items())
+        == folded
+        == ("nbval-ignore-output" in cell_.metadata.get("tags", []))
+    )
+    (tmp_path / "00_a.py").write_text(f'# %% tags=["unfolded"]\n{source}\n', encoding="utf-8")
+    assert "jupyter" not in read_lesson(tmp_path / "00_a.py").cells[0].metadata
 
 
 @pytest.mark.parametrize(
