@@ -401,6 +401,8 @@ SOFTMAX_EXERCISE = CourseExercise(
         "over_heads",
         "no_softmax",
         "causal",
+        "softmax_in_float32",
+        "maximum_without_axis_and_epsilon",
         "sum_without_axis_and_summed_over_axis",
         "sum_without_axis_and_epsilon",
     ),

@@ -23,7 +23,7 @@ from attnlib.checks.course.slips.heads import (
     Split,
     Width,
 )
-from attnlib.checks.course.slips.projections import Matrices, OfItself, Project
+from attnlib.checks.course.slips.projections import Matrices, Multiply, OfItself, Project
 from attnlib.checks.course.steps import CourseExercise, Step, along_with, spells
 from attnlib.checks.course.usual import as_given, usual_cases, wrong
 from attnlib.checks.draw import Draw
@@ -1012,6 +1012,7 @@ MEND_MULTI_HEAD = CourseExercise(
         Case(name="as many sentences as heads", inputs=_sentences(3, 3, 3, 3, 9), hidden=True),
     ),
     made_of=(
+        Multiply,
         Matrices,
         OfItself,
         Project,

@@ -1,7 +1,5 @@
 """Lesson 05: several heads, none of which looks ahead or at padding; and weights whose padding is to be mended."""
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -54,21 +52,6 @@ class CausalKeys(RealKeys):
         `if key_mask is not None:`.
         """
         return key_mask[:, None, None, :] if key_mask else None
-
-
-class JoinOnce(Join):
-    """A module could keep its mask."""
-
-    def first_mask_kept(self, module: Any, past: Tensor, real_keys: Tensor | None) -> Tensor:
-        """The mask of the first call is used ever after.
-
-        The mask is made once and kept in the module, with the first batch's padding in it. The next batch is padded
-        otherwise: make the mask at each call, or keep the triangle alone.
-        """
-        kept: Tensor | None = getattr(module, "kept", None)
-        if kept is None or kept.shape[-1] != past.shape[-1] or kept.device != past.device:
-            kept = module.kept = self.right(past, real_keys)
-        return kept
 
 
 class CausalProject(ProjectHeads):
