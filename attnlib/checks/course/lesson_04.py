@@ -11,7 +11,7 @@ from attnlib.checks.asking.ready_made import ATTENTION
 from attnlib.checks.asking.watch import ATTENTION_OF_ATTNLIB
 from attnlib.checks.course.slips.attention import LEADING_AXES, Compare, Give, Mix, Share
 from attnlib.checks.course.slips.heads import Finish, HeadGive, HeadShare, Merge, ProjectHeads
-from attnlib.checks.course.slips.masks import MaskedShare, blocked
+from attnlib.checks.course.slips.masks import MaskedShare, RealKeys, blocked
 from attnlib.checks.course.slips.memory import ProjectTexts, SplitTexts, TextLayers, TextScale, TextWidth
 from attnlib.checks.course.slips.projections import Matrices, Multiply
 from attnlib.checks.course.steps import CourseExercise, Step, along_with, spells
@@ -460,6 +460,136 @@ MEND_DECODER_ATTENTION = CourseExercise(
 )
 
 
+class PaddedCrossAttention(attnlib.MultiHeadAttention):
+    """The contract's form: there is always a memory with a mask, and the weights are always returned."""
+
+    def __init__(self, d_model: int, d_memory: int, num_heads: int) -> None:
+        super().__init__(d_model, num_heads, d_memory=d_memory)
+
+    def forward(self, x: Tensor, memory: Tensor, key_mask: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        output, weights = super().forward(x, memory, key_mask=key_mask, return_weights=True)
+        return output, weights
+
+
+def _gaps(
+    draw: Draw, *, b: int, q: int, k: int, h: int, d: int, d_memory: int | None, empty: bool = False
+) -> tuple[tuple, tuple]:
+    """A memory with gaps, and something real in each text, but for the last one if it is `empty`."""
+    sizes, texts = _heads(draw, b=b, q=q, k=k, h=h, d=d, d_memory=d_memory)
+    real = draw.integers(0, 3, (b, k)) > 0
+    real[:, draw.integers(0, k, ())] = True
+    if empty:
+        real[-1] = False
+    return sizes, (*texts, real)
+
+
+class RealAnswers(RealKeys):
+    """Which positions of the memory may answer, for all heads and queries alike."""
+
+    makes = ("allowed",)
+
+    def padding_ignored(self) -> None:
+        """Padding answers, too.
+
+        Each row gives part of its attention to positions that hold nothing: the key mask is not used. Where it is
+        False, the score has to become -inf before the softmax.
+        """
+        return None
+
+
+class PaddedShare(CrossHeadShare, MaskedShare):
+    """In each head, among what is real."""
+
+    def _among(self, scores: Tensor, allowed: Tensor | None, dim: int = -1) -> Tensor:
+        return scores.softmax(dim) if allowed is None else blocked(scores, allowed, "zeros", dim)
+
+
+_SIZES = {"b": 2, "q": 7, "k": 11, "h": 3, "d": 5, "d_memory": 13}
+
+PADDED_CROSS_ATTENTION = CourseExercise(
+    name="PaddedCrossAttention",
+    lesson=LESSON,
+    contract="PaddedCrossAttention(d_model, d_memory, num_heads), forward: (b, q, d_model), (b, k, d_memory), "
+    "bool (b, k) -> output (b, q, d_model), weights (b, h, q, k)",
+    parts={"values": 3, "empty": 2, "error": 1, "gradient": 1, "robustness": 1},
+    stretch=True,
+    kind="module",
+    reference=PaddedCrossAttention,
+    outputs=("output", "weights"),
+    detachable=("weights",),
+    forbidden=(ATTENTION, *ATTENTION_OF_ATTNLIB),
+    weight_scale=1.2,
+    cases=(
+        *usual_cases(
+            _gaps,
+            _SIZES,
+            one={"b": 1, "q": 5, "k": 3, "h": 2, "d": 7, "d_memory": 11},
+            more=[
+                {"b": 3, "q": 2, "k": 7, "h": 5, "d": 3, "d_memory": 11},
+                {"b": 5, "q": 3, "k": 2, "h": 2, "d": 2, "d_memory": 7},
+            ],
+        ),
+        Case(
+            name="two texts of one length and width",
+            inputs=partial(_gaps, b=5, q=5, k=5, h=5, d=3, d_memory=None),
+        ),
+        *(
+            Case(
+                name=f"a memory of padding alone{', other sizes' if hidden else ''}",
+                inputs=partial(_gaps, b=3, q=3, k=7 if hidden else 5, h=2, d=3, d_memory=7, empty=True),
+                part="empty",
+                gradient=True,
+                dtype=torch.float64,
+                hidden=hidden,
+            )
+            for hidden in (False, True)
+        ),
+        Case(
+            name="3 heads and a d_model of 14",
+            inputs=lambda draw: ((14, 13, 3), (*_texts(draw, 2, 5, 3, 14, 13), torch.ones(2, 3, dtype=torch.bool))),
+            part="error",
+            raises=True,
+        ),
+    ),
+    made_of=(
+        TextWidth,
+        TextLayers,
+        ProjectTextHeads,
+        SplitTexts,
+        RealAnswers,
+        Compare,
+        TextScale,
+        PaddedShare,
+        Mix,
+        Merge,
+        Finish,
+        HeadGive,
+    ),
+    pairs=("no_scale", "over_queries", "merged_by_reshape", "padding_ignored", "padding_upside_down"),
+    few={
+        ProjectTextHeads: (
+            "keys_and_values_from_x",
+            "all_from_memory",
+            "roles_exchanged",
+            "keys_from_x",
+            "values_from_x",
+            "both_texts_answer",
+            "one_memory_for_all",
+            "memory_cut",
+            "w_q_w_k_exchanged",
+            "w_q_w_v_exchanged",
+        ),
+        SplitTexts: ("split_by_reshape", "split_and_merged_by_reshape", "never_split", "split_by_length_of_x"),
+        Compare: ("not_transposed",),
+        TextScale: ("no_scale", "scaled_by_d", "scaled_by_root_d_model", "scaled_by_root_d_memory"),
+        Merge: ("merged_by_reshape", "merged_taking_turns", "not_merged"),
+        Finish: ("no_output_projection", "bias_of_w_o_unused"),
+        HeadGive: ("order_returned", "weights_forgotten", "weights_mean_returned", "residual_added"),
+    },
+    without=(*LEADING_AXES, "layers_as_wide_as_words", "no_bias_by_default", "one_width_only", "one_tensor"),
+)
+
+
 PREDICT_WHO_SETS_THE_LENGTH = Exercise(
     name="predict_who_sets_the_length",
     lesson=LESSON,
@@ -569,4 +699,5 @@ EXERCISES = (
     MULTI_HEAD_CROSS_ATTENTION,
     PREDICT_LONGER_SOURCE,
     MEND_DECODER_ATTENTION,
+    PADDED_CROSS_ATTENTION,
 )
