@@ -64,7 +64,9 @@ from .positions import (
     alibi_bias,
     alibi_slopes,
     apply_rotary,
+    rotate,
     sinusoidal_positions,
+    to_half_pairs,
 )
 from .projections import QKVProjection, embed, project_qkv, project_qkv_fused
 from .renormalise import renormalised_causal_weights
@@ -111,6 +113,7 @@ __all__ = [
     "project_qkv",
     "project_qkv_fused",
     "renormalised_causal_weights",
+    "rotate",
     "scaled_dot_product_attention",
     "sinusoidal_positions",
     "sliding_window_mask",
@@ -120,6 +123,7 @@ __all__ = [
     "tiled_attention",
     "to_additive",
     "to_blocked",
+    "to_half_pairs",
     "to_keep",
     "to_padding",
     "to_torch",

@@ -3,7 +3,7 @@
 import math
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Num
 from torch import Tensor, nn
 
 from .masks import distances
@@ -92,7 +92,7 @@ def _rows(table: Tensor, x: Tensor, offset: int) -> Tensor:
 
 
 def apply_rotary(
-    x: Float[Tensor, "... n d"], cos: Float[Tensor, "n half"], sin: Float[Tensor, "n half"]
+    x: Float[Tensor, "... n d"], cos: Float[Tensor, "... n half"], sin: Float[Tensor, "... n half"]
 ) -> Float[Tensor, "... n d"]:
     """Turn each pair of neighbouring columns by its angle.
 
@@ -102,11 +102,53 @@ def apply_rotary(
     >>> apply_rotary(torch.tensor([[3.0, 0.0]]), quarter.cos(), quarter.sin()).round()
     tensor([[-0., 3.]])
 
-    Shapes: x (..., n, d), cos and sin (n, d / 2) -> (..., n, d).
+    Shapes: x (..., n, d), cos and sin (n, d / 2) or broadcastable to (..., n, d / 2) -> (..., n, d).
     Su et al. 2021, "RoFormer", section 3.4.2, equation 34.
     """
     even, odd = x[..., 0::2], x[..., 1::2]
     return torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1).flatten(-2)
+
+
+def rotate(
+    x: Float[Tensor, "*batch n d"], positions: Num[Tensor, "..."], *, base: float = 10000.0
+) -> Float[Tensor, "*batch n d"]:
+    """Turn each pair of neighbouring columns by its position times its speed, base^(-2i / d) for pair i.
+
+    >>> x = torch.tensor([[1.0, 0.0, 1.0, 0.0]])
+    >>> rotate(x, torch.tensor([1.0]))  # by 1 radian, and by a hundredth of it
+    tensor([[0.5403, 0.8415, 0.9999, 0.0100]])
+
+    ``positions`` are any numbers, of shape (n,) or broadcastable to (..., n): after a cache, left-padded, or scaled to
+    fit more text into the trained length (Chen et al. 2023, "Extending Context Window ..."). Angles are float64.
+    Shapes: x (..., n, d) -> (..., n, d). Raises ValueError for an odd d.
+    Su et al. 2021, "RoFormer", section 3.2.2, equations 14 to 16.
+    """
+    d = x.shape[-1]
+    if d % 2:
+        raise ValueError(f"d must be even (columns are rotated in pairs), got {d}")
+    speeds = base ** (-torch.arange(0, d, 2, dtype=torch.float64, device=x.device) / d)
+    angles = positions.to(torch.float64)[..., None] * speeds
+    return apply_rotary(x, angles.cos().to(x.dtype), angles.sin().to(x.dtype))
+
+
+def to_half_pairs(w: Float[Tensor, "... out"], num_heads: int, *, back: bool = False) -> Float[Tensor, "... out"]:
+    """Reorder a projection's columns from neighbour pairs to half pairs, head by head; ``back`` undoes it.
+
+    RoFormer and GPT-J rotate the columns (0, 1), (2, 3) ... of a head, GPT-NeoX and LLaMA in transformers (0, d/2),
+    (1, d/2 + 1) ... With ``w_q`` and ``w_k`` reordered alike, both give the same scores.
+
+    >>> to_half_pairs(torch.arange(12.0), 2)
+    tensor([ 0.,  2.,  4.,  1.,  3.,  5.,  6.,  8., 10.,  7.,  9., 11.])
+    >>> to_half_pairs(to_half_pairs(torch.arange(12.0), 2), 2, back=True)
+    tensor([ 0.,  1.,  2.,  3.,  4.,  5.,  6.,  7.,  8.,  9., 10., 11.])
+
+    Shapes: w (..., h * d) -> (..., h * d): x @ w are the queries or keys. Transpose the weight of an nn.Linear first.
+    """
+    if back:
+        halves = w.unflatten(-1, (num_heads, 2, -1))  # (..., h, half, pair)
+        return halves.transpose(-1, -2).flatten(-3)
+    pairs = w.unflatten(-1, (num_heads, -1, 2))  # (..., h, pair, half)
+    return pairs.transpose(-1, -2).flatten(-3)
 
 
 class Rotary(nn.Module):
