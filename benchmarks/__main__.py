@@ -4,7 +4,18 @@ import os
 
 import torch
 
-from . import decoding, encoder_block, first_check, floor, grading, import_cost, multi_head_attention, tiled, weights
+from . import (
+    decoding,
+    encoder_block,
+    first_check,
+    floor,
+    grading,
+    import_cost,
+    multi_head_attention,
+    other_seeds,
+    tiled,
+    weights,
+)
 from .measure import THREADS
 
 print(f"torch {torch.__version__}, {THREADS} CPU threads, load of the machine before: {os.getloadavg()[0]:.1f}")
@@ -19,6 +30,7 @@ for benchmark in (
     import_cost,
     first_check,
     grading,
+    other_seeds,
 ):
     print(f"\n{benchmark.__doc__}")
     benchmark.main()
