@@ -37,6 +37,7 @@ from attnlib.checks.course.slips.lesson05_masks import (
     ScoreSizes,
 )
 from attnlib.checks.course.slips.masks import Align, Join, MaskForm, Past, PastOfMore, RealKeys
+from attnlib.checks.course.slips.packed import CountPositions, GiveBoth, NumberTexts, SeeOwnText
 from attnlib.checks.course.slips.projections import OfItself
 from attnlib.checks.course.steps import CourseExercise
 from attnlib.checks.course.usual import as_given, usual_cases, wrong
@@ -552,6 +553,68 @@ MEND_PADDED_CAUSAL_WEIGHTS = CourseExercise(
     own=(as_given(_causal_weights_as_given),),
 )
 
+
+def _packed_causal(ids: Tensor) -> tuple[Tensor, Tensor]:
+    """Neighbours with the same number are one text; -1 is padding."""
+    n = ids.shape[1]
+    begins = torch.ones_like(ids, dtype=torch.bool)
+    begins[:, 1:] = ids[:, 1:] != ids[:, :-1]
+    text, real = begins.cumsum(dim=1), ids != -1
+    place = torch.arange(n, device=ids.device).expand_as(ids)
+    mask = (text[:, :, None] == text[:, None, :]) & attnlib.causal_mask(n, n, device=ids.device) & real[:, :, None]
+    return mask, (place - (place * begins).cummax(dim=1).values) * real
+
+
+def _packed(draw: Draw, *, b: int, n: int, lowest: int = 0, longest: int = 3) -> tuple[Tensor]:
+    """Texts of one token and more; numbers come back, and with a `lowest` of -1 there is padding anywhere."""
+    ids = draw.integers(lowest, 4, (b, n)).repeat_interleave(longest, dim=1)
+    starts = draw.integers(0, ids.shape[1] - n + 1, (b,)).tolist()
+    return (torch.stack([row[start : start + n] for row, start in zip(ids, starts, strict=True)]),)
+
+
+def _row(*ids: int) -> tuple[Tensor]:
+    return (torch.tensor([ids]),)
+
+
+_PADDED = partial(_packed, lowest=-1)
+
+PACKED_CAUSAL = CourseExercise(
+    name="packed_causal",
+    lesson=LESSON,
+    contract="numbers of texts (b, n), -1 = padding -> mask bool (b, n, n), positions int64 (b, n)",
+    parts={"values": 3, "padding": 2, "robustness": 1},
+    stretch=True,
+    reference=_packed_causal,
+    outputs=("mask", "positions"),
+    forbidden=("attnlib.causal_mask", "attnlib.sliding_window_mask", "attnlib.attention_sink_mask"),
+    cases=(
+        Case(name="three texts, numbered in their order", inputs=lambda draw: _row(0, 0, 0, 1, 1, 2, 2, 2, 2)),
+        Case(name="numbers that come back", inputs=lambda draw: _row(4, 4, 7, 4)),
+        Case(name="one text", inputs=lambda draw: _row(5, 5, 5)),
+        Case(name="three rows, each packed in its own way", inputs=partial(_packed, b=3, n=11)),
+        Case(
+            name="called a second time, with other rows",
+            inputs=partial(_packed, b=3, n=11),
+            after=(partial(_packed, b=3, n=11),),
+        ),
+        Case(
+            name="called before with other sizes",
+            inputs=partial(_packed, b=3, n=11),
+            after=(partial(_packed, b=2, n=7), partial(_packed, b=5, n=13)),
+        ),
+        Case(name="padding at the end", inputs=lambda draw: _row(0, 0, 1, 1, 1, -1, -1), part="padding"),
+        Case(name="padding anywhere", inputs=partial(_PADDED, b=5, n=13), part="padding"),
+        Case(name="the numbers stay as they are", inputs=partial(_PADDED, b=2, n=7), mutation=True, part="robustness"),
+        Case(name="on another device", inputs=partial(_PADDED, b=2, n=7), other_device=True, part="robustness"),
+        Case(name="other sizes", inputs=partial(_packed, b=7, n=17, longest=5), hidden=True),
+        Case(name="texts of one token", inputs=partial(_PADDED, b=3, n=7, longest=1), part="padding", hidden=True),
+    ),
+    example=lambda: _row(4, 4, 7, 4),
+    made_of=(NumberTexts, SeeOwnText, CountPositions, GiveBoth),
+    pairs=("number_taken_for_text", "no_causal_mask", "strict", "positions_not_restarted", "padding_is_a_text"),
+)
+
+
 PREDICT_ZEROED_FUTURE = Exercise(
     name="predict_zeroed_future",
     lesson=LESSON,
@@ -664,4 +727,5 @@ EXERCISES = (
     PREDICT_OTHER_ENDING,
     CAUSAL_SELF_ATTENTION,
     MEND_PADDED_CAUSAL_WEIGHTS,
+    PACKED_CAUSAL,
 )

@@ -73,6 +73,61 @@ class PaddedOneByOne(Padded):
         return self.w_o(torch.stack(outputs)), torch.stack(tables)
 
 
+def packed(ids):
+    place = torch.arange(ids.shape[1], device=ids.device)
+    begins = torch.ones_like(ids, dtype=torch.bool)
+    begins[:, 1:] = ids[:, 1:] != ids[:, :-1]
+    text = begins.cumsum(1)
+    mask = (text.unsqueeze(2) == text.unsqueeze(1)).tril() & (ids != -1).unsqueeze(2)
+    return mask, (place - (place * begins).cummax(1).values).masked_fill(ids == -1, 0)
+
+
+def packed_and_counted(ids):
+    """A token's position is the number of keys that it sees, but for itself."""
+    changes = torch.nn.functional.pad((ids.diff(dim=1) != 0).long(), (1, 0)).cumsum(1)
+    same = torch.eq(changes[:, :, None], changes[:, None, :])
+    mask = torch.tril(same) & (ids >= 0)[:, :, None] & (ids >= 0)[:, None, :]
+    return mask, (mask.sum(-1) - 1).clamp(min=0)
+
+
+def packed_by_loop(ids):
+    b, n = ids.shape
+    mask = ids.new_zeros(b, n, n, dtype=torch.bool)
+    positions = torch.zeros_like(ids)
+    for i in range(n):
+        same = ids[:, i] != -1
+        for j in range(i, -1, -1):
+            same = same & (ids[:, j] == ids[:, i])
+            mask[:, i, j] = same
+        positions[:, i] = (mask[:, i].sum(-1) - 1).clamp(min=0)
+    return mask, positions
+
+
+def packed_row_by_row(ids):
+    masks, positions = [], []
+    for row in ids:
+        starts = torch.cat([row.new_ones(1), (row[1:] != row[:-1]).long()])
+        number = torch.cumsum(starts, 0)
+        places = torch.arange(len(row), device=row.device)
+        real = row.ne(-1)
+        masks.append(((number[:, None] == number) & (places[:, None] >= places)) & real[:, None] & real)
+        first = torch.where(starts == 1, places, 0).cummax(0).values
+        positions.append(torch.where(real, places - first, 0))
+    return [torch.stack(masks), torch.stack(positions)]
+
+
+def packed_by_products(ids):
+    """Key j is open to query i if nothing changes between them: no beginning after j, up to i."""
+    begins = torch.zeros_like(ids)
+    begins[:, 1:] = (ids[:, 1:] != ids[:, :-1]).long()
+    count = begins.cumsum(-1)
+    n = ids.size(1)
+    past = torch.ones(n, n, dtype=torch.bool, device=ids.device).tril()
+    mask = ((count[..., None] - count[..., None, :]) == 0) & past & ids.ne(-1)[..., None]
+    return mask, (mask.long() @ torch.ones_like(ids)[..., None])[..., 0].sub(1).clamp_min(0)
+
+
 ALTERNATIVES = {
+    "packed_causal": [packed, packed_and_counted, packed_by_loop, packed_row_by_row, packed_by_products],
     "PaddedCrossAttention": [Padded, PaddedByTheCourse, PaddedWithTheLowest, PaddedAndDivided, PaddedOneByOne],
 }
