@@ -288,7 +288,7 @@ print(" ".join(english[i] for i in order), "->", numbers)
 # - Head $i$ is the $i$-th run of $d$ neighbouring columns, the pattern `(h d)`.
 # - `x` is `(b, q, d_model)`, `memory` is `(b, k, d_memory)`; the output is `(b, q, d_model)`, the weights are
 #   `(b, h, q, k)`.
-# - The points: {parts}. The options are `d_head` and `bias`. As always, and not allowed: as above.
+# - The points: {parts}. The options are `d_head` and `bias`. As always. Not allowed: as above.
 
 
 # %%
@@ -928,8 +928,8 @@ check("mend_decoder_attention", mend_decoder_attention)
 # - `key_mask` is `(b, k)`, bool, True = may answer. The real positions need not come first.
 # - A memory of padding alone happens (somebody sent an empty text). Then all weights are 0, and the output is the bias
 #   of `w_o`: no NaN, forward or in any gradient. This is what makes it difficult.
-# - The output is `(b, q, d_model)`, the weights are `(b, h, q, k)`. The parts of the check: {parts}. As always, and not
-#   allowed: as above. `attnlib.masked_softmax` is allowed; lesson 05 builds it.
+# - The output is `(b, q, d_model)`, the weights are `(b, h, q, k)`. The parts of the check: {parts}. As always.
+#   Not allowed: as above. `attnlib.masked_softmax` is allowed; lesson 05 builds it.
 
 
 # %%
