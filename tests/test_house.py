@@ -25,17 +25,6 @@ LONG_FILES: dict[str, int] = {
     "tests/checks/test_run.py": 305,
     "tests/checks/wheat/lesson_05.py": 305,
 }
-LONG_FUNCTIONS: dict[str, int] = {
-    "attnlib/checks/course/handling.py::slips": 76,
-    "attnlib/checks/course/lesson_02/scaled_dot_product_attention.py::attention_misconceptions": 113,
-    "attnlib/checks/course/lesson_02/scaled_dot_product_attention.py::more_attention_misconceptions": 191,
-    "attnlib/checks/course/lesson_03/mistakes_around.py::layer_mistakes": 148,
-    "attnlib/checks/course/lesson_03/mistakes_around.py::projection_mistakes": 139,
-    "attnlib/checks/course/lesson_03/mistakes_around.py::result_mistakes": 75,
-    "attnlib/checks/course/lesson_03/mistakes_inside.py::axes_mistakes": 153,
-    "attnlib/checks/course/lesson_03/mistakes_inside.py::scores_mistakes": 147,
-    "attnlib/checks/course/usual.py::usual_misconceptions": 89,
-}
 UPWARD: set[tuple[str, str]] = {
     ("autograder.proof.answers", "wheat"),
 }
@@ -133,8 +122,7 @@ def test_no_file_is_longer_than_a_reader_holds_in_mind() -> None:
 
 def test_no_function_is_longer_than_a_screen() -> None:
     long = {name: n for path in SOURCES for name, n in functions(path) if n > MOST_LINES_OF_A_FUNCTION}
-    assert {name: n for name, n in long.items() if n > LONG_FUNCTIONS.get(name, 0)} == {}
-    assert set(LONG_FUNCTIONS) - set(long) == set(), "short by now: take them off the list"
+    assert long == {}
 
 
 def test_arrows_point_down() -> None:
