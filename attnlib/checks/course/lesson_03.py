@@ -806,6 +806,7 @@ MULTI_HEAD_SELF_ATTENTION = CourseExercise(
                 {"b": 5, "n": 3, "h": 2, "d": 2},
                 {"b": 2, "n": 6, "h": 6, "d": 6},
             ],
+            attends=True,
         ),
         Case(name="d_head is given", inputs=partial(_free_width, b=2, n=5, d_model=11, h=3, d=7), part="options"),
         Case(

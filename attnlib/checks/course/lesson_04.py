@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -51,6 +52,18 @@ def _small_texts() -> tuple[Tensor, ...]:
     return x, memory, w_q, w_k, torch.tensor([[4.0], [0.0], [8.0]])
 
 
+def _zero_vector(make: Callable[..., Inputs], **sizes: Any) -> Case:
+    """A memory whose first vector is zeros; its key is the bias, and it may be looked at."""
+
+    def inputs(draw: Draw) -> Inputs:
+        made = make(draw, **sizes)
+        _, memory, *_ = made[-1] if isinstance(made[-1], tuple) else made
+        memory[:, 0] = 0
+        return made
+
+    return Case(name="a vector of zeros in the memory", inputs=inputs)
+
+
 class CrossShare(Share):
     """Every query shares its attention among all positions of the memory."""
 
@@ -61,6 +74,15 @@ class CrossShare(Share):
         have nothing to do with those of x: every query sees all of it.
         """
         return super().causal(scores, allowed)
+
+    def zeros_taken_for_padding(self, scores: Tensor, memory: Tensor, allowed: Tensor | None = None) -> Tensor:
+        """Vectors of zeros are taken for padding.
+
+        A memory's vector may be all zeros and mean something. What is padding, a mask says; where there is none,
+        every query sees the whole memory.
+        """
+        real = memory.ne(0).any(dim=-1)[(slice(None), *(None,) * (scores.dim() - 2))]
+        return self._among(scores, real if allowed is None else real & allowed)
 
     def divided_without_exp(self, scores: Tensor) -> Tensor:
         """The scores are divided by their sum, without exp.
@@ -100,7 +122,9 @@ CROSS_ATTENTION = CourseExercise(
                 {"b": 5, "q": 1, "k": 3, "d_model": 2, "d_memory": 11, "d_k": 7, "d_v": 3},
                 {"b": 2, "q": 3, "k": 1, "d_model": 5, "d_memory": 7, "d_k": 2, "d_v": 5},
             ],
+            attends=True,
         ),
+        _zero_vector(_matrices, b=2, q=5, k=7, d_model=11, d_memory=13, d_k=3, d_v=17),
         # where lengths and widths agree, more mistakes run, and the numbers tell which one it is
         Case(
             name="two texts of one length and width",
@@ -194,7 +218,9 @@ MULTI_HEAD_CROSS_ATTENTION = CourseExercise(
                 {"b": 5, "q": 3, "k": 1, "h": 2, "d": 2, "d_memory": 7},
                 {"b": 2, "q": 1, "k": 5, "h": 1, "d": 3, "d_memory": 2},
             ],
+            attends=True,
         ),
+        _zero_vector(_heads, b=2, q=5, k=7, h=3, d=5, d_memory=13),
         # where lengths and widths agree, more mistakes run, and the numbers tell which one it is
         Case(
             name="two texts of one length and width",
@@ -528,7 +554,9 @@ PADDED_CROSS_ATTENTION = CourseExercise(
                 {"b": 3, "q": 2, "k": 7, "h": 5, "d": 3, "d_memory": 11},
                 {"b": 5, "q": 3, "k": 2, "h": 2, "d": 2, "d_memory": 7},
             ],
+            attends=True,
         ),
+        _zero_vector(_gaps, **_SIZES),
         Case(
             name="two texts of one length and width",
             inputs=partial(_gaps, b=5, q=5, k=5, h=5, d=3, d_memory=None),

@@ -385,6 +385,7 @@ CAUSAL_SELF_ATTENTION = CourseExercise(
                 {"b": 5, "n": 2, "heads": 7, "d": 3},
                 {"b": 3, "n": 3, "heads": 3, "d": 3},
             ],
+            attends=True,
         ),
         Case(name="a longer text", inputs=partial(_sentences, b=2, n=17, heads=2, d=3)),
         Case(name="bias=False", inputs=partial(_sentences, b=2, n=5, heads=3, d=7, bias=False)),

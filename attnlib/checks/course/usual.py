@@ -5,7 +5,10 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch.utils._pytree import tree_map_only
 
+from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import AS_GIVEN, Case, Misconception
 
 Make = Callable[..., tuple[Any, ...]]
@@ -38,12 +41,14 @@ def usual_cases(
     word: Sizes | None = None,
     gradient: bool = True,
     magnitude: float = 0.0,
+    attends: bool = False,
 ) -> tuple[Case, ...]:
     """Cases for `make(draw, **sizes)`: sizes all different, a batch of one, one word, earlier calls, gradients, memory.
 
     `sizes` are those of the visible cases, `one` those of the smallest batch, `more` those of the grader's own cases;
     `word` those of sentences of a single word, where they do not follow from the names in `COUNTS`. `magnitude` is the
-    size of what is subtracted on the way to a gradient, where few numbers are left of it. No axis has length 0: what is
+    size of what is subtracted on the way to a gradient, where few numbers are left of it. What `attends` computes a
+    softmax on its way, and is asked for large scores, too. No axis has length 0: what is
     right for a batch of nothing is left open.
     """
     inputs = partial(make, **sizes)
@@ -81,6 +86,8 @@ def usual_cases(
         cases.insert(2, Case(name="one entry of the batch", inputs=partial(make, **{**sizes, "b": 1})))
     if gradient:
         cases.append(Case(name="gradients", inputs=inputs, **of_gradients))
+    if attends:
+        cases.append(_large(inputs))
     for number, other in enumerate(more, 1):
         inputs = partial(make, **other)
         name = f"other sizes ({number})"
@@ -90,6 +97,19 @@ def usual_cases(
             cases.append(Case(name=f"{name}, gradients", inputs=inputs, hidden=True, **of_gradients))
     return tuple(cases)
 
+
+def _large(make: Make) -> Case:
+    """Inputs thirty times as large: scores beyond 709, whose exp is larger than any float64."""
+
+    def inputs(draw: Draw) -> tuple[Any, ...]:
+        return tree_map_only(Tensor, lambda t: 30 * t if t.is_floating_point() else t, make(draw))
+
+    name = "inputs thirty times as large"
+    return Case(name=name, inputs=inputs, part="robustness", dtype=torch.float64, magnitude=LARGE)
+
+
+LARGE = 1e3
+"""Scores of this size are too large for a softmax that does not subtract the largest."""
 
 COUNTS = ("b", "n", "q", "k")
 """How many sentences and words there are: what may differ from one call of a module to the next."""

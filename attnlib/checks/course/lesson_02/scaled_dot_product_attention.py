@@ -54,6 +54,7 @@ SCALED_DOT_PRODUCT_ATTENTION = CourseExercise(
                 {"lead": (3,), "q": 7, "k": 7, "d_k": 7, "d_v": 7},
                 {"lead": (2, 1, 3), "q": 1, "k": 5, "d_k": 2, "d_v": 3},
             ],
+            attends=True,
         ),
         # where lengths or widths agree, more mistakes run, and the numbers tell which one it is
         Case(name="as many keys as queries", inputs=partial(_qkv, lead=(2,), q=5, k=5, d_k=7, d_v=3)),

@@ -98,6 +98,7 @@ SELF_ATTENTION = CourseExercise(
                 {"b": 5, "n": 2, "sizes": (3, 3, 3)},
                 {"b": 2, "n": 7, "sizes": (7, 7, 7)},
             ],
+            attends=True,
         ),
         # where nothing raises an error, the numbers tell what was multiplied with what
         Case(name="all axes of one length", inputs=partial(_module_inputs, b=3, n=3, sizes=(3, 3, 3))),

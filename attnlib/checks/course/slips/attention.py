@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from attnlib.checks.course.steps import Step, along_with, each, spells
+from attnlib.checks.course.steps import Step, along_with, each, only_with, spells
 
 LEADING_AXES = (
     "two_axes_only",
@@ -370,6 +370,16 @@ class Share(Step):
     def _among(self, scores: Tensor, allowed: Tensor | None, dim: int = -1) -> Tensor:
         """Attention weights in this exercise's way of blocking."""
         return masked_softmax(scores, allowed, dim)
+
+    @only_with("large scores")
+    def exp_overflows(self, scores: Tensor, allowed: Tensor | None = None) -> Tensor:
+        """A softmax that overflows.
+
+        exp of a large score is larger than any float, and inf / inf is NaN. Use a softmax that subtracts each row's
+        largest score first: torch's, or your own from lesson 02.
+        """
+        powers = scores.exp() if allowed is None else scores.exp() * allowed
+        return powers / powers.sum(dim=-1, keepdim=True)
 
     def over_queries(self, scores: Tensor, allowed: Tensor | None = None) -> Tensor:
         """The softmax runs over the queries.

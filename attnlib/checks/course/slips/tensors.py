@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from attnlib.checks.course.marks import Step, only_with, spells
+from attnlib.checks.course.usual import LARGE
 from attnlib.checks.exercise import Exercise
 
 Answer = Callable[..., Any]
@@ -31,6 +32,7 @@ def facts(exercise: Exercise) -> frozenset[str]:
         "memory that is not contiguous": any(case.strided for case in cases),
         "another device": any(case.other_device for case in cases),
         "gradients": any(case.gradient for case in cases),
+        "large scores": any(case.magnitude >= LARGE for case in cases),
         "one result": len(exercise.outputs) == 1,
         "several results": len(exercise.outputs) > 1,
         "a function": function,
