@@ -25,9 +25,10 @@ from torch.testing import assert_close
 
 import attnlib
 from attnlib.checks import check, yours_or_ours
+from attnlib.plot import ACCENT, GREY, INK, PALE, show, use_style
 
+use_style()
 torch.set_num_threads(1)  # with matrices this small, a second thread would only wait
-NAVY, ORANGE, GREY, SKY, GREEN = "#08306b", "#d55e00", "0.55", "#6baed6", "#009e73"
 seed = 0  # `python -m benchmarks.other_seeds 07_positions` runs this lesson with others
 
 # %% [markdown]
@@ -55,8 +56,8 @@ assert_close(first[one.index("cross")], second[other.index("cross")], atol=1e-6,
 print("animal:", [round(x, 3) for x in first[1, :4].tolist()], "in both sentences")
 
 # %% [markdown]
-# Equal, up to rounding. Who crossed whom is lost, and no amount of training can bring it back: every function in the
-# chain treats the words alike. What is the least that you must add?
+# Equal, up to rounding. Who crossed whom is lost, and no training can bring it back, because nothing in the chain
+# treats one place differently from another. What is the least that you must add?
 #
 # A causal mask might be enough. It knows an order, after all: it lets each word see only those before it.
 #
@@ -163,21 +164,26 @@ check("sinusoidal_positions", sinusoidal_positions)
 
 # %%
 table_of = yours_or_ours("sinusoidal_positions", globals())
+
+# %%
 hands = table_of(13, 8, 100.0)  # a small base, so that you can see the slow hands move
 
 _, ax = plt.subplots(figsize=(9, 3.4), layout="constrained")
 for pair in range(4):
     for position in range(13):
         sine, cosine = hands[position, 2 * pair : 2 * pair + 2].tolist()
-        ax.add_patch(plt.Circle((position, -pair), 0.4, facecolor="#f2f6fa", edgecolor="0.8"))
+        ax.add_patch(plt.Circle((position, -pair), 0.4, facecolor=PALE, edgecolor="none"))
         tip = position + 0.38 * sine, -pair + 0.38 * cosine  # 0 is at the top, as on a clock
-        ax.plot([position, tip[0]], [-pair, tip[1]], color=NAVY if pair else ORANGE, linewidth=2)
+        ax.plot([position, tip[0]], [-pair, tip[1]], color=INK if pair else ACCENT)
 ax.set(xlim=(-0.6, 12.6), ylim=(-3.6, 0.6), aspect="equal", xlabel="position", xticks=range(13))
 ax.set_yticks([0, -1, -2, -3], [f"hand {i}: {100 ** (-i / 4):.2f} per word" for i in range(4)])
 ax.set_title("Each column is one position: fast hands tell neighbours apart, slow ones regions")
 ax.tick_params(length=0)
 ax.spines[:].set_visible(False)
-plt.show()
+show(
+    "Four rows of clock faces for the positions 0 to 12. In the first row the hand goes around twice, in the second "
+    "more than half around, in the third a fifth, and in the fourth it hardly moves."
+)
 
 # %% [markdown]
 # Why two numbers for one hand? Because a step forward is then a *rotation*, the same one wherever you start. To go from
@@ -499,12 +505,13 @@ def scores_from(place: int) -> dict[str, Tensor]:
     """The score at each distance, for a query at `place`."""
     added = ((q + table[place]) @ w_q) @ ((k + table[place - distances]) @ w_k).T
     turned = turn(q[None], at([place])) @ turn(k.expand(31, 32), place - distances).T
-    ramp = q @ k + bias_of(4, 1, place + 1)[1, 0, place - distances]  # the second head's slope, 1/16
-    return {"sinusoidal": added, "rotary": turned[0], "ALiBi": ramp}
+    charge = bias_of(4, 1, place + 1)[1, 0, place - distances]  # the second head's slope, 1/16
+    root = math.sqrt(32)
+    return {"sinusoidal": added / root, "rotary": turned[0] / root, "ALiBi": q @ k / root + charge}
 
 
 near, far = scores_from(40), scores_from(90)
-assert (near["sinusoidal"] - far["sinusoidal"]).abs().max() > 1
+assert (near["sinusoidal"] - far["sinusoidal"]).abs().max() > 0.2
 assert_close(near["rotary"], far["rotary"], atol=1e-4, rtol=0)
 assert_close(near["ALiBi"], far["ALiBi"], atol=1e-5, rtol=0)
 
@@ -512,16 +519,19 @@ assert_close(near["ALiBi"], far["ALiBi"], atol=1e-5, rtol=0)
 _, axes = plt.subplots(1, 3, figsize=(10, 3), layout="constrained")
 titles = "Added: it depends on both positions", "Turned: one curve", "Charged: a ramp"
 for ax, kind, title in zip(axes, near, titles, strict=True):
-    ax.plot(distances, near[kind] / math.sqrt(32), color=NAVY, linewidth=5, alpha=0.35, label="query at 40")
-    ax.plot(distances, far[kind] / math.sqrt(32), color=ORANGE, linewidth=1.5, label="query at 90")
+    ax.plot(distances, near[kind], color=INK, linewidth=5, alpha=0.35, label="query at 40")
+    ax.plot(distances, far[kind], color=ACCENT, linewidth=1.5, label="query at 90")
     ax.set(title=title, xlabel=f"{kind}: distance of the key")
 axes[0].set_ylabel("score")
 axes[0].legend()
-plt.show()
+show(
+    "The score against the distance of the key, from two positions of the query. With the sinusoidal table two "
+    "different waves; with rotary one wave, the same twice; with ALiBi one straight line downwards."
+)
 
 # %% [markdown]
-# Only the rotation can single out a distance: with the right query and key, its curve has a peak wherever you like.
-# ALiBi's ramp can only go down. Keep that in mind for the next question.
+# Two of the three know distance alone, and they are not alike. The rotation gives a curve with hills and valleys, and
+# where they are depends on the query and the key. ALiBi's ramp can only go down. Keep that in mind for what comes next.
 #
 # ## Train them: say the word two places back
 #
@@ -690,10 +700,11 @@ assert abs(end["ALiBi, window of 32"] - end["ALiBi"]) < 0.1  # the control: it n
 
 # %%
 figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, 3.9), layout="constrained")
-colours = {"none": GREY, "learned": SKY, "sinusoidal": GREEN, "rotary": ORANGE, "ALiBi": NAVY}
+colours = {"none": GREY, "learned": "#6baed6", "sinusoidal": "#6baed6", "rotary": ACCENT, "ALiBi": INK}
 for name in [*colours, "rotary, window of 16"]:
     kind, _, window = name.partition(",")
-    left.plot(range(2, 64), found[name]["all"], ":" if window else "-", color=colours[kind], label=name)
+    style = ":" if window else "--" if kind == "sinusoidal" else "-"
+    left.plot(range(2, 64), found[name]["all"], style, color=colours[kind], label=name)
 left.set(
     xlabel="position", ylabel="share right", ylim=(-0.09, 1.09), title="Two places back: only a rotary window goes on"
 )
@@ -706,11 +717,13 @@ right.set(xlabel="position", ylabel="loss per character", title="English: rotary
 right.set_ylim(right.get_ylim()[0] - 0.1, right.get_ylim()[1] + 0.1)
 right.legend(loc="upper left", bbox_to_anchor=(0.25, 1))
 for ax, trained in ((left, 16), (right, 64)):
-    ax.axvspan(0, trained, color="#e6eef6", zorder=0)
+    ax.axvspan(0, trained, color=PALE, zorder=0)
     ax.text(trained / 2, ax.get_ylim()[0], "trained", ha="center", va="bottom", color="0.4")
-for line in [*left.lines, *right.lines]:
-    line.set_linewidth(2)
-plt.show()
+show(
+    "Left: the share right by position, trained up to 15. Learned and sinusoidal fall to nearly 0 at 16, rotary some "
+    "words later; ALiBi stays at a quarter throughout; rotary in a window of 16 stays at 1. Right: the loss on text by "
+    "position, trained up to 63. ALiBi is flat, rotary rises, rotary in a window of 32 is flat."
+)
 
 # %% [markdown]
 # So which one wins? Neither. They answer different questions.
@@ -744,9 +757,9 @@ plt.show()
 # the queries, keys and values of the next words, not turned yet. It has two mistakes.
 #
 # The first is what [rotary-embedding-torch](https://github.com/lucidrains/rotary-embedding-torch/issues/11) computed
-# for a while, and what [ExecuTorch](https://github.com/pytorch/executorch/pull/2010) had to mend. The second answers a
-# question that [people ask](https://github.com/mistralai/mistral-inference/issues/147) when they read such code for the
-# first time. Mend both.
+# for a while, and what [ExecuTorch](https://github.com/pytorch/executorch/pull/2010) had to mend. Behind the second is
+# a question that [people ask](https://github.com/mistralai/mistral-inference/issues/147) when they read such code for
+# the first time: why only these two? Mend both.
 #
 # - All inputs are `(b, h, …, d)`: `q`, `k`, `v` for the new words, `past_k`, `past_v` for the $m$ words before them.
 # - The result is `(b, h, n, d)`: what these words would get if the whole text went through at once.

@@ -275,7 +275,14 @@ ALIBI_BIAS = CourseExercise(
     ),
     example=lambda: (2, 2, 3),
     made_of=(PowerOfTwo, Slopes, Distance, Penalise),
-    pairs=("first_slope_is_one", "slopes_reversed", "aligned_to_the_first_key", "rewarded", "keys_counted_alone"),
+    pairs=(
+        "first_slope_is_one",
+        "slopes_reversed",
+        "aligned_to_the_first_key",
+        "aligned_to_the_first_key_absolute",
+        "rewarded",
+        "keys_counted_alone",
+    ),
     without=OF_A_BATCH,
 )
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 import attnlib
 from attnlib.attention import equation
-from attnlib.checks.course.steps import Step
+from attnlib.checks.course.steps import Step, spells
 
 
 class TableSizes(Step):
@@ -298,6 +298,16 @@ class TableOfHands(Step):
         Pairs fill an even number of columns. When d_model is odd, the last cosine is left out.
         """
         return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2).float()
+
+    def odd_width_fails(self, angles: Tensor, d_model: int) -> Tensor:
+        """An odd d_model ends in an error.
+
+        With an odd width there is one sine more than there are cosines, and `table[:, 1::2]` has no room for the last
+        cosine. Leave it out: `cosines[:, : d_model // 2]`, or cut the finished table to d_model columns.
+        """
+        table = torch.zeros(len(angles), d_model)
+        table[:, 0::2], table[:, 1::2] = angles.sin(), angles.cos()
+        return table
 
     def odd_width_rounded_down(self, angles: Tensor, d_model: int) -> Tensor:
         """An odd d_model gets one column too few.
@@ -635,6 +645,10 @@ class Distance(Step):
         Query i is at position i + (k_len - q_len), as in lesson 05's causal mask.
         """
         return torch.arange(q_len)[:, None] - torch.arange(k_len)
+
+    @spells(aligned_to_the_first_key)
+    def aligned_to_the_first_key_absolute(self, q_len: int, k_len: int) -> Tensor:
+        return self.aligned_to_the_first_key(q_len, k_len).abs()
 
     def distance_from_one(self, q_len: int, k_len: int) -> Tensor:
         """A word is at distance 1 from itself.
