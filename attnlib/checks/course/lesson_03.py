@@ -23,6 +23,7 @@ from attnlib.checks.course.slips.heads import (
     Split,
     Width,
 )
+from attnlib.checks.course.slips.packing import JoinHeads, Unpack, Unpacked
 from attnlib.checks.course.slips.projections import Matrices, Multiply, OfItself, Project
 from attnlib.checks.course.steps import CourseExercise, Step, along_with, spells
 from attnlib.checks.course.usual import as_given, usual_cases, wrong
@@ -1054,7 +1055,7 @@ PREDICT_HEAD_PARAMETERS = Exercise(
     parts={"choice": 1},
     reference="B",
     explanation="Eight matrices (512, 64) side by side are one matrix (512, 512). That holds for queries, keys and "
-    "values, and eight times 64 is what W^O takes in. More heads cost nothing here: they share the same width out.",
+    "values, and eight times 64 is what W^O takes in. More heads have no more weights to learn: they share one width.",
     misconceptions=(
         wrong(
             "full_width_each",
@@ -1115,6 +1116,44 @@ PREDICT_RESHAPED_HEADS = Exercise(
     ),
 )
 
+
+def _from_packed(weight: Tensor, packing: str, num_heads: int) -> tuple[Tensor, Tensor, Tensor]:
+    names = packing.replace("3", "three")
+    w_q, w_k, w_v = rearrange(weight, f"{names} m -> three (h d) m", three=3, h=num_heads)
+    return w_q, w_k, w_v
+
+
+def _packed(draw: Draw, *, packing: str, h: int, d: int, d_model: int) -> tuple[Tensor, str, int]:
+    return draw.normal(3 * h * d, d_model), packing, h
+
+
+FROM_PACKED = CourseExercise(
+    name="from_packed",
+    lesson=LESSON,
+    contract="one packed matrix (3·h·d, d_model), its packing such as '(h 3 d)' -> w_q, w_k, w_v, each (h·d, d_model)",
+    parts={"values": 3, "gradient": 1, "robustness": 1},
+    stretch=True,
+    reference=_from_packed,
+    outputs=("w_q", "w_k", "w_v"),
+    cases=(
+        *usual_cases(
+            _packed,
+            {"packing": "(h d 3)", "h": 2, "d": 5, "d_model": 7},
+            one={"packing": "(h 3 d)", "h": 5, "d": 2, "d_model": 11},
+            more=[
+                {"packing": "(d h 3)", "h": 7, "d": 2, "d_model": 3},
+                {"packing": "(d 3 h)", "h": 2, "d": 7, "d_model": 5},
+                {"packing": "(3 d h)", "h": 5, "d": 7, "d_model": 2},
+            ],
+        ),
+        Case(name="packed (3 h d)", inputs=partial(_packed, packing="(3 h d)", h=2, d=7, d_model=5)),
+        Case(name="packed (d 3 h)", inputs=partial(_packed, packing="(d 3 h)", h=5, d=2, d_model=7)),
+        Case(name="packed (3 d h)", inputs=partial(_packed, packing="(3 d h)", h=2, d=5, d_model=3)),
+    ),
+    made_of=(Unpack, JoinHeads, Unpacked),
+    without=("others_detached", "first_detached", "batch_second", "squeezed"),
+)
+
 EXERCISES = (
     STACK_HEAD_WEIGHTS,
     SPLIT_HEADS,
@@ -1123,4 +1162,5 @@ EXERCISES = (
     PREDICT_HEAD_PARAMETERS,
     MULTI_HEAD_SELF_ATTENTION,
     MEND_MULTI_HEAD,
+    FROM_PACKED,
 )
