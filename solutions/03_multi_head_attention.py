@@ -699,9 +699,9 @@ check("MultiHeadSelfAttention", MultiHeadSelfAttention)
 #
 # How well *can* one head do? Suppose that its weights go to the two nouns in the proportion $a : b$. What reaches $W^O$
 # is $a\, n_X + b\, n_Y$, times one matrix. The best linear guess from that sum has a mean squared error of
-# $\frac{b^2}{a^2+b^2}$ for $n_X$ and of $\frac{a^2}{a^2+b^2}$ for $n_Y$. Their mean is ½, whatever $a$ and $b$ are. (The
-# weights of a trained head also depend a little on the names, which helps a little.) So expect slightly less than ½
-# from one head, and 0 from two.
+# $\frac{b^2}{a^2+b^2}$ for $n_X$ and of $\frac{a^2}{a^2+b^2}$ for $n_Y$. Their mean is ½, whatever $a$ and $b$ are.
+# (The weights of a trained head also depend a little on the names, which helps a little.) So expect slightly less than
+# ½ from one head, and 0 from two.
 
 # %% tags=["nbval-ignore-output"]
 # nbval-ignore-output: it says whose module is used, which is another one in a student's notebook
@@ -1007,8 +1007,8 @@ check("mend_multi_head", mend_multi_head)
 # You have downloaded a model. Its queries, keys and values are one packed weight, and the documentation says in which
 # order. Write `from_packed(weight, packing, num_heads)`, which returns the weights of your `w_q`, `w_k` and `w_v`.
 #
-# - `weight` is `(3·h·d, d_model)`, as `nn.Linear` stores it: the *rows* are packed. Each result is `(h·d, d_model)`, its
-#   rows packed `(h d)`.
+# - `weight` is `(3·h·d, d_model)`, as `nn.Linear` stores it: the *rows* are packed. Each result is `(h·d, d_model)`,
+#   its rows packed `(h d)`.
 # - `packing` is a string such as `"(3 h d)"`, `"(h 3 d)"` or `"(d 3 h)"`: any order of the three names, slowest first.
 #   The 3 runs over q, k and v.
 # - As always: dtype and device, input unchanged, gradients. Do one order with a pencil first: 2 heads, $d = 2$.

@@ -231,7 +231,6 @@ def unpack_by_permute(weight, packing, num_heads):
 
 
 def unpack_by_index(weight, packing, num_heads):
-    """The row of each number, by its place in each axis."""
     d, rows = len(weight) // 3 // num_heads, []
     sizes = {"3": 3, "h": num_heads, "d": d}
     for places in itertools.product(range(3), range(num_heads), range(d)):
@@ -243,9 +242,8 @@ def unpack_by_index(weight, packing, num_heads):
 
 
 def unpack_numbered(weight, packing, num_heads):
-    ids = torch.arange(len(weight), device=weight.device)
-    q, k, v = rearrange(ids, f"{packing.replace('3', 'k')} -> k (h d)", k=3, h=num_heads)
-    return weight[q], weight[k], weight[v]
+    ids = rearrange(torch.arange(len(weight)), f"{packing.replace('3', 'k')} -> k (h d)", k=3, h=num_heads)
+    return tuple(weight[ids.to(weight.device)])
 
 
 def unpack_by_einsum(weight, packing, num_heads):
