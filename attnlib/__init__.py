@@ -41,8 +41,10 @@ from .cross_attention import CrossAttention, cross_attention
 from .decoder import Decoder, DecoderBlock
 from .encoder import Encoder, EncoderBlock
 from .feed_forward import FeedForward
+from .gpt2 import from_gpt2
 from .heads import merge_heads, split_heads, stack_head_weights
 from .kv_cache import KVCache
+from .language_model import LanguageModel
 from .layer_norm import layer_norm
 from .mask_conventions import (
     from_additive,
@@ -83,6 +85,7 @@ __all__ = [
     "EncoderBlock",
     "FeedForward",
     "KVCache",
+    "LanguageModel",
     "LearnedPositions",
     "MultiHeadAttention",
     "QKVProjection",
@@ -99,6 +102,7 @@ __all__ = [
     "embed",
     "from_additive",
     "from_blocked",
+    "from_gpt2",
     "from_keep",
     "from_padding",
     "from_torch",

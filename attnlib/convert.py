@@ -190,7 +190,7 @@ def _layer_options(ours: EncoderBlock | DecoderBlock) -> dict:
     return {
         "dim_feedforward": ours.mlp.up.out_features,
         "dropout": ours.mlp.dropout,
-        "activation": ours.mlp.activation,
+        "activation": nn.GELU("tanh") if ours.mlp.activation == "gelu_tanh" else ours.mlp.activation,
         "layer_norm_eps": ours.norm1.eps,
         "batch_first": True,
         "norm_first": ours.norm_first,
@@ -203,7 +203,9 @@ def _activation_name(activation: object) -> str:
         return "relu"
     if activation is F.gelu or (isinstance(activation, nn.GELU) and activation.approximate == "none"):
         return "gelu"
-    raise ValueError(f"activation must be relu or the exact gelu, got {activation!r}")
+    if isinstance(activation, nn.GELU):
+        return "gelu_tanh"
+    raise ValueError(f"activation must be relu or gelu, got {activation!r}")
 
 
 def _match(built: nn.Module, given: nn.Module, weight: Tensor) -> None:
