@@ -714,6 +714,69 @@ show(
 # found.
 
 # %% [markdown]
+# ## For those who want more
+#
+# ### Stretch: fold queries and keys into one matrix ({points}, difficulty 4, 30 minutes)
+#
+# Queries and keys only ever meet in a dot product, so what counts is their product. With biases, as most layers have
+# them, the score that word $x$ gives to word $y$ is
+#
+# $$(x W^Q + b_q) \cdot (y W^K + b_k)$$
+#
+# Multiply it out with a pencil: there are four terms. The next lesson adds that the same number, added to all scores of
+# one query, changes nothing. So drop every term in which $y$ does not occur, and two are left: $x M y^\top + u \cdot
+# y$. Write `fold_query_key(w_q, b_q, w_k, b_k)`, which returns $M$ and $u$. One of the four inputs turns out to be
+# useless.
+#
+# - `w_q` and `w_k` are `(d_model, d_k)`, `b_q` and `b_k` are `(d_k,)`; the result is `(d_model, d_model)` and
+#   `(d_model,)`, in this order. No scale.
+# - As always: dtype and device, inputs unchanged, gradients to every input that the result depends on.
+
+
+# %%
+def fold_query_key(w_q: Tensor, b_q: Tensor, w_k: Tensor, b_k: Tensor) -> tuple[Tensor, Tensor]:
+    """Two matrices (d_model, d_k), two biases (d_k) -> M (d_model, d_model), u (d_model)."""
+    ### BEGIN SOLUTION
+    return w_q @ w_k.T, w_k @ b_q
+    ### END SOLUTION
+
+
+# %%
+check("fold_query_key", fold_query_key)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# The four terms: query without bias with key without bias; query's bias with key without bias; query without bias with
+# key's bias; bias with bias. Which of them change when $y$ changes?
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# $x W^Q (y W^K)^\top = x\, [W^Q (W^K)^\top]\, y^\top$. The brackets are $M$.
+#
+# </details>
+# <details><summary>Hint 3</summary>
+#
+# $b_q \cdot (y W^K)$ is a sum over the entries of $y$. What is each entry multiplied by?
+#
+# </details>
+
+# %% [markdown]
+# What you found has a consequence. The bias of the *keys* changes no attention weight at all, and some models, such as
+# Whisper, leave it out. And $M$ is $(d_{model}, d_{model})$, but its rank is at most $d_k$: a head compares words in
+# $d_k$ numbers and no more.
+
+# %%
+b_q, b_k = torch.randn(d_k, generator=generator), torch.randn(d_k, generator=generator)
+with_biases = (x[0] @ w_q + b_q) @ (x[0] @ w_k + b_k).T
+folded = x[0] @ (w_q @ w_k.T) @ x[0].T + x[0] @ (w_k @ b_q)
+weights = attnlib.softmax(with_biases)
+assert_close(attnlib.softmax(folded), weights, rtol=0, atol=1e-5)
+assert_close(attnlib.softmax((x[0] @ w_q + b_q) @ (x[0] @ w_k).T), weights, rtol=0, atol=1e-5)  # without b_k
+print("rank of M:", torch.linalg.matrix_rank(w_q @ w_k.T).item(), "of", d_model)
+
+# %% [markdown]
 # ## What you can now do
 #
 # - Say why a fixed-width state loses the start of a sentence, and what attention does instead.

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 import attnlib
+from attnlib.checks.course.slips.bilinear import GiveMatrixAndVector, OneMatrix, OneVector
 from attnlib.checks.course.slips.projections import Layers, OfItself, Product, ProjectWithLayers, Three, ThreeLayers
 from attnlib.checks.course.slips.projections import bias as bias_of
 from attnlib.checks.course.slips.qkv import (
@@ -747,4 +748,43 @@ QKV_PROJECTION = CourseExercise(
     without=NO_PAIRS,
 )
 
-EXERCISES = (EMBED, PREDICT_QUERY_OF_IT, PROJECT_QKV, PROJECT_QKV_FUSED, MEND_UNPACK_QKV, QKV_PROJECTION)
+
+def _fold_query_key(w_q: Tensor, b_q: Tensor, w_k: Tensor, b_k: Tensor) -> tuple[Tensor, Tensor]:
+    return w_q @ w_k.mT, w_k @ b_q
+
+
+def _query_key(draw: Draw, *, d_model: int, d_k: int) -> tuple[Tensor, ...]:
+    return draw.normal(d_model, d_k), draw.normal(d_k), draw.normal(d_model, d_k), draw.normal(d_k)
+
+
+FOLD_QUERY_KEY = CourseExercise(
+    name="fold_query_key",
+    lesson=LESSON,
+    contract="w_q (d_model, d_k), b_q (d_k), w_k (d_model, d_k), b_k (d_k) -> m (d_model, d_model), u (d_model)",
+    parts={"values": 3, "gradient": 1, "robustness": 1},
+    stretch=True,
+    reference=_fold_query_key,
+    outputs=("m", "u"),
+    cases=(
+        *usual_cases(
+            _query_key,
+            {"d_model": 7, "d_k": 3},
+            one={"d_model": 5, "d_k": 2},
+            more=[{"d_model": 3, "d_k": 11}, {"d_model": 13, "d_k": 5}, {"d_model": 2, "d_k": 7}],
+        ),
+        # where nothing raises an error, the numbers tell what was multiplied with what
+        Case(name="a square", inputs=partial(_query_key, d_model=5, d_k=5)),
+    ),
+    made_of=(OneMatrix, OneVector, GiveMatrixAndVector),
+    without=("others_detached", "squeezed"),
+)
+
+EXERCISES = (
+    EMBED,
+    PREDICT_QUERY_OF_IT,
+    PROJECT_QKV,
+    PROJECT_QKV_FUSED,
+    MEND_UNPACK_QKV,
+    QKV_PROJECTION,
+    FOLD_QUERY_KEY,
+)
