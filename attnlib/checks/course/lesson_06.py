@@ -4,7 +4,7 @@ from functools import partial
 from typing import Any, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import attnlib
 from attnlib.checks.asking.ready_made import BLOCKS, NORMS
@@ -41,7 +41,8 @@ from attnlib.checks.course.slips.perceptron import (
     Probability,
     Widen,
 )
-from attnlib.checks.course.steps import CourseExercise
+from attnlib.checks.course.slips.post_norm import NormAttention, NormThought, PostParts, StreamToAttention
+from attnlib.checks.course.steps import CourseExercise, Step
 from attnlib.checks.course.usual import as_given, usual_cases, wrong
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Asked, Case, Exercise
@@ -615,11 +616,69 @@ MEND_ENCODER_BLOCK = CourseExercise(
     own=(as_given(_Given),),
 )
 
+
+class PostNormBlock(attnlib.EncoderBlock):
+    """The contract's form, without dropout."""
+
+    def __init__(self, d_model: int, num_heads: int, mlp_ratio: float = 4.0) -> None:
+        super().__init__(d_model, num_heads, mlp_ratio=mlp_ratio, norm_first=False)
+
+    def forward(self, x: Tensor, key_mask: Tensor | None = None) -> Tensor:  # type: ignore[override]
+        return cast(Tensor, super().forward(x, key_mask=key_mask))
+
+
+def _two_branches(draw: Draw) -> tuple[tuple[Any, ...], tuple[Tensor]]:
+    """Words far from mean 0 and variance 1, so that it shows where they are normalised."""
+    return (12, 3, 1.3), (draw.normal(2, 7, 12, scale=3.0, shift=2.0),)
+
+
+class PostAttend(Step):
+    """Attention as a whole, to real words."""
+
+    makes = ("output",)
+
+    def right(self, attn: nn.Module, x: Tensor, allowed: Tensor) -> Any:
+        return attn(x, mask=allowed)
+
+
+POST_NORM_BLOCK = CourseExercise(
+    name="PostNormBlock",
+    lesson=LESSON,
+    contract="PostNormBlock(d_model, num_heads, mlp_ratio=4.0), forward(x, key_mask=None): (b, n, d_model) -> "
+    "(b, n, d_model); norm1(x + attn(x)), then norm2(x + mlp(x))",
+    parts={"values": 3, "mask": 1, "gradient": 1, "robustness": 1},
+    stretch=True,
+    kind="module",
+    reference=PostNormBlock,
+    forbidden=WHOLE_BLOCKS,
+    weight_scale=1.2,
+    cases=(
+        *usual_cases(
+            block_inputs,
+            {"b": 2, "n": 5, "sizes": (12, 3, 2.65)},
+            one={"b": 1, "n": 3, "sizes": (20, 5)},
+            more=[
+                {"b": 3, "n": 7, "sizes": (8, 2, 1.9)},
+                {"b": 2, "n": 11, "sizes": (32, 4, 0.55)},
+            ],
+        ),
+        Case(name="large words, far from zero", inputs=_two_branches),
+        padding_case("sentences of 5, 3 and 2 words", lengths=(5, 3, 2), sizes=(12, 3, 2.65)),
+        padding_case("a sentence that is nothing but padding", lengths=(5, 0, 3), sizes=(12, 3, 1.3)),
+        padding_case("padding before the words", lengths=(7, 2), sizes=(8, 2, 1.9), first=True, hidden=True),
+    ),
+    made_of=(PostParts, StreamToAttention, RealWords, OpenWords, PostAttend, NormAttention, Think, NormThought),
+    pairs=("first_norm_forgotten", "second_residual_forgotten", "padding_ignored"),
+    few={RealWords: ("padding_ignored", "padding_upside_down", "key_mask_demanded")},
+    without=("mask_lives_on", "first_key_mask_kept"),  # no case here calls the block twice with different masks
+)
+
 EXERCISES = (
     PREDICT_NO_RESIDUALS,
     LAYER_NORM,
     FEED_FORWARD,
     ENCODER_BLOCK,
-    PREDICT_CROSSOVER,
     MEND_ENCODER_BLOCK,
+    POST_NORM_BLOCK,
+    PREDICT_CROSSOVER,
 )

@@ -127,7 +127,71 @@ def packed_by_products(ids):
     return mask, (mask.long() @ torch.ones_like(ids)[..., None])[..., 0].sub(1).clamp_min(0)
 
 
+class PostNorm(nn.Module):
+    def __init__(self, d_model, num_heads, mlp_ratio=4.0):
+        super().__init__()
+        self.attn = attnlib.MultiHeadAttention(d_model, num_heads)
+        self.mlp = attnlib.FeedForward(d_model, int(d_model * mlp_ratio))
+        self.norm1, self.norm2 = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
+
+    def forward(self, x, key_mask=None):
+        x = self.norm1(x + self.attn(x, key_mask=key_mask))
+        return self.norm2(x + self.mlp(x))
+
+
+class PostNormOwnLayers(nn.Module):
+    """Everything by hand: layers in parts, and the norm of the lesson."""
+
+    def __init__(self, d_model: int, num_heads: int, mlp_ratio: float = 4.0) -> None:
+        super().__init__()
+        hidden = int(mlp_ratio * d_model)
+        self.norm2, self.norm1 = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
+        self.mlp = nn.ModuleDict({"down": nn.Linear(hidden, d_model), "up": nn.Linear(d_model, hidden)})
+        self.attn = nn.ModuleDict({name: nn.Linear(d_model, d_model) for name in ("w_o", "w_v", "w_k", "w_q")})
+        self.h = num_heads
+
+    def look(self, x, key_mask):
+        q, k, v = (attnlib.split_heads(self.attn[name](x), self.h) for name in ("w_q", "w_k", "w_v"))
+        scores = q @ k.mT * q.shape[-1] ** -0.5
+        real = torch.ones_like(scores, dtype=torch.bool) if key_mask is None else key_mask[:, None, None]
+        return self.attn["w_o"](attnlib.merge_heads(attnlib.masked_softmax(scores, real) @ v))
+
+    def normed(self, x, norm):
+        centred = x - x.mean(-1, keepdim=True)
+        return centred * torch.rsqrt(centred.square().mean(-1, keepdim=True) + norm.eps) * norm.weight + norm.bias
+
+    def forward(self, x, key_mask=None):
+        x = self.normed(self.look(x, key_mask) + x, self.norm1)
+        thought = self.mlp["down"](torch.nn.functional.gelu(self.mlp["up"](x)))
+        return self.normed(thought + x, self.norm2)
+
+
+class PostNormInOneLine(PostNorm):
+    def forward(self, x, key_mask=None):
+        return self.norm2((s := self.norm1(x + self.attn(x, key_mask=key_mask))).add(self.mlp(s)))
+
+
+class PostNormByFunction(PostNorm):
+    def forward(self, x: torch.Tensor, key_mask: torch.Tensor | None = None) -> torch.Tensor:
+        mask = None if key_mask is None else key_mask[:, None, None, :]
+        for norm, branch in ((self.norm1, lambda y: self.attn(y, mask=mask)), (self.norm2, self.mlp)):
+            x = torch.nn.functional.layer_norm(x + branch(x), x.shape[-1:], norm.weight, norm.bias)
+        return x
+
+
+class PostNormOneByOne(PostNorm):
+    """Sentence after sentence."""
+
+    def forward(self, x, key_mask=None):
+        found = [
+            self.attn(s[None], key_mask=None if key_mask is None else key_mask[i : i + 1]) for i, s in enumerate(x)
+        ]
+        stream = self.norm1(torch.cat(found) + x)
+        return self.norm2(torch.stack([s + self.mlp(s) for s in stream]))
+
+
 ALTERNATIVES = {
+    "PostNormBlock": [PostNorm, PostNormOwnLayers, PostNormInOneLine, PostNormByFunction, PostNormOneByOne],
     "packed_causal": [packed, packed_and_counted, packed_by_loop, packed_row_by_row, packed_by_products],
     "PaddedCrossAttention": [Padded, PaddedByTheCourse, PaddedWithTheLowest, PaddedAndDivided, PaddedOneByOne],
 }
