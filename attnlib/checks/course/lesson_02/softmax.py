@@ -402,6 +402,7 @@ SOFTMAX_EXERCISE = CourseExercise(
         "no_softmax",
         "causal",
         "softmax_in_float32",
+        "exp_overflows",
         "maximum_without_axis_and_epsilon",
         "sum_without_axis_and_summed_over_axis",
         "sum_without_axis_and_epsilon",
