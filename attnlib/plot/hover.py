@@ -146,7 +146,8 @@ def _live(layout: _Layout) -> str:
     return "".join(
         f"<g tabindex='0' role='img' aria-label='{escape(_strongest(layout, i), quote=True)}'>"
         f"<rect class='hit' x='0' y='{y - step / 2:.0f}' width='{SIDE}' height='{step:.0f}'/>"
-        f"<g class='own'><rect x='{SIDE - 3}' y='{TOP - 8}' width='{MIDDLE + 6}' height='{height - TOP + 8}' fill='white'/>"
+        f"<g class='own'><rect x='{SIDE - 3}' y='{TOP - 8}' width='{MIDDLE + 6}' height='{height - TOP + 8}' "
+        f"fill='white'/>"
         f"{layout.lines(i, ACCENT)}{layout.numbers(i)}</g></g>"
         for i, y in enumerate(layout.heights(layout.rows))
     )
