@@ -50,9 +50,11 @@ def attend(x: Tensor, *, is_causal: bool = False) -> Tensor:
     return attnlib.scaled_dot_product_attention(x @ w_q, x @ w_k, x @ w_v, is_causal=is_causal)
 
 
-first, second = (attend(torch.stack([vectors[word] for word in words])) for words in (one, other))
+first, second = (attend(torch.stack([vectors[word] for word in text])) for text in (one, other))
 assert_close(first[one.index("animal")], second[other.index("animal")], atol=1e-6, rtol=0)
 assert_close(first[one.index("cross")], second[other.index("cross")], atol=1e-6, rtol=0)
+words, order = torch.randn(7, 16), torch.randperm(7)
+assert_close(attend(words[order]), attend(words)[order], atol=1e-6, rtol=0)  # shuffled in, shuffled out
 print("animal:", [round(x, 3) for x in first[1, :4].tolist()], "in both sentences")
 
 # %% [markdown]
@@ -422,8 +424,9 @@ assert off > 1
 # | weight | 0.10 | 0.17 | 0.28 | 0.46 |
 #
 # Each head has a price of its own, the *slope*: for eight heads $\frac12, \frac14, \frac18, …, \frac1{256}$. The first
-# head hardly looks further than a few words. The last one sees a few hundred nearly alike. In general head $i$ of $h$,
-# counted from 1, has the slope $2^{-8i/h}$. The method is called ALiBi, *attention with linear biases*.
+# head hardly looks further than a few words. For the last one, a word a hundred places back still weighs two thirds of
+# what the nearest weighs. In general head $i$ of $h$, counted from 1, has the slope $2^{-8i/h}$. The method is called
+# ALiBi, *attention with linear biases*.
 #
 # ### Exercise: write the bias ({points}, difficulty 3, 12 minutes)
 #
@@ -481,6 +484,7 @@ bias_of = yours_or_ours("alibi_bias", globals())
 by_hand = (-0.5 * torch.tensor([3.0, 2.0, 1.0, 0.0])).softmax(dim=-1)
 assert_close(bias_of(8, 1, 4)[0, 0].softmax(dim=-1), by_hand, atol=1e-6, rtol=0)
 assert_close(by_hand, torch.tensor([0.10, 0.17, 0.28, 0.46]), atol=6e-3, rtol=0)
+assert_close(bias_of(8, 1, 101)[7, 0, 0].exp().item(), 2 / 3, atol=0.02, rtol=0)  # the last head, a hundred back
 
 q, k, v = torch.randn(3, 2, 4, 11, 8).unbind()
 bias = bias_of(4, 11, 11).masked_fill(~attnlib.causal_mask(11, 11), -math.inf)  # (h, n, n)
