@@ -48,17 +48,12 @@ def usual_cases(
     `sizes` are those of the visible cases, `one` those of the smallest batch, `more` those of the grader's own cases;
     `word` those of sentences of a single word, where they do not follow from the names in `COUNTS`. `magnitude` is the
     size of what is subtracted on the way to a gradient, where few numbers are left of it. What `attends` computes a
-    softmax on its way, and is asked for large scores, too. No axis has length 0: what is
-    right for a batch of nothing is left open.
+    softmax on its way, and is asked for large scores, too. No axis has length 0: what is right for a batch of nothing
+    is left open.
     """
     inputs = partial(make, **sizes)
     in_float64: dict[str, Any] = {"dtype": torch.float64, "part": "robustness", "mutation": True}
-    of_gradients: dict[str, Any] = {
-        "dtype": torch.float64,
-        "part": "gradient",
-        "gradient": True,
-        "magnitude": magnitude,
-    }
+    backward: dict[str, Any] = {"dtype": torch.float64, "part": "gradient", "gradient": True, "magnitude": magnitude}
     word = word or {**sizes, **dict.fromkeys((n for n in COUNTS if n in sizes and n != "b"), 1)}
     cases = [
         Case(name="every axis of another length", inputs=inputs),
@@ -85,7 +80,7 @@ def usual_cases(
     if "b" in sizes:  # what is wrong with the batch must not be taken for what is wrong with another size
         cases.insert(2, Case(name="one entry of the batch", inputs=partial(make, **{**sizes, "b": 1})))
     if gradient:
-        cases.append(Case(name="gradients", inputs=inputs, **of_gradients))
+        cases.append(Case(name="gradients", inputs=inputs, **backward))
     if attends:
         cases.append(_large(inputs))
     for number, other in enumerate(more, 1):
@@ -94,7 +89,7 @@ def usual_cases(
         cases.append(Case(name=name, inputs=inputs, hidden=True))
         cases.append(Case(name=f"{name}, float64", inputs=inputs, hidden=True, **in_float64))
         if gradient:
-            cases.append(Case(name=f"{name}, gradients", inputs=inputs, hidden=True, **of_gradients))
+            cases.append(Case(name=f"{name}, gradients", inputs=inputs, hidden=True, **backward))
     return tuple(cases)
 
 
