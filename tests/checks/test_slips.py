@@ -1,14 +1,16 @@
 """Misconceptions follow from the steps of a right answer."""
 
+import ast
 import inspect
 import pkgutil
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from attnlib.checks import Case, exercises
+from attnlib.checks import Case, course, exercises
 from attnlib.checks.course import slips
 from attnlib.checks.course.steps import CourseExercise, Step, along_with, each, spells
 from attnlib.checks.verdict.judge import run_exercise
@@ -144,3 +146,14 @@ def test_every_slip_of_the_catalogue_is_known_in_some_exercise() -> None:
     known = {m.id for exercise in exercises().values() for m in exercise.misconceptions}
     only_with_others = {"error_in_forward"}
     assert {name: step for name, step in written().items() if name not in known | only_with_others} == {}
+
+
+def test_an_explanation_is_written_once() -> None:
+    """Where two steps can go wrong in one way, one is told as the other."""
+    written: dict[str, str] = {}
+    for path in sorted(Path(course.__path__[0]).rglob("*.py")):
+        for step in (node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.ClassDef)):
+            for slip in (node for node in step.body if isinstance(node, ast.FunctionDef)):
+                text = ast.get_docstring(slip) or ""
+                name = f"{path.stem}.{step.name}.{slip.name}"
+                assert not text or written.setdefault(" ".join(text.split()), name) == name

@@ -25,7 +25,7 @@ from attnlib.checks.course.slips.heads import (
 )
 from attnlib.checks.course.slips.packing import JoinHeads, Unpack, Unpacked
 from attnlib.checks.course.slips.projections import Matrices, Multiply, OfItself, Project
-from attnlib.checks.course.steps import CourseExercise, Step, along_with, spells
+from attnlib.checks.course.steps import CourseExercise, Step, along_with, spells, told_as
 from attnlib.checks.course.usual import as_given, usual_cases, wrong
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Asked, Case, Exercise, Inputs
@@ -357,12 +357,8 @@ class Refuse(Step):
         """
         return _or_raise(x, num_heads, Exception(f"{num_heads}, {x.shape[-1]}"))
 
+    @told_as(Width.assertion)
     def assertion(self, x: Tensor, num_heads: int) -> Tensor:
-        """An assertion instead of a ValueError.
-
-        `assert` is for what cannot happen, and Python drops it when it runs with -O. What a caller did wrong is
-        a ValueError: `raise ValueError(...)`.
-        """
         assert x.shape[-1] % num_heads == 0, "num_heads must divide the width"
         return x
 

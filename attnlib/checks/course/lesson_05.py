@@ -11,15 +11,12 @@ import attnlib
 from attnlib.checks.asking import ready_made
 from attnlib.checks.asking.watch import ATTENTION_OF_ATTNLIB
 from attnlib.checks.course.slips.attention import LEADING_AXES, Compare
-from attnlib.checks.course.slips.heads import Finish, FourLayers, HeadScale, Merge
+from attnlib.checks.course.slips.heads import EvenSplit, EvenWidth, Finish, FourLayers, HeadScale, Merge
 from attnlib.checks.course.slips.lesson05_causal import (
     CausalGive,
-    CausalKeys,
     CausalMix,
     CausalProject,
     CausalShare,
-    CausalSplit,
-    CausalWidth,
     MendedPadding,
     MendedSizes,
     WordSizes,
@@ -36,7 +33,7 @@ from attnlib.checks.course.slips.lesson05_masks import (
     RealPositions,
     ScoreSizes,
 )
-from attnlib.checks.course.slips.masks import Align, Join, MaskForm, Past, PastOfMore, RealKeys
+from attnlib.checks.course.slips.masks import Align, Join, MaskForm, OptionalKeyMask, Past, PastOfMore, RealKeys
 from attnlib.checks.course.slips.packed import CountPositions, GiveBoth, NumberTexts, SeeOwnText
 from attnlib.checks.course.slips.projections import OfItself
 from attnlib.checks.course.steps import CourseExercise
@@ -435,15 +432,15 @@ CAUSAL_SELF_ATTENTION = CourseExercise(
         ),
     ),
     made_of=(
-        CausalWidth,
+        EvenWidth,
         FourLayers,
         OfItself,
         WordSizes,
         Past,
-        CausalKeys,
+        OptionalKeyMask,
         Join,
         CausalProject,
-        CausalSplit,
+        EvenSplit,
         Compare,
         HeadScale,
         CausalShare,

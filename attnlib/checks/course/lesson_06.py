@@ -14,8 +14,6 @@ from attnlib.checks.course.slips.block import (
     AddThought,
     Attend,
     AttentionLayers,
-    EvenSplit,
-    EvenWidth,
     FirstNorm,
     HiddenLayersOfBlock,
     HiddenWidth,
@@ -29,7 +27,7 @@ from attnlib.checks.course.slips.block import (
     TwoNorms,
     WholeParts,
 )
-from attnlib.checks.course.slips.heads import Finish, HeadScale, Merge, ProjectHeads
+from attnlib.checks.course.slips.heads import EvenSplit, EvenWidth, Finish, HeadScale, Merge, ProjectHeads
 from attnlib.checks.course.slips.norm import Centre, Divide, GainAndBias, Statistics
 from attnlib.checks.course.slips.perceptron import (
     Bend,

@@ -12,11 +12,11 @@ from torch import Tensor, nn
 
 import attnlib
 from attnlib.checks.course.slips.attention import Mix
-from attnlib.checks.course.slips.heads import FourLayers, HeadShare, Split, Width
-from attnlib.checks.course.slips.masks import MaskedShare, RealKeys
+from attnlib.checks.course.slips.heads import FourLayers, HeadShare
+from attnlib.checks.course.slips.masks import MaskedShare, OptionalKeyMask
 from attnlib.checks.course.slips.norm import Divide, Statistics, Two
 from attnlib.checks.course.slips.perceptron import HiddenLayers
-from attnlib.checks.course.slips.projections import Layer, Layers, OfItself, Three
+from attnlib.checks.course.slips.projections import Layer, Layers, OfItself
 from attnlib.checks.course.steps import Step, along_with, each, spells, told_as
 
 Norms = tuple[nn.LayerNorm, nn.LayerNorm]
@@ -75,33 +75,6 @@ class TwoNorms(Step):
     @told_as(Divide.unbiased_and_outside)
     def unbiased_and_outside(self, d_model: int) -> Norms:
         return _own_norms(d_model, Statistics().unbiased_variance, Divide().eps_outside_root)
-
-
-class EvenWidth(Width):
-    """The heads together are as wide as a word."""
-
-    @along_with("layers_as_wide_as_words")
-    def einops_complains(self, d_model: int, num_heads: int) -> int:
-        """The error is einops's, not yours.
-
-        rearrange refuses with an EinopsError, which is no ValueError. Look at d_model and num_heads in __init__, and
-        raise a ValueError.
-        """
-        return d_model // num_heads
-
-
-class EvenSplit(Split):
-    """It fails where the heads do not fill a word."""
-
-    @along_with("einops_complains", "layers_as_wide_as_words")
-    def torch_complains(self, q: Tensor, k: Tensor, v: Tensor, num_heads: int, d_head: int) -> Three:
-        """The error is torch's, not yours.
-
-        view fails by chance, with a RuntimeError about a shape that the caller has never heard of. Look at d_model and
-        num_heads in __init__, and raise a ValueError.
-        """
-        q, k, v = (t.view(*t.shape[:2], num_heads, d_head).transpose(1, 2) for t in (q, k, v))
-        return q, k, v
 
 
 class AttentionLayers(FourLayers):
@@ -269,25 +242,8 @@ class MemoryOfBlock(OfItself):
         return self.right(norm1(x))
 
 
-class RealWords(RealKeys):
-    """Nobody looks at padding, and there may be no key mask at all."""
-
-    def key_mask_demanded(self, key_mask: Tensor | None) -> Tensor:
-        """forward does not work without a key mask.
-
-        A batch without padding has none: def forward(self, x, key_mask=None).
-        """
-        if key_mask is None:
-            raise TypeError("forward() missing 1 required positional argument: 'key_mask'")
-        return key_mask[:, None, None, :]
-
-    def truth_of_the_key_mask(self, key_mask: Tensor | None) -> Tensor | None:
-        """A whole mask is asked whether it is true.
-
-        `if key_mask:` wants one True or False, and a tensor of several has none. Ask whether there is a mask at all:
-        `if key_mask is not None:`.
-        """
-        return key_mask[:, None, None, :] if key_mask else None
+class RealWords(OptionalKeyMask):
+    """Nobody looks at padding."""
 
     def padding_ignored(self) -> None:
         """key_mask does not keep real words from looking at padding.
@@ -298,7 +254,7 @@ class RealWords(RealKeys):
         """
         return None
 
-    @spells(RealKeys.padding_upside_down)
+    @spells(OptionalKeyMask.padding_upside_down)
     def padding_upside_down_guarded(self, key_mask: Tensor | None) -> Tensor | None:
         return self._at(key_mask, lambda mask: (~mask | mask.all(dim=1, keepdim=True))[:, None, None, :])
 
@@ -330,7 +286,7 @@ class OpenWords(Step):
 class ShareWithWords(HeadShare, MaskedShare):
     """Each head has a table of weights, and the same keys are blocked in all of them."""
 
-    @spells(RealKeys.padding_upside_down)
+    @spells(OptionalKeyMask.padding_upside_down)
     def filled_upside_down(self, scores: Tensor, allowed: Tensor, key_mask: Tensor | None) -> Tensor:
         blocked = torch.zeros_like(allowed) if key_mask is None else allowed
         return scores.masked_fill(blocked, torch.finfo(scores.dtype).min).softmax(dim=-1)
@@ -585,9 +541,9 @@ class AddThought(Step):
 
     @along_with("second_norm_forgotten", "first_norm_after", "first_norm_forgotten")
     def norm_after_the_sublayer(self, stream: Tensor, output: Tensor, norm2: Layer) -> Tensor:
-        """The norm comes after the sub-layer.
+        """The norms come after the sub-layers.
 
-        x + norm1(attn(x)) normalises what attention gives, not what it gets. Pre-LN: x + attn(norm1(x)).
+        Both norms see what a sub-layer gives, not what it gets: x + norm1(attn(x)). Pre-LN: x + attn(norm1(x)).
         """
         return stream + norm2(output)
 

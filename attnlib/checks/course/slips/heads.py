@@ -288,6 +288,33 @@ class Split(Step):
         return q, k, v
 
 
+class EvenWidth(Width):
+    """The heads together are as wide as a word."""
+
+    @along_with("layers_as_wide_as_words")
+    def einops_complains(self, d_model: int, num_heads: int) -> int:
+        """The error is einops's, not yours.
+
+        rearrange refuses with an EinopsError, which is no ValueError. Look at d_model and num_heads in __init__, and
+        raise a ValueError.
+        """
+        return d_model // num_heads
+
+
+class EvenSplit(Split):
+    """It fails where the heads do not fill a word."""
+
+    @along_with("einops_complains", "layers_as_wide_as_words")
+    def torch_complains(self, q: Tensor, k: Tensor, v: Tensor, num_heads: int, d_head: int) -> Three:
+        """The error is torch's, not yours.
+
+        view fails by chance, with a RuntimeError about a shape that the caller has never heard of. Look at d_model and
+        num_heads in __init__, and raise a ValueError.
+        """
+        q, k, v = (t.view(*t.shape[:2], num_heads, d_head).transpose(1, 2) for t in (q, k, v))
+        return q, k, v
+
+
 class HeadScale(Scale):
     """With heads there are more widths to take for the right one."""
 

@@ -5,23 +5,10 @@ from torch import Tensor
 
 import attnlib
 from attnlib.checks.course.slips.attention import Give, Mix, masked_softmax
-from attnlib.checks.course.slips.heads import HeadGive, HeadShare, ProjectHeads, Split, Two, Width
+from attnlib.checks.course.slips.heads import HeadGive, HeadShare, ProjectHeads, Two
 from attnlib.checks.course.slips.masks import Join, MaskedShare, Past, RealKeys, blocked
 from attnlib.checks.course.slips.projections import Layer, Three
 from attnlib.checks.course.steps import Step, along_with, each, spells
-
-
-class CausalWidth(Width):
-    """This module has no d_head of its own to be given: its heads together are as wide as a word."""
-
-    @along_with("layers_as_wide_as_words")
-    def einops_complains(self, d_model: int, num_heads: int) -> int:
-        """The error is einops's, not yours.
-
-        rearrange refuses with an EinopsError, which is no ValueError. Look at d_model and num_heads in __init__, and
-        raise a ValueError.
-        """
-        return d_model // num_heads
 
 
 class WordSizes(Step):
@@ -31,27 +18,6 @@ class WordSizes(Step):
 
     def right(self, x: Tensor) -> tuple[int, int, torch.device]:
         return x.shape[1], x.shape[1], x.device
-
-
-class CausalKeys(RealKeys):
-    """There may be no key mask at all."""
-
-    def key_mask_demanded(self, key_mask: Tensor | None) -> Tensor:
-        """forward does not work without a key mask.
-
-        A batch without padding has none: def forward(self, x, key_mask=None).
-        """
-        if key_mask is None:
-            raise TypeError("forward() missing 1 required positional argument: 'key_mask'")
-        return key_mask[:, None, None, :]
-
-    def truth_of_the_key_mask(self, key_mask: Tensor | None) -> Tensor | None:
-        """A whole mask is asked whether it is true.
-
-        `if key_mask:` wants one True or False, and a tensor of several has none. Ask whether there is a mask at all:
-        `if key_mask is not None:`.
-        """
-        return key_mask[:, None, None, :] if key_mask else None
 
 
 class CausalProject(ProjectHeads):
@@ -66,20 +32,6 @@ class CausalProject(ProjectHeads):
         """
         x = x if key_mask is None else x * key_mask[..., None]
         return self.right(x, x, w_q, w_k, w_v)
-
-
-class CausalSplit(Split):
-    """An error of its own comes from a split that does not fit."""
-
-    @along_with("einops_complains", "layers_as_wide_as_words")
-    def torch_complains(self, q: Tensor, k: Tensor, v: Tensor, num_heads: int, d_head: int) -> Three:
-        """The error is torch's, not yours.
-
-        view fails by chance, with a RuntimeError about a shape that the caller has never heard of. Look at d_model and
-        num_heads in __init__, and raise a ValueError.
-        """
-        q, k, v = (t.view(*t.shape[:2], num_heads, d_head).transpose(1, 2) for t in (q, k, v))
-        return q, k, v
 
 
 class CausalShare(HeadShare, MaskedShare):

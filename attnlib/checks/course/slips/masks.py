@@ -195,6 +195,27 @@ class RealKeys(Step):
         return self._at(key_mask, lambda mask: mask.repeat(num_heads, 1).unflatten(0, (-1, num_heads))[:, :, None, :])
 
 
+class OptionalKeyMask(RealKeys):
+    """There may be no key mask at all."""
+
+    def key_mask_demanded(self, key_mask: Tensor | None) -> Tensor:
+        """forward does not work without a key mask.
+
+        A batch without padding has none: def forward(self, x, key_mask=None).
+        """
+        if key_mask is None:
+            raise TypeError("forward() missing 1 required positional argument: 'key_mask'")
+        return key_mask[:, None, None, :]
+
+    def truth_of_the_key_mask(self, key_mask: Tensor | None) -> Tensor | None:
+        """A whole mask is asked whether it is true.
+
+        `if key_mask:` wants one True or False, and a tensor of several has none. Ask whether there is a mask at all:
+        `if key_mask is not None:`.
+        """
+        return key_mask[:, None, None, :] if key_mask else None
+
+
 class Join(Step):
     """Who may attend to what: to keys that are in the past *and* real."""
 

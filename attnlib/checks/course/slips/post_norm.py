@@ -6,9 +6,10 @@
 from torch import Tensor, nn
 
 import attnlib
+from attnlib.checks.course.slips.block import HiddenWidth
 from attnlib.checks.course.slips.norm import Two
 from attnlib.checks.course.slips.projections import Layer
-from attnlib.checks.course.steps import Step, along_with
+from attnlib.checks.course.steps import Step, along_with, told_as
 
 
 class PostParts(Step):
@@ -25,11 +26,8 @@ class PostParts(Step):
             attnlib.FeedForward(d_model, int(d_model * mlp_ratio)),
         )
 
+    @told_as(HiddenWidth.ratio_ignored)
     def ratio_ignored(self, d_model: int, num_heads: int) -> tuple[nn.Module, ...]:
-        """mlp_ratio is not used.
-
-        The MLP is always 4 · d_model wide. Its width is int(d_model * mlp_ratio); 4 is only the default.
-        """
         return self.right(d_model, num_heads, 4.0)
 
     def relu(self, d_model: int, num_heads: int, mlp_ratio: float) -> tuple[nn.Module, ...]:
