@@ -1,6 +1,8 @@
 # Thin wrappers: what they call has its own --help. Any Python from 3.11 to 3.13 will do: make setup PYTHON=python3.12
 PYTHON ?= python3
 SUBMITTED ?=
+UPGRADE ?=
+LOCK := pyproject.toml --all-extras --universal --python-version 3.11 --custom-compile-command "make lock"
 BIN := .venv/bin
 ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
 
@@ -8,17 +10,18 @@ ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab test build grade checks bench lint clean
+.PHONY: help setup lab test test-quick build grade checks bench lint lock clean
 
 help:  ## list the commands
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
 setup: .venv/installed  ## make .venv with the locked versions (done by the others when needed)
 
-.venv/installed: requirements.lock pyproject.toml
+.venv/installed: requirements.lock requirements.txt pyproject.toml
 	$(PYTHON) -c 'import sys; v = sys.version_info[:2]; (3, 11) <= v <= (3, 13) or sys.exit(f"Python 3.11 to 3.13 is required, and $(PYTHON) is {v[0]}.{v[1]}: make setup PYTHON=...")'
 	$(PYTHON) -m venv --clear .venv
-	$(BIN)/pip install --disable-pip-version-check --quiet -r requirements.lock
+	$(BIN)/pip install --disable-pip-version-check --quiet --require-hashes -r requirements.lock
+	$(BIN)/pip install --disable-pip-version-check --quiet -r requirements.txt  # torch is left: each build has its own hash
 	$(BIN)/pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation --editable .
 	touch $@
 
@@ -27,6 +30,9 @@ lab: setup  ## open the student notebooks in JupyterLab
 
 test: lint  ## run every test: types, style, code, notebooks
 	$(BIN)/pytest -n 3 --nbval tests attnlib solutions
+
+test-quick: setup  ## run what takes a minute: attnlib, the checks' words, the grader's parts
+	$(BIN)/pytest -n 2 -m "not slow" tests attnlib
 
 build: setup  ## build the notebooks from the lessons in solutions/*.py
 	$(BIN)/python -m autograder build
@@ -44,6 +50,13 @@ lint: setup  ## ruff on sources and built notebooks, mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+lock:  ## renew requirements.lock and requirements.txt; UPGRADE=--upgrade takes newer versions
+	$(PYTHON) -m venv --clear build/uv
+	build/uv/bin/pip install --disable-pip-version-check --quiet uv==0.13.9
+	build/uv/bin/uv pip compile --quiet $(LOCK) $(UPGRADE) --output-file requirements.txt
+	build/uv/bin/uv pip compile --quiet $(LOCK) --constraint requirements.txt --generate-hashes --no-emit-package torch \
+		--no-annotate --output-file requirements.lock
 
 clean:  ## remove what was built, and .venv; submissions and grades stay
 	rm -rf .venv build dist attnlib.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

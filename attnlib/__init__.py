@@ -7,7 +7,7 @@ here            meaning                                                         
 ==============  ================================================================  ==============
 axis ``b``      batch                                                             --
 axis ``q``      query positions                                                   n (of Q)
-axis ``k``      key positions; the values stand at the same ones                  n (of K and V)
+axis ``k``      key positions, and those of the values                            n (of K and V)
 axis ``n``      positions where queries and keys are the same sequence            n
 axis ``h``      heads                                                             i = 1 ... h
 axis ``d``      width of one head                                                 d_k, d_v
@@ -16,7 +16,7 @@ axis ``d``      width of one head                                               
 ``d_k, d_v``    width of keys (and queries), and of values                        d_k, d_v
 ``num_heads``   number of heads                                                   h
 ``d_head``      width of one head, d_model / num_heads unless it is given         d_k = d_v
-``d_hidden``    width inside the perceptron                                       d_ff
+``d_hidden``    width inside the MLP                                              d_ff
 ``dropout``     probability that an entry is dropped, in training only            P_drop
 ``is_causal``   query i sees key j only if j <= i + (k - q)                       section 3.2.3
 ``w_q ... w_o`` the projections of queries, keys, values and of the output        W^Q ... W^O
@@ -41,8 +41,10 @@ from .cross_attention import CrossAttention, cross_attention
 from .decoder import Decoder, DecoderBlock
 from .encoder import Encoder, EncoderBlock
 from .feed_forward import FeedForward
+from .gpt2 import from_gpt2
 from .heads import merge_heads, split_heads, stack_head_weights
 from .kv_cache import KVCache
+from .language_model import LanguageModel
 from .layer_norm import layer_norm
 from .mask_conventions import (
     from_additive,
@@ -64,7 +66,9 @@ from .positions import (
     alibi_bias,
     alibi_slopes,
     apply_rotary,
+    rotate,
     sinusoidal_positions,
+    to_half_pairs,
 )
 from .projections import QKVProjection, embed, project_qkv, project_qkv_fused
 from .renormalise import renormalised_causal_weights
@@ -81,6 +85,7 @@ __all__ = [
     "EncoderBlock",
     "FeedForward",
     "KVCache",
+    "LanguageModel",
     "LearnedPositions",
     "MultiHeadAttention",
     "QKVProjection",
@@ -97,6 +102,7 @@ __all__ = [
     "embed",
     "from_additive",
     "from_blocked",
+    "from_gpt2",
     "from_keep",
     "from_padding",
     "from_torch",
@@ -111,6 +117,7 @@ __all__ = [
     "project_qkv",
     "project_qkv_fused",
     "renormalised_causal_weights",
+    "rotate",
     "scaled_dot_product_attention",
     "sinusoidal_positions",
     "sliding_window_mask",
@@ -120,6 +127,7 @@ __all__ = [
     "tiled_attention",
     "to_additive",
     "to_blocked",
+    "to_half_pairs",
     "to_keep",
     "to_padding",
     "to_torch",

@@ -43,15 +43,16 @@ def scaled_dot_product_attention(
     heads, where h is a multiple of h_kv; query head i reads key head i // (h / h_kv).
 
     - ``mask``: bool, True = may attend, broadcastable to (..., q, k). A query that may attend to nothing gets zeros.
-    - ``score_bias``: broadcastable likewise, is added to the scaled scores (ALiBi, for example).
+    - ``score_bias``: added to the scaled scores, and broadcastable like the mask (ALiBi, for example).
     - ``is_causal``: query i sees key j only if j <= i + (k - q); together with a mask, both must hold.
     - ``scale``: replaces 1 / sqrt(d_k).
     - ``dropout``: the probability that a weight is dropped, where ``training`` is true.
-    - ``backend``: "eager" computes as ``equation`` below does, "fused" by ``F.scaled_dot_product_attention``, without
-      ever holding the weights; by default fused unless weights are asked for or torch.func transforms the call.
+    - ``backend``: "eager" computes what ``equation`` below does, "fused" calls
+      ``F.scaled_dot_product_attention``, which never holds the weights. The default is fused, unless weights are
+      asked for or torch.func transforms the call.
 
     Raises ValueError or TypeError, with both numbers, for shapes that do not fit, a mask that is not bool, an unknown
-    backend, and for weights that are asked of "fused".
+    backend, and for ``return_weights`` with "fused".
     Vaswani et al. 2017, section 3.2.1, equation 1. Grouped queries: Ainslie et al. 2023, "GQA", section 2.2.
     """
     check_arguments(q, k, v, mask, score_bias, backend, return_weights)
@@ -75,9 +76,9 @@ def equation(
     scale: float | None = None,
     dropout: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
-    """Scores, softmax, mean of the values: attention as lesson 02 writes it, and the weights.
+    """Attention as lesson 02 writes it: scores, softmax, weighted mean of the values; the weights come with it.
 
-    The other two forms compute the same faster, and are tested against this one.
+    The other two forms compute the same thing faster, and the tests compare them with this one.
     """
     k, v = (_one_for_each_query_head(x, q) for x in (k, v))
     mask = with_causal(mask, q, k) if is_causal else mask
@@ -88,15 +89,15 @@ def equation(
 
 
 def _wide(x: Tensor) -> Tensor:
-    """Half precision has too little range and too few digits for scores: float32, as in the fused kernels."""
+    """Use float32 for half precision, whose range and digits are too few for scores; the fused kernels do the same."""
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
 def _one_for_each_query_head(x: Tensor, q: Tensor) -> Tensor:
-    """Grouped queries: query head i reads key head i // groups."""
+    """Repeat the key heads of grouped queries: query head i reads key head i // groups."""
     return x if x.shape[:-2] == q.shape[:-2] else x.repeat_interleave(q.shape[-3] // x.shape[-3], dim=-3)
 
 
 def _is_transformed() -> bool:
-    """Whether a transform of torch.func, such as vmap, is at work."""
+    """Whether the call is inside a transform of torch.func, such as vmap."""
     return not torch.compiler.is_compiling() and torch._C._functorch.peek_interpreter_stack() is not None

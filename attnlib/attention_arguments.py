@@ -14,7 +14,7 @@ def check_arguments(
     backend: str | None,
     return_weights: bool,
 ) -> None:
-    """Raise ValueError or TypeError, with what is required and what was received, unless all of them fit each other."""
+    """Raise a ValueError or TypeError that says what is required and what was received, unless all arguments fit."""
     if backend not in (None, "eager", "fused"):
         raise ValueError(f'backend must be None, "eager" or "fused", got {backend!r}')
     if backend == "fused" and return_weights:
@@ -43,7 +43,7 @@ def check_shapes(q: Tensor, k: Tensor, v: Tensor) -> None:
     if lead == key_lead:
         return
     if len(lead) != len(key_lead) or lead[:-1] != key_lead[:-1]:
-        raise ValueError(f"q and k must have the same leading axes but for their heads, got {lead} and {key_lead}")
+        raise ValueError(f"q and k must have the same leading axes except for heads, got {lead} and {key_lead}")
     if key_lead[-1] == 0 or lead[-1] % key_lead[-1]:
         raise ValueError(f"the heads of q must be a multiple of the heads of k, got {lead[-1]} and {key_lead[-1]}")
 

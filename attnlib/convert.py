@@ -1,7 +1,7 @@
 """Weights copied from and to PyTorch's own modules.
 
 ``from_torch`` and ``to_torch`` build the module on the other side, give it a copy of the weights, and keep dtype,
-device and train or eval mode. What the other side cannot compute is a ValueError that says what. PyTorch's
+device and train or eval mode. Where the other side cannot compute the same, a ValueError names the reason. PyTorch's
 ``batch_first`` is how a module is called, not what it computes: attnlib always takes (b, n, d_model), and so does what
 ``to_torch`` returns.
 """
@@ -22,7 +22,7 @@ _TorchLayer = nn.TransformerEncoderLayer | nn.TransformerDecoderLayer
 
 
 def from_torch(module: nn.Module) -> nn.Module:
-    """attnlib's counterpart of a module of PyTorch, with a copy of its weights.
+    """Build attnlib's counterpart of a PyTorch module, with a copy of its weights.
 
     >>> theirs = nn.MultiheadAttention(12, 3, batch_first=True)
     >>> ours = from_torch(theirs)
@@ -47,7 +47,7 @@ def from_torch(module: nn.Module) -> nn.Module:
 
 
 def to_torch(module: nn.Module) -> nn.Module:
-    """PyTorch's counterpart of a module of attnlib, with a copy of its weights and ``batch_first=True``.
+    """Build PyTorch's counterpart of an attnlib module, with a copy of its weights and ``batch_first=True``.
 
     >>> ours = MultiHeadAttention(12, 3)
     >>> theirs = to_torch(ours)
@@ -171,8 +171,8 @@ def _block_options(theirs: _TorchLayer) -> dict:
     outside += [attention.dropout for attention in attentions]
     if theirs.training and (any(outside) or inside[0] != inside[1]):
         raise ValueError(
-            "attnlib's blocks have dropout in the perceptron alone, twice the same: around attention it must be 0, "
-            f"got {max(outside)} there and {inside} in the perceptron; eval() switches all of it off"
+            "attnlib's blocks have dropout only in the MLP, with one rate: around attention it must be 0, "
+            f"got {max(outside)} there and {inside} in the MLP; eval() turns dropout off"
         )
     d_model, d_hidden = theirs.linear1.in_features, theirs.linear1.out_features
     ratio = d_hidden / d_model
@@ -190,7 +190,7 @@ def _layer_options(ours: EncoderBlock | DecoderBlock) -> dict:
     return {
         "dim_feedforward": ours.mlp.up.out_features,
         "dropout": ours.mlp.dropout,
-        "activation": ours.mlp.activation,
+        "activation": nn.GELU("tanh") if ours.mlp.activation == "gelu_tanh" else ours.mlp.activation,
         "layer_norm_eps": ours.norm1.eps,
         "batch_first": True,
         "norm_first": ours.norm_first,
@@ -203,7 +203,9 @@ def _activation_name(activation: object) -> str:
         return "relu"
     if activation is F.gelu or (isinstance(activation, nn.GELU) and activation.approximate == "none"):
         return "gelu"
-    raise ValueError(f"activation must be relu or the exact gelu, got {activation!r}")
+    if isinstance(activation, nn.GELU):
+        return "gelu_tanh"
+    raise ValueError(f"activation must be relu or gelu, got {activation!r}")
 
 
 def _match(built: nn.Module, given: nn.Module, weight: Tensor) -> None:
@@ -231,7 +233,7 @@ def _copy_attention(ours: MultiHeadAttention, theirs: nn.MultiheadAttention, *, 
 
 
 def _copy_rest(ours: EncoderBlock | DecoderBlock, theirs: _TorchLayer, *, to_ours: bool) -> None:
-    """Norms and perceptron."""
+    """Copy the norms and the MLP."""
     mlp: FeedForward = ours.mlp
     pairs: list[tuple[Any, Any]] = [(mlp.up, theirs.linear1), (mlp.down, theirs.linear2)]
     pairs += [(getattr(ours, name), getattr(theirs, name)) for name in ("norm1", "norm2")]

@@ -1,4 +1,4 @@
-"""The decoder: blocks that look at their own past, and at a memory."""
+"""The decoder: blocks that attend to their own past and to a memory."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from .multi_head_attention import MultiHeadAttention
 
 
 class DecoderBlock(nn.Module):
-    """Masked self-attention, then cross-attention to the memory, then the perceptron, each around a residual.
+    """Masked self-attention, then cross-attention to the memory, then the MLP, each inside a residual connection.
 
     pre-LN (``norm_first``):  x = x + attn(norm1(x));  x = x + cross(norm2(x), memory);  x = x + mlp(norm3(x))
     post-LN, as in the paper: x = norm1(x + attn(x));  x = norm2(x + cross(x, memory));  x = norm3(x + mlp(x))
@@ -24,7 +24,7 @@ class DecoderBlock(nn.Module):
     torch.Size([2, 5, 12])
 
     Layers: ``norm1``, ``attn``, ``norm2``, ``cross``, ``norm3``, ``mlp`` (``up down``), where
-    d_hidden = int(d_model * mlp_ratio). Dropout is the perceptron's alone. ``num_kv_heads`` and ``backend`` go to
+    d_hidden = int(d_model * mlp_ratio). Only the MLP has dropout. ``num_kv_heads`` and ``backend`` go to
     ``attn`` and ``cross``, ``rotary`` to ``attn``, ``d_memory`` to ``cross``.
     Vaswani et al. 2017, section 3.1, figure 1 (right half).
     """

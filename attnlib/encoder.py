@@ -1,4 +1,4 @@
-"""The encoder: blocks of self-attention and perceptron, each around a residual."""
+"""The encoder: blocks of self-attention and an MLP, each inside a residual connection."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from .multi_head_attention import MultiHeadAttention
 
 
 class EncoderBlock(nn.Module):
-    """Attention, then the perceptron, each added to what came in.
+    """Attention, then the MLP, each added to its own input.
 
     pre-LN (``norm_first``):  x = x + attn(norm1(x));  x = x + mlp(norm2(x))
     post-LN, as in the paper: x = norm1(x + attn(x));  x = norm2(x + mlp(x))
@@ -23,7 +23,7 @@ class EncoderBlock(nn.Module):
     torch.Size([2, 5, 12])
 
     Layers: ``norm1``, ``attn`` (``w_q w_k w_v w_o``), ``norm2``, ``mlp`` (``up down``), where
-    d_hidden = int(d_model * mlp_ratio). Dropout is the perceptron's alone. ``num_kv_heads``, ``rotary`` and ``backend``
+    d_hidden = int(d_model * mlp_ratio). Only the MLP has dropout. ``num_kv_heads``, ``rotary`` and ``backend``
     go to ``attn``.
     Vaswani et al. 2017, section 3.1; pre-LN: Xiong et al. 2020, "On Layer Normalization in the Transformer", figure 1.
     """
@@ -70,7 +70,7 @@ class EncoderBlock(nn.Module):
 
 
 def last_norm(
-    d_model: int, *, norm_first: bool = True, eps: float = 1e-5, bias: bool = True, **others: Any
+    d_model: int, *, norm_first: bool = True, eps: float = 1e-5, bias: bool = True, **_others: Any
 ) -> nn.LayerNorm | nn.Identity:
     """The norm behind a stack of pre-LN blocks; post-LN blocks end with one of their own."""
     return nn.LayerNorm(d_model, eps=eps, bias=bias) if norm_first else nn.Identity()

@@ -1,4 +1,4 @@
-"""The perceptron of a block: the same small network at every position."""
+"""The MLP of a block: the same small network at every position."""
 
 from collections.abc import Callable
 
@@ -8,20 +8,25 @@ from torch import Tensor, nn
 
 from .projections import check_width
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"gelu": F.gelu, "relu": F.relu}
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": F.gelu,
+    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "relu": F.relu,
+}
 
 
 class FeedForward(nn.Module):
-    """Widen, bend, narrow: dropout(gelu(x W_up + b_up)) W_down + b_down, and dropout once more.
+    """Widen, apply the GELU, narrow: dropout(gelu(x W_up + b_up)) W_down + b_down, then dropout again.
 
-    The GELU is the exact one, x * Phi(x) with the normal distribution's Phi, not its approximation by tanh.
+    The GELU is the exact one, x * Phi(x) with the normal distribution's Phi; "gelu_tanh" is its approximation by tanh,
+    with which GPT-2 was trained.
 
     >>> import torch
     >>> FeedForward(7, 29)(torch.randn(2, 11, 7)).shape
     torch.Size([2, 11, 7])
 
     Shapes: x (..., d_model) -> (..., d_model). Layers: ``up``, ``down``. Dropout acts in training only.
-    Raises ValueError for an unknown activation ("gelu" or "relu"), and when x has another width than d_model.
+    Raises ValueError for another activation than "gelu", "gelu_tanh" or "relu", and when x is not d_model wide.
     Vaswani et al. 2017, section 3.3, equation 2 (with ReLU); Hendrycks and Gimpel 2016 (GELU).
     """
 

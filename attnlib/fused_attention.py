@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .masks import may_have_empty_rows, with_causal
+from .masks import open_empty_rows, with_causal
 
 
 def fused_attention(
@@ -17,7 +17,7 @@ def fused_attention(
     scale: float | None,
     dropout: float,
 ) -> Tensor:
-    """``F.scaled_dot_product_attention``, with the meaning that mask and causal flag have here.
+    """Call ``F.scaled_dot_product_attention``, with mask and causal flag as attnlib defines them.
 
     Arguments as for ``scaled_dot_product_attention``, already checked.
     """
@@ -27,10 +27,8 @@ def fused_attention(
         is_causal = False
         mask = with_causal(mask, q, k) if q_len > 1 else mask
     empty = None
-    if mask is not None and may_have_empty_rows(mask):
-        # not every kernel of every version gives zeros for an empty row, so it sees all keys and is zeroed afterwards
-        empty = ~mask.any(dim=-1, keepdim=True)
-        mask = mask | empty
+    if mask is not None:  # not every kernel of every version gives zeros for an empty row
+        mask, empty = open_empty_rows(mask)
     if score_bias is not None:
         bias = score_bias.to(q.dtype)
         mask = bias if mask is None else torch.where(mask, bias, -torch.inf)
@@ -48,12 +46,12 @@ def fused_attention(
 
 
 def _four_axes(x: Tensor) -> Tensor:
-    """Leading axes of size 1 in front: the fast kernels take (b, h, n, d) and nothing else."""
+    """Add leading axes of size 1: the fast kernels accept only (b, h, n, d)."""
     return x[(None,) * (4 - x.ndim)] if x.ndim < 4 else x
 
 
 def _fold_groups(x: Tensor, key_heads: torch.Size) -> Tensor:
-    """Queries whose heads share a key head stand below one another: (..., h, q, d) -> (..., h_kv, h / h_kv q, d)."""
+    """Stack the queries whose heads share a key head: (..., h, q, d) -> (..., h_kv, h / h_kv q, d)."""
     if x.shape[:-2] == key_heads:
         return x
     return x.reshape(*key_heads, -1, x.shape[-1])

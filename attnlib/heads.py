@@ -29,7 +29,7 @@ def split_heads(x: Float[Tensor, "... n width"], num_heads: int) -> Float[Tensor
 
 
 def merge_heads(x: Float[Tensor, "... h n d"]) -> Float[Tensor, "... n width"]:
-    """Put the heads side by side again: the inverse of ``split_heads``, "Concat" in the paper.
+    """Join the heads side by side, the inverse of ``split_heads``, "Concat" in the paper.
 
     >>> x = torch.arange(24.0).reshape(2, 3, 4)
     >>> torch.equal(merge_heads(split_heads(x, 2)), x)

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from .masks import may_have_empty_rows, with_causal
+from .masks import open_empty_rows, with_causal
 
 
 def in_place_attention(
@@ -41,9 +41,9 @@ def in_place_attention(
 
 
 def _matrices(x: Tensor, heads: int) -> Tensor:
-    """One matrix for each key head, a single one without a batch: queries that share a key head stand below each other.
+    """Reshape to one matrix for each key head, in which the queries that share this head are stacked.
 
-    A product of two matrices is faster than one of two batches of a single matrix.
+    With a single head there is no batch axis: multiplying two matrices is faster than two batches of one matrix each.
     """
     rows, width = x.shape[:-1].numel() // max(heads, 1), x.shape[-1]
     return x.reshape(rows, width) if heads == 1 else x.reshape(heads, rows, width)
@@ -52,19 +52,15 @@ def _matrices(x: Tensor, heads: int) -> Tensor:
 def _as_bias(
     mask: Tensor | None, score_bias: Tensor | None, is_causal: bool, q: Tensor, k: Tensor
 ) -> tuple[Tensor | None, Tensor | None]:
-    """What is added to the scores, -inf where a key is blocked; and the rows that are blocked whole, which get none."""
+    """Turn masks into a bias, -inf where a key is blocked, and say which rows are all blocked (they get no -inf)."""
     never_empty = mask is None and q.shape[-2] <= k.shape[-2]
     if is_causal:
         mask = with_causal(mask, q, k)
     if mask is None:
         return score_bias, None
-    blocked, empty = ~mask, None
-    if not never_empty and may_have_empty_rows(mask):
-        # the softmax of a row of -inf is 0 / 0, so an empty row keeps its scores, and is set to zero afterwards
-        empty = blocked.all(dim=-1, keepdim=True)
-        blocked = blocked & ~empty
+    mask, empty = (mask, None) if never_empty else open_empty_rows(mask)
     opened = q.new_zeros(()) if score_bias is None else score_bias.to(q.dtype)
-    return torch.where(blocked, q.new_full((), -torch.inf), opened), empty
+    return torch.where(mask, opened, -torch.inf), empty
 
 
 def biased_softmax_(

@@ -1,4 +1,4 @@
-"""The keys and values of what has been read already, kept for the next token."""
+"""Keys and values of the tokens read so far, kept for the next one."""
 
 import torch
 from jaxtyping import Float
@@ -44,7 +44,7 @@ class KVCache:
     def append(
         self, k: Float[Tensor, "b h n d"], v: Float[Tensor, "b h n d"]
     ) -> tuple[Float[Tensor, "b h k d"], Float[Tensor, "b h k d"]]:
-        """Write n further positions, and return views of all that the cache holds now."""
+        """Append n positions, and return views of everything that the cache holds now."""
         self._check("k", k)
         self._check("v", v)
         if k.shape[-2] != v.shape[-2]:
@@ -60,7 +60,7 @@ class KVCache:
     def truncate(self, length: int) -> None:
         """Forget every position from ``length`` on, as after a rejected guess."""
         if not 0 <= length <= self.length:
-            raise ValueError(f"length must lie between 0 and {self.length}, got {length}")
+            raise ValueError(f"length must be between 0 and {self.length}, got {length}")
         self.length = length
 
     def reset(self) -> None:

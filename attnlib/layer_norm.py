@@ -14,7 +14,7 @@ def layer_norm(
 ) -> Float[Tensor, "... d_model"]:
     """Normalise the last axis, then scale and shift: (x - mean) / sqrt(variance + eps) * gain + bias.
 
-    The variance is the biased one, divided by d_model, and eps stands inside the root.
+    The variance is the biased one, divided by d_model, and eps is inside the root.
 
     >>> layer_norm(torch.tensor([[1.0, 3.0], [10.0, 30.0]]), torch.ones(2), torch.zeros(2))
     tensor([[-1.0000,  1.0000],

@@ -1,4 +1,4 @@
-"""From and to the masks of others, by name.
+"""Conversions from and to the mask conventions of other libraries.
 
 Here a mask is bool, True = may attend. Elsewhere True may mean the opposite, 1 and 0 may stand for True and False, or a
 mask may be added to the scores. All of them are tensors of the right shape, and exchanging two of them raises no error.

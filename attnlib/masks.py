@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 def distances(q_len: int, k_len: int, device: torch.device | str | None = None) -> Int[Tensor, "q k"]:
-    """How many positions key j lies behind query i; negative in the query's future."""
+    """How many positions key j is behind query i; negative in the query's future."""
     queries = torch.arange(q_len, device=device) + (k_len - q_len)
     return queries[:, None] - torch.arange(k_len, device=device)
 
@@ -45,7 +45,7 @@ def padding_mask(lengths: Int[Tensor, " b"], max_len: int) -> Bool[Tensor, "b k"
     Raises ValueError for a length outside 0 ... max_len.
     """
     if lengths.numel() and not (int(lengths.min()) >= 0 and int(lengths.max()) <= max_len):
-        raise ValueError(f"lengths must lie between 0 and max_len = {max_len}, got {lengths.tolist()}")
+        raise ValueError(f"lengths must be between 0 and max_len = {max_len}, got {lengths.tolist()}")
     return torch.arange(max_len, device=lengths.device) < lengths[:, None]
 
 
@@ -118,7 +118,18 @@ def may_have_empty_rows(mask: Bool[Tensor, "..."]) -> bool:
         return True
 
 
+def open_empty_rows(mask: Bool[Tensor, "..."]) -> tuple[Bool[Tensor, "..."], Bool[Tensor, "..."] | None]:
+    """Let a query that may attend to nothing see every key, and return which queries these are, or None.
+
+    The softmax of a row of -inf is 0 / 0, so such a row keeps its scores, and is set to zero afterwards.
+    """
+    if not may_have_empty_rows(mask):
+        return mask, None
+    empty = ~mask.any(dim=-1, keepdim=True)
+    return mask | empty, empty
+
+
 def with_causal(mask: Tensor | None, q: Tensor, k: Tensor) -> Bool[Tensor, "..."]:
-    """The causal mask of these queries and keys, and where there is a mask, both."""
+    """The causal mask of these queries and keys, combined with the mask if there is one."""
     causal = causal_mask(q.shape[-2], k.shape[-2], device=q.device)
     return causal if mask is None else mask & causal

@@ -1,9 +1,9 @@
-"""Where in the sequence a vector stands: attention alone cannot tell."""
+"""Positions: without them, attention cannot tell where in the sequence a vector is."""
 
 import math
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Num
 from torch import Tensor, nn
 
 from .masks import distances
@@ -12,7 +12,7 @@ from .masks import distances
 def _angles(
     n: int, width: int, base: float, offset: int, device: torch.device | str | None
 ) -> Float[Tensor, "{n} half"]:
-    """Position times frequency, base^(-2i / width) for the i-th pair of columns; wide, whatever they are used in."""
+    """Position times frequency, base^(-2i / width) for the i-th pair of columns; always in float64."""
     frequencies = base ** (-torch.arange(0, width, 2, dtype=torch.float64, device=device) / width)
     return torch.arange(offset, offset + n, dtype=torch.float64, device=device)[:, None] * frequencies
 
@@ -87,12 +87,12 @@ def _rows(table: Tensor, x: Tensor, offset: int) -> Tensor:
     if width != d_model:
         raise ValueError(f"x must have d_model = {d_model} features on its last axis, got {tuple(x.shape)}")
     if offset < 0 or offset + n > max_len:
-        raise ValueError(f"positions must lie within max_len = {max_len}, got {offset} to {offset + n - 1}")
+        raise ValueError(f"positions must be within max_len = {max_len}, got {offset} to {offset + n - 1}")
     return table[offset : offset + n].to(x.dtype)
 
 
 def apply_rotary(
-    x: Float[Tensor, "... n d"], cos: Float[Tensor, "n half"], sin: Float[Tensor, "n half"]
+    x: Float[Tensor, "... n d"], cos: Float[Tensor, "... n half"], sin: Float[Tensor, "... n half"]
 ) -> Float[Tensor, "... n d"]:
     """Turn each pair of neighbouring columns by its angle.
 
@@ -102,11 +102,53 @@ def apply_rotary(
     >>> apply_rotary(torch.tensor([[3.0, 0.0]]), quarter.cos(), quarter.sin()).round()
     tensor([[-0., 3.]])
 
-    Shapes: x (..., n, d), cos and sin (n, d / 2) -> (..., n, d).
+    Shapes: x (..., n, d), cos and sin (n, d / 2) or broadcastable to (..., n, d / 2) -> (..., n, d).
     Su et al. 2021, "RoFormer", section 3.4.2, equation 34.
     """
     even, odd = x[..., 0::2], x[..., 1::2]
     return torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1).flatten(-2)
+
+
+def rotate(
+    x: Float[Tensor, "*batch n d"], positions: Num[Tensor, "..."], *, base: float = 10000.0
+) -> Float[Tensor, "*batch n d"]:
+    """Turn each pair of neighbouring columns by its position times its speed, base^(-2i / d) for pair i.
+
+    >>> x = torch.tensor([[1.0, 0.0, 1.0, 0.0]])
+    >>> rotate(x, torch.tensor([1.0]))  # by 1 radian, and by a hundredth of it
+    tensor([[0.5403, 0.8415, 0.9999, 0.0100]])
+
+    ``positions`` are any numbers, of shape (n,) or broadcastable to (..., n): after a cache, left-padded, or scaled to
+    fit more text into the trained length (Chen et al. 2023, "Extending Context Window ..."). Angles are float64.
+    Shapes: x (..., n, d) -> (..., n, d). Raises ValueError for an odd d.
+    Su et al. 2021, "RoFormer", section 3.2.2, equations 14 to 16.
+    """
+    d = x.shape[-1]
+    if d % 2:
+        raise ValueError(f"d must be even (columns are rotated in pairs), got {d}")
+    speeds = base ** (-torch.arange(0, d, 2, dtype=torch.float64, device=x.device) / d)
+    angles = positions.to(torch.float64)[..., None] * speeds
+    return apply_rotary(x, angles.cos().to(x.dtype), angles.sin().to(x.dtype))
+
+
+def to_half_pairs(w: Float[Tensor, "... out"], num_heads: int, *, back: bool = False) -> Float[Tensor, "... out"]:
+    """Reorder a projection's columns from neighbour pairs to half pairs, head by head; ``back`` undoes it.
+
+    RoFormer and GPT-J rotate the columns (0, 1), (2, 3) ... of a head, GPT-NeoX and LLaMA in transformers (0, d/2),
+    (1, d/2 + 1) ... With ``w_q`` and ``w_k`` reordered alike, both give the same scores.
+
+    >>> to_half_pairs(torch.arange(12.0), 2)
+    tensor([ 0.,  2.,  4.,  1.,  3.,  5.,  6.,  8., 10.,  7.,  9., 11.])
+    >>> to_half_pairs(to_half_pairs(torch.arange(12.0), 2), 2, back=True)
+    tensor([ 0.,  1.,  2.,  3.,  4.,  5.,  6.,  7.,  8.,  9., 10., 11.])
+
+    Shapes: w (..., h * d) -> (..., h * d): x @ w are the queries or keys. Transpose the weight of an nn.Linear first.
+    """
+    if back:
+        halves = w.unflatten(-1, (num_heads, 2, -1))  # (..., h, half, pair)
+        return halves.transpose(-1, -2).flatten(-3)
+    pairs = w.unflatten(-1, (num_heads, -1, 2))  # (..., h, pair, half)
+    return pairs.transpose(-1, -2).flatten(-3)
 
 
 class Rotary(nn.Module):
@@ -121,7 +163,7 @@ class Rotary(nn.Module):
     >>> torch.allclose(near, far, atol=1e-5)
     True
 
-    Shapes: x (..., n, d_head) -> (..., n, d_head); the first vector stands at position ``offset``. Has no parameters.
+    Shapes: x (..., n, d_head) -> (..., n, d_head); the first vector is at position ``offset``. Has no parameters.
     Raises ValueError for an odd d_head.
     Su et al. 2021, "RoFormer", section 3.2.2, equations 14 to 16.
     """
@@ -129,7 +171,7 @@ class Rotary(nn.Module):
     def __init__(self, d_head: int, *, base: float = 10000.0) -> None:
         super().__init__()
         if d_head % 2:
-            raise ValueError(f"d_head must be even, for columns are turned in pairs, got {d_head}")
+            raise ValueError(f"d_head must be even (columns are rotated in pairs), got {d_head}")
         self.d_head, self.base = d_head, base
 
     def forward(self, x: Float[Tensor, "... n d_head"], *, offset: int = 0) -> Float[Tensor, "... n d_head"]:
@@ -145,7 +187,8 @@ def alibi_slopes(num_heads: int, *, device: torch.device | str | None = None) ->
     >>> alibi_slopes(4)
     tensor([0.2500, 0.0625, 0.0156, 0.0039])
 
-    When h is no power of two, the series of the power below is filled up with every other slope of the power above.
+    When h is not a power of two, the series for the next lower power is completed with every other slope of the next
+    higher one.
     Shapes: -> (h). Raises ValueError for fewer than one head.
     Press et al. 2021, "Train Short, Test Long", section 3 and the paper's code.
     """
@@ -160,14 +203,14 @@ def alibi_slopes(num_heads: int, *, device: torch.device | str | None = None) ->
 def alibi_bias(
     num_heads: int, q_len: int, k_len: int, *, device: torch.device | str | None = None
 ) -> Float[Tensor, "{num_heads} {q_len} {k_len}"]:
-    """What is added to the scores so that distance counts against a key: -slope * |distance|.
+    """A bias on the scores that penalises distant keys: -slope * |distance|.
 
     >>> alibi_bias(2, 3, 3)[0]  # the first head's slope is 1/16
     tensor([[-0.0000, -0.0625, -0.1250],
             [-0.0625, -0.0000, -0.0625],
             [-0.1250, -0.0625, -0.0000]])
 
-    It goes to ``scaled_dot_product_attention`` as ``score_bias``, and is aligned bottom-right as ``causal_mask``.
+    Pass it to ``scaled_dot_product_attention`` as ``score_bias``; it is aligned bottom-right like ``causal_mask``.
     Shapes: -> (h, q, k).
     Press et al. 2021, "Train Short, Test Long", section 3, figure 3.
     """

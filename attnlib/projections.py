@@ -1,4 +1,4 @@
-"""Token numbers to vectors, and vectors to queries, keys and values."""
+"""From token ids to vectors, and from vectors to queries, keys and values."""
 
 import torch.nn.functional as F
 from jaxtyping import Float, Int
@@ -15,7 +15,7 @@ def embed(token_ids: Int[Tensor, "..."], table: Float[Tensor, "vocabulary d_mode
              [1., 2.]]])
 
     Shapes: (b, n), (vocabulary, d_model) -> (b, n, d_model).
-    Raises IndexError for a number outside the vocabulary, negative ones included.
+    Raises IndexError for an id outside the vocabulary, negative ones included.
     Vaswani et al. 2017, section 3.4.
     """
     return F.embedding(token_ids, table)
@@ -40,7 +40,7 @@ def project_qkv(
 def project_qkv_fused(
     x: Float[Tensor, "... n d_model"], w_qkv: Float[Tensor, "d_model columns"], d_k: int, d_v: int
 ) -> tuple[Float[Tensor, "... n {d_k}"], Float[Tensor, "... n {d_k}"], Float[Tensor, "... n {d_v}"]]:
-    """The same three projections by one matrix product, whose columns are then cut into q, k and v.
+    """The same three projections as a single matrix product, whose columns are then split into q, k and v.
 
     >>> import torch
     >>> x = torch.tensor([[1.0, 10.0]])
@@ -58,7 +58,7 @@ def project_qkv_fused(
 
 
 class QKVProjection(nn.Module):
-    """Three linear layers, ``w_q``, ``w_k`` and ``w_v``, that make queries, keys and values of a sequence.
+    """Three linear layers, ``w_q``, ``w_k`` and ``w_v``, that turn a sequence into queries, keys and values.
 
     >>> import torch
     >>> q, k, v = QKVProjection(7, 3, 5)(torch.randn(2, 11, 7))

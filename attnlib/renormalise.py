@@ -1,4 +1,4 @@
-"""Causal weights the other way round: softmax first, then the triangle, then the rows again."""
+"""Causal weights in the opposite order: softmax first, then the triangle, then each row is divided again."""
 
 import torch
 from jaxtyping import Float
@@ -21,7 +21,7 @@ def renormalised_causal_weights(scores: Float[Tensor, "... q k"]) -> Float[Tenso
             [0.5000, 0.5000, 0.0000],
             [0.3333, 0.3333, 0.3333]])
 
-    Divided literally, a row whose future scores are far the larger becomes 0 / 0. Here the division is done in
+    Taken literally, a row whose future scores are much larger becomes 0 / 0. Here the division happens in
     logarithms (the softmax of log p is p over its sum), which is right for any finite scores.
 
     Shapes: (..., q, k) -> (..., q, k), aligned bottom-right as ``causal_mask``.

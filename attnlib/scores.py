@@ -27,5 +27,5 @@ def attention_scores(
     if q.shape[-1] != k.shape[-1]:
         raise ValueError(f"q and k must have the same width d, got d = {q.shape[-1]} for q and {k.shape[-1]} for k")
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
-    # (q, d) entries are fewer to multiply than (q, k), and in half precision the product is less likely to overflow
+    # scaling q costs fewer multiplications than scaling (q, k) scores, and half precision is less likely to overflow
     return (q * scale) @ k.transpose(-2, -1)

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from .masks import check_mask, may_have_empty_rows
+from .masks import check_mask, open_empty_rows
 
 
 def softmax(scores: Float[Tensor, "... k"]) -> Float[Tensor, "... k"]:
@@ -24,7 +24,7 @@ def softmax(scores: Float[Tensor, "... k"]) -> Float[Tensor, "... k"]:
 
 
 def masked_softmax(scores: Float[Tensor, "... k"], mask: Bool[Tensor, "..."] | None = None) -> Float[Tensor, "... k"]:
-    """The softmax over those entries of the last axis that the mask leaves open, and 0 elsewhere.
+    """The softmax over the entries of the last axis that the mask leaves open, and 0 elsewhere.
 
     >>> scores = torch.tensor([[1.0, 1.0, 9.0], [1.0, 1.0, 9.0]])
     >>> masked_softmax(scores, torch.tensor([[True, True, False], [False, False, False]]))
@@ -32,16 +32,13 @@ def masked_softmax(scores: Float[Tensor, "... k"], mask: Bool[Tensor, "..."] | N
             [0.0000, 0.0000, 0.0000]])
 
     Shapes: scores (..., k), mask broadcastable to it -> (..., k). The mask is bool, True = may attend. A row without a
-    True is zero, and so is its gradient. Right for any finite scores, also where blocked ones are far the larger.
-    Raises TypeError for a mask that is not bool, ValueError for one that does not fit.
+    True is zero, and so is its gradient. Correct for any finite scores, even where the blocked ones are much
+    larger. Raises TypeError for a mask that is not bool, ValueError for one that does not fit.
     Vaswani et al. 2017, section 3.2.3: "masking out (setting to -inf) all values in the input of the softmax".
     """
     if mask is None:
         return torch.softmax(scores, dim=-1)
     check_mask(mask, scores.shape)
-    blocked = ~mask
-    if not may_have_empty_rows(mask):
-        return torch.softmax(scores.masked_fill(blocked, -torch.inf), dim=-1)
-    # the softmax of a row of -inf is 0 / 0, so an empty row keeps its scores, and is set to zero afterwards
-    empty = blocked.all(dim=-1, keepdim=True)
-    return torch.softmax(scores.masked_fill(blocked & ~empty, -torch.inf), dim=-1).masked_fill(empty, 0.0)
+    mask, empty = open_empty_rows(mask)
+    weights = torch.softmax(scores.masked_fill(~mask, -torch.inf), dim=-1)
+    return weights if empty is None else weights.masked_fill(empty, 0.0)

@@ -1,4 +1,4 @@
-"""Attention block by block, in memory that grows with n and not with n^2."""
+"""Attention block by block, in memory that grows with n instead of n^2."""
 
 from typing import Any
 
@@ -23,15 +23,15 @@ def tiled_attention(
 ) -> Float[Tensor, "*batch q d_v"]:
     """``scaled_dot_product_attention`` without ever holding more than one block of the weights.
 
-    A softmax can be built up key block by key block, if for every query three things are kept: the largest score m seen
-    so far, the sum l of exp(s - m), and the sum o of exp(s - m) v. A new block with a larger score m' scales the old
-    sums by exp(m - m'):
+    A softmax can be built up one block of keys at a time, if three things are kept for every query: the
+    largest score m seen so far, the sum l of exp(s - m), and the sum o of exp(s - m) v. A new block with a larger score
+    m' scales the old sums by exp(m - m'):
 
         m' = max(m, max_j s_j)
         l' = exp(m - m') l + sum_j exp(s_j - m')
         o' = exp(m - m') o + sum_j exp(s_j - m') v_j
 
-    and the output is o / l. The backward pass keeps only m + log l of each query, and computes the weights once more.
+    and the output is o / l. The backward pass keeps only m + log l for each query, and recomputes the weights.
 
     >>> q, k, v = torch.randn(3, 5, 7), torch.randn(3, 11, 7), torch.randn(3, 11, 2)
     >>> tiled_attention(q, k, v, block_q=2, block_k=4).shape
@@ -39,7 +39,7 @@ def tiled_attention(
 
     Shapes, mask (bool, True = may attend), ``is_causal``, ``scale`` and errors as for
     ``scaled_dot_product_attention``. The sizes of the blocks change the speed, never the result. A second derivative is
-    right too, but holds all weights.
+    correct too, but needs all weights at once.
     Milakov and Gimelshein 2018, "Online normalizer calculation for softmax", algorithm 3; Dao et al. 2022,
     "FlashAttention", algorithms 1 and 4; Dao 2023, "FlashAttention-2", section 3.1.
     """
@@ -115,7 +115,7 @@ class _TiledAttention(torch.autograd.Function):
 def _scores(
     q_block: Tensor, k: Tensor, mask: Tensor | None, is_causal: bool, rows: slice, columns: slice, q_len: int
 ) -> Tensor:
-    """One block of the scores, -inf where the mask or the order forbids."""
+    """One block of the scores, -inf where the mask or causality blocks a key."""
     scores = q_block @ _wide(k[..., columns, :]).transpose(-2, -1)
     diagonal = rows.start + k.shape[-2] - q_len - columns.start
     if is_causal and diagonal < columns.stop - columns.start - 1:
@@ -140,7 +140,7 @@ def _blocks(length: int, size: int) -> list[slice]:
 
 
 def _visible_blocks(rows: slice, q: Tensor, k: Tensor, size: int, is_causal: bool) -> list[slice]:
-    """The blocks of keys of which the last of these rows may see at least one."""
+    """The key blocks in which the last of these rows may see at least one key."""
     q_len, k_len = q.shape[-2], k.shape[-2]
     stop = rows.stop + k_len - q_len if is_causal else k_len
     return [columns for columns in _blocks(k_len, size) if columns.start < stop]

@@ -107,6 +107,9 @@ def sandbox_option(function: Callable[..., None]) -> Callable[..., None]:
 @click.option("--tls-cert", type=FILE, envvar="AUTOGRADER_TLS_CERT", help="The certificate to show to the scheduler.")
 @click.option("--tls-key", type=FILE, envvar="AUTOGRADER_TLS_KEY", help="The certificate's key.")
 @click.option("--db", metavar="URL", help="The gradebook's database, such as postgresql://user@host/course.")
+@click.option(
+    "--received", type=FILE, metavar="TIMES.csv", help="When each was received: student_id, assignment, timestamp."
+)
 @click.option("--again", is_flag=True, help="Judge everything anew, also what has not changed.")
 def grade(
     folder: Path | None,
@@ -119,6 +122,7 @@ def grade(
     tls_cert: Path | None,
     tls_key: Path | None,
     db: str | None,
+    received: Path | None,
     again: bool,
 ) -> None:
     """Grade the submissions in FOLDER, laid out as nbgrader does: STUDENT/LESSON/LESSON.ipynb.
@@ -128,13 +132,16 @@ def grade(
 
     Each submission is judged once: a run that was stopped is taken up by the same command.
 
+    Whether one is late is seen from its timestamp.txt, which its student could write, unless nbgrader's exchange or
+    --received knows when it came; a platform's times are kept for later runs.
+
     A Dask cluster's machines send each other code. At a tls:// address they do so only for those who show a certificate
     of the authority --tls-ca, which should have signed for this cluster alone; the three files can also be named by
     AUTOGRADER_TLS_CA, AUTOGRADER_TLS_CERT and AUTOGRADER_TLS_KEY. At a tcp:// address nobody has to show who they are.
     """
     from autograder.grading.certificates import certificates, check_address, warning
     from autograder.grading.grade_course import How, chosen_submissions
-    from autograder.sandbox.layers import probe
+    from autograder.sandbox.probe import probe
 
     if db is not None:
         os.environ["AUTOGRADER_DB"] = db
@@ -152,7 +159,7 @@ def grade(
     if layers is not None:
         say(layers, err=True)
     workers = workers or len(os.sched_getaffinity(0))
-    how = How(layers=layers, workers=workers, scheduler=scheduler, shown=signed, again=again)
+    how = How(layers=layers, workers=workers, scheduler=scheduler, shown=signed, again=again, received=received)
     if samples:
         return grade_samples(layout, assignments, how)
     grade_and_show(layout, folder or submitted, assignments, how)
@@ -256,7 +263,7 @@ def doctor(sandbox: str) -> None:
     left for the next student, and more. No attack does harm if it gets out.
     """
     from autograder.sandbox.doctor.examine import examine, table
-    from autograder.sandbox.layers import probe
+    from autograder.sandbox.probe import probe
 
     layers = probe(sandbox)
     findings = []

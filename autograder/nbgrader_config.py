@@ -13,7 +13,7 @@ if ROOT not in PATHS:
     # Kernels must find this checkout's attnlib: with another one, or none, right answers would get 0.
     os.environ["PYTHONPATH"] = os.pathsep.join([ROOT, *filter(None, PATHS)])
 
-BIN = os.path.dirname(sys.executable)
+BIN = str(Path(sys.executable).parent)
 if BIN not in os.environ["PATH"].split(os.pathsep):
     # nbgrader calls `alembic` by its bare name: it has to be found where the virtual environment is not activated, too.
     os.environ["PATH"] = os.pathsep.join([BIN, os.environ["PATH"]])
@@ -69,7 +69,7 @@ c.JudgeInSandbox.sandbox = "auto"
 # The exchange lies where every student can write.
 c.ExchangeFactory.collect = "autograder.in_nbgrader.exchange.CollectWithoutLinks"
 c.ExchangeFactory.release_feedback = "autograder.in_nbgrader.exchange.ReleaseOneByOne"
-c.ZipCollectApp.extractor_plugin = "autograder.in_nbgrader.exchange.ExtractWithoutLinks"
+c.ZipCollectApp.extractor_plugin = "autograder.in_nbgrader.unpacking.ExtractWithinBounds"
 
 # Feedback tells the diagnosis, not the hidden test.
 c.GenerateFeedback.preprocessors = [

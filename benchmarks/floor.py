@@ -16,6 +16,7 @@ from .multi_head_attention import KINDS, MODES, SIZES, in_mode, inputs, pair
 
 
 def linear(layer: nn.Linear, x: Tensor) -> Tensor:
+    """A linear layer without the module around it."""
     return F.linear(x, layer.weight, layer.bias)
 
 
@@ -38,6 +39,7 @@ def block(module: EncoderBlock, x: Tensor) -> Tensor:
 
 
 def compare_attention(device: str, mode: str) -> None:
+    """How far attention is above its floor."""
     header(f"{device}, attention, {mode}", "(b, n, d_model, h)", "ours ms", "floor ms", "ratio", "floor/torch")
     ratios, left = [], []
     for size in SIZES:
@@ -62,6 +64,7 @@ def compare_attention(device: str, mode: str) -> None:
 
 
 def compare_block(device: str, mode: str) -> None:
+    """How far the encoder block is above its floor."""
     header(f"{device}, encoder block, {mode}", "(b, n, d_model, h)", "ours ms", "floor ms", "ratio", "floor/torch")
     ratios, left = [], []
     for size in SIZES:
@@ -80,6 +83,7 @@ def compare_block(device: str, mode: str) -> None:
 
 
 def main() -> None:
+    """Compare in every mode, on every device."""
     for device in DEVICES:
         for mode in MODES:
             compare_attention(device, mode)

@@ -23,7 +23,8 @@ from autograder.grading.grade_course import Graded, How, Run, chosen_submissions
 from autograder.in_nbgrader.nbgrader_course import NbgraderCourse
 from autograder.lesson_text.layout import ROOT, Layout
 from autograder.lesson_text.notebook import read_notebook, write_notebook
-from autograder.sandbox.layers import Layers, probe
+from autograder.sandbox.layers import Layers
+from autograder.sandbox.probe import probe
 
 from .made_class import made_class
 from .measure import header, row, verdict
@@ -103,10 +104,12 @@ def under_load(layout: Layout, lesson: str, layers: Layers, students: set[str]) 
 
 
 def workers_here() -> int:
+    """Two, or one on a machine with one core."""
     return min(2, len(os.sched_getaffinity(0)))
 
 
 def compare(layout: Layout, lesson: str, students: int, chosen: int, folder: Path) -> None:
+    """Grade a class both ways, and print how many submissions a minute each of them judges."""
     layers = probe()
     print(layers)
     prepare(layout, (lesson,))
@@ -148,10 +151,12 @@ def compare(layout: Layout, lesson: str, students: int, chosen: int, folder: Pat
 @click.option("--sample", "chosen", default=10, show_default=True)
 @click.option("--full", is_flag=True)
 def command(students: int, lesson: str, chosen: int, full: bool) -> None:
+    """Measure a class of a given size."""
     measure(students, lesson, students if full else min(chosen, students))
 
 
 def measure(students: int, lesson: str, chosen: int) -> None:
+    """Grade a class in a course of its own."""
     with tempfile.TemporaryDirectory() as folder:
         layout = dataclasses.replace(Layout(), course=Path(folder) / "course")
         (Path(folder) / "stock").mkdir()
@@ -159,6 +164,7 @@ def measure(students: int, lesson: str, chosen: int) -> None:
 
 
 def main() -> None:
+    """Measure what the README claims."""
     measure(200, "02_scaled_dot_product_attention", 10)
 
 

@@ -29,6 +29,7 @@ def measured() -> tuple[float, float]:
 
 
 def main() -> None:
+    """Time the imports of torch, and of attnlib after it."""
     torch, attnlib = (statistics.median(times) for times in zip(*(measured() for _ in range(TURNS)), strict=True))
     header("importing, processor time", "torch ms", "attnlib ms", "share")
     row("", 1000 * torch, 1000 * attnlib, attnlib / torch)

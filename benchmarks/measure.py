@@ -41,15 +41,18 @@ def medians(
 
 
 def geometric_mean(values: Sequence[float]) -> float:
+    """The mean of ratios."""
     return math.exp(sum(map(math.log, values)) / len(values))
 
 
 def header(title: str, *columns: str) -> None:
+    """Print a title and the names of columns."""
     print(f"\n{title}")
     print("  ".join(f"{column:>12}" if i else f"{column:<44}" for i, column in enumerate(columns)))
 
 
 def row(name: str, *values: float | str) -> None:
+    """Print one line of a table."""
     cells = [f"{value:>12.3f}" if isinstance(value, float) else f"{value:>12}" for value in values]
     print("  ".join([f"{name:<44}", *cells]), flush=True)
 

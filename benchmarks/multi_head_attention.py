@@ -81,6 +81,7 @@ def in_mode(mode: str, module: nn.Module, forward: Callable[[], Tensor], needs: 
 
 
 def compare(weights: bool, mean_target: float, worst_target: float) -> None:
+    """Time our attention beside PyTorch's, for every size and kind."""
     for device in DEVICES:
         for mode in MODES:
             header(f"{device}, {mode}, weights {weights}", "(b, n, d_model, h)", "ours ms", "theirs ms", "ratio")
@@ -102,6 +103,7 @@ def compare(weights: bool, mean_target: float, worst_target: float) -> None:
 
 
 def main() -> None:
+    """Compare without weights."""
     compare(weights=False, mean_target=0.92, worst_target=1.05)
 
 

@@ -55,6 +55,7 @@ def highest_resident() -> int:
 
 
 def step(way: str, n: int, device: str) -> None:
+    """One forward and backward pass."""
     q, k, v = (torch.randn(1, 1, n, D, device=device, requires_grad=True) for _ in range(3))
     WAYS[way](q, k, v).sum().backward()
 
@@ -80,6 +81,7 @@ def measured_peak(way: str, n: int, device: str) -> int:
 
 
 def main() -> None:
+    """Measure the peak memory of every way."""
     for device in DEVICES:
         header(f"{device}, one head, d = {D}, forward and backward", "peak memory", *[f"{way} MB" for way in WAYS])
         peaks = {n: {way: measured_peak(way, n, device) for way in WAYS} for n in (4096, 8192)}

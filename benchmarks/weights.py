@@ -39,6 +39,7 @@ Pairs = dict[str, tuple[Callable[[], object], Callable[[], object]]]
 
 
 def dialect(name: str) -> Any:
+    """The implementation that a row of the table names."""
     return importlib.import_module(f"row_{name}")
 
 
@@ -137,6 +138,7 @@ def without_batch(n: int, d: int, h: int, device: str) -> Pairs:
 
 
 def dialects() -> None:
+    """Time every dialect that returns weights beside ours."""
     for device in DEVICES:
         ratios = []
         for b, n, d_model, h in SIZES:
@@ -178,6 +180,7 @@ def forms() -> None:
 
 
 def main() -> None:
+    """Measure every form that returns weights."""
     forms()
     compare(weights=True, mean_target=0.95, worst_target=1.05)
     dialects()

@@ -1,6 +1,10 @@
 # %% [markdown]
 # # 00 · Start here: compare every word with every word
 #
+# In this course you write the attention mechanism yourself, line by line, and then train networks on *your* lines. One
+# of them reads *Sunday, 20 July 1969*, in nine languages, and shows you where it looked for each digit. Another reads
+# handwriting. A third one writes. All of it runs on a laptop.
+#
 # Attention is, at its heart, one question asked many times: *how well do these two vectors fit together?* In this
 # lesson you write the code that asks it for all pairs at once. You need nothing but counting to follow every number.
 #
@@ -11,11 +15,13 @@
 # | **You need** | Python, a little PyTorch, about 45 minutes |
 #
 # Three kinds of cells wait for you. *Predict* cells ask what will happen before you see it. *Exercises* ask for a few
-# lines of code. *Mend* cells hold code that runs, looks right and is wrong. A check stands right below each of them.
-# Run the cells one at a time (Shift + Enter): *Run All* stops at the first check that fails, on purpose.
+# lines of code. *Fix* cells hold code that runs, looks right and is wrong. Each has its points, its difficulty from 1
+# to 5, and a check right below. From lesson 01 on there is also a *stretch* exercise in each lesson, for those who want
+# more: it takes half an hour or longer, is checked like the others, and earns nothing but the pleasure.
 #
-# You cannot get stuck for good: no later cell needs your solution. Where one is needed, the cell uses `attnlib`, the
-# course's own small library.
+# Run the cells one at a time (Shift + Enter): *Run All* stops at the first check that fails, on purpose. You cannot get
+# stuck for good: no later cell needs your solution. Where one is needed, the cell uses `attnlib`, the course's own
+# small library, until yours passes.
 
 # %%
 from contextlib import suppress
@@ -29,12 +35,25 @@ from torch.testing import assert_close
 
 import attnlib
 from attnlib.checks import CheckFailed, check
+from attnlib.plot import ACCENT, INK, plot_course_map, show, use_style
+
+use_style()
+
+# %% [markdown]
+# Here is the way through the course.
+
+# %%
+plot_course_map(here=0)
+show("The lessons 00 to 11 as boxes, with arrows from each lesson to those that build on it.")
 
 # %% [markdown]
 # ## Turn words into vectors that you can check by hand
 #
 # One sentence runs through the whole course, and it has a twin. They differ in the last word only. Ask yourself what
-# *it* is in each of them, and what told you so.
+# *it* is in each of them, and what told you so. (The pair is from the
+# [post](https://research.google/blog/transformer-a-novel-neural-network-architecture-for-language-understanding/) with
+# which Jakob Uszkoreit introduced the Transformer in 2017. Jay Alammar's [Illustrated
+# Transformer](https://jalammar.github.io/illustrated-transformer/) made the tired animal famous.)
 
 # %%
 tired = "The animal did not cross the street because it was tired".lower().split()
@@ -43,9 +62,8 @@ print(len(tired), "words:", *tired)
 
 # %% [markdown]
 # Real models learn a vector for each word. You will get there in the next lesson. Here we take vectors that you can
-# check with a pencil: **count the letters**. A word becomes 26 numbers, one for each letter of the alphabet.
-#
-# These vectors know nothing of meaning, only spelling. That is fine: the tools are the same.
+# check with a pencil: **count the letters**. A word becomes 26 numbers, one for each letter of the alphabet. These
+# vectors know nothing of meaning, only of spelling. That is fine: the tools are the same.
 
 
 # %%
@@ -98,7 +116,7 @@ assert by_loop == 1
 by_loop
 
 # %% [markdown]
-# ### Predict, then run: who fits *the* best? ({points}, 3 minutes)
+# ### Predict, then run: who fits *the* best? ({points}, difficulty 1, 3 minutes)
 #
 # Predicting is the cheapest way to learn: it costs a minute, and a wrong guess is remembered for years. Decide *before*
 # you compute, with pencil and paper if you like.
@@ -128,12 +146,12 @@ scores = torch.stack([the @ word for word in counts])
 assert scores.max() > the @ the
 
 ax = plt.figure(figsize=(7, 2.6), layout="constrained").gca()
-colours = ["#d55e00" if score == scores.max() else "#0072b2" for score in scores]
+colours = [ACCENT if score == scores.max() else INK for score in scores]
 bars = ax.bar(range(len(tired)), scores, color=colours)
 ax.bar_label(bars)
 ax.set_xticks(range(len(tired)), tired, rotation=30, ha="right")
-ax.set(ylabel="dot product with “the”", ylim=(0, 4.8))
-plt.show()
+ax.set(ylabel="dot product with “the”", ylim=(0, 4.8), title="“street” fits “the” better than “the” does")
+show("The dot products of “the” with eleven words: “street” has 4, “the” itself 3.")
 
 # %% [markdown]
 # *street* has two `t` and two `e`, and each counts twice. **A dot product measures how well two vectors agree times how
@@ -251,7 +269,7 @@ with suppress(CheckFailed):
 # %% [markdown]
 # Shapes come first, because with a wrong shape nothing else can be compared. Read them as names: an axis `d` is left
 # over. The next attempt has the right shape. It computes a *cosine*, the dot product of vectors that were first cut to
-# length 1, in which *the* would have won the contest above.
+# length 1. By that measure *the* would have won the contest above.
 
 
 # %%
@@ -268,7 +286,7 @@ with suppress(CheckFailed):
 # known one, its name and the reason. The small example at the end can be followed with a pencil. A check is free: run
 # it as often as you like. (Your work is graded with more sizes and other numbers, but by the same rules.)
 #
-# ### Exercise: compute all dot products ({points}, 10 minutes)
+# ### Exercise: compute all dot products ({points}, difficulty 2, 10 minutes)
 #
 # Write `pairwise_dot`: the dot product of each of the `q` vectors in `x` with each of the `k` vectors in `y`,
 # separately for each sequence of the batch.
@@ -277,10 +295,11 @@ with suppress(CheckFailed):
 #
 # - `x` is `(b, q, d)` and `y` is `(b, k, d)`; the result is `(b, q, k)`. Mostly `q` and `k` differ.
 # - Sequence 0 of `x` meets sequence 0 of `y`, and no other.
-# - Everything in torch and einops is allowed, loops included. Gradients must flow to `x` and `y`.
-# - In this exercise and in all that follow: give back the dtype and the device that you were given, and do not change
-#   your inputs in place. That is robustness, in the points: {parts}.
-# - Compute in that dtype, too. To go through `.float()` and back is right for half precision, and large models do it;
+# - Everything in torch and einops is allowed, loops included.
+# - **As always**, which later exercises say in these two words: return the dtype and the device that you were given,
+#   let gradients flow to every input, and do not change your inputs in place. Most of it is called robustness in the
+#   points: {parts}.
+# - Compute in that dtype, too. To go through `.float()` and back is fine for half precision, and large models do it;
 #   float64 loses half of its digits there. A guard such as `1e-12` against a division by zero does no harm.
 # - You may be called again, with more words or fewer, with a mask or without: nothing may be left from the call before.
 #   Every axis has a length of at least 1.
@@ -335,29 +354,29 @@ ax = plt.figure(figsize=(6.4, 5.6), layout="constrained").gca()
 ax.imshow(table, cmap="Blues", vmax=14)
 for q, k in torch.cartesian_prod(torch.arange(11), torch.arange(11)).tolist():
     ax.text(k, q, int(table[q, k]), ha="center", va="center", fontsize=9)
-for q in (0, 5):  # the two rows of “the”: the largest number stands under “street”
-    frame = plt.Rectangle((5.5, q - 0.5), 1, 1, fill=False, edgecolor="#d55e00", linewidth=2.5)
+for q in (0, 5):  # the two rows of “the”: the largest number is under “street”
+    frame = plt.Rectangle((5.5, q - 0.5), 1, 1, fill=False, edgecolor=ACCENT, linewidth=2.5)
     ax.add_patch(frame)
 ax.set_xticks(range(11), tired, rotation=45, ha="right")
 ax.set_yticks(range(11), tired)
 ax.set(xlabel="the word that is asked (k)", ylabel="the word that asks (q)")
-ax.set_title("Dot products of letter counts")
-plt.show()
+ax.set_title("“the” fits “street” best, in both of its rows")
+show("Eleven by eleven dot products; in both rows of “the” the number under “street” is framed.")
 
 # %% [markdown]
 # Three things to find in the picture:
 #
 # - The diagonal is dark, but in both rows of *the*, the framed cell beats it.
-# - Both rows of *the* are equal, number by number: this comparison does not know *where* a word stands.
+# - Both rows of *the* are equal, number by number: this comparison does not know *where* a word is.
 # - The table is symmetric, because both sides bring the same vectors. From lesson 01 on, a word asks with one vector
 #   and answers with another, and the symmetry is gone.
 #
-# Replace letter counts by learned vectors and turn each row into shares that sum to 1, as you did above: that is
-# attention.
+# Replace letter counts by learned vectors, turn each row into numbers that sum to 1, as you did above, and use them to
+# mix the words: that is attention.
 #
-# ## Find the fault
+# ## Find the bug
 #
-# ### Mend: a distance that goes below zero ({points}, 10 minutes)
+# ### Fix: a distance that goes below zero ({points}, difficulty 2, 10 minutes)
 #
 # If dot products favour long vectors, why not take distances? Multiplying out gives them almost for free:
 #
@@ -365,16 +384,15 @@ plt.show()
 #
 # The function below does this for all pairs. On a sentence compared with itself it runs, its shape is right, and its
 # diagonal is zero, as it should be. Yet it claims that the squared distance between *the* and *street* is 3 + 3 − 2 ·
-# 4 = −2. By hand, it is 5: one `t` and one `e` too many, and `h`, `r` and `s` without a partner. **Find the fault and
-# mend it.**
+# 4 = −2. By hand, it is 5: one `t` and one `e` too many, and `h`, `r` and `s` without a partner. **Find the bug and fix
+# it.**
 #
-# (The slip is real. [The code of a paper](https://github.com/io-papercode/pwa/issues/1) turns the lengths of $y$ into a
-# row where it adds them, and forgets it one line further down, where it divides by them. Two sets of one size, and
-# nothing crashes.)
+# (The mistake is real. [The code of a paper](https://github.com/io-papercode/pwa/issues/1) turns the lengths of $y$
+# into a row where it adds them, and forgets to one line further down, where it divides by them. With two sets of one
+# size nothing crashes.)
 #
 # - `x` is `(b, q, d)`, `y` is `(b, k, d)`; the result is `(b, q, k)`, squared distances.
-# - One axis stands in the wrong place. Do not paper over it: clamping at zero hides the −2 and leaves the wrong
-#   numbers.
+# - One axis is in the wrong place. Do not paper over it: clamping at zero hides the −2 and leaves the wrong numbers.
 # - The check also compares 5 vectors with 7. There the broken version does not even run, which is a hint, too.
 
 
@@ -417,13 +435,18 @@ check("mend_squared_distances", mend_squared_distances)
 # followed by hand. Two habits catch it. Work out one entry with a pencil. And test with axes that all have different
 # sizes, as the checks do: then an axis in the wrong place has nowhere to hide.
 #
-# ## What you can now do
+# ## Take this with you
 #
-# - Name every axis of a tensor, and read a product off its names.
-# - Write any sum of products with `einsum`, and move axes with `rearrange` instead of hoping with `reshape`.
-# - Line axes up for broadcasting on purpose.
-# - Compute all dot products between two sets of vectors, which is where attention starts.
-# - Predict first; read a failing check from the top.
+# **Give every axis a name, and test with sizes that are all different.**
+#
+# | | |
+# | --- | --- |
+# | formula | $o_{b,q,k} = \sum_d x_{b,q,d}\, y_{b,k,d}$, or `einsum(x, y, "b q d, b k d -> b q k")` |
+# | shapes | `(b, q, d)`, `(b, k, d)` → `(b, q, k)` |
+# | trap 1 | `reshape` for a transpose: the right shape with the numbers in the wrong places |
+# | trap 2 | broadcasting lines axes up from the right, by position and not by meaning |
+# | trap 3 | sizes that happen to be equal hide both |
+# | in GPT-2 | 1,024 × 1,024 dot products, of vectors with 64 numbers, in each of 144 heads |
 #
 # ## Think further
 #
@@ -434,4 +457,43 @@ check("mend_squared_distances", mend_squared_distances)
 # 3. How many multiplications do `q` queries and `k` keys of width `d` need? By how much does this grow when a text gets
 #    ten times longer?
 #
-# **Next:** 01 gives the words vectors of their own, and lets each of them ask, offer and bring back.
+# <details><summary>Answers</summary>
+#
+# 1. *the* itself, at distance 0, and after it *it*, at 3: the next cell prints the whole row. With distances no word
+#    could be more interesting than the word itself, whoever asks. With dot products a key can be long, and be looked at
+#    more by everybody.
+# 2. Its rows are reversed. If you reverse both, rows and columns are: the same numbers for the same pairs of words.
+# 3. $q \cdot k \cdot d$. A text that asks itself has $q = k = n$, so ten times the length costs a hundred times as
+#    much.
+#
+# </details>
+
+# %%
+table = attnlib.attention_scores(batch, batch, scale=1.0)[0]
+distances = [int(((the - word) ** 2).sum()) for word in counts]
+print(dict(zip(tired, distances, strict=True)))
+assert sorted(set(distances))[:2] == [0, 3]
+assert distances[tired.index("it")] == 3
+reversed_x = attnlib.attention_scores(batch.flip(1), batch, scale=1.0)[0]
+assert torch.equal(reversed_x, table.flip(0))
+assert torch.equal(attnlib.attention_scores(batch.flip(1), batch.flip(1), scale=1.0)[0], table.flip(0, 1))
+
+# %% [markdown]
+# ## Read on
+#
+# - [Rogozhnikov, 2022](https://openreview.net/forum?id=oapKSVM2bcj): einops by its author, with the bugs that named
+#   axes prevent.
+# - [Rush, 2019](https://nlp.seas.harvard.edu/NamedTensor): "Tensor considered harmful", the case for names on axes, in
+#   ten minutes.
+# - [Rocktäschel, 2018](https://rockt.github.io/2018/04/30/einsum): einsum from the trace of a matrix to a recurrent
+#   network, with pictures.
+# - [Harris et al., 2020](https://www.nature.com/articles/s41586-020-2649-2): NumPy in *Nature*; its figure 1 is the
+#   best picture of shapes, strides and broadcasting.
+# - [Alammar, 2018](https://jalammar.github.io/illustrated-transformer/): the Transformer in drawings. Look through them
+#   now, and once more after lesson 06.
+#
+# **Next:** here a word asks with the vector with which it answers, and the table is symmetric. But *it* wants to know
+# about *animal*, and *animal* not about *it*. 01 asks what a word needs so that it can ask one thing and answer
+# another.
+#
+# *Learning on your own? The worked solutions are in the course's repository: `solutions/00_start_here.ipynb`.*

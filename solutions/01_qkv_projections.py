@@ -2,17 +2,19 @@
 # # 01 · Queries, keys and values: let every word ask
 #
 # *The animal did not cross the street because it was tired.* You know at once what *it* is. You looked back into the
-# sentence, at the right place, for the right thing. This lesson builds the three vectors with which a network can do
-# that.
+# sentence, at the right word, for the right reason. This lesson builds the three vectors with which a network can do
+# the same. (The sentence is from [Google's announcement of the
+# transformer](https://research.google/blog/transformer-a-novel-neural-network-architecture-for-language-understanding/)
+# in 2017, as is the idea of translating it into a language that must choose a gender.)
 #
 # | | |
 # | --- | --- |
 # | **You will build** | `embed`, `project_qkv`, its fused form, and `QKVProjection`, the module that owns the weights |
-# | **You will understand** | why attention came up, what queries, keys and values do, how three products become one |
-# | **You need** | lesson 00 (named axes, `einsum`, the dot product), about 60 minutes |
+# | **You will understand** | why attention was invented, what q, k and v do, how three products become one |
+# | **You need** | lesson 00 (named axes, `einsum`, the dot product), a pencil, about 75 minutes |
 #
-# As before, no later cell needs your solutions: where one is needed, the cell uses `attnlib`. In the exercises
-# everything in torch and einops is allowed, but not `attnlib`'s function of the same name.
+# No later cell needs your solutions: where one is needed, the cell uses `attnlib`. In the exercises everything in torch
+# and einops is allowed, except `attnlib`'s function of the same name. Cells that only draw are folded.
 
 # %%
 from collections import Counter, defaultdict
@@ -26,6 +28,9 @@ from torch.testing import assert_close
 
 import attnlib
 from attnlib.checks import check
+from attnlib.plot import ACCENT, GREY, INK, Arrow, Box, plot_boxes, plot_course_map, show, use_style
+
+use_style()
 
 tired = "The animal did not cross the street because it was tired".lower().split()
 wide = "The animal did not cross the street because it was wide".lower().split()
@@ -37,7 +42,7 @@ wide = "The animal did not cross the street because it was wide".lower().split()
 # *das Tier*, so *it* is *es*; the street is *die Straße*, so *it* is *sie*. English hides this choice. German forces
 # you to make it.
 #
-# The cell holds the German word that a person chose for each English one (in English order; *did* needs none). Suppose
+# The cell pairs each English word with the German one that a person chose (in English order; *did* needs none). Suppose
 # a translator were a dictionary, from one word to one word. Which words could it never get right in both sentences?
 
 # %%
@@ -58,9 +63,9 @@ assert (right, len(tired + wide)) == (19, 22)
 print(f"The best possible dictionary gets {right} of {len(tired + wide)} words right.")
 
 # %% [markdown]
-# No larger dictionary helps. *the* and *it* mean nothing until you know which other words stand around them, and the
-# word that decides may stand far away: *it* needs *animal*, seven words back, and *tired*, two words ahead. (A real
-# translation also changes the order: *Das Tier überquerte die Straße nicht, weil es müde war.*)
+# No larger dictionary helps. How to translate *the* and *it* depends on the words around them, and the word that
+# decides may be far away: *it* needs *animal*, seven words back, and *tired*, two words ahead. (A real translation also
+# changes the order: *Das Tier überquerte die Straße nicht, weil es müde war.*)
 #
 # ## Watch a fixed-width state forget
 #
@@ -69,8 +74,8 @@ print(f"The best possible dictionary gets {right} of {len(tired + wide)} words r
 #
 # $$s_t = \tanh(s_{t-1} W + x_t)$$
 #
-# How much of the sentence is still in there? Let us measure. We feed thousands of random strings of 11 words to such a
-# network and let a linear reader, fitted by least squares, tell from the state which word stood at each place.
+# How much of the sentence is still in there? Measure it: feed thousands of random strings of 11 words to such a
+# network, and let a linear reader, fitted by least squares, guess from the state which word was at each position.
 
 
 # %%
@@ -94,7 +99,7 @@ def recall(states: Tensor, ids: Tensor) -> float:
 
 
 # %% [markdown]
-# Predict: the reader gets the *last* state only, of width 8, 32 or 128. Which places of the sentence will it still
+# Predict: the reader gets only the *last* state, of width 8, 32 or 128. Which positions of the sentence will it still
 # know? Guessing alone is right once in 11 times. And how much will a state help that is four times as wide?
 
 # %%
@@ -104,32 +109,36 @@ last_state = {width: [recall(states[width][-1], ids) for ids in word_ids.T] for 
 all_states = [recall(state, ids) for state, ids in zip(states[32], word_ids.T, strict=True)]
 
 known = {width: sum(share > 0.5 for share in shares) for width, shares in last_state.items()}
-print("places known more often than not:", known)
+print("positions known more often than not:", known)
 assert known == {8: 1, 32: 3, 128: 5}
 assert last_state[32][10] > 0.99  # the last word is known
-assert last_state[32][1] < 0.2  # the place of “animal” is no better than a guess
+assert last_state[32][1] < 0.2  # the position of “animal” is no better than a guess
 assert min(all_states) > 0.99  # while each word was known when it had just been read
 
 # %%
 ax = plt.figure(figsize=(7.5, 3.6), layout="constrained").gca()
-ax.plot(all_states, color="black", linestyle="--", marker="s", label="every state kept, width 32")
-for width, colour, marker in ((128, "#0072b2", "^"), (32, "#009e73", "o"), (8, "#d55e00", "v")):
+ax.plot(all_states, color=ACCENT, linestyle="--", marker="s", label="every state kept, width 32")
+for width, colour, marker in ((128, INK, "^"), (32, "#6baed6", "o"), (8, GREY, "v")):
     label = f"last state only, width {width}"
     ax.plot(last_state[width], color=colour, marker=marker, label=label)
-ax.axhline(1 / 11, color="0.6", linestyle=":", label="guessing")
+ax.axhline(1 / 11, color=GREY, linestyle=":", linewidth=1, label="guessing")
 ax.set_xticks(range(11), tired, rotation=30, ha="right")
-ax.set(xlabel="place in the sentence", ylabel="share of words recalled", ylim=(0, 1.05))
-ax.legend(bbox_to_anchor=(1.01, 1), loc="upper left", frameon=False)
-plt.show()
+ax.set(xlabel="position in the sentence", ylabel="share of words recalled", ylim=(0, 1.05))
+ax.set_title("A last state forgets the start; kept states forget nothing")
+ax.legend(bbox_to_anchor=(1.01, 1), loc="upper left")
+show(
+    "The share of words recalled at each of eleven positions. From the last state alone, only the last one, three or "
+    "five words are known, for widths 8, 32 and 128. With every state kept, all words are."
+)
 
 # %% [markdown]
 # The newest words push the oldest out. Four times the width buys two more words, so a wider state only moves the wall.
 # A trained network chooses better what to keep, but it is up against the same wall: the state has a fixed width, and
-# sentences do not. (Bahdanau, Cho and Bengio saw it in 2014 in a trained translator, whose quality fell as sentences
+# sentences do not. (Bahdanau, Cho and Bengio saw this in 2014 in a trained translator, whose quality fell as sentences
 # grew longer. Their remedy was attention.)
 #
-# The dashed line is the way out. **Nothing was forgotten when it had just been read. So keep the vectors of all words,
-# and let whoever needs one look it up.** What is left to invent is the look-up.
+# The dashed line is the way out. **Every word was known at the moment when it had just been read. So keep the vectors
+# of all words, and let whoever needs one look it up.** What remains to be invented is the look-up.
 #
 # ## Look something up softly
 #
@@ -143,8 +152,8 @@ plt.show()
 # | **value** | what I bring back to whoever found me | *animal*: say *es*. *street*: say *sie*. |
 #
 # How well a query fits a key is a dot product. Divide the scores by their sum, and they are shares. The answer is the
-# values, mixed in these shares. Query and keys need one width, $d_k$; the values may have another, $d_v$. With numbers
-# made by hand:
+# values, mixed in these shares. Queries and keys need the same width, $d_k$; the values may have another, $d_v$. With
+# numbers made by hand:
 #
 # $$\text{answer} = \sum_j \frac{q \cdot k_j}{\sum_l q \cdot k_l} v_j$$
 
@@ -165,9 +174,37 @@ print("what can be wide: ", look_up(torch.tensor([0.0, 1.0])).tolist())
 
 # %% [markdown]
 # Do the first one by hand: the scores are 3 and 1, the shares 0.75 and 0.25, so the answer is three parts *es* and one
-# part *sie*. That is all of attention but for two things. The shares are made with a softmax, which lesson 02 adds. And
-# nobody writes queries, keys and values by hand: **each word's vector makes all three, with three learned matrices.**
-# These you build now.
+# part *sie*.
+
+# %%
+asks = torch.tensor([1.0, 0.0])
+fit = keys @ asks
+nouns, kinds, words = ["animal", "street"], ["tired", "wide"], ["es", "sie"]
+boxes = [
+    Box(name="query of it", at=(0, 0), value=asks, columns=kinds),
+    Box(name="keys", at=(0, 1), value=keys, rows=nouns, columns=kinds),
+    Box(name="values", at=(0, 2), value=values, rows=nouns, columns=words),
+    Box(name="scores", at=(1, 0.5), value=fit, columns=nouns),
+    Box(name="shares", at=(2, 0.5), value=fit / fit.sum(), columns=nouns, accent=True),
+    Box(name="answer", at=(3, 1), value=look_up(asks), columns=words),
+]
+arrows = [
+    Arrow(start="query of it", end="scores", label="q · k"),
+    Arrow(start="keys", end="scores"),
+    Arrow(start="scores", end="shares", label="÷ sum"),
+    Arrow(start="shares", end="answer", label="mix"),
+    Arrow(start="values", end="answer"),
+]
+plot_boxes(boxes, arrows, title="A soft look-up: three parts “es”, one part “sie”")
+show(
+    "Boxes and arrows: the query (1, 0) and the keys (3, 1) and (1, 3) give the scores 3 and 1, the shares 0.75 and "
+    "0.25, and with the values the answer: 0.75 es, 0.25 sie."
+)
+
+# %% [markdown]
+# That is all of attention but for two things. The shares are made with a softmax, which lesson 02 adds. And nobody
+# writes queries, keys and values by hand: **each word's vector makes all three, with three learned matrices.** You
+# build these now.
 #
 # Here is the idea in the same numbers. Say that a noun's vector is (can be tired, can be wide, takes *es*, takes
 # *sie*); its width is called $d_{model}$, here 4. One matrix picks what matters for being found, another what is worth
@@ -209,14 +246,18 @@ table = torch.randn(len(vocabulary), d_model, generator=generator)  # (vocabular
 table.shape
 
 # %% [markdown]
-# ### Exercise: embed a batch of sentences ({points}, 5 minutes)
+# ### Exercise: embed a batch of sentences ({points}, difficulty 1, 10 minutes)
 #
 # Write `embed`: replace every token id by its row of the table.
 #
 # $$x_{b,n} = \text{table}[\text{id}_{b,n}]$$
 #
+# First with a pencil. The table has the rows $(1, 2)$, $(3, 4)$ and $(5, 6)$, the ids of two sentences are
+# $(2, 0, 2)$ and $(1, 1, 0)$. Write down the result, and its shape. Suppose the loss is the sum of all its numbers:
+# what is the gradient of the table? (Row 1 was used twice.)
+#
 # - `token_ids` is `(b, n)`, integers; `table` is `(vocabulary, d_model)`; the result is `(b, n, d_model)`.
-# - The result has the table's dtype and device, and gradients flow to the table.
+# - As always: the table's dtype and device, and gradients to the table.
 
 
 # %%
@@ -247,6 +288,21 @@ check("embed", embed)
 # No loop and no function call is needed: square brackets are enough.
 #
 # </details>
+# <details><summary>What the pencil should say</summary>
+#
+# Shape (2, 3, 2): the first sentence is $(5, 6), (1, 2), (5, 6)$, the second $(3, 4), (3, 4), (1, 2)$. Each use of a
+# row adds 1 to each of its gradients, and here every row is used twice: all six numbers are 2. The next cell checks it.
+# A word that is not in the batch gets the gradient 0, which is why rare words learn slowly.
+#
+# </details>
+
+# %%
+small_table = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], requires_grad=True)
+small = attnlib.embed(torch.tensor([[2, 0, 2], [1, 1, 0]]), small_table)
+small.sum().backward()
+assert small.shape == (2, 3, 2)
+assert_close(small_table.grad, torch.full((3, 2), 2.0), rtol=0, atol=0)
+print(small.tolist())
 
 # %% [markdown]
 # ## See that a look-up is a matrix product
@@ -268,15 +324,19 @@ for ax, sentence, vectors in zip(axes, (tired, wide), x, strict=True):
     ax.set_title(f"… because it was {sentence[-1]}")
     ax.set_xlabel("d_model")
     for row in (0, 5):
-        frame = plt.Rectangle((-0.5, row - 0.5), 6, 1, fill=False, edgecolor="black", linewidth=2)
+        frame = plt.Rectangle((-0.5, row - 0.5), 6, 1, fill=False, edgecolor=ACCENT, linewidth=2)
         ax.add_patch(frame)
 axes[0].set_yticks(range(11), [*tired[:-1], "tired / wide"])
 figure.colorbar(image, ax=axes, shrink=0.8)
-plt.show()
+figure.suptitle("One token, one vector: only the last row differs")
+show(
+    "Two tables of eleven words by six numbers. The rows of both “the”, framed, are equal, and the tables differ only "
+    "in their last row, tired and wide."
+)
 
 # %% [markdown]
-# The two framed rows are *the*, and they are equal: a token has one vector, wherever it stands. The two pictures differ
-# in their last row only. In particular *it* has the same six numbers in both, although it means two different things.
+# The two framed rows are *the*, and they are equal: a token has one vector, wherever it is. The two pictures differ
+# only in their last row. In particular *it* has the same six numbers in both, although it means two different things.
 #
 # ## Make three vectors out of one
 #
@@ -285,8 +345,8 @@ plt.show()
 #
 # $$Q = X W^Q \qquad K = X W^K \qquad V = X W^V$$
 #
-# (Capitals are the papers' way to write all words at once. Code has small letters, and so have the formulas that stand
-# beside it: $q = x W^Q$.)
+# (Papers write capitals for all words at once. Code has small letters, and so have the formulas beside it: $q = x
+# W^Q$.)
 #
 # Queries and keys meet in a dot product, so they share a width, $d_k$. Values never meet either of them, so their width
 # $d_v$ is free. Before the matrix form, one query by hand: each of its 4 numbers is the dot product of the word with a
@@ -304,7 +364,7 @@ query_of_it = torch.stack(one_by_one)
 query_of_it
 
 # %% [markdown]
-# ### Predict, then run: what does *it* ask for? ({points}, 3 minutes)
+# ### Predict, then run: what does *it* ask for? ({points}, difficulty 2, 3 minutes)
 #
 # In the first sentence *it* is the animal, in the second the street. We project both sentences: `q`, `k` and `v` for
 # every word. **Compare the query of *it* in the first sentence with the query of *it* in the second.**
@@ -325,14 +385,16 @@ two_queries = "A"
 check("predict_query_of_it", two_queries)
 
 # %% [markdown]
-# ### Exercise: project a batch to queries, keys and values ({points}, 5 minutes)
+# ### Exercise: project a batch to queries, keys and values ({points}, difficulty 2, 10 minutes)
 #
-# Write `project_qkv`: all three, for every word of every sentence.
+# Write `project_qkv`: all three, for every word of every sentence. First with a pencil: a word is $(1, 2)$, and
+# $W^Q = \begin{pmatrix} 1 & 0 & 3 \\ 0 & 2 & 1 \end{pmatrix}$. What is its query? Then say, without running
+# anything, which of these three is right for a batch, and why the others are not: `w_q @ x`, `x @ w_q`, `x.T @ w_q`.
 #
 # - `x` is `(b, n, d_model)`; `w_q` and `w_k` are `(d_model, d_k)`; `w_v` is `(d_model, d_v)`.
 # - Give back three tensors, in the order q, k, v: `(b, n, d_k)`, `(b, n, d_k)`, `(b, n, d_v)`.
 # - No bias, no scaling: these come later, in their own places.
-# - Gradients flow to `x` and to all three matrices.
+# - As always: dtype and device, inputs unchanged, gradients to `x` and to all three matrices.
 
 
 # %%
@@ -349,7 +411,7 @@ check("project_qkv", project_qkv)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Three equations stand above the exercise. Each of them is one line of code, or one third of a line.
+# There are three equations above the exercise. Each of them is one line of code, or one third of a line.
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -363,11 +425,20 @@ check("project_qkv", project_qkv)
 # front alone. A batch needs nothing special.
 #
 # </details>
+# <details><summary>What the pencil should say</summary>
+#
+# $(1 \cdot 1 + 2 \cdot 0,\; 1 \cdot 0 + 2 \cdot 2,\; 1 \cdot 3 + 2 \cdot 1) = (1, 4, 5)$. Words are rows, so the matrix
+# is on the right: `x @ w_q`. `w_q @ x` would want words as columns, and `x.T` reverses all axes, the batch among them.
+#
+# </details>
 
 # %% [markdown]
-# Now look at what came of your prediction. Which words have another query in the second sentence?
+# Now check your prediction. Which words have another query in the second sentence?
 
 # %%
+pencil = torch.tensor([1.0, 2.0]) @ torch.tensor([[1.0, 0.0, 3.0], [0.0, 2.0, 1.0]])
+assert pencil.tolist() == [1.0, 4.0, 5.0]
+
 q, k, v = attnlib.project_qkv(x, w_q, w_k, w_v)
 assert_close(q[0, tired.index("it")], query_of_it, rtol=0, atol=1e-6)  # matrix form = loop
 
@@ -382,7 +453,7 @@ assert_close(q[0, 8], q[1, 8], rtol=0, atol=1e-6)  # “it” asks the same in b
 #
 # How then does *it* find out? In two steps. In a first attention layer, *it* looks for its predicate and brings back
 # *tired* or *wide*. Its vector now carries the difference, and in the second layer its query can ask for the animal or
-# the street. That is why attention layers are stacked, and why lesson 02 has to make words meet.
+# the street. That is why attention layers are stacked, and why the words have to meet, in lesson 02.
 #
 # ## Fuse three products into one
 #
@@ -403,10 +474,14 @@ for ax, title, matrix in zip(axes, titles, (x[0], w_qkv, side_by_side), strict=T
     for edge in (3.5, 7.5) if matrix.shape[1] == 13 else ():
         ax.axvline(edge, color="black", linewidth=2)
 axes[0].set_yticks(range(11), tired)
-plt.show()
+figure.suptitle("Three matrices side by side: one product makes all three")
+show(
+    "Three coloured tables: the words, times the matrices for queries, keys and values side by side, is queries, keys "
+    "and values side by side."
+)
 
 # %% [markdown]
-# ### Exercise: project with one matrix product ({points}, 10 minutes)
+# ### Exercise: project with one matrix product ({points}, difficulty 2, 10 minutes)
 #
 # Write `project_qkv_fused`: the same three tensors, from one matrix.
 #
@@ -449,7 +524,7 @@ check("project_qkv_fused", project_qkv_fused)
 # </details>
 
 # %% [markdown]
-# The fused form must give what the three products gave. We do not look whether it seems so; we assert it.
+# The fused form must give what the three products gave. Do not judge by eye; assert it.
 
 # %%
 fused = attnlib.project_qkv_fused(x, w_qkv, d_k, d_v)
@@ -457,9 +532,9 @@ for one_of_three, one_of_fused in zip((q, k, v), fused, strict=True):
     assert_close(one_of_fused, one_of_three, rtol=0, atol=1e-6)
 
 # %% [markdown]
-# ## Find the fault
+# ## Find the bug
 #
-# ### Mend: weights from another house ({points}, 10 minutes)
+# ### Fix: weights in another layout ({points}, difficulty 3, 10 minutes)
 #
 # Fused weights come in more than one order. Many models store the columns as all of q, then all of k, then all of v.
 # The code of [a much read einsum
@@ -468,7 +543,7 @@ for one_of_three, one_of_fused in zip((q, k, v), fused, strict=True):
 # model that was trained with it. Load the weights of one into the code of the other, and nothing complains.
 #
 # The function below cuts as the tutorial does. It was given the weights of a model of the first kind, and the model
-# talks nonsense. **Find the fault and mend it**, for weights whose columns are all of q, then all of k, then all of v.
+# talks nonsense. **Find the bug and fix it**, for weights whose columns are all of q, then all of k, then all of v.
 #
 # - `x` is `(b, n, d_model)`, `w_qkv` is `(d_model, 3·d)`: here all three have the same width `d`.
 # - The result is q, k, v, each `(b, n, d)`.
@@ -540,7 +615,7 @@ with torch.no_grad():
 assert not torch.allclose(layer(x), x @ square, rtol=0, atol=0.1)
 
 # %% [markdown]
-# ### Exercise: write the module ({points}, 10 minutes)
+# ### Exercise: write the module ({points}, difficulty 2, 10 minutes)
 #
 # Write `QKVProjection`, with three layers of PyTorch's `nn.Linear`.
 #
@@ -612,23 +687,96 @@ for output, product, layer in zip(projection(x), by_hand, layers, strict=True):
 scores = attnlib.attention_scores(q, k, scale=1.0)[0]  # (q, k): pairwise_dot of queries and keys
 assert not torch.allclose(scores, rearrange(scores, "q k -> k q"), rtol=0, atol=0.1)
 assert_close(scores[0], scores[5], rtol=0, atol=1e-6)  # both “the” ask the same
-assert scores[1, 10] > 3 > 0 > scores[10, 1]  # “animal” asks “tired”, and “tired” asks “animal”
+assert scores[1].argmax() == 6  # “animal” finds “street” most of all …
+assert scores[6].argmax() != 1  # … and “street” does not find “animal”
+print(f"animal asks: street {scores[1, 6]:.2f}, tired {scores[1, 10]:.2f}", end="; ")
+print(f"asked by street: {scores[6, 1]:.2f}, by tired: {scores[10, 1]:.2f}")
+assert scores[1, 6] > scores[1, 10] > 3 > 0 > scores[10, 1]
 
 # %%
 ax = plt.figure(figsize=(6.4, 5.2), layout="constrained").gca()
-image = ax.imshow(scores, cmap="PuOr", vmin=-4, vmax=4)
+limit = scores.abs().max().item()
+image = ax.imshow(scores, cmap="PuOr", vmin=-limit, vmax=limit)
 ax.set_xticks(range(11), tired, rotation=45, ha="right")
 ax.set_yticks(range(11), tired)
 ax.set(xlabel="key: the word that is asked", ylabel="query: the word that asks")
-ax.set_title("Scores before any training")
+ax.set_title("Who asks is not who is asked: the table is not symmetric")
 ax.figure.colorbar(image, ax=ax, shrink=0.8)
-plt.show()
+show(
+    "A table of scores, eleven queries by eleven keys, before any training. In the row of animal the largest score is "
+    "with street; the table is not symmetric."
+)
 
 # %% [markdown]
-# *animal* asks, and *tired* answers loudly. The other way round there is nothing to hear. That this pair lights up is
-# chance, because the table and the matrices are random. Lesson 02 turns such rows into shares and lets every word
-# collect what it found.
+# In the row of *animal* the largest score is that of *street*, 6.56, before *tired* with 3.91; and when *tired* asks,
+# *animal* scores below 0. A question and its reverse are two different things. That these words fit is chance, because
+# the table and the matrices are random. Lesson 02 turns such rows into shares and lets every word collect what it
+# found.
+
+# %% [markdown]
+# ## For those who want more
 #
+# ### Stretch: fold queries and keys into one matrix ({points}, difficulty 4, 30 minutes)
+#
+# Queries and keys only ever meet in a dot product, so what counts is their product. With biases, as most layers have
+# them, the score that word $x$ gives to word $y$ is
+#
+# $$(x W^Q + b_q) \cdot (y W^K + b_k)$$
+#
+# Multiply it out with a pencil: there are four terms. The next lesson adds that the same number, added to all scores of
+# one query, changes nothing. So drop every term in which $y$ does not occur, and two are left: $x M y^\top + u \cdot
+# y$. Write `fold_query_key(w_q, b_q, w_k, b_k)`, which returns $M$ and $u$. One of the four inputs turns out to be
+# useless.
+#
+# - `w_q` and `w_k` are `(d_model, d_k)`, `b_q` and `b_k` are `(d_k,)`; the result is `(d_model, d_model)` and
+#   `(d_model,)`, in this order. No scale.
+# - As always: dtype and device, inputs unchanged, gradients to every input that the result depends on.
+
+
+# %%
+def fold_query_key(w_q: Tensor, b_q: Tensor, w_k: Tensor, b_k: Tensor) -> tuple[Tensor, Tensor]:
+    """Two matrices (d_model, d_k), two biases (d_k) -> M (d_model, d_model), u (d_model)."""
+    ### BEGIN SOLUTION
+    return w_q @ w_k.T, w_k @ b_q
+    ### END SOLUTION
+
+
+# %%
+check("fold_query_key", fold_query_key)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# The four terms: query without bias with key without bias; query's bias with key without bias; query without bias with
+# key's bias; bias with bias. Which of them change when $y$ changes?
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# $x W^Q (y W^K)^\top = x\, [W^Q (W^K)^\top]\, y^\top$. The brackets are $M$.
+#
+# </details>
+# <details><summary>Hint 3</summary>
+#
+# $b_q \cdot (y W^K)$ is a sum over the entries of $y$. What is each entry multiplied by?
+#
+# </details>
+
+# %% [markdown]
+# What you found has a consequence. The bias of the *keys* changes no attention weight at all, and some models, such as
+# Whisper, leave it out. And $M$ is $(d_{model}, d_{model})$, but its rank is at most $d_k$: a head compares words in
+# $d_k$ numbers and no more.
+
+# %%
+b_q, b_k = torch.randn(d_k, generator=generator), torch.randn(d_k, generator=generator)
+with_biases = (x[0] @ w_q + b_q) @ (x[0] @ w_k + b_k).T
+folded = x[0] @ (w_q @ w_k.T) @ x[0].T + x[0] @ (w_k @ b_q)
+weights = attnlib.softmax(with_biases)
+assert_close(attnlib.softmax(folded), weights, rtol=0, atol=1e-5)
+assert_close(attnlib.softmax((x[0] @ w_q + b_q) @ (x[0] @ w_k).T), weights, rtol=0, atol=1e-5)  # without b_k
+print("rank of M:", torch.linalg.matrix_rank(w_q @ w_k.T).item(), "of", d_model)
+
+# %% [markdown]
 # ## What you can now do
 #
 # - Say why a fixed-width state loses the start of a sentence, and what attention does instead.
@@ -638,13 +786,69 @@ plt.show()
 #   equal.
 # - Tell packed weights of one order from those of another, and remember which way round `nn.Linear` keeps its weight.
 #
+# ### The card
+#
+# **One line to remember:** one vector makes three: what I look for, how I can be found, what I bring.
+#
+# | | |
+# | --- | --- |
+# | formula | $Q = X W^Q, \quad K = X W^K, \quad V = X W^V$ |
+# | shapes | $(b, n, d_{model})$ → $(b, n, d_k)$, $(b, n, d_k)$, $(b, n, d_v)$ |
+# | trap 1 | `nn.Linear` keeps its weight as (out, in): transpose what you load |
+# | trap 2 | packed weights come in more than one order, and no shape tells which |
+# | trap 3 | `chunk(3)` cuts equal pieces, and is wrong where $d_v \ne d_k$ |
+# | in GPT-2 (small) | $d_{model} = 768$; q, k and v in one fused product, 768 to 2304 |
+#
 # ## Think further
 #
 # 1. Queries and keys only ever meet in $q \cdot k = x W^Q (W^K)^\top x'^\top$. Could one matrix $M = W^Q (W^K)^\top$
 #    replace the two? Count the numbers in $M$ and in the two matrices for `d_model` = 512 and `d_k` = 64.
 # 2. What would be lost if $W^Q$ and $W^K$ were the same matrix? Look at the table of lesson 00.
-# 3. Shuffle the words of the sentence. What happens to the rows of `q`, `k` and `v`? How could a word tell where it
-#    stands?
+# 3. Shuffle the words of the sentence. What happens to the rows of `q`, `k` and `v`? How could a word tell where it is?
 #
-# **Next:** 02 turns scores into shares, lets the words meet, and finds out why the scores must be divided by
-# $\sqrt{d_k}$.
+# <details><summary>Answers</summary>
+#
+# 1. Yes, the scores would be equal (the cell below says so). But $M$ has $512^2 = 262144$ numbers, the two matrices
+#    together $2 \cdot 512 \cdot 64 = 65536$. And $M$ could have any rank up to 512, whereas the product of the two has
+#    at most 64: a narrow head can only ask narrow questions.
+# 2. Then $q \cdot k$ would be symmetric before the softmax: whoever finds me, I find. A pronoun could not look for its
+#    noun without the noun looking for the pronoun, and most words would fit themselves best.
+# 3. The rows are shuffled in the same way, and nothing else changes: a projection looks at one word at a time. A word
+#    can tell where it is only if its vector says so. Lesson 07 writes the position into it.
+#
+# </details>
+
+# %%
+merged = w_q @ w_k.T  # (d_model, d_model): answer 1
+assert_close(x[0] @ merged @ x[0].T, scores, rtol=0, atol=1e-5)
+assert torch.linalg.matrix_rank(merged).item() == d_k
+order = [10, 0, 9, 1, 8, 2, 7, 3, 6, 4, 5]  # answer 3
+for shuffled, straight in zip(attnlib.project_qkv(x[:, order], w_q, w_k, w_v), (q, k, v), strict=True):
+    assert_close(shuffled, straight[:, order], rtol=0, atol=1e-6)
+
+# %% [markdown]
+# ## Read on
+#
+# - [Sutskever, Vinyals and Le, 2014](https://arxiv.org/abs/1409.3215): translation through one fixed-width state. Read
+#   how they feed the source sentence backwards, a trick against the forgetting that you measured.
+# - [Cho et al., 2014](https://arxiv.org/abs/1409.1259): the quality of such a translator against the length of the
+#   sentence. Read it for its figures: the wall, in a trained model.
+# - [Bahdanau, Cho and Bengio, 2014](https://arxiv.org/abs/1409.0473): the remedy. Read section 3, and find there
+#   what we call query, key and value.
+# - [Miller et al., 2016](https://arxiv.org/abs/1606.03126): *Key-value memory networks*. Read it for why what finds and
+#   what is brought back should be two vectors.
+# - [Mikolov et al., 2013](https://arxiv.org/abs/1301.3781): word vectors. Read it for what a trained table knows that
+#   our random one does not.
+#
+# Here is where this leads: the core of the course in the first row, five lessons beyond it in the second.
+
+# %% tags=["picture:course.png"]
+plot_course_map(title="From one dot product to an encoder, and beyond")
+show("A map of the lessons 00 to 11: seven boxes in a row, from start here to the encoder block, then five below.")
+
+# %% [markdown]
+# **Solutions:** if you learn alone, the solved notebook is `solutions/01_qkv_projections.ipynb` in the course's
+# repository.
+#
+# **Next:** every word has asked, and nobody has been answered yet. How do scores become shares when some of them are
+# negative? And why does the formula divide by $\sqrt{d_k}$? Lesson 02.

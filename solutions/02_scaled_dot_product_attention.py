@@ -1,20 +1,23 @@
 # %% [markdown]
 # # 02 · Scaled dot-product attention: ask, weigh, mix
 #
-# Lesson 01 gave every word a query, a key and a value. Here they meet. At the end you hold the formula that every
-# transformer is built on, and you will have computed each of its parts with a pencil first.
+# Lesson 01 gave every word a query, a key and a value. Here they meet. By the end you will hold the formula that every
+# transformer is built on, you will have computed each of its parts with a pencil, and a head of your own will have
+# learned, from examples alone, which noun a pronoun means.
 #
 # | | |
 # | --- | --- |
-# | **You will build** | attention, four times: by hand, by loop, as two matrix products, and as a module with weights |
+# | **You will build** | attention, four times: by hand, by loop, as two matrix products, as a module that you train |
 # | **You will understand** | why softmax needs care, why scores are divided by $\sqrt{d}$, why word order is lost |
-# | **You need** | queries, keys and values from lesson 01, a pencil, about 90 minutes |
+# | **You need** | queries, keys and values from lesson 01, a pencil, about two hours |
 #
-# The cells between the exercises use `attnlib`, never your answers. A failed check stops *Run All*, but nothing further
-# down depends on it: go on with the next cell.
+# The cells between the exercises use `attnlib`, so a failed check stops *Run All* but nothing further down depends on
+# it. There is one exception, and it is the best part: the head that you train near the end is *yours* once it passes
+# its check. Cells that only draw are folded; a click opens them.
 
 # %%
 import math
+import time
 
 import matplotlib.pyplot as plt
 import torch
@@ -24,17 +27,33 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 import attnlib
-from attnlib.checks import check
-from attnlib.plot import plot_attention, plot_links
+from attnlib.checks import check, yours_or_ours
+from attnlib.plot import (
+    ACCENT,
+    GREY,
+    INK,
+    PALE,
+    Box,
+    hover_links,
+    plot_attention,
+    plot_boxes,
+    plot_flow,
+    show,
+    use_style,
+)
+
+use_style()
 
 # %% [markdown]
 # ## Ask one question with a pencil
 #
-# *The animal did not cross the street because it was tired.* In lesson 01 *it* came with the same vector as in every
-# other sentence. So it has to fetch something from the words around it. It needs to decide **from whom**, and **how
-# much**.
+# *The animal did not cross the street because it was tired.* What was tired? (The sentence is from [Google's
+# announcement of the transformer](https://research.google/blog/transformer-a-novel-neural-network-architecture-for-language-understanding/)
+# in 2017; the [Illustrated Transformer](https://jalammar.github.io/illustrated-transformer/) made it famous.) In
+# lesson 01 *it* came with the same vector as in every other sentence, so it has to fetch something from the words
+# around it. It must decide **from whom**, and **how much**.
 #
-# Lesson 01's queries, keys and values were random. Here they are made by hand, small enough to read.
+# Lesson 01's queries, keys and values were random. These are made by hand, and small enough to read.
 #
 # | | thing | alive | place | action | | legs | lanes |
 # |---|---|---|---|---|---|---|---|
@@ -43,7 +62,7 @@ from attnlib.plot import plot_attention, plot_links
 # | key of **street** | 2 | 0 | 2 | 0 | value | 0 | 2 |
 # | key of **cross** | 0 | 0 | 0 | 2 | value | 0 | 0 |
 #
-# *It* looks for a living thing: something that can be tired. Nobody hands a real network such tidy features. It learns
+# *It* looks for a living thing, something that can be tired. Nobody hands a real network such tidy features: it learns
 # its own, and they are rarely this readable. The arithmetic is the same.
 
 # %%
@@ -53,8 +72,8 @@ three_keys = torch.tensor([[2.0, 2.0, 0.0, 0.0], [2.0, 0.0, 2.0, 0.0], [0.0, 0.0
 three_values = torch.tensor([[4.0, 0.0], [0.0, 2.0], [0.0, 0.0]])
 
 # %% [markdown]
-# **Score.** A dot product is large where both vectors are large in the same places. So "how well does this key answer
-# this query" is one dot product:
+# **Score.** A dot product is large where both vectors are large in the same entries. So "how well does this key answer
+# this query?" is one dot product:
 #
 # $$q \cdot k = \sum_{c=1}^{d} q_c k_c$$
 #
@@ -62,11 +81,11 @@ three_values = torch.tensor([[4.0, 0.0], [0.0, 2.0], [0.0, 0.0]])
 # - street: $2\cdot2 + 2\cdot0 + 0\cdot2 + 0\cdot0 = 4$
 # - cross: $0$
 #
-# **Scale.** Divide by $\sqrt{d} = \sqrt{4} = 2$. Why that number is a question for later. The scores are now $4$, $2$
-# and $0$.
+# **Scale.** Divide by $\sqrt{d} = \sqrt{4} = 2$. (Why this number? A later section derives it.) The scores are now $4$,
+# $2$ and $0$.
 #
-# **Weigh.** You want shares: positive, with sum 1. Lesson 01 divided each score by the sum of the scores. With a
-# negative score that gives a negative share, and with a sum of 0 it gives nothing at all. So make the scores positive
+# **Weigh.** You want shares: positive numbers that add up to 1. Lesson 01 divided each score by the sum of the scores,
+# which gives a negative share to a negative score, and nothing sensible when the sum is 0. So make the scores positive
 # first: take $e^s$ of each, then divide by the total. This is the *softmax*:
 #
 # $$w_j = \frac{e^{s_j}}{\sum_l e^{s_l}}
@@ -74,15 +93,26 @@ three_values = torch.tensor([[4.0, 0.0], [0.0, 2.0], [0.0, 0.0]])
 #
 # - animal: $54.60 / 62.99 \approx 0.867$, street: $7.39 / 62.99 \approx 0.117$, cross: $1 / 62.99 \approx 0.016$
 #
-# From here on these shares are called *attention weights*, or weights, as everybody calls them. (What a network learns,
-# such as $W^Q$, is called weights, too. These are computed anew for each sentence, those are kept.)
+# Everybody calls these shares *attention weights*, and from here on so do we. (What a network learns, such as $W^Q$, is
+# called weights, too. Those are kept; attention weights are computed anew for each sentence.)
 #
 # **Mix.** Add up the values, each with its weight: $0.867\cdot(4, 0) + 0.117\cdot(0, 2) + 0.016\cdot(0, 0) \approx
 # (3.47, 0.23)$. The word *it* now has three and a half legs and a quarter of a lane. That is attention. All of it.
 
+# %%
+plot_flow(
+    query_it, three_keys, three_values,
+    asks=["it"], answers=three_words, features=["thing", "alive", "place", "action"], gives=["legs", "lanes"],
+    title="One question, four steps: “it” comes back with legs",
+)  # fmt: skip
+show(
+    "Boxes and arrows: the query of it (2, 2, 0, 0) and three keys give the scores 4, 2 and 0; softmax makes the "
+    "weights 0.867, 0.117 and 0.016 of them; mixed with the values, they give 3.47 legs and 0.23 lanes."
+)
+
 # %% [markdown]
-# Now the same in Python, one number at a time, so that there is nowhere to hide a mistake. The last two lines hold it
-# against the pencil.
+# Now the same in Python, one number at a time, so that a mistake has nowhere to hide. The last two lines compare it
+# with the pencil.
 
 
 # %%
@@ -107,9 +137,8 @@ assert_close(output_it, torch.tensor([3.47, 0.23]), atol=5e-3, rtol=0)
 
 # %% [markdown]
 # The weights are positive and add up to 1, so the output is an *average* of the values. It can never leave the shape
-# that the values span, here a triangle. What the query decides is where in the triangle you end up. And one more number
-# has a say: multiply the scores by something from 0 to large, and the output walks from "everyone alike" to "winner
-# takes all".
+# that the values span, here a triangle, and the query decides where in the triangle you end up. One more number has a
+# say: multiply the scores by a factor that grows from 0, and the output walks from "all alike" to "winner takes all".
 
 
 # %%
@@ -124,8 +153,8 @@ assert_close(walk[50], output_it, atol=1e-6, rtol=0)  # 1/√d = 0.5
 
 # %%
 _, ax = plt.subplots(figsize=(7.2, 3.6), layout="constrained")
-ax.add_patch(plt.Polygon(three_values.numpy(), facecolor="#deebf7", edgecolor="#6baed6"))
-ax.plot(*walk.T, color="#08306b", linewidth=2)
+ax.add_patch(plt.Polygon(three_values.numpy(), facecolor=PALE, edgecolor=INK))
+ax.plot(*walk.T)
 for word, (legs, lanes) in zip(three_words, three_values.tolist(), strict=True):
     ax.text(legs, lanes + (0.1 if lanes else -0.22), f"value of {word}")
 marks = [
@@ -135,21 +164,24 @@ marks = [
 ]
 for step, text, right, up in marks:
     legs, lanes = walk[step].tolist()
-    ax.plot(legs, lanes, "o", color="#d55e00", markersize=8)
-    ax.text(legs + right, lanes + up, f"scores {text}", color="#a04000")
+    ax.plot(legs, lanes, "o", color=ACCENT, markersize=8)
+    ax.text(legs + right, lanes + up, f"scores {text}", color=ACCENT)
 ax.set(xlabel="legs", ylabel="lanes", xlim=(-0.3, 5.8), ylim=(-0.35, 2.4))
-ax.set_title("Attention is an average of the values")
-plt.show()
+ax.set_title("Attention is an average of the values: it never leaves their triangle")
+show(
+    "A triangle between the values of animal (4 legs), street (2 lanes) and cross. A curve inside it starts at the "
+    "average of the three, passes what “it” gets, and bends towards animal as the scores grow."
+)
 
 # %% [markdown]
 # ## Ask all eleven questions by loop
 #
-# In *self*-attention every word asks, and every word answers, itself included. So you need a query, a key and a value
-# for each of the eleven tokens. As in lesson 01 they come from an embedding $x$ and three matrices: $q = x W^Q$,
+# In *self*-attention every word asks and every word answers, itself included. So each of the eleven tokens needs a
+# query, a key and a value. As in lesson 01 they come from an embedding $x$ and three matrices: $q = x W^Q$,
 # $k = x W^K$, $v = x W^V$.
 #
-# The embeddings are made by hand: seven features, each 0 or 1. The words *did*, *not*, *because* and *was* are left
-# blank, to keep the numbers few.
+# The embeddings are made by hand: seven features, each 0 or 1. To keep the numbers few, *did*, *not*, *because* and
+# *was* are left blank.
 
 # %%
 sentence = "The animal did not cross the street because it was tired"
@@ -187,7 +219,7 @@ assert_close(keys[[1, 6, 4]], three_keys, atol=0, rtol=0)
 assert_close(values[[1, 6, 4]], three_values, atol=0, rtol=0)
 
 # %% [markdown]
-# These are the vectors from the pencil again: the three assertions say so. Now let every word ask.
+# These are the pencil's vectors again, as the three assertions confirm. Now let every word ask.
 
 
 # %%
@@ -209,9 +241,10 @@ print(f"it looks at animal: {row[1]:.3f}, at street: {row[6]:.3f}")
 
 # %% [markdown]
 # With eleven words to share among, *animal* gets 0.769 instead of 0.867: nine words score 0, and $e^0$ is 1, not 0.
-# Softmax gives nobody nothing. Among the first three words the proportions are as they were (the last assertion).
+# Softmax never gives a key exactly zero. Among the three words of the pencil, the proportions have not changed (the
+# last assertion).
 #
-# ### Predict, then run: the blank query ({points}, 2 minutes)
+# ### Predict, then run: the blank query ({points}, difficulty 1, 2 minutes)
 #
 # The word *did* has a blank embedding, so its query is $(0, 0, 0, 0)$. What is its row of weights?
 #
@@ -233,8 +266,11 @@ blank_query = "B"
 check("predict_blank_query", blank_query)
 
 # %% tags=["picture:attention.png"]
-plot_attention(loop_weights, tokens, title="Who looks at whom: each row is one word's question")
-plt.show()
+plot_attention(loop_weights, tokens, title="“it” looks at “animal”: each row is one word's question")
+show(
+    "A table of eleven rows and eleven columns. The darkest cells: it looks at animal (0.77), cross at street, tired "
+    "at animal. The rows of blank words are even."
+)
 assert_close(loop_weights.sum(dim=-1), torch.ones(11), atol=1e-6, rtol=0)
 assert_close(loop_weights[0], loop_weights[5], atol=0, rtol=0)
 
@@ -242,9 +278,9 @@ assert_close(loop_weights[0], loop_weights[5], atol=0, rtol=0)
 # Read it row by row; each row adds up to 1. *it* looks at *animal*, *cross* at *street*, *tired* at *animal*. Check one
 # yourself: *tired* asks $(0, 2, 0, 0)$, so *animal* scores $4/2 = 2$ and gets $e^2/(e^2+10) \approx 0.42$.
 #
-# Now compare the two rows of *the*. They are the same, to the last bit, and both give *animal* and *street* equal
-# shares. A reader knows which article goes with which noun, because of where it stands. Attention has not been told
-# where anything stands. Keep that in mind until the end of the lesson.
+# Now compare the two rows of *the*. They are the same to the last bit, and both give *animal* and *street* equal
+# shares. You know which article belongs to which noun, because you see where each word is. Attention is never told
+# where anything is. Keep that in mind until the end of the lesson.
 
 # %% [markdown]
 # ## Ask all questions at once
@@ -267,19 +303,19 @@ assert_close(outputs, loop_output, atol=1e-6, rtol=0)
 print([tuple(result.shape) for result in (scores, weights, outputs)])
 
 # %% [markdown]
-# Four lines, no loop, the same numbers. Now make each line fit for use. The first has two flaws: it has our 2 in it,
-# and `keys.T` works for one sentence only. With a batch of sentences, $(b, n, d)$, `.T` would turn *all* the axes
-# round.
+# Four lines, no loop, the same numbers. Now make each line fit for general use. The first has two flaws: our 2 is
+# hard-coded in it, and `keys.T` works for a single sentence only. With a batch of sentences, $(b, n, d)$, `.T` would
+# reverse *all* the axes.
 
 # %% [markdown]
-# ### Exercise: score every query against every key ({points}, 8 minutes)
+# ### Exercise: score every query against every key ({points}, difficulty 2, 8 minutes)
 #
 # Write `attention_scores(q, k)`: all dot products of queries with keys, divided by $\sqrt{d}$.
 #
 # - `q` is `(…, q, d)`, `k` is `(…, k, d)`, the result is `(…, q, k)`. The `…` stands for any number of leading axes:
 #   none, a batch, a batch and heads.
 # - There may be more keys than queries, or fewer.
-# - The result has the dtype of the inputs; the inputs are not changed; gradients flow to both.
+# - As always (lesson 00): the inputs' dtype and device, inputs unchanged, gradients to both.
 # - Not allowed: `attnlib.attention_scores`, and any finished attention such as `F.scaled_dot_product_attention`.
 
 
@@ -317,9 +353,9 @@ check("attention_scores", attention_scores)
 # %% [markdown]
 # ## Turn scores into weights, and survive large ones
 #
-# The second line, the softmax, is right on paper. On a computer it breaks. In float32 the largest number is about
-# $3.4 \cdot 10^{38}$, which is $e^{88.7}$. Beyond that `exp` returns infinity, and infinity over infinity is not a
-# number.
+# The second line, the softmax, is right on paper and breaks on a computer. The largest float32 is about
+# $3.4 \cdot 10^{38}$, which is $e^{88.72}$. Beyond that `exp` returns infinity, and infinity divided by infinity is
+# not a number.
 
 
 # %%
@@ -339,17 +375,18 @@ assert torch.tensor([11.0, 12.0], dtype=torch.float16).exp().isinf().tolist() ==
 # One `nan` in one weight makes the output `nan`, then the loss, then every weight of the network. In float16 a score of
 # 12 is enough.
 #
-# The way out costs one line. Add the same constant $c$ to all scores, and the weights stay as they are:
+# The way out costs one line. Add the same constant $c$ to all scores, and the weights do not change:
 #
 # $$\frac{e^{s_j + c}}{\sum_l e^{s_l + c}} = \frac{e^c e^{s_j}}{e^c \sum_l e^{s_l}} = \frac{e^{s_j}}{\sum_l e^{s_l}}$$
 #
-# Only *differences* between scores count. So you are free to choose $c$. There is a choice for which no exponent is
-# above 0 and at least one is exactly 0. Then nothing can overflow, and the total is at least 1, so nothing is divided
-# by 0.
+# Only *differences* between scores count, so you are free to choose $c$. One choice makes the largest exponent exactly
+# 0. Then nothing can overflow, and the total is at least 1, so nothing is divided by 0.
 #
-# The picture shifts the scores from the pencil, $(4, 2, 0)$, by every $c$ from $-130$ to $130$ and plots the weight of
-# *animal*. It should be 0.867 everywhere. On the right it ends at $c = 84.7$, since $4 + 84.7 = 88.7$. Look at the left
-# end, too: shortly before the formula fails, it is wrong and does not say so.
+# The picture shifts the pencil's scores, $(4, 2, 0)$, by every $c$ from $-130$ to $130$ and plots the weight of
+# *animal*. It should be 0.867 everywhere. Look closely at both ends. On the left, just before the formula fails, it is
+# wrong and does not say so. On the right there is a sliver of the same kind: the *sum* is $62.99\, e^c$ and overflows
+# at $c = 88.72 - \ln 62.99 = 84.58$, while the largest term, $e^{4+c}$, survives until $84.72$. In between, a finite
+# number is divided by infinity, and all three weights are silently 0. Only after that comes `nan`.
 
 # %%
 shifts = torch.linspace(-130, 130, 521)
@@ -360,19 +397,30 @@ assert naive[shifts > 85].isnan().all()
 assert naive[shifts < -108.5].isnan().all()
 assert naive[(shifts > -108) & (shifts < -106)].min() > 0.99  # wrong, and no nan says so
 
+sliver = naive_softmax(torch.tensor([4.0, 2.0, 0.0]) + 84.65)
+assert sliver.tolist() == [0.0, 0.0, 0.0]  # wrong, and again no nan says so
+assert naive_softmax(torch.tensor([4.0, 2.0, 0.0]) + 84.57)[0] > 0.86
+assert naive_softmax(torch.tensor([4.0, 2.0, 0.0]) + 84.73)[0].isnan()
+print("c = 84.65:", sliver.tolist())
+
+# %%
 _, ax = plt.subplots(figsize=(7.2, 2.9), layout="constrained")
-ax.plot(shifts, careful, color="#6baed6", linewidth=7, label="softmax, with care")
-ax.plot(shifts, naive, color="#08306b", linewidth=1.5, label="softmax, as typed")
+ax.plot(shifts, careful, color="#9ecae1", linewidth=7, label="softmax, with care")
+ax.plot(shifts, naive, linewidth=1.5, label="softmax, as typed")
 for left, right, text in ((-130, -108, "nan:\n0 / 0"), (84.7, 130, "nan:\n∞ / ∞")):
-    ax.axvspan(left, right, color="#fdd0a2")
-    ax.text((left + right) / 2, 0.25, text, ha="center", color="#a04000")
+    ax.axvspan(left, right, color=ACCENT, alpha=0.25)
+    ax.text((left + right) / 2, 0.25, text, ha="center", color=ACCENT)
 ax.set(xlabel="c, added to all three scores", xlim=(-130, 130))
 ax.set(ylabel="weight of “animal”", ylim=(0, 1.15))
 ax.legend(loc="lower center")
-plt.show()
+ax.set_title("As typed, softmax is wrong before it fails")
+show(
+    "The weight of animal against a shift of all scores. With care it is 0.867 everywhere. As typed it turns to nan "
+    "below -108 and above 84.7, and near -107 it is 1 instead of 0.867."
+)
 
 # %% [markdown]
-# ### Exercise: write a softmax that does not break ({points}, 8 minutes)
+# ### Exercise: write a softmax that does not break ({points}, difficulty 3, 10 minutes)
 #
 # Write `softmax(scores)`, over the last axis.
 #
@@ -418,10 +466,10 @@ check("softmax", softmax)
 # %% [markdown]
 # ## Find out why it is √d
 #
-# Real queries do not have four entries but 64 or 128. A dot product of longer vectors has more terms. Does it get
-# larger, and how fast? At the start of training the entries are about independent, with mean 0 and variance 1.
+# Real queries have 64 or 128 entries, not four. A dot product of longer vectors has more terms. Does it get larger, and
+# how fast? At the start of training the entries are roughly independent, with mean 0 and variance 1.
 #
-# ### Predict, then run: how far dot products spread ({points}, 3 minutes)
+# ### Predict, then run: how far dot products spread ({points}, difficulty 2, 3 minutes)
 #
 # The entries of $q$ and $k$ are independent, with mean 0 and variance 1, and $d = 256$. About how large is the standard
 # deviation of $q \cdot k$?
@@ -467,9 +515,9 @@ assert_close(spread, torch.tensor(widths).float(), rtol=0.15, atol=0)
 print({d: round(variance.item()) for d, variance in zip(widths, spread, strict=True)})
 
 # %% [markdown]
-# Why does the spread matter? Because softmax only sees differences, and $e^{\text{difference}}$ is merciless. With
+# Why does the spread matter? Because softmax sees only differences, and $e^{\text{difference}}$ is merciless. With
 # $d = 256$ two scores are easily 20 apart, and $e^{20}$ is half a billion: one key takes everything. Two things are
-# lost then.
+# then lost.
 #
 # - **The mixture.** The *entropy* $-\sum_j w_j \ln w_j$ says how many keys share the weight: $\ln 64 \approx 4.16$ when
 #   all 64 are alike, 0 when one has it all. (With the natural logarithm its unit is the *nat*.)
@@ -497,42 +545,59 @@ overdone = torch.tensor([entropy_and_slope(raw_scores[d] / d) for d in widths])
 
 # %%
 _, (left, middle, right) = plt.subplots(1, 3, figsize=(11, 3.3), layout="constrained")
-left.loglog(widths, widths, color="0.6", label="d, as derived")
-left.loglog(widths, spread, "o", color="#08306b", label="measured")
-left.set(xlabel="d", ylabel="variance", title="Variance of q · k")
+left.loglog(widths, widths, color=GREY, label="d, as derived")
+left.loglog(widths, spread, "o", color=INK, label="measured")
+left.set(xlabel="d", ylabel="variance of q · k", title="The variance of q · k is d")
 left.legend()
 for column, ax in enumerate((middle, right)):
-    ax.semilogx(widths, unscaled[:, column], "s-", color="#d55e00", label="no scaling")
-    ax.semilogx(widths, scaled[:, column], "o-", color="#08306b", label="÷ √d")
-    ax.semilogx(widths, overdone[:, column], "^--", color="0.5", label="÷ d")
-middle.axhline(math.log(num_keys), color="0.6", linestyle=":")
-middle.text(4, math.log(num_keys) + 0.16, "ln 64: all keys alike", color="0.35", fontsize=9)
-middle.set(xlabel="d", ylabel="nats", ylim=(0, 4.8), title="Entropy of the weights")
-right.set(xlabel="d", ylabel="Σ ∂wᵢ/∂sᵢ", ylim=(0, 1.05), title="Slope of the softmax")
+    ax.semilogx(widths, unscaled[:, column], "s-", color=ACCENT, label="no scaling")
+    ax.semilogx(widths, scaled[:, column], "o-", color=INK, label="÷ √d")
+    ax.semilogx(widths, overdone[:, column], "^--", color=GREY, label="÷ d")
+middle.axhline(math.log(num_keys), color=GREY, linestyle=":", linewidth=1)
+middle.text(4, math.log(num_keys) + 0.16, "ln 64: all keys alike", color=GREY, fontsize=9)
+middle.set(xlabel="d", ylabel="entropy in nats", ylim=(0, 4.8), title="÷ √d keeps a mixture …")
+right.set(xlabel="d", ylabel="Σ ∂wᵢ/∂sᵢ", ylim=(0, 1.05), title="… and a gradient")
 right.legend()
-plt.show()
+show(
+    "Three plots against the width d. Left: the variance of q · k grows as d. Middle and right: without scaling, "
+    "entropy and slope fall towards 0; divided by the root of d they are flat; divided by d the entropy is maximal."
+)
 assert scaled[:, 0].max() - scaled[:, 0].min() < 0.15  # with √d, d no longer matters
 assert unscaled[-1, 0] < 0.3 < 3 < scaled[-1, 0]
 assert unscaled[-1, 1] < 0.2 < 0.9 < scaled[-1, 1]
 
 # %% [markdown]
 # Without scaling, the wider the vectors, the more the softmax turns into a hard choice, and the less it can learn. With
-# $\sqrt{d}$ both curves are flat: the width is no longer something that you have to tune around. And dividing by $d$
-# drives everything to "all alike", where attention stops choosing.
+# $\sqrt{d}$ both curves are flat: you no longer have to tune around the width. And dividing by $d$ drives everything to
+# "all alike", where attention stops choosing.
 #
 # Be exact about what was shown. $\sqrt{d}$ is right for entries that are independent with variance 1, as they are when
-# training starts. Training may well make scores larger. That is then its own decision, not an accident of the width.
+# training starts. Training may well make the scores larger, but then it does so for a reason, and not because the
+# vectors happen to be wide.
 
 # %% [markdown]
 # ## Put the pieces together
 #
 # $$\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\left(\frac{Q K^\top}{\sqrt{d_k}}\right) V$$
 #
-# This is equation 1 of [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762). You have every part of it. Two sizes
-# that people like to take for equal are not: queries and keys must have the same width, $d_k$, or there is no dot
-# product. Values may have any width $d_v$: they are only averaged. In the sentence above $d_k = 4$ and $d_v = 2$.
-#
-# ### Exercise: write attention ({points}, 10 minutes)
+# This is equation 1 of [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), and you have every part of it. Two
+# widths are often taken to be equal, and need not be. Queries and keys must have the same width, $d_k$, or there is no
+# dot product. Values may have any width, $d_v$, because they are only averaged: above, $d_k = 4$ and $d_v = 2$. Here
+# are the shapes for a batch of 2, with 3 heads (lesson 03), 5 queries and 11 keys. Follow each axis from left to
+# right: where does $k$ go?
+
+# %%
+plot_flow(
+    torch.zeros(2, 3, 5, 7), torch.zeros(2, 3, 11, 7), torch.zeros(2, 3, 11, 13),
+    shapes=True, title="The k axis disappears in the mix, d_k in the dot product",
+)  # fmt: skip
+show(
+    "Boxes with shapes: queries (b, h, q, d_k) and keys (b, h, k, d_k) give scores and weights (b, h, q, k); with the "
+    "values (b, h, k, d_v) they give the output (b, h, q, d_v)."
+)
+
+# %% [markdown]
+# ### Exercise: write attention ({points}, difficulty 2, 10 minutes)
 #
 # Write `scaled_dot_product_attention(q, k, v)`, which returns the output *and* the weights.
 #
@@ -595,37 +660,29 @@ print(tuple(output.shape), tuple(weights.shape))
 # ## Meet the score that came first
 #
 # The dot product is not the only way to ask how well two vectors fit. The attention of 2014 (lesson 01) had a small
-# network judge each pair, with two matrices and a vector of its own to learn. This is called *additive* attention:
+# network judge each pair, with two matrices and a vector to learn. This is *additive* attention:
 #
 # $$s_{ij} = \tanh(q_i W_1 + k_j W_2) \cdot u$$
 #
-# Softmax and mixture are the same afterwards. But look at what has to be kept: the tanh makes a vector for each *pair*.
+# Softmax and mixture come after it, unchanged. But count what has to be kept: the tanh makes a vector for each *pair*,
+# a tensor $(q, k, d)$, where the dot product goes from $(q, d)$ and $(k, d)$ straight to $(q, k)$. With 4000 words and
+# $d = 64$ that is a billion numbers for one head, 4 GB in float32, against 64 MB. For wide vectors the dot product used
+# to be the worse of the two, and $\sqrt d$ is the repair (section 3.2.1 of the paper). At the end of the lesson you can
+# build the additive kind yourself.
 
 # %%
-w_1, w_2 = (torch.randn(7, 7, generator=generator, dtype=torch.float64) for _ in range(2))
-u = torch.randn(7, generator=generator, dtype=torch.float64)
-asks = (q @ w_1)[..., :, None, :]  # (b, h, q, 1, d)
-answers = (k @ w_2)[..., None, :, :]  # (b, h, 1, k, d)
-pairs = torch.tanh(asks + answers)  # (b, h, q, k, d)
-additive = attnlib.softmax(pairs @ u) @ v
-assert additive.shape == output.shape
-assert pairs.numel() == 7 * weights.numel()
-print(tuple(pairs.shape), "where the dot product needs", tuple(weights.shape))
-
-# %% [markdown]
-# With 4000 words and $d = 64$ that is a billion numbers for one head, 4 GB in float32. The dot product goes from
-# $(q, d)$ and $(k, d)$ straight to $(q, k)$, in one matrix product, and needs 64 MB. For wide vectors it used to be the
-# worse of the two. $\sqrt d$ is the repair (section 3.2.1 of the paper).
+pairs, scores_only = 4000 * 4000 * 64, 4000 * 4000  # numbers; float32 takes four bytes for each
+print(f"additive: {4 * pairs / 1e9:.1f} GB, dot product: {4 * scores_only / 1e6:.0f} MB")
 
 # %% [markdown]
 # ## Give it weights that can be learned
 #
-# So far the queries, keys and values fell from the sky. In a network they are projections of the same input, and the
-# three matrices are what is learned. The module owns them and does nothing else; the mathematics stays in the function.
+# So far we wrote the three matrices by hand. In a network they are learned. A module owns them and does nothing else;
+# the mathematics stays in the function.
 #
 # $$q = x W^Q, \qquad k = x W^K, \qquad v = x W^V, \qquad \mathrm{SelfAttention}(x) = \mathrm{Attention}(q, k, v)$$
 #
-# ### Exercise: build the module ({points}, 10 minutes)
+# ### Exercise: build the module ({points}, difficulty 2, 10 minutes)
 #
 # Write `SelfAttention(d_model, d_k, d_v)` with a `forward(x)` that returns the output and the weights.
 #
@@ -687,28 +744,177 @@ module_output, module_weights = module(x[None], return_weights=True)  # a batch 
 assert_close(module_weights[0], loop_weights, atol=1e-6, rtol=0)
 assert_close(module_output[0], loop_output, atol=1e-6, rtol=0)
 
-_, axes = plt.subplots(1, 2, figsize=(9, 3.8), layout="constrained")
-for ax, word in zip(axes, ("it", "the"), strict=True):
-    legs, lanes = module_output[0, tokens.index(word)].tolist()
-    title = f"“{word}” comes back with {legs:.2f} legs, {lanes:.2f} lanes"
-    plot_links(module_weights[0], tokens, ax=ax, query=tokens.index(word), title=title)
-plt.show()
+legs, lanes = module_output[0, it].tolist()
+print(f"“it” comes back with {legs:.2f} legs and {lanes:.2f} lanes")
 
 # %% [markdown]
-# *it* did not know at first that it should look for something alive: we wrote that into $W^Q$, once for all pronouns.
+# Point at a word on the left, or walk through the words with the tab key: only its own lines are left, with their
+# numbers. (On GitHub you see the lines of *it*.)
+
+# %%
+hover_links(module_weights[0], tokens, query=it, title="“it” looks at “animal”: point at any word")
+
+# %% [markdown]
+# *it* did not know by itself that it should look for something alive: we wrote that into $W^Q$, once for all pronouns.
 # In a deep network the query of *it* would depend on the sentence, because an earlier layer would already have let *it*
 # look at *tired*.
 #
-# Count what it costs. Every word asks every word, so there are $n^2$ weights: 121 here, 16 million for a text of 4000
-# tokens. No step waits for another, though, which is what a GPU likes. Both facts will come back.
+# Count what attention costs. Every word asks every word, so there are $n^2$ weights: 121 here, 16 million for a text of
+# 4000 tokens. On the other hand no word has to wait for another one's result, which is what a GPU likes. Both facts
+# will come back.
+
+# %% [markdown]
+# ## Train a head: it finds out by itself where a pronoun looks
+#
+# Now nobody writes the matrices. The sentences are of the kind *Anna saw Tom near the boat because she was lost*: three
+# nouns in any order, one of them a *she*, one a *he*, one an *it*, and then a pronoun. The head is not told where to
+# look. It is only told what to bring back: the name of whoever was lost.
+#
+# A word is a vector of 14 numbers. The first three say which kind of noun it is, the next three which pronoun, and the
+# last eight are a noun's *name*: a random pattern of $+1$ and $-1$, new in every sentence. So there is nothing to learn
+# by heart. All that works is a rule: *a pronoun looks at the noun of its kind, and copies the name*.
+
+# %%
+KINDS, NAME = ["she", "he", "it"], 8
+NOUNS, PRONOUN = [0, 2, 5], 7  # positions in “anna saw tom near the boat because she was lost”
+
+
+def sentences(count: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+    """Words (b, 10, 14), the names to bring back (b, 8), and the positions of their nouns (b)."""
+    kinds = torch.rand(count, 3, generator=generator).argsort(dim=-1)  # three nouns in any order
+    names = torch.randint(0, 2, (count, 3, NAME), generator=generator) * 2.0 - 1
+    asked = torch.randint(0, 3, (count,), generator=generator)
+    words = torch.zeros(count, 10, 6 + NAME)
+    words[:, NOUNS, :3], words[:, NOUNS, 6:] = F.one_hot(kinds, 3).float(), names
+    words[:, PRONOUN, 3:6] = F.one_hot(asked, 3).float()
+    meant = (kinds == asked[:, None]).int().argmax(dim=-1)  # 0, 1 or 2
+    return words, names[torch.arange(count), meant], torch.tensor(NOUNS)[meant]
+
+
+# %% [markdown]
+# Training is a loop of five steps, and you will meet the same five in every lesson from here on:
+#
+# 1. **Run** the module on some examples.
+# 2. Measure how wrong it is with one number, the *loss*. Here it is the mean squared error: the average of (output
+#    minus wanted)².
+# 3. Set the old gradients to zero, because PyTorch adds new ones to them.
+# 4. **`loss.backward()`** computes, for each learned number, how the loss would change if that number grew a little.
+# 5. The *optimiser* moves every number a small step in the direction that lowers the loss. Adam, the usual one, chooses
+#    the size of the step for each number; `lr`, the learning rate, scales them all.
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: it says whose module is used, which is another one in a student's notebook
+Head = yours_or_ours("SelfAttention", globals())
+
+
+# %%
+def train(seed: int, steps: int = 200) -> tuple[nn.Module, list[float], list[float]]:
+    """A trained head, and for each step its loss and its mean weight on the right noun."""
+    torch.manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
+    head, losses, looks = Head(6 + NAME, 4, NAME), [], []
+    optimiser = torch.optim.Adam(head.parameters(), lr=0.02)
+    for _ in range(steps):
+        words, wanted, place = sentences(64, generator)
+        output, weights = head(words)
+        loss = F.mse_loss(output[:, PRONOUN], wanted)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        losses.append(loss.item())
+        looks.append(weights[torch.arange(64), PRONOUN, place].mean().item())
+    return head, losses, looks
+
+
+# %% [markdown]
+# One lucky run proves little. Train five heads from five random starts, and test each on 300 sentences that nobody has
+# seen, with names that nobody has heard.
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: the last digits of a trained weight differ by machine; the assertions say what it shows
+started = time.process_time()
+heads = [train(seed) for seed in range(5)]
+seconds = time.process_time() - started
+words, wanted, place = sentences(300, torch.Generator().manual_seed(99))
+for seed, (head, losses, _) in enumerate(heads):
+    with torch.no_grad():
+        output, weights = head(words)
+    looked = weights[:, PRONOUN]
+    right = (looked.argmax(dim=-1) == place).float().mean().item()
+    least = looked[torch.arange(300), place].min().item()
+    read = (output[:, PRONOUN].sign() == wanted).all(dim=-1).float().mean().item()
+    print(f"start {seed}: loss {losses[0]:.2f} -> {losses[-1]:.3f}, looks at the right noun", end=" ")
+    print(f"in {right:.0%} of 300, with a weight of at least {least:.2f}, reads the name in {read:.0%}")
+    assert right == 1.0
+    assert least > 0.6
+    assert read == 1.0
+print(f"five heads took {seconds:.1f} CPU seconds")
+
+# %%
+_, (left, right) = plt.subplots(1, 2, figsize=(9, 3), layout="constrained")
+for _, losses, looks in heads:
+    left.plot(losses, color=INK, linewidth=1)
+    right.plot(looks, color=INK, linewidth=1)
+left.set(xlabel="step", ylabel="mean squared error", title="The loss falls in all five runs", ylim=(0, None))
+right.axhline(0.1, color=GREY, linestyle=":", linewidth=1)
+right.text(200, 0.12, "1/10: no preference", color=GREY, ha="right")
+right.set(xlabel="step", ylabel="weight on the right noun", ylim=(0, 1))
+right.set_title("Nobody said where to look")
+show(
+    "Two plots over 200 training steps, five runs each. The loss falls from about 1 to nearly 0, while the weight on "
+    "the right noun climbs from 0.1 to more than 0.8."
+)
+
+# %% [markdown]
+# All five heads found the same rule. Look at one sentence before and after training, and point at *she*.
+
+# %%
+example = ["anna", "saw", "tom", "near", "the", "boat", "because", "she", "was", "lost"]
+shown, _, _ = sentences(1, torch.Generator().manual_seed(7))
+shown[0, NOUNS, :3] = torch.eye(3)  # anna is a she, tom a he, the boat an it
+shown[0, PRONOUN, 3:6] = torch.tensor([1.0, 0.0, 0.0])
+trained = heads[0][0]
+with torch.no_grad():
+    example_weights = trained(shown)[1][0]
+assert example_weights[PRONOUN].argmax() == example.index("anna")
+
+# %%
+hover_links(example_weights, example, query=PRONOUN, title="After training “she” looks at “anna”: point at any word")
+
+# %% [markdown]
+# Earlier in the lesson we wrote by hand what a pronoun should look for. What did the head write? Ask each pronoun
+# against each kind of noun: the scores $q \cdot k / \sqrt{d_k}$ from the learned $W^Q$ and $W^K$, with the names left
+# blank.
+
+# %%
+one_of_each = torch.eye(6, 6 + NAME)  # three kinds of noun, then three pronouns
+with torch.no_grad():
+    nouns, pronouns = trained.w_k(one_of_each[:3]), trained.w_q(one_of_each[3:])
+    learned = attnlib.attention_scores(pronouns, nouns)
+assert learned.argmax(dim=-1).tolist() == [0, 1, 2]  # each pronoun prefers its own kind
+tom, boat = example_weights[PRONOUN, NOUNS[1:]].tolist()
+assert tom + boat < 0.03  # the remainder is with the words that have no name
+
+# %%
+columns = [f"a “{kind}”" for kind in KINDS]
+scores_box = Box(name="learned scores q · k / √d_k", at=(0, 0), value=learned, rows=KINDS, columns=columns)
+plot_boxes([scores_box], [], title="Each pronoun asks for its own kind")
+show("A table of three pronouns against three kinds of noun. The diagonal is positive, everything else lower.")
+
+# %% [markdown]
+# That is the table from the pencil, found by gradient descent. Two things to take along. First, *where* to look was
+# never part of the loss: the head learned it because looking at the wrong noun brings back the wrong name. Second, the
+# weight on the right noun never became 1, and yet the loss is nearly 0. Softmax never gives a key exactly zero, but the
+# remainder went to the words without a name, which bring back nothing, and $W^V$ makes up for what is missing by
+# enlarging every name.
 
 # %% [markdown]
 # ## Swap two words, and look what changes
 #
 # Let *animal* and *street* change places. *The street did not cross the animal because it was tired* means something
-# else: now the street is the one that does not cross.
+# else: now it is the street that does not cross.
 #
-# ### Predict, then run: the swapped sentence ({points}, 3 minutes)
+# ### Predict, then run: the swapped sentence ({points}, difficulty 2, 3 minutes)
 #
 # The same module reads the swapped sentence. What happens to the output of the word *cross*, and to the outputs of the
 # two words that moved?
@@ -735,27 +941,31 @@ swapped_output, swapped_weights = module(x[None, order], return_weights=True)
 assert_close(swapped_output[0], module_output[0, order], atol=1e-6, rtol=0)
 assert_close(swapped_weights[0], module_weights[0][order][:, order], atol=1e-6, rtol=0)
 
+# %%
 _, axes = plt.subplots(1, 2, figsize=(11, 5), layout="constrained")
 plot_attention(module_weights[0], tokens, ax=axes[0], values=False, colorbar=False)
 plot_attention(swapped_weights[0], swapped_tokens, ax=axes[1], values=False)
-axes[0].set_title("as written")
-axes[1].set_title("animal and street swapped")
-frame = {"fill": False, "edgecolor": "#d55e00", "linewidth": 2}
+axes[0].set_title("As written")
+axes[1].set_title("Swapped: the same numbers, moved with the words")
+frame = {"fill": False, "edgecolor": ACCENT, "linewidth": 2}
 for ax, animal in zip(axes, (1, 6), strict=True):
     ax.add_patch(plt.Rectangle((animal - 0.5, it - 0.5), 1, 1, **frame))
     for label in [*ax.get_xticklabels(), *ax.get_yticklabels()]:
-        label.set_color("#d55e00" if label.get_text() in ("animal", "street") else "black")
-plt.show()
+        label.set_color(ACCENT if label.get_text() in ("animal", "street") else "black")
+show(
+    "Two tables of attention weights, for the sentence as written and with animal and street swapped. Rows and columns "
+    "of the two words have changed places, and every number has moved with its word."
+)
 
 # %% [markdown]
-# The dark cells moved with the words, the marked one (*it* looking at *animal*) as well, and no number changed. That
-# *cross* has the same output in both sentences is bad news: who crosses what is lost. This holds for every order and
-# all weights:
+# The dark cells moved with their words, the framed one (*it* looking at *animal*) among them, and no number changed.
+# That *cross* has the same output in both sentences is bad news: who crosses what is lost. This holds for every order
+# and all weights:
 #
 # $$\mathrm{SelfAttention}(P x) = P \cdot \mathrm{SelfAttention}(x) \qquad\text{for every permutation } P$$
 #
 # It is called *permutation equivariance*. The reason is in the formula: the score of two words depends on the two
-# words, never on where they stand. Try it with random weights, random words, and any order.
+# words, never on their positions. Try it with random weights, random words, and any order.
 
 # %%
 generator = torch.Generator().manual_seed(8)
@@ -769,25 +979,25 @@ assert not torch.allclose(shuffled, straight, atol=1e-2), "the rows did move"
 print("order", order.tolist(), "in, the same order out")
 
 # %% [markdown]
-# So attention treats a sentence as a bag of words. To read, it has to be *told* the positions, most simply by adding
-# something to $x$ that differs from place to place. That is lesson 07. Until then, remember the two *the* with one and
-# the same row.
+# So attention treats a sentence as a bag of words. To read, it needs to be given the positions, most simply by adding
+# something to $x$ that differs from one position to the next. That is lesson 07. Until then, remember the two *the*
+# with one and the same row.
 
 # %% [markdown]
-# ## Find the fault
+# ## Find the bugs
 #
-# ### Mend: two published mistakes ({points}, 8 minutes)
+# ### Fix: two published mistakes ({points}, difficulty 3, 10 minutes)
 #
 # The function below runs, returns the right shapes, and trains. It has two mistakes, and both were published by people
 # who know attention well: one in a well-known [video lecture's
 # code](https://github.com/karpathy/ng-video-lecture/pull/6) and in
 # [vit-pytorch](https://github.com/lucidrains/vit-pytorch/issues/65) ("still making rookie mistakes", its author wrote),
 # the other of the kind found in [PyTorch-NLP](https://github.com/PetrochukM/PyTorch-NLP/issues/2). All three were
-# mended long ago. Mend both here.
+# fixed long ago. Fix both here.
 #
 # - `x` is `(b, n, d_model)`, the matrices are `(d_model, d_k)`, `(d_model, d_k)` and `(d_model, d_v)`.
 # - It must return what `SelfAttention` returns: output `(b, n, d_v)` and weights `(b, n, n)`.
-# - Two small changes are enough. There is no need to write it anew.
+# - Two small changes are enough. There is no need to rewrite it.
 # - Not allowed: a finished attention, PyTorch's or `attnlib`'s.
 
 
@@ -827,10 +1037,72 @@ check("mend_self_attention", mend_self_attention)
 # </details>
 
 # %% [markdown]
-# Why could both live so long? Because training forgives. A wrong constant in front of the scores makes every row a
+# Why did both survive so long? Because training forgives. A wrong constant in front of the scores makes every row a
 # little sharper or flatter, and $W^Q$ can learn to make up for it. Weights that share out each *key* among the queries
-# still pass information on. Nothing crashes, and the loss falls. Checks with a different size on every axis are what
-# finds such things.
+# still pass information on. Nothing crashes, and the loss falls. What finds such bugs is a check with a different size
+# on every axis.
+
+# %% [markdown]
+# ## For those who want more
+#
+# ### Stretch: build additive attention ({points}, difficulty 4, 30 minutes)
+#
+# Write `AdditiveAttention(d_q, d_k, d_hidden)`, the attention of 2014, with a `forward(q, k, v)` that returns output
+# and weights. Compute the score of a pair of tiny vectors by hand first, and find out why the tanh cannot be left out.
+#
+# - `q` is `(b, q, d_q)`, `k` is `(b, k, d_k)`, `v` is `(b, k, d_v)`; the output is `(b, q, d_v)`, the weights are
+#   `(b, q, k)`. Queries and keys may have different widths: nobody takes their dot product.
+# - Three `nn.Linear` layers without bias, and no other parameters: `w_1` (`d_q` to `d_hidden`), `w_2` (`d_k` to
+#   `d_hidden`) and `u` (`d_hidden` to 1).
+# - Each score is $u$ of $\tanh(w_1(q_i) + w_2(k_j))$. No scale.
+# - As always: dtype and device of the inputs, inputs unchanged, gradients to everything. Not allowed: finished
+#   attention.
+
+
+# %%
+class AdditiveAttention(nn.Module):
+    """q (b, q, d_q), k (b, k, d_k), v (b, k, d_v) -> output (b, q, d_v), weights (b, q, k)."""
+
+    def __init__(self, d_q: int, d_k: int, d_hidden: int):
+        super().__init__()
+        ### BEGIN SOLUTION
+        self.w_1 = nn.Linear(d_q, d_hidden, bias=False)
+        self.w_2 = nn.Linear(d_k, d_hidden, bias=False)
+        self.u = nn.Linear(d_hidden, 1, bias=False)
+        ### END SOLUTION
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        ### BEGIN SOLUTION
+        asks = self.w_1(q)[:, :, None, :]  # (b, q, 1, d_hidden)
+        answers = self.w_2(k)[:, None, :, :]  # (b, 1, k, d_hidden)
+        scores = self.u(torch.tanh(asks + answers)).squeeze(-1)
+        weights = torch.softmax(scores, dim=-1)
+        return weights @ v, weights
+        ### END SOLUTION
+
+
+# %%
+check("AdditiveAttention", AdditiveAttention)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Every query has to meet every key. Broadcasting does that, if the queries have an axis of length 1 where the keys have
+# their words, and the other way round.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# `w_1(q)` is `(b, q, d_hidden)`. Make it `(b, q, 1, d_hidden)`, and `w_2(k)` `(b, 1, k, d_hidden)`. What is the shape
+# of their sum?
+#
+# </details>
+# <details><summary>Hint 3</summary>
+#
+# Sum, tanh, `u`: that leaves a last axis of length 1, which `squeeze(-1)` removes. Then softmax over the keys, and the
+# mixture as before.
+#
+# </details>
 
 # %% [markdown]
 # ## What you can now do
@@ -839,16 +1111,68 @@ check("mend_self_attention", mend_self_attention)
 # - Write it for any leading axes, with $d_k \ne d_v$, and get PyTorch's numbers.
 # - Write a softmax that survives scores of $\pm 10^4$, and say why the shift changes nothing.
 # - Derive $\sqrt{d}$ in two lines, and say what happens to entropy and gradient without it.
+# - Train a head, and read from its matrices what it learned to look for.
 # - Say what attention cannot see, and show it by swapping two words.
+#
+# ### The card
+#
+# **One line to remember:** queries ask, keys answer, values are what you take home, in the shares that softmax hands
+# out.
+#
+# | | |
+# | --- | --- |
+# | formula | $\mathrm{softmax}(Q K^\top / \sqrt{d_k})\, V$ |
+# | shapes | $(…, q, d_k)$, $(…, k, d_k)$, $(…, k, d_v)$ → weights $(…, q, k)$, output $(…, q, d_v)$ |
+# | trap 1 | softmax over the wrong axis: rows add up to 1, `dim=-1` |
+# | trap 2 | the scale is the width of *queries and keys*, not of `x`, and its root |
+# | trap 3 | `exp` of large scores: subtract each row's maximum first |
+# | in GPT-2 (small) | $d_k = d_v = 64$, so scores are divided by 8; up to 1024 keys |
 #
 # ## Think further
 #
 # 1. The twin sentence of lesson 00 ends in *wide*, and there *it* is the street. Which numbers of $W^Q$ would you
-#    change? Why is that no way out for a network that has to read both sentences, and what could two layers of
-#    attention do about it?
+#    change? Why does that not help a network that has to read both sentences, and what could two layers of attention
+#    do about it?
 # 2. A Python dictionary is attention, too: one query, exact keys, and a weight of 1 for the key that is equal. What has
-#    to happen to the scale for attention to become a dictionary, and why would nobody be able to train it?
+#    to happen to the scale for attention to become a dictionary, and why could nobody train it?
 # 3. Give the word *did* the query $(-2, -2, 0, 0)$. Where does it look now, and where least? Which query would avoid
 #    *animal* and treat all other words alike?
 #
-# **Next:** 03 lets several such heads look at one sentence, each with matrices of its own, and each at something else.
+# <details><summary>Answers</summary>
+#
+# 1. In the row of *pronoun*, move the 2 from *alive* to *place*. But the same $W^Q$ serves both sentences, so one of
+#    them would always be read wrongly. A first layer can let *it* look at *tired* or *wide* and write what it found
+#    into its vector; the second layer's query then depends on the sentence. Lesson 06 does exactly that.
+# 2. Multiply the scores by a factor that grows without bound: softmax turns into a hard choice. Then every weight is 0
+#    or 1, the slope $w_i(\delta_{ij} - w_j)$ is 0 everywhere, and no gradient says how to choose better.
+# 3. The score of *animal* is $-8/2 = -4$, of *street* $-4/2 = -2$, of all others 0. So it looks at the nine others
+#    alike (0.11 each), hardly at *street* (0.015), least at *animal* (0.002). To avoid only *animal*, ask for what
+#    *animal* alone has: $(0, -2, 0, 0)$.
+#
+# </details>
+
+# %%
+asked = attnlib.softmax(attnlib.attention_scores(torch.tensor([[-2.0, -2, 0, 0], [0, -2, 0, 0]]), keys))
+assert_close(asked[0, [1, 6, 4]], torch.tensor([0.002, 0.015, 0.109]), atol=5e-4, rtol=0)
+assert asked[1].argmin() == 1
+assert_close(asked[1, 6], asked[1, 4], atol=0, rtol=0)  # all others alike
+
+# %% [markdown]
+# ## Read on
+#
+# - [Bahdanau, Cho and Bengio, 2014](https://arxiv.org/abs/1409.0473): the attention that came first. Read it for the
+#   question that it answers, a translator that had to squeeze a sentence into one vector.
+# - [Luong, Pham and Manning, 2015](https://arxiv.org/abs/1508.04025): the dot product beside its rivals, measured. Read
+#   section 3.
+# - [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762): *Attention is all you need*. You can now read sections 3.1
+#   and 3.2 line by line; footnote 4 is the derivation of $\sqrt{d_k}$.
+# - [Jain and Wallace, 2019](https://arxiv.org/abs/1902.10186): *Attention is not explanation*. Read it before you trust
+#   a picture of attention weights, including the ones above.
+# - [Wiegreffe and Pinter, 2019](https://arxiv.org/abs/1908.04626): *Attention is not not explanation*, the reply. Read
+#   it for how to test such a claim fairly.
+#
+# **Solutions:** if you learn alone, the solved notebook is `solutions/02_scaled_dot_product_attention.ipynb` in the
+# course's repository.
+#
+# **Next:** one head asks one question. *The X saw the Y*: who did it, and to whom? Can one head answer both, or does it
+# take two? Lesson 03 trains them to find out.

@@ -1,20 +1,22 @@
 # %% [markdown]
 # # 03 · Multi-head attention: ask several questions at once
 #
-# One head of attention asks one question for each word, and gets one answer: an average. But *it* has two questions.
-# Who am I? And what is said of me? This lesson gives a word several heads, and shows that they cost nothing.
+# A head of attention asks one question for each word and gets one answer: an average. But a reader of *the cat saw the
+# dog* has two questions. Who did it? And to whom? This lesson gives a word several heads, and shows what they cost: not
+# one more weight to learn, but a table of attention weights for each head.
 #
 # | | |
 # | --- | --- |
-# | **You will build** | `stack_head_weights`, `split_heads`, `merge_heads`, and the module `MultiHeadSelfAttention` |
+# | **You will build** | `stack_head_weights`, `split_heads`, `merge_heads`, and `MultiHeadSelfAttention`, to train |
 # | **You will understand** | what a second head adds, why `reshape` is not `transpose`, why packed weights differ |
-# | **You need** | scaled dot-product attention from lesson 02, about 90 minutes |
+# | **You need** | scaled dot-product attention from lesson 02, about two hours |
 #
-# The cells between the exercises use `attnlib`, never your answers. Skip an exercise, or the whole lesson, and you can
-# still go on with 04 to 06.
+# The cells between the exercises use `attnlib`, so you can skip an exercise, or the whole lesson, and still go on with
+# 04 to 06. One section trains *your* module, once it passes its check.
 
 # %%
 import math
+import time
 
 import matplotlib.pyplot as plt
 import torch
@@ -25,70 +27,83 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 import attnlib
-from attnlib.checks import check
-from attnlib.plot import plot_attention, plot_heads, plot_links
+from attnlib.checks import check, yours_or_ours
+from attnlib.plot import (
+    ACCENT,
+    GREY,
+    INK,
+    Arrow,
+    Box,
+    hover_links,
+    plot_attention,
+    plot_boxes,
+    plot_heads,
+    show,
+    use_style,
+)
+
+use_style()
 
 # %% [markdown]
-# ## Ask two questions with one head, and get half of each answer
+# ## Ask who did it, and to whom
 #
-# *The animal did not cross the street because it was tired.* Let two features be enough: *animal* is alive, *tired* is
-# a state. The word *it* would like to fetch both. So its query asks for both, equally loudly: *animal* scores 4,
-# *tired* scores 4, and the other nine words score 0. The values are (alive, state): $(1, 0)$ for *animal*, $(0, 1)$ for
-# *tired*, zeros for the rest.
+# Take *the cat saw the dog* and *the dog saw the cat*. At the end of the sentence somebody asks both questions at once,
+# with a single head. Its query looks at both nouns equally, so each gets the weight ½. Let the values be the plainest
+# possible: a noun brings its name, $(1, 0)$ for *cat* and $(0, 1)$ for *dog*.
 #
-# - One head: $e^4 \approx 54.6$, the total is $2 \cdot 54.6 + 9 \cdot 1 = 118.2$. Both get $54.6 / 118.2 = 0.46$. *it*
-#   is 0.46 alive and 0.46 tired.
-# - Two heads, one for each question: now the total is $54.6 + 10 \cdot 1 = 64.6$, twice. *it* is 0.85 alive **and**
-#   0.85 tired.
+# - *the cat saw the dog*: $\frac12 (1, 0) + \frac12 (0, 1) = (\frac12, \frac12)$
+# - *the dog saw the cat*: $\frac12 (0, 1) + \frac12 (1, 0) = (\frac12, \frac12)$
 #
-# To ask more loudly does not help the single head: its weights add up to 1, so each answer ends at one half. Below, the
-# loudness of the questions grows from 0 to 8, in one head and in two.
+# The same vector. That both are only *halves* is no loss: a matrix behind the head could multiply by 2. What is lost,
+# and what no matrix can bring back, is **which answer belongs to which question**. Other weights do not help. With ⅔
+# and ⅓ the sentences differ, but the head still returns one sum of two names, written on top of each other.
+#
+# Two heads write side by side. The first looks at whoever comes before *saw*, the second at whoever comes after it:
+
+# %%
+cat, dog = torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0])
+one_head = {(first, second): (first + second) / 2 for first, second in ((cat, dog), (dog, cat))}
+cat_saw_dog, dog_saw_cat = one_head.values()
+assert_close(cat_saw_dog, dog_saw_cat, atol=0, rtol=0)  # nothing behind it can tell them apart
+two_heads = torch.stack([torch.cat([cat, dog]), torch.cat([dog, cat])])
+assert not torch.equal(two_heads[0], two_heads[1])
+print("one head: ", cat_saw_dog.tolist(), "and", dog_saw_cat.tolist())
+print("two heads:", two_heads[0].tolist(), "and", two_heads[1].tolist())
+
+# %%
+names = ["cat", "dog"]
+boxes = [
+    Box(name="the cat saw the dog", id="in", at=(0, 1)),
+    Box(name="one head", at=(1, 0), value=cat_saw_dog, columns=names),
+    Box(name="head 0: who?", at=(1, 1), value=cat, columns=names),
+    Box(name="head 1: whom?", at=(1, 2), value=dog, columns=names),
+    Box(name="a sum: who saw whom?", at=(2, 0), faint=True),
+    Box(name="side by side", at=(2, 1.5), value=two_heads[0], columns=names * 2, accent=True),
+]
+ends = [("in", "one head"), ("in", "head 0: who?"), ("in", "head 1: whom?"), ("one head", "a sum: who saw whom?")]
+ends += [("head 0: who?", "side by side"), ("head 1: whom?", "side by side")]
+arrows = [Arrow(start=start, end=end) for start, end in ends]
+plot_boxes(boxes, arrows, title="One head adds the answers up; two heads keep them apart")
+show(
+    "Boxes and arrows. One head turns the cat saw the dog into one half cat and one half dog. Two heads return cat and "
+    "dog, and write them side by side as four numbers."
+)
+
+# %% [markdown]
+# The paper says it in one sentence: "With a single attention head, averaging inhibits this." Further down you will
+# train both, one head and two, on exactly this question. First look at a larger example by hand, with *it* from
+# lesson 02: *The animal did not cross the street because it was tired.*
 
 # %%
 sentence = "The animal did not cross the street because it was tired"
 tokens = sentence.lower().split()
 animal, it, tired = (tokens.index(word) for word in ("animal", "it", "tired"))
-answers = torch.zeros(11, 2)  # (k, d_v): alive, state
-answers[animal], answers[tired] = torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0])
-
-loud = torch.linspace(0, 8, 81)[:, None]  # one row for each loudness
-one_head = attnlib.softmax(loud * answers.sum(dim=1)) @ answers  # asks for both at once
-who = attnlib.softmax(loud * answers[:, 0]) @ answers  # asks for what is alive
-state = attnlib.softmax(loud * answers[:, 1]) @ answers  # asks for a state
-two_heads = torch.stack([who[:, 0], state[:, 1]], dim=1)
-
-assert_close(one_head[40], torch.full((2,), math.exp(4) / (2 * math.exp(4) + 9)), atol=1e-6, rtol=0)
-assert_close(two_heads[40], torch.full((2,), math.exp(4) / (math.exp(4) + 10)), atol=1e-6, rtol=0)
-assert one_head.sum(dim=1).max() <= 1 < two_heads.sum(dim=1).max()
-
-# %%
-_, ax = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
-corners = [(0, 0), (1, 0), (0, 1)]
-ax.add_patch(plt.Polygon(corners, facecolor="#deebf7", edgecolor="#6baed6"))
-ax.text(0.4, 0.14, "where averages\nof the values can be", color="#2171b5")
-for path, colour, name in ((two_heads, "#d55e00", "two heads"), (one_head, "#08306b", "one head")):
-    ax.plot(*path.T, color=colour, linewidth=2)
-    ax.plot(*path[40], "o", color=colour, markersize=8)
-    right, up = path[40].tolist()
-    ax.text(right - 0.03, up + 0.05, f"{name}, loudness 4", color=colour, ha="right")
-ax.text(0.11, 0.05, "both, loudness 0: 1/11 each", color="0.35")
-ax.text(1.0, -0.06, "value of animal", ha="center")
-ax.text(0.02, 1.02, "value of tired")
-ax.set(xlabel="alive", ylabel="state", xlim=(-0.05, 1.3), ylim=(-0.1, 1.12))
-ax.set_title("What “it” can fetch")
-plt.show()
-
-# %% [markdown]
-# Lesson 02 drew such a triangle, too: a head's output is an average of the values, and averages cannot leave it. Two
-# heads can, because there are two averages, side by side. The paper says it in one sentence: "With a single attention
-# head, averaging inhibits this."
 
 # %% [markdown]
 # ## Make three heads whose reasons you can read
 #
 # Now the whole sentence, with three heads. Each word gets nine numbers, made by hand. Seven are the features of
-# lesson 02. The last two are new. They say *where* the word stands: word $i$ is put on the face of a clock, at $i$
-# o'clock.
+# lesson 02. The last two are new and say *where* the word is: word $i$ is put on the face of a clock, at $i$ o'clock.
 #
 # The heads are three wide, so the nine columns of queries, keys and values belong to three heads:
 #
@@ -96,7 +111,7 @@ plt.show()
 # | --- | --- | --- | --- |
 # | 0 | thing, alive, place | who, or what? | *it* and *tired* ask for something alive; *the* and *cross* for a thing |
 # | 1 | state, action, pronoun | what about it? | *it* asks for a state, *tired* for a pronoun, nouns for an action |
-# | 2 | article, and the clock | what stands before me? | every word |
+# | 2 | article, and the clock | what comes before me? | every word |
 #
 # Keys and values are simple: a word offers what it is, and brings what it is. So $W^K$ and $W^V$ are the identity.
 
@@ -114,13 +129,13 @@ x[:, 7], x[:, 8] = hour.cos(), hour.sin()
 w_k, w_v = torch.eye(9), torch.eye(9)
 
 # %% [markdown]
-# $W^Q$ holds the questions. A row says what a word with this feature looks for. The content questions have loudness 4,
-# times $\sqrt 3$ because the scale will divide by $\sqrt d = \sqrt 3$.
+# $W^Q$ holds the questions. A row says what a word with this feature looks for. The content questions are to score 4,
+# so their entries are $4 \sqrt 3$: the scale will divide by $\sqrt d = \sqrt 3$.
 #
 # Head 2 asks for *the hour before mine*. A key at angle $\beta$ and a query at angle $\alpha$ have the dot product
 # $\cos(\alpha - \beta)$, which is largest where both agree. So the query is the word's own hand, turned back by one
-# hour, 30°. The next best hours reach $\cos 30° = 0.866$ of it. That is close, so this question has to be loud, 30:
-# then the word before scores 30 and its neighbours $26.0$, and $e^{-4}$ is little.
+# hour, 30°. The next best hours reach $\cos 30° = 0.866$ of it. That is close, so this question has to score high: the
+# word before gets 30 and its neighbours $26.0$, and $e^{-4}$ is small.
 
 # %%
 w_q = torch.zeros(9, 9)
@@ -134,8 +149,8 @@ turn = [[math.cos(back), -math.sin(back)], [math.sin(back), math.cos(back)]]
 w_q[7:, 7:] = 30 * math.sqrt(3) * torch.tensor(turn)  # head 2
 
 # %% [markdown]
-# Look at two entries: the row *pronoun* has one in head 0 and one in head 1. One word asks two questions, and it may
-# use all of its nine numbers for each. **A head does not see a slice of the word. It sees a slice of the projection.**
+# Look at two entries: the row *pronoun* has one in head 0 and one in head 1. One word asks two questions, and may use
+# all of its nine numbers for each. **A head does not see a slice of the word. It sees a slice of the projection.**
 #
 # Now let each head attend by itself, with its own three columns of each matrix. A head is lesson 02, unchanged.
 
@@ -152,56 +167,56 @@ heads = torch.stack(weights)  # (h, n, n)
 sharp = math.exp(4) / (math.exp(4) + 10)
 assert_close(heads[0, it, animal].item(), sharp, atol=1e-6, rtol=0)  # who am I?
 assert_close(heads[1, it, tired].item(), sharp, atol=1e-6, rtol=0)  # what is said of me?
-assert heads[2, it].argmax() == it - 1  # what stands before me?
+assert heads[2, it].argmax() == it - 1  # what comes before me?
 print([round(heads[head, it].max().item(), 3) for head in range(3)])
 
 # %%
-names = ["head 0: who, or what?", "head 1: what about it?", "head 2: what stands before?"]
+names = ["head 0: who, or what?", "head 1: what about it?", "head 2: what comes before?"]
 plot_heads(heads, tokens, titles=names, columns=3)
-plt.show()
-first = heads[2, 0]  # "the" at 0 o'clock looks for 11 o'clock, and nobody is there
+show(
+    "Three tables of attention weights. Head 0: it and tired look at animal. Head 1: it looks at tired, the nouns at "
+    "cross. Head 2: a dark line below the diagonal, each word looks at the one before."
+)
+first = heads[2, 0]  # "the" at 0 o'clock looks for 11 o'clock, and nothing is there
 assert_close(first[[0, 10]], torch.tensor([0.5, 0.5]), atol=1e-3, rtol=0)
 assert_close(heads[0, 0, [1, 6]], heads[0, 5, [1, 6]], atol=1e-6, rtol=0)  # both "the", both nouns
 
 # %% [markdown]
-# Three heads, three pictures of the same sentence. Find these in them, and the reason for each:
+# Three heads, three pictures of the same sentence. Find these in them, with the reason for each:
 #
 # - In head 0 both *the* share their attention between *animal* and *street*. They ask for a thing, and there are two.
-#   Only head 2 knows what stands next to what.
-# - The blank words ask nothing in heads 0 and 1: all eleven get 1/11 (the first question of lesson 02).
-# - The first *the*, at 0 o'clock, asks for 11 o'clock. Nobody stands there. Its own place and that of *tired*, at 10
+#   Only head 2 knows what is next to what.
+# - The blank words ask nothing in heads 0 and 1: all eleven get 1/11 (the first prediction of lesson 02).
+# - The first *the*, at 0 o'clock, asks for 11 o'clock, where no word is. Its own position and that of *tired*, at 10
 #   o'clock, are equally near, so each gets one half. A softmax cannot answer "nobody".
 #
-# What does *it* take home? The three outputs stand side by side, three numbers from each head.
+# What does *it* take home? The three outputs side by side, three numbers from each head.
 
 # %%
 joined = torch.cat(outputs, dim=-1)  # (n, h d)
 assert_close(joined[it, [1, 3]], torch.full((2,), sharp), atol=1e-6, rtol=0)  # alive, a state
 
-_, ax = plt.subplots(figsize=(8.4, 2.1), layout="constrained")
-ax.imshow(torch.stack([x[it], joined[it]]), cmap="PuOr", vmin=-1.3, vmax=1.3, aspect="auto")
-for row, vector in enumerate((x[it], joined[it])):
-    for column, number in enumerate(vector):
-        colour = "white" if number > 0.6 else "black"
-        ax.text(column, row, f"{number:.2f}", ha="center", va="center", color=colour)
-ax.set_xticks(range(9), features)
-ax.set_yticks([0, 1], ["“it” before", "“it” after"])
-for edge in (2.5, 5.5):
-    ax.axvline(edge, color="black", linewidth=2)
-for head in range(3):
-    ax.text(3 * head + 1, -0.6, f"head {head}", ha="center", va="bottom")
-plt.show()
+# %%
+found_by_it = Box(
+    name="what three heads bring to “it”", at=(0, 0), value=torch.stack([x[it], joined[it]]),
+    rows=["before", "after"], columns=[*features[:7], "clock x", "clock y"],
+)  # fmt: skip
+plot_boxes([found_by_it], [], title="“it” comes as a pronoun, and leaves alive and in a state")
+show(
+    "Two rows of nine numbers. Before attention “it” is a pronoun with a clock hand; after it, 0.85 alive, 0.85 in a "
+    "state, and with the hand of the word before."
+)
 
 # %% [markdown]
-# *it* came as a mere pronoun. It fetched: a thing, alive; in a state; and the hand of the clock at about seven, where
-# *because* stands.
+# *it* came as a mere pronoun. It fetched: a thing, alive; in a state; and the hand of the clock at about seven, which
+# is *because*.
 #
-# Hold on to what was made by hand here. In a trained network nobody writes $W^Q$, and most heads are not so readable.
+# All of this was made by hand. In a trained network nobody writes $W^Q$, and most heads are not so readable.
 # Yet heads for "the word before" and for "the noun that this pronoun means" have been found in real models again and
 # again (lesson 11 looks for them).
 
 # %% [markdown]
-# ## Merge the three heads into one, and hear the loudest
+# ## Merge the three heads into one, and hear only the loudest
 #
 # Take the same matrices, but do not cut them: one head, nine wide. A dot product over nine columns is the sum of three
 # dot products over three columns each. So a single head has to *add* the questions before the softmax:
@@ -225,16 +240,20 @@ assert wide[it, animal] < 1e-6
 assert wide[it, it - 1] > 0.8
 
 # %%
-_, axes = plt.subplots(1, 4, figsize=(12, 3.6), layout="constrained")
-titles = "head 0", "head 1", "head 2", "all in one head"
-for ax, picture, title in zip(axes, [*heads, wide], titles, strict=True):
-    plot_links(picture, tokens, ax=ax, query=it, title=title)
-plt.show()
+looks = torch.stack([*heads[:, it], wide[it]])
+words_of = ["head 0", "head 1", "head 2", "all in one"]
+_, ax = plt.subplots(figsize=(8.6, 2.8), layout="constrained")
+plot_attention(looks, words_of, tokens, ax=ax, title="In one head, two of the three questions of “it” are gone")
+ax.set(ylabel="“it” looks, in …", xlabel="")
+show(
+    "Where it looks, one row for each head: head 0 at animal, head 1 at tired, head 2 at because. In the last row all "
+    "three are one head, which looks at because alone."
+)
 
 # %% [markdown]
-# Same numbers in $x$, $W^Q$, $W^K$ and $W^V$, and the two quiet questions are gone. The loudest one has drowned them.
+# Same numbers in $x$, $W^Q$, $W^K$ and $W^V$, and the two quiet questions are gone: the loudest has drowned them.
 # **Heads are nothing but a place to cut: each piece gets a softmax of its own.** This is all that is new in multi-head
-# attention. The rest of the lesson is about doing it fast, and about not cutting in the wrong place.
+# attention. The rest of the lesson is about doing it fast, training it, and not cutting in the wrong place.
 
 # %% [markdown]
 # ## Compute all heads with one product
@@ -245,14 +264,13 @@ plt.show()
 #
 # $$x [W_0 \mid W_1 \mid \dots] = [x W_0 \mid x W_1 \mid \dots]$$
 #
-# ### Exercise: stack the heads' matrices ({points}, 5 minutes)
+# ### Exercise: stack the heads' matrices ({points}, difficulty 1, 5 minutes)
 #
 # Write `stack_head_weights(per_head)`: one matrix from a list of matrices, one for each head.
 #
 # - `per_head` is a list of `h` tensors, each `(d_model, d)`; the result is `(d_model, h·d)`.
 # - Head 0 is on the left, and the columns of one head stay together: `(h d)`.
-# - The points: {parts}. Gradients flow to every matrix; robust means dtype and device as given, no input
-#   changed.
+# - The points: {parts}. As always: dtype and device as given, no input changed, gradients to every matrix.
 # - Not allowed: `attnlib.stack_head_weights`.
 
 
@@ -309,7 +327,7 @@ for head, matrix in enumerate(per_head):
 # | 2 | 21 22 23 24 | 21 22 | 23 24 |
 # | 3 | 31 32 33 34 | 31 32 | 33 34 |
 #
-# ### Exercise: split the heads ({points}, 10 minutes)
+# ### Exercise: split the heads ({points}, difficulty 2, 10 minutes)
 #
 # Write `split_heads(x, num_heads)`.
 #
@@ -349,7 +367,7 @@ check("split_heads", split_heads)
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# The error comes first: `%` tells whether a division leaves a rest. Then rearrange `b n (h d)` so that `h` stands
+# The error comes first: `%` tells whether a division leaves a remainder. Then rearrange `b n (h d)` so that `h` comes
 # before `n`, and tell einops how many heads there are with `h=num_heads`.
 #
 # </details>
@@ -369,10 +387,10 @@ print(tuple(q.shape), "->", tuple(together.shape))
 # ## Cut in the wrong place, and see who can no longer hear whom
 #
 # There is a shorter way to a tensor of shape $(b, h, n, d)$: `x.reshape(b, h, n, d)`. No transpose, no error, the right
-# shape. It stands in published models. To see what it does, give the sentence its full stop: twelve tokens, nine
-# columns, three heads.
+# shape. Published models contain it. To see what it does, give the sentence its full stop: twelve tokens, nine columns,
+# three heads.
 #
-# ### Predict, then run: a head made by reshape ({points}, 3 minutes)
+# ### Predict, then run: a head made by reshape ({points}, difficulty 2, 3 minutes)
 #
 # `x` is `(1, 12, 9)`. What is in head 0 of `x.reshape(1, 3, 12, 3)`?
 #
@@ -407,25 +425,28 @@ assert (wrong_head % 9).unique().tolist() == list(range(9))
 
 # %%
 _, axes = plt.subplots(1, 3, figsize=(12, 4.6), layout="constrained", width_ratios=(9, 6, 6))
-titles = "x: words and their columns", "split_heads: head 0", "reshape: head 0"
+titles = "x: words and their columns", "split_heads: head 0 has every word", "reshape: head 0 has four words"
 for ax, title, table in zip(axes, titles, (numbered[0], right_head, wrong_head), strict=True):
-    ax.imshow(table // 9, cmap="cividis", vmin=0, vmax=11, aspect="auto")
+    ax.imshow(table // 9, cmap="Blues", vmin=0, vmax=14, aspect="auto")
     for place, number in enumerate(table.flatten().tolist()):
         row, column = divmod(place, table.shape[1])
         label = f"{stopped[number // 9]} {number % 9}" if table.shape[1] == 3 else number % 9
-        colour = "white" if number < 54 else "black"
+        colour = "white" if number >= 72 else "black"
         ax.text(column, row, label, ha="center", va="center", color=colour, fontsize=9)
     ax.set(title=title, xticks=[], xlabel="columns")
     ax.set_yticks(range(12), range(12))
 axes[0].set_yticks(range(12), stopped)
-plt.show()
+show(
+    "Three tables, coloured by word. Left, twelve words with nine columns. Middle, split_heads: each row is another "
+    "word, with its columns 0 to 2. Right, reshape: twelve rows made of the first four words, three rows each."
+)
 
 # %% [markdown]
 # The colour is the word. In the middle, every row is one word. On the right, head 0 has four words, each torn into
-# three "words" of three columns, and it has never heard of the other eight. Its softmax shares attention among the
-# pieces of words.
+# three "words" of three columns, and it has never heard of the other eight. Its softmax shares attention among pieces
+# of words.
 #
-# What comes of it? Let us ask who can hear whom: does the output of word $i$ change when word $j$ changes? The
+# What are the consequences? Ask who can hear whom: does the output of word $i$ change when word $j$ changes? The
 # derivative knows. Below, random weights and the full path, split and merged: on the left with transposes, on the right
 # with `reshape` alone, both ways.
 
@@ -455,13 +476,16 @@ def hearing(attend) -> Tensor:
 # %%
 _, axes = plt.subplots(1, 2, figsize=(11, 5), layout="constrained")
 plain = {"values": False, "colorbar": False, "vmax": 1.2}
-ways = {"with transpose": transposed, "reshape alone": reshaped}
+ways = {"With transpose, everyone hears everyone": transposed, "By reshape, the sentence falls apart": reshaped}
 for ax, (title, attend) in zip(axes, ways.items(), strict=True):
     reaction = hearing(attend)
     reaction[reaction == 0] = torch.nan  # what is exactly zero stays grey
     plot_attention(reaction, stopped, ax=ax, title=title, **plain)
     ax.set(ylabel="the output of …", xlabel="… reacts to")
-plt.show()
+show(
+    "Two tables: how strongly each word's output reacts to each word. With transposes all cells are coloured. With "
+    "reshape alone only three blocks of four by four words are; the rest is grey, exactly zero."
+)
 apart = torch.block_diag(*[torch.ones(4, 4)] * 3) == 0  # pairs of words in different thirds
 assert (hearing(transposed) > 0).all()  # everyone hears everyone
 assert (hearing(reshaped)[apart] == 0).all()  # nobody hears the other thirds
@@ -481,10 +505,10 @@ assert_close(there_and_back, numbered, atol=0, rtol=0)  # and yet both ways are 
 # %% [markdown]
 # ## Put the heads side by side again
 #
-# After attention each head has an output $(b, h, n, d)$. A word needs them in one row: what head 0 found, then what
+# After attention the heads' outputs are $(b, h, n, d)$. A word needs them in one row: what head 0 found, then what
 # head 1 found, and so on. The paper calls this *Concat*.
 #
-# ### Exercise: merge the heads ({points}, 5 minutes)
+# ### Exercise: merge the heads ({points}, difficulty 2, 5 minutes)
 #
 # Write `merge_heads(x)`, the inverse of the right `split_heads`.
 #
@@ -512,7 +536,7 @@ check("merge_heads", merge_heads)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# Before two axes can be joined, they have to be neighbours, in the right order. Which axis stands between `h` and `d`?
+# Before two axes can be joined, they have to be neighbours, in the right order. Which axis is between `h` and `d`?
 #
 # </details>
 # <details><summary>Hint 3</summary>
@@ -554,12 +578,12 @@ assert [torch.linalg.matrix_rank(what).item() for what in w_vo] == [3, 3, 3]
 
 # %% [markdown]
 # The product $W_i^V W_i^O$ is $(9, 9)$, but its rank is 3: whatever a head carries has to fit through $d = 3$ numbers.
-# The same holds for $W_i^Q (W_i^K)^\top$, with which a head compares two words.
+# The same is true of $W_i^Q (W_i^K)^\top$, with which a head compares two words.
 
 # %% [markdown]
 # ## Count what the heads cost
 #
-# ### Predict, then run: eight heads or one ({points}, 3 minutes)
+# ### Predict, then run: eight heads or one ({points}, difficulty 2, 3 minutes)
 #
 # A model is 512 wide. One version has a single head of width 512, the other has 8 heads of width 64. Count the weights
 # in $W^Q$, $W^K$, $W^V$ and $W^O$ of all heads. The version with 8 heads has …
@@ -580,32 +604,35 @@ head_parameters = "B"
 check("predict_head_parameters", head_parameters)
 
 # %%
-counts, sizes = {}, []
+counts, tables, sizes = {}, {}, []
 for num_heads in (1, 8, 64):
     attention = attnlib.MultiHeadAttention(512, num_heads, bias=False)
     counts[num_heads] = sum(parameter.numel() for parameter in attention.parameters())
     shares = attention(torch.zeros(1, 11, 512), return_weights=True)[1]
     size = f"{num_heads} × {512 // num_heads}"
-    sizes.append(f"{size}: {counts[num_heads]} weights, {shares.numel()} shares")
+    tables[num_heads] = shares.numel()
+    sizes.append(f"{size}: {counts[num_heads]} learned weights, {shares.numel()} attention weights")
 print(*sizes, sep="\n")
 assert counts == dict.fromkeys((1, 8, 64), 4 * 512 * 512)
+assert tables == {h: h * 11 * 11 for h in (1, 8, 64)}  # the tables are h times as large
 
 # %% [markdown]
-# The weights are the same, and so is the number of multiplications: the width is shared out, not multiplied. Only the
-# *shares* grow, $h \cdot n^2$ of them, one table for each head. What you pay is width: with 64 heads a query has only
-# eight numbers to ask with.
+# The learned weights are as many, and so are the multiplications: the width is divided among the heads. What does grow
+# is the table of *attention* weights, $h \cdot n^2$ numbers, one table for each head. For long texts that is the
+# larger part of the memory, so heads are cheap rather than free. And there is a price in width: with 64 heads a query
+# has only eight numbers to ask with.
 #
 # The division $d = d_{model} / h$ is a habit, not a law. $d$ may be anything, since $W^O$ brings $h \cdot d$ back to
 # $d_{model}$. So it is an argument of the module.
 #
-# ### Exercise: write multi-head self-attention ({points}, 20 minutes)
+# ### Exercise: write multi-head self-attention ({points}, difficulty 3, 20 minutes)
 #
 # Write `MultiHeadSelfAttention(d_model, num_heads, d_head=None, bias=True)`.
 #
 # - Four `nn.Linear` layers: `w_q`, `w_k`, `w_v` from `d_model` to `num_heads * d_head`, and `w_o` back to `d_model`.
 #   `bias` decides for all four. No other parameters; the check gives them its own values.
-# - Without `d_head`, a head is `d_model // num_heads` wide. Where that leaves a rest, the constructor raises a
-#   `ValueError`.
+# - Without `d_head`, a head is `d_model // num_heads` wide. Where that leaves a remainder, the constructor raises
+#   a `ValueError`.
 # - `forward(x)` takes `(b, n, d_model)` and returns the output `(b, n, d_model)` and the weights of each head,
 #   `(b, h, n, n)`.
 # - Not allowed: `F.scaled_dot_product_attention`, `nn.MultiheadAttention` and `attnlib`'s attention. Allowed: your own
@@ -660,6 +687,109 @@ check("MultiHeadSelfAttention", MultiHeadSelfAttention)
 # `w_o`. Return that and the weights.
 #
 # </details>
+
+# %% [markdown]
+# ## Train it: who did it, and to whom
+#
+# Back to the cat and the dog, now with your module. A sentence has six tokens: *the X saw the Y ?*. Each token is
+# twelve numbers: six say where it is (a 1 at its position), six are its name, a random pattern of $+1$ and $-1$, new in
+# every sentence. At the question mark, the module has to return twelve numbers: the name of *X*, then the name of *Y*.
+#
+# Two contestants of the same width: one head 12 wide, two heads 6 wide. They have equally many weights to learn.
+#
+# How well *can* one head do? Suppose that its weights go to the two nouns in the proportion $a : b$. What reaches $W^O$
+# is $a\, n_X + b\, n_Y$, times one matrix. The best linear guess from that sum has a mean squared error of
+# $\frac{b^2}{a^2+b^2}$ for $n_X$ and of $\frac{a^2}{a^2+b^2}$ for $n_Y$. Their mean is ½, whatever $a$ and $b$ are.
+# (The weights of a trained head also depend a little on the names, which helps a little.) So expect slightly less than
+# ½ from one head, and 0 from two.
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: it says whose module is used, which is another one in a student's notebook
+Attention = yours_or_ours("MultiHeadSelfAttention", globals())
+
+
+# %%
+def who_saw_whom(count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Sentences (b, 6, 12), and the two names that are asked for (b, 12)."""
+    names = torch.randint(0, 2, (count, 6, 6), generator=generator) * 2.0 - 1
+    places = torch.eye(6).expand(count, 6, 6)
+    return torch.cat([places, names], dim=-1), names[:, [1, 4]].flatten(1)
+
+
+def trained(num_heads: int, seed: int, steps: int = 200) -> tuple[nn.Module, list[float]]:
+    """The five steps of lesson 02."""
+    torch.manual_seed(seed)
+    generator, losses = torch.Generator().manual_seed(seed), []
+    attention = Attention(12, num_heads)
+    optimiser = torch.optim.Adam(attention.parameters(), lr=0.02)
+    for _ in range(steps):
+        sentences, wanted = who_saw_whom(64, generator)
+        output, _ = attention(sentences)
+        loss = F.mse_loss(output[:, -1], wanted)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        losses.append(loss.item())
+    return attention, losses
+
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: the last digits of a trained weight differ by machine; the assertions say what it shows
+started = time.process_time()
+runs = {heads_: [trained(heads_, seed) for seed in range(5)] for heads_ in (1, 2)}
+seconds = time.process_time() - started
+sentences, wanted = who_saw_whom(300, torch.Generator().manual_seed(99))
+for num_heads, several in runs.items():
+    for seed, (attention, _) in enumerate(several):
+        with torch.no_grad():
+            output, looked = attention(sentences)
+        error = F.mse_loss(output[:, -1], wanted).item()
+        both = (output[:, -1].sign() == wanted).all(dim=-1).float().mean().item()
+        mean_look = looked[:, :, -1].mean(dim=0)  # (h, 6)
+        nouns = " | ".join(f"X {row[1]:.2f}, Y {row[4]:.2f}" for row in mean_look)
+        print(f"{num_heads} of width {12 // num_heads}, start {seed}: error {error:.2f}", end=", ")
+        print(f"both names right in {both:4.0%}, looks at {nouns}")
+        if num_heads == 1:
+            assert 0.35 < error < 0.6
+            assert both < 0.5
+        else:
+            assert error < 0.05
+            assert both == 1.0
+            assert sorted(mean_look.argmax(dim=-1).tolist()) == [1, 4]  # one head for each noun
+print(f"ten runs took {seconds:.1f} CPU seconds")
+
+# %%
+_, ax = plt.subplots(figsize=(7.2, 3), layout="constrained")
+for num_heads, colour in ((1, ACCENT), (2, INK)):
+    for seed, (_, losses) in enumerate(runs[num_heads]):
+        label = f"{num_heads} head{'s' * (num_heads > 1)}, {12 // num_heads} wide"
+        ax.plot(losses, color=colour, linewidth=1, label=None if seed else label)
+ax.axhline(0.5, color=GREY, linestyle=":", linewidth=1)
+ax.text(200, 0.52, "½: one sum of two names", color=GREY, ha="right")
+ax.set(xlabel="step", ylabel="mean squared error", ylim=(0, None))
+ax.set_title("One head gets stuck near one half, two heads get both answers")
+ax.legend(loc="upper right")
+show(
+    "The loss of ten runs over 200 steps. The five with one head stay between 0.4 and 0.5. The five with two heads "
+    "fall to zero."
+)
+
+# %% [markdown]
+# In all five runs the two heads divided the work between them: one looks at *X*, the other at *Y*, and no one told them
+# to. Which head takes which noun differs from start to start. Point at the question mark:
+
+# %%
+best = runs[2][0][0]
+with torch.no_grad():
+    pair = best(sentences)[1].mean(dim=0)  # (h, 6, 6), averaged over 300 sentences
+who_tokens = ["the", "X", "saw", "the", "Y", "?"]
+first_noun = int(pair[0, 5].argmax())
+
+# %%
+hover_links(pair[0], who_tokens, query=5, title=f"Head 0 looks at {who_tokens[first_noun]}: point at any word")
+
+# %%
+hover_links(pair[1], who_tokens, query=5, title=f"Head 1 looks at {'YX'[first_noun == 4]}: point at any word")
 
 # %% [markdown]
 # ## Climb the ladder: six forms, one result
@@ -752,14 +882,14 @@ print("loop = stacked = fused = einops = scaled_dot_product_attention = nn.Multi
 # | --- | --- | --- |
 # | `(h d)`, three matrices | this course, and most language models since LLaMA | head 0, head 1, …; q, k, v apart |
 # | `(3 h d)` | `nn.MultiheadAttention`, GPT-2, timm's vision transformers | all of q, of k, of v, each head by head |
-# | `(d k h)`, `k` = 3 | a sibling of the tutorial in lesson 01 | number 0 of each head's q, k and v; then number 1 |
+# | `(h 3 d)` | GPT-NeoX, BLOOM, the UvA tutorial on transformers | head 0's q, k and v; then head 1's |
 #
-# The last one is from
-# [this file](https://github.com/The-AI-Summer/self-attention-cv/blob/main/self_attention_cv/transformer_vanilla/mhsa.py).
+# (There are rarer ones, such as `(d 3 h)` in one
+# [tutorial](https://github.com/The-AI-Summer/self-attention-cv/blob/main/self_attention_cv/transformer_vanilla/mhsa.py).)
 # For two heads of width 3, the eighteen columns of one packed matrix:
 
 # %%
-packings = {"(3 h d)": "(k h d)", "(d k h)": "(d k h)"}
+packings = {"(3 h d)": "(k h d)", "(h 3 d)": "(h k d)"}
 ids = torch.arange(18)  # 6 of q, 6 of k, 6 of v; inside, head 0, then head 1
 colours = ListedColormap(["#9ecae1", "#fdd0a2", "#e0e0e0"])  # q, k, v
 _, axes = plt.subplots(2, 1, figsize=(11, 2.6), layout="constrained")
@@ -771,11 +901,15 @@ for ax, (name, pattern) in zip(axes, packings.items(), strict=True):
         ax.text(column, 0, label, ha="center", va="center")
     ax.set(xticks=[], yticks=[])
     ax.set_ylabel(name, rotation=0, ha="right", va="center")
-plt.show()
-assert rearrange(ids, "(k h d) -> (d k h)", k=3, h=2)[:6].tolist() == [0, 3, 6, 9, 12, 15]
+axes[0].set_title("The same eighteen columns in two orders")
+show(
+    "Two rows of eighteen columns, coloured as q, k and v. Packed (3 h d): six of q, six of k, six of v. Packed "
+    "(h 3 d): three of q, k and v for head 0, then the same for head 1."
+)
+assert rearrange(ids, "(k h d) -> (h k d)", k=3, h=2)[:9].tolist() == [0, 1, 2, 6, 7, 8, 12, 13, 14]
 
 # %% [markdown]
-# The same columns, the same mathematics, another order. One `rearrange` brings the weights from one house to another:
+# The same columns, the same mathematics, another order. One `rearrange` brings the weights from one layout to another:
 
 
 # %%
@@ -786,11 +920,11 @@ def attend_packed(w_packed: Tensor, packing: str) -> Tensor:
 
 
 w_khd = w_qkv  # the fused matrix of the ladder
-w_dkh = rearrange(w_khd, "d_model (k h d) -> d_model (d k h)", k=3, h=h)
+w_hkd = rearrange(w_khd, "d_model (k h d) -> d_model (h k d)", k=3, h=h)
 assert_close(attend_packed(w_khd, "(k h d)"), loop_output, atol=1e-12, rtol=0)
-assert_close(attend_packed(w_dkh, "(d k h)"), loop_output, atol=1e-12, rtol=0)
+assert_close(attend_packed(w_hkd, "(h k d)"), loop_output, atol=1e-12, rtol=0)
 
-misread = attend_packed(w_khd, "(d k h)")  # the right weights, read in the other house's order
+misread = attend_packed(w_khd, "(h k d)")  # the right weights, read in the other layout
 assert misread.shape == loop_output.shape
 relation = torch.corrcoef(torch.stack([misread.flatten(), loop_output.flatten()]))[0, 1]
 assert relation.abs() < 0.5
@@ -801,14 +935,14 @@ print(f"no error, the right shape, and a correlation of {relation:.2f} with the 
 # models and compare. That is how careful people port weights, and how every form on the ladder was compared.
 
 # %% [markdown]
-# ## Find the fault
+# ## Find the bugs
 #
-# ### Mend: heads in the batch ({points}, 10 minutes)
+# ### Fix: heads in the batch ({points}, difficulty 4, 10 minutes)
 #
 # Early code folded the heads into the batch: $(h \cdot b, n, d)$, one long batch for `torch.bmm`. This is right, and
-# fast. Then it has to be unfolded. The line for `outputs` below stood in one of the first and most copied transformers
+# fast. Then it has to be unfolded. The line for `outputs` below was in one of the first and most copied transformers
 # in PyTorch; a reader [asked](https://github.com/jadore801120/attention-is-all-you-need-pytorch/issues/7), and a day
-# later it was mended. Others had its siblings ([a tutorial](https://github.com/jsbaan/transformer-from-scratch/pull/6),
+# later it was fixed. Others had its siblings ([a tutorial](https://github.com/jsbaan/transformer-from-scratch/pull/6),
 # [a library](https://github.com/reczoo/FuxiCTR/issues/30)). The line for `weights` is the same slip a second time.
 #
 # - `x` is `(b, n, d_model)`; `w_q`, `w_k`, `w_v` are `(d_model, h·d)`, packed `(h d)`; `w_o` is `(h·d, d_model)`.
@@ -866,13 +1000,74 @@ check("mend_multi_head", mend_multi_head)
 # loss is no proof of a right model.
 
 # %% [markdown]
+# ## For those who want more
+#
+# ### Stretch: unpack any model's weights ({points}, difficulty 4, 30 minutes)
+#
+# You have downloaded a model. Its queries, keys and values are one packed weight, and the documentation says in which
+# order. Write `from_packed(weight, packing, num_heads)`, which returns the weights of your `w_q`, `w_k` and `w_v`.
+#
+# - `weight` is `(3·h·d, d_model)`, as `nn.Linear` stores it: the *rows* are packed. Each result is `(h·d, d_model)`,
+#   its rows packed `(h d)`.
+# - `packing` is a string such as `"(3 h d)"`, `"(h 3 d)"` or `"(d 3 h)"`: any order of the three names, slowest first.
+#   The 3 runs over q, k and v.
+# - As always: dtype and device, input unchanged, gradients. Do one order with a pencil first: 2 heads, $d = 2$.
+
+
+# %%
+def from_packed(weight: Tensor, packing: str, num_heads: int) -> tuple[Tensor, Tensor, Tensor]:
+    """(3·h·d, d_model), an order such as "(h 3 d)", h -> w_q, w_k, w_v, each (h·d, d_model)."""
+    ### BEGIN SOLUTION
+    order = packing.replace("3", "three")
+    w_q, w_k, w_v = rearrange(weight, f"{order} m -> three (h d) m", three=3, h=num_heads)
+    return w_q, w_k, w_v
+    ### END SOLUTION
+
+
+# %%
+check("from_packed", from_packed)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Give every row a name: which of q, k, v; which head; which number in the head. Cut the rows' axis into three axes, in
+# the order that `packing` says.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# Then move the three axes into the order (3, h, d), and join the last two. With `permute`, think about what its
+# arguments mean: where each axis of the *result* comes from.
+#
+# </details>
+# <details><summary>Hint 3</summary>
+#
+# `packing` is nearly an einops pattern. A name in einops may not begin with a digit, so replace the 3 by a word. What
+# has to be on the right of the arrow?
+#
+# </details>
+
+# %% [markdown]
 # ## What you can now do
 #
-# - Say what a second head can do that one head cannot, and show it with two numbers.
+# - Say what a second head can do that one head cannot, with a pencil and by training both.
 # - Split and merge heads, and explain with a picture why `reshape` alone takes the sentence apart.
 # - Write multi-head self-attention with free head width, and count what it costs.
 # - Show six forms of it equal, PyTorch's module among them.
-# - Recognise `(h d)`, `(3 h d)` and `(d k h)`, and carry weights from one to another.
+# - Recognise `(h d)`, `(3 h d)` and `(h 3 d)`, and carry weights from one to another.
+#
+# ### The card
+#
+# **One line to remember:** heads are a place to cut; each piece gets a softmax of its own, so answers stay apart.
+#
+# | | |
+# | --- | --- |
+# | formula | $\mathrm{Concat}(\mathrm{head}_0, …, \mathrm{head} _{h-1})\, W^O$ |
+# | shapes | $(b, n, h \cdot d)$ → split → $(b, h, n, d)$ → attend → merge → $(b, n, h \cdot d)$ |
+# | trap 1 | `reshape` in place of a transpose: right shape, torn sentence |
+# | trap 2 | cutting `x` in place of its projection: each head sees a slice of the word |
+# | trap 3 | packed weights read in another order: no error, wrong numbers |
+# | in GPT-2 (small) | 12 heads, 64 wide, 768 in all, packed `(3 h d)` |
 #
 # ## Think further
 #
@@ -881,6 +1076,42 @@ check("mend_multi_head", mend_multi_head)
 # 2. Some published code cuts $x$ itself into heads and then uses one small matrix for all of them. Which matrix $W^Q$
 #    would do the same in our form? Could *it* still ask both of its questions?
 # 3. In the picture of the clock, the first word shares itself between two wrong places. What could you add to the
-#    sentence, so that "nobody" is an answer? (Many models have a token that collects such looks.)
+#    sentence, so that "nobody" is an answer?
 #
-# **Next:** 04 lets the queries come from one sequence, and keys and values from another.
+# <details><summary>Answers</summary>
+#
+# 1. The joined heads change places, so the output changes, unless the same two runs of rows of $W^O$ are exchanged,
+#    too. Then it is equal: the sum of the heads' contributions has no order. The names mean nothing, which is why
+#    different starts gave *X* to different heads above.
+# 2. A block-diagonal $W^Q$ with the same small block for every head. Each head then sees only its own slice of the
+#    word: "pronoun" is a column of head 1, so *it* could ask nothing in head 0.
+# 3. A token that offers every head a moderate score and whose value is zero: looking at it brings back nothing. Many
+#    models grow such a token by themselves (an *attention sink*, often the first token), and some have one built in.
+#
+# </details>
+
+# %%
+swapped = torch.cat([w_o[d : 2 * d], w_o[:d], w_o[2 * d :]])  # answer 1: exchange the rows, too
+exchanged = torch.cat([found[1][0], found[0][0], found[2][0]], dim=-1) @ swapped
+assert_close(exchanged, loop_output, atol=1e-12, rtol=0)
+
+# %% [markdown]
+# ## Read on
+#
+# - [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.2.2: half a page, and you have now written all
+#   of it.
+# - [Michel, Levy and Neubig, 2019](https://arxiv.org/abs/1905.10650): *Are sixteen heads really better than one?* Read
+#   it for the surprise that most heads can be removed after training.
+# - [Voita et al., 2019](https://arxiv.org/abs/1905.09418): which heads matter, and what they do: position, syntax, rare
+#   words. The head for "the word before" is among them.
+# - [Clark et al., 2019](https://arxiv.org/abs/1906.04341): *What does BERT look at?* Read it for heads that find what a
+#   pronoun means, in a trained model.
+# - [Elhage et al., 2021](https://transformer-circuits.pub/2021/framework/index.html): a head as two products, *from
+#   where to where* and *what*. The section on $W^V W^O$ above is its first idea.
+#
+# **Solutions:** if you learn alone, the solved notebook is `solutions/03_multi_head_attention.ipynb` in the course's
+# repository.
+#
+# **Next:** all words so far came from one sentence. What if the one who asks is in one text, and the answers are in
+# another? In lesson 04 the queries come from one sequence, keys and values from a second, and a model learns to read
+# dates.

@@ -1,18 +1,19 @@
 # %% [markdown]
 # # 05 · Causal attention: look back, never ahead
 #
-# A language model guesses the next word. It learns from texts in which the next word is already there. So attention has
+# A language model guesses the next word. It learns from texts in which the next word is already there, so attention has
 # to be kept from looking at it. A mask does that, and masks are where attention goes wrong most often: silently, with a
-# falling loss.
+# falling loss. At the end of this lesson you train two models that differ in one character of code. The one that looks
+# wonderful in training writes worse than a blind guesser.
 #
 # | | |
 # | --- | --- |
 # | **You will build** | `causal_mask`, `masked_softmax`, `padding_mask`, and `CausalSelfAttention`, the core of a GPT |
 # | **You will understand** | why to block first, where NaN comes from, why `-1e20` is no infinity, how to find a leak |
-# | **You need** | attention from lesson 02; heads from lesson 03 help, but `attnlib` has them; about 100 minutes |
+# | **You need** | attention from lesson 02, the training loop from lesson 04; about 100 minutes |
 #
-# The cells between the exercises use `attnlib`, never your answers. An exercise that you leave for later breaks nothing
-# further down.
+# The demonstrations between the exercises use `attnlib`. Both models at the end use *your* `masked_softmax` once it
+# passes its check, and `attnlib`'s until then. An exercise that you leave for later breaks nothing further down.
 
 # %%
 import re
@@ -29,9 +30,10 @@ from torch.testing import assert_close
 from tqdm import tqdm
 
 import attnlib
-from attnlib.checks import check
-from attnlib.plot import plot_mask
+from attnlib.checks import check, yours_or_ours
+from attnlib.plot import ACCENT, GREY, INK, plot_mask, show, use_style
 
+use_style()
 torch.set_num_threads(1)  # with matrices this small, a second thread would only wait
 
 # %% [markdown]
@@ -47,8 +49,25 @@ for i, target in enumerate(tokens[1:]):
 
 # %% [markdown]
 # Self-attention computes an output for every position anyway. So let the output at position $i$ guess word $i+1$, and
-# one pass over the sentence does all ten exercises at once. That is what made transformers quick to train.
-#
+# one pass over the sentence does all ten exercises. A recurrent network (lesson 01) does all ten in one pass, too. But
+# its tenth guess needs its ninth state, which needs the eighth, and so on back to the first. With attention *no
+# position waits for another*: each needs only the words, so all can be computed at once, in any order. That is what
+# made transformers quick to train.
+
+# %%
+vectors = torch.randn(11, 4, generator=torch.Generator().manual_seed(0))
+
+
+def look_back(i: int) -> Tensor:
+    """The output at position i, from the vectors up to i, and from no other output."""
+    return (vectors[: i + 1] @ vectors[i] / 2).softmax(dim=0) @ vectors[: i + 1]
+
+
+outputs = [look_back(i) for i in range(11)]
+last_one_first = [look_back(i) for i in reversed(range(11))]
+assert all(map(torch.equal, outputs, reversed(last_one_first)))
+
+# %% [markdown]
 # There is one condition. As lesson 02 left it, attention lets *animal* look at *did*, and then *did* is not guessed but
 # copied. Position $i$ may look at the positions up to $i$, its own included. Its own word is no secret; the next one
 # is.
@@ -61,7 +80,7 @@ for i, target in enumerate(tokens[1:]):
 # $$M_{ij} = \big[ j \le i \big] \qquad\qquad \text{query } i,\ \text{key } j$$
 #
 # There may be more keys than queries. A model that writes keeps the keys of all words so far, and only the newest words
-# ask. So it is the *last* query that stands at the last key, and the first query stands $k - q$ positions into the
+# ask. So it is the *last* query that is aligned with the last key, and the first query is $k - q$ positions into the
 # text:
 #
 # $$M_{ij} = \big[ j \le i + (k - q) \big]$$
@@ -69,13 +88,13 @@ for i, target in enumerate(tokens[1:]):
 # With two new queries and five keys the first one sees four keys, and the second one sees all five.
 
 # %% [markdown]
-# ### Exercise: draw the triangle ({points}, 6 minutes)
+# ### Exercise: draw the triangle ({points}, difficulty 2, 6 minutes)
 #
 # Write `causal_mask(q_len, k_len)`.
 #
 # - The result is `(q_len, k_len)`, `torch.bool`, True = may attend.
-# - The last query sees every key, also where there are more keys than queries. Where there are fewer, the first queries
-#   see nothing.
+# - The last query sees every key, also if there are more keys than queries. If there are fewer, the first queries see
+#   nothing.
 # - Not allowed: `attnlib`'s masks. Everything of torch is allowed.
 
 
@@ -104,7 +123,7 @@ check("causal_mask", causal_mask)
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# Query $i$ stands at position $i + (k - q)$. With `arange`, add that to the column of queries. With `tril`, pass it as
+# Query $i$ is at position $i + (k - q)$. With `arange`, add that to the column of queries. With `tril`, pass it as
 # `diagonal`: how many columns further right the triangle reaches.
 #
 # </details>
@@ -118,13 +137,13 @@ _, (top, bottom) = plt.subplots(2, 1, figsize=(6.4, 7.2), layout="constrained", 
 plot_mask(whole, tokens, ax=top, title="all eleven words ask")
 plot_mask(newest, tokens[-2:], tokens, ax=bottom, title="only the two newest ask")
 bottom.get_legend().remove()
-plt.show()
+show("A triangle for eleven queries; for the two newest queries, its last two rows.")
 
 # %% [markdown]
 # ## Take the future away after the softmax
 #
-# Where does the mask go? Try the obvious: compute the weights as always, then set those of the future to zero. By
-# pencil, with three words and one row, that of *animal*. Its scores are $0$ with *the*, $\ln 3$ with itself, and
+# Where does the mask go? Try the obvious: compute the weights as always, then set those of the future to zero. With a
+# pencil, take three words and one row, that of *animal*. Its scores are $0$ with *the*, $\ln 3$ with itself, and
 # $\ln 4$ with *did*, which is still to come.
 #
 # | | the | animal | *did* | sum |
@@ -135,7 +154,7 @@ plt.show()
 #
 # The row adds up to one half. Is that only ugly, or is it wrong?
 #
-# ### Predict, then run: zero is zero ({points}, 3 minutes)
+# ### Predict, then run: zero is zero ({points}, difficulty 2, 3 minutes)
 #
 # Future weights are set to zero after the softmax, and nothing else is done. Can the output of *animal* still depend on
 # the word that comes after it?
@@ -170,32 +189,32 @@ assert_close(again, torch.tensor([0.25, 0.75]).expand(121, 2), atol=1e-5, rtol=0
 assert kept[0, 1] > 0.7 > 0.01 > kept[-1, 1]
 
 _, ax = plt.subplots(figsize=(7.2, 3), layout="constrained")
-for column, (word, colour) in enumerate((("the", "#6baed6"), ("animal", "#08306b"))):
-    zeroed, divided = f"{word}: set to zero, no more", f"{word}: divided by the rest, too"
+for column, (word, colour) in enumerate((("the", GREY), ("animal", INK))):
+    zeroed, divided = f"{word}: future set to zero", f"{word}: and divided again"
     ax.plot(future, kept[:, column], color=colour, linewidth=2.5, label=zeroed)
     ax.plot(future, again[:, column], "--", color=colour, label=divided)
 ax.axvline(torch.tensor(4.0).log(), color="0.6", linestyle=":")
-ax.text(1.5, 0.88, "ln 4, as in the table", color="0.35")
+ax.text(1.5, 0.9, "ln 4, as in the table", color="0.35")
 ax.set(xlabel="score of “did”, a word of the future", ylim=(0, 1))
-ax.set_ylabel("weight in the row of “animal”")
-ax.legend(fontsize=8, loc="center right")
-plt.show()
+ax.set(ylabel="weight in the row of “animal”", title="A weight of zero still leaks: the past's weights move")
+ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+show("Without the second division both weights of the past fall as the future score grows.")
 
 # %% [markdown]
-# The solid lines are the leak. How much *animal* gets from the past says how loud the future is. A network finds that
-# out: it only has to make the score of the next word carry a message.
+# The solid lines are the leak. How much *animal* gets from the past tells how large the score of the future was. A
+# network finds that out: it only has to make the score of the next word carry a message.
 #
-# The dashed lines are the way out. Divide each row by what is left of its sum: $\frac18$ and $\frac38$ by $\frac12$ are
-# $\frac14$ and $\frac34$, whatever the future score is.
+# The dashed lines are the way out. Divide each row by what remains of its sum: $\frac18$ and $\frac38$, divided by
+# $\frac12$, are $\frac14$ and $\frac34$, whatever the future score is.
 #
-# ### Exercise: softmax, triangle, divide again ({points}, 8 minutes)
+# ### Exercise: softmax, triangle, divide again ({points}, difficulty 2, 8 minutes)
 #
 # Write `renormalised_causal_weights(scores)`: the softmax over all keys, then only the lower triangle, then every row
-# divided by what is left of its sum.
+# divided by what remains of its sum.
 #
 # - `scores` is `(…, q, k)`, any leading axes, $k \ge q$, and of ordinary size. The result has the same shape.
 # - The triangle is that of `causal_mask`: the last query sees every key.
-# - The result has the dtype and device of the scores; they are not changed; gradients flow.
+# - Dtype, device, gradients and inputs: as always.
 # - `torch.softmax` is allowed. Not allowed: `attnlib.masked_softmax` and `attnlib.renormalised_causal_weights`.
 
 
@@ -220,8 +239,8 @@ check("renormalised_causal_weights", renormalised_causal_weights)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# A bool mask times weights is weights or zeros. Your `causal_mask` (or `attnlib.causal_mask`, should yours not be
-# ready) makes it; it has to be on the device of the scores: `.to(scores.device)`.
+# Weights times a bool mask are weights or zeros. Your `causal_mask` makes the mask (or `attnlib.causal_mask`, if yours
+# is not ready yet); it has to be on the device of the scores: `.to(scores.device)`.
 #
 # </details>
 # <details><summary>Hint 3</summary>
@@ -234,14 +253,14 @@ check("renormalised_causal_weights", renormalised_causal_weights)
 # %% [markdown]
 # ## Block before the softmax: the same numbers, with less work
 #
-# Look at what the second division does. Let $Z$ be the softmax's own denominator, with the future in it. It stands
+# Look at what the second division does. Let $Z$ be the softmax's own denominator, with the future in it. It appears
 # above and below, and cancels:
 #
 # $$\frac{e^{s_j} / Z}{\sum_{l \le i} e^{s_l} / Z} = \frac{e^{s_j}}{\sum_{l \le i} e^{s_l}}$$
 #
-# On the right no future score is left. It is the softmax of the first $i + 1$ scores. So do not let the others in at
-# all. What is the score whose exponential is zero? $e^{-\infty} = 0$. Fill the blocked scores with `-inf`, and one
-# softmax is enough. The two ways are equal, for all scores and shapes:
+# On the right no future score is left. It is the softmax of the first $i + 1$ scores alone. So do not let the others in
+# to begin with. Which score has the exponential zero? $e^{-\infty} = 0$. Fill the blocked scores with `-inf`, and one
+# softmax is enough. The two ways give the same weights:
 
 # %% tags=["nbval-ignore-output"]
 # nbval-ignore-output: the last digit depends on the machine; asserts say how small it is
@@ -258,8 +277,8 @@ assert_close(before, attnlib.renormalised_causal_weights(scores), atol=1e-14, rt
 print(f"largest difference of the two ways: {(before - afterwards).abs().max():.1e}")
 
 # %% [markdown]
-# Equal on paper, and for scores of ordinary size. Now let a future score be 200. In float32 the softmax gives it
-# everything, and the past is rounded to zero. Then 0 is divided by 0. That is why everyone blocks first.
+# They are equal on paper, and for scores of ordinary size. Now let a future score be 200. In float32 the softmax gives
+# it everything, and the past is rounded to zero. Then 0 is divided by 0. That is why everyone blocks first.
 
 # %%
 row = torch.tensor([0.0, 1.0, 200.0])
@@ -275,10 +294,9 @@ assert_close(blocked_first, torch.tensor([0.269, 0.731, 0.0]), atol=5e-4, rtol=0
 # %% [markdown]
 # ## Mind the query that may look at nothing
 #
-# `-inf` has one weak spot. A causal mask leaves every query at least itself. Other masks do not: you will soon meet
-# sentences that are padded on the left, where the first queries have nothing real to look at. A row that is `-inf`
-# throughout has no largest score to subtract: $-\infty - (-\infty)$ is not defined. And a NaN does not stay where it
-# is.
+# `-inf` has one weak spot. A causal mask leaves every query at least itself. Other masks do not: sentences may be
+# padded on the left, and then the first queries have nothing real to look at. A row that is `-inf` throughout has no
+# largest score to subtract: $-\infty - (-\infty)$ is not defined. And a NaN does not stay where it is.
 
 # %%
 scores = torch.zeros(3, 3, requires_grad=True)
@@ -290,13 +308,13 @@ weights = torch.softmax(scores.masked_fill(~mask, -torch.inf), dim=-1)
 print("weights of the first query:", weights[0].tolist())
 print("gradient of the values:    ", values.grad.flatten().tolist())
 assert weights[0].isnan().all()
-assert values.grad.isnan().all()  # one bad row of three has spoilt them all
+assert values.grad.isnan().all()  # one bad row of three has spoiled them all
 
 # %% [markdown]
-# One step of the optimiser, and every weight of the network is NaN. Many codes know a way round: not `-inf` but a large
-# negative *number*, often `-1e9`. Then nothing is undefined.
+# One step of the optimiser, and every weight of the network is NaN. Much published code avoids this: it fills not with
+# `-inf` but with a large negative *number*, often `-1e9`. Then nothing is undefined.
 #
-# ### Predict, then run: a row of -1e9 ({points}, 2 minutes)
+# ### Predict, then run: a row of -1e9 ({points}, difficulty 2, 2 minutes)
 #
 # Four keys, all of them blocked by `scores.masked_fill(~mask, -1e9)`. What are the four weights?
 #
@@ -320,15 +338,15 @@ scores = torch.tensor([2.0, -1.0, 0.5, 3.0])
 nothing = torch.zeros(4, dtype=torch.bool)
 filled = torch.softmax(scores.masked_fill(~nothing, -1e9), dim=-1)
 print("filled with -1e9:", filled.tolist())
-print("what is wanted:  ", attnlib.masked_softmax(scores, nothing).tolist())
+print("what we want:    ", attnlib.masked_softmax(scores, nothing).tolist())
 assert_close(filled, torch.full((4,), 0.25), atol=0, rtol=0)
 assert_close(attnlib.masked_softmax(scores, nothing), torch.zeros(4), atol=0, rtol=0)
 
 # %% [markdown]
-# The query attends to all that it must not see, evenly, and nothing tells you. The rule of this course: **a query that
-# may attend to nothing gets zeros**, forward and in the gradient.
+# The query attends to everything that it must not see, evenly, and nothing warns you. The rule of this course: **a
+# query that may attend to nothing gets zeros**, forward and in the gradient.
 #
-# ### Exercise: write a softmax with a mask ({points}, 12 minutes)
+# ### Exercise: write a softmax with a mask ({points}, difficulty 3, 12 minutes)
 #
 # Write `masked_softmax(scores, mask)`, over the last axis.
 #
@@ -337,8 +355,7 @@ assert_close(attnlib.masked_softmax(scores, nothing), torch.zeros(4), atol=0, rt
 # - Open entries of a row add up to 1, blocked ones are exactly 0. A row without any True is all zeros.
 # - No NaN, neither forward nor in the gradient.
 # - Right for any finite scores: blocked ones far above the open ones, open ones of $-10^{12}$ or $-10^{30}$, all of
-#   them near $10^4$; in float32, too.
-# - The result has the dtype and device of the scores; neither input is changed.
+#   them near $10^4$; in float32, too. Otherwise as always.
 # - `torch.softmax` is allowed. Not allowed: `attnlib.masked_softmax`, and others that take the mask, as
 #   `torch.masked.softmax` and PyTorch's attention do.
 
@@ -360,7 +377,7 @@ check("masked_softmax", masked_softmax)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# `-inf` is right for every row that has a True. What is left is to treat the other rows apart. How do you find them?
+# `-inf` is right for every row that has a True. The other rows need a treatment of their own. How do you find them?
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -382,7 +399,7 @@ check("masked_softmax", masked_softmax)
 # Which number do people fill with? [`-1e20`](https://github.com/NVIDIA/apex/issues/93), `-1e9`, `-1e4`, or the lowest
 # number that the dtype has. Large models compute in 16 bits, and there one reader of a tutorial [tried three in a
 # row](https://github.com/bentrevett/pytorch-seq2seq/issues/191): `-1e10` was an error, `-inf` gave a loss of NaN, and
-# with `-1e4` it ran. Which of these faults can you explain already? Try all fills, on a row with two open keys of
+# with `-1e4` it ran. Which of these failures can you explain already? Try all fills, on a row with two open keys of
 # three, and on a row with none.
 
 
@@ -417,7 +434,7 @@ kinds = ["right", "uniform", "NaN", "error"]
 _, axes = plt.subplots(1, 2, figsize=(10.5, 2.6), layout="constrained")
 for ax, (title, grid) in zip(axes, grids.items(), strict=True):
     numbers = [[kinds.index(kind) for kind in row] for row in grid]
-    colours = ListedColormap(["#deebf7", "#fdd0a2", "#f16913", "#7f2704"])
+    colours = ListedColormap(["#deebf7", "#fbd9c0", ACCENT, "#6b2f00"])
     ax.imshow(numbers, cmap=colours, vmin=0, vmax=3, aspect="auto")
     for i, row in enumerate(grid):
         for j, kind in enumerate(row):
@@ -425,15 +442,15 @@ for ax, (title, grid) in zip(axes, grids.items(), strict=True):
             ax.text(j, i, kind, ha="center", va="center", color=colour)
     ax.set_xticks(range(5), fills)
     ax.set_yticks(range(3), [str(d).removeprefix("torch.") for d in dtypes])
-    ax.set(title=title, xlabel="filled with")
-plt.show()
+    ax.set(title=f"A row with {title}", xlabel="blocked scores filled with")
+show("No fill is right in both cases: with no open key all give uniform weights, NaN or an error.")
 
 # %% [markdown]
 # The largest number of float16 is 65504. `-1e20` does not exist there, and PyTorch says so with an error, on the day
 # when you first train in half precision. The lowest number seems a way out, until something is *added* to it, a low
 # score or a second mask: $-65504 - 65504$ is `-inf` again, and NaN is back (as [a large library found
-# out](https://github.com/huggingface/transformers/pull/17306)). No column is right in both pictures. The fill alone
-# cannot do it: empty rows have to be treated apart.
+# out](https://github.com/huggingface/transformers/pull/17306)). No column is right in both pictures. Choosing a fill is
+# not enough: empty rows have to be handled separately.
 
 # %%
 lowest = torch.tensor(torch.finfo(torch.float16).min, dtype=torch.float16)
@@ -449,17 +466,17 @@ for dtype in dtypes:
 # %% [markdown]
 # ## Translate between four conventions
 #
-# Every library has masks, and each means something else by them.
+# Every library has masks, and they do not mean the same thing.
 #
 # | convention | open | blocked | who uses it | to ours | from ours |
 # | --- | --- | --- | --- | --- | --- |
 # | **attend** | `True` | `False` | `F.scaled_dot_product_attention`, this course | | |
 # | **blocked** | `False` | `True` | `nn.MultiheadAttention` | `from_blocked` | `to_blocked` |
-# | **keep** | `1` | `0` | tokenizers, many published codes | `from_keep` | `to_keep` |
+# | **keep** | `1` | `0` | tokenizers, much published code | `from_keep` | `to_keep` |
 # | **additive** | `0.0` | `-inf` | `nn.Transformer`'s causal mask; added to scores | `from_additive` | `to_additive` |
 #
-# All four are tensors of the same shape. Below is one mask in four dialects, each handed to code that speaks it. The
-# four results are one.
+# All four are tensors of the same shape. Below is one mask in four dialects, each handed to code that speaks it. All
+# four give the same weights.
 
 # %%
 past = attnlib.causal_mask(4, 4)
@@ -486,7 +503,7 @@ for name in ("blocked", "keep", "additive"):
 four_words = tokens[:4]
 _, axes = plt.subplots(1, 4, figsize=(11, 3), layout="constrained")
 for ax, (name, mask) in zip(axes, dialects.items(), strict=True):
-    ax.imshow(past, cmap=ListedColormap(["#fdd0a2", "#deebf7"]), vmin=0, vmax=1)
+    ax.imshow(past, cmap=ListedColormap(["#fbd9c0", "#deebf7"]), vmin=0, vmax=1)
     for i, row in enumerate(mask.tolist()):
         for j, entry in enumerate(row):
             ax.text(j, i, str(entry), ha="center", va="center", fontsize=9)
@@ -494,12 +511,13 @@ for ax, (name, mask) in zip(axes, dialects.items(), strict=True):
     ax.set_yticks(range(4), four_words if name == "attend" else [""] * 4)
     ax.set_title(name)
 axes[0].set_ylabel("queries")
-plt.show()
+axes[0].figure.suptitle("One triangle, written in four ways (open cells are blue)")
+show("The same triangle as True and False, as False and True, as 1 and 0, as 0 and minus infinity.")
 
 # %% [markdown]
 # The same with whole modules: PyTorch's, with its mask, and `attnlib`'s, with ours and the same weights. Then the
-# mistake: our mask, given to PyTorch as it is. No error is raised, the shapes fit. *the* looks at the future only, and
-# the last word, whose whole row is blocked, becomes NaN.
+# mistake: our mask, given to PyTorch as it is. No error is raised, and the shapes fit. *the* looks at the future only,
+# and the last word, whose whole row is blocked, becomes NaN.
 
 # %%
 torch.manual_seed(1)
@@ -519,11 +537,12 @@ assert exchanged[0, 3].isnan().all()
 # %% [markdown]
 # ## Put sentences of different lengths into one batch
 #
-# A tensor has no ragged edges. Shorter sentences are filled up with *padding*, and nobody may look at it. Every query
-# of a sentence is kept from the same keys, so one row for each sentence says it all: `(b, k)`. Where it meets scores
-# with heads, `(b, h, q, k)`, it gets two axes of size 1: `key_mask[:, None, None, :]`. The keys are the *last* axis.
+# A tensor has no ragged edges, so shorter sentences are filled up with *padding*, and no query may look at it (lesson
+# 04). Every query of a sentence is kept from the same keys, so one row for each sentence says it all: `(b, k)`. When it
+# meets scores with heads, `(b, h, q, k)`, it gets two axes of size 1: `key_mask[:, None, None, :]`. The keys are the
+# *last* axis.
 #
-# ### Exercise: mark the real words ({points}, 5 minutes)
+# ### Exercise: mark the real words ({points}, difficulty 1, 5 minutes)
 #
 # Write `padding_mask(lengths, max_len)`.
 #
@@ -562,8 +581,8 @@ check("padding_mask", padding_mask)
 # </details>
 
 # %% [markdown]
-# What must hold together is joined by `&`: a key is open if it lies in the past *and* is real. Three sentences of one
-# batch:
+# Conditions that must both hold are joined by `&`: a key is open if it is in the past *and* is real. Three sentences of
+# one batch:
 
 # %%
 batch = ["the animal slept", "it was tired of the street", "it did not cross"]
@@ -580,28 +599,28 @@ for ax, mask, words in zip(axes, both, padded, strict=True):
     ax.tick_params(axis="x", rotation=45)
     if ax is not axes[-1]:
         ax.get_legend().remove()
-plt.show()
+show("Three triangles; in the shorter sentences the columns of the padding are blocked.")
 
 # %% [markdown]
-# Look at the rows of the padding, at the bottom left. Those queries still see the three real words, and nobody minds:
-# what they bring back is never used. It is the *columns* that matter.
+# Look at the rows of the padding, at the bottom left. Those queries still see the three real words. That does no harm,
+# because what they bring back is never used. It is the *columns* that matter.
 #
 # The test of a padding mask is simple. A sentence must not notice its neighbours: in the batch it gets what it gets
 # alone.
 
 # %%
-attention = attnlib.MultiHeadAttention(12, 3, is_causal=True)
-x = torch.randn(3, 6, 12, generator=generator)  # whatever stands in the padding
-together = attention(x, key_mask=key_mask)
+small_attention = attnlib.MultiHeadAttention(12, 3, is_causal=True)
+three = torch.randn(3, 6, 12, generator=generator)  # whatever is in the padding
+together = small_attention(three, key_mask=key_mask)
 for i, length in enumerate(lengths):
-    alone = attention(x[i : i + 1, :length])
+    alone = small_attention(three[i : i + 1, :length])
     assert_close(together[i : i + 1, :length], alone, atol=1e-6, rtol=0)
 print("three sentences, each as if it were alone")
 
 # %% [markdown]
 # ## Build the module
 #
-# ### Predict, then run: the other ending ({points}, 3 minutes)
+# ### Predict, then run: the other ending ({points}, difficulty 2, 3 minutes)
 #
 # *… because it was tired*: then *it* is the animal. *… because it was wide*: then *it* is the street. One layer of
 # **causal** self-attention reads both sentences. Which of its eleven outputs differ between the two?
@@ -636,19 +655,19 @@ assert change["causal"][:-1].eq(0).all()  # to the last bit
 assert change["every key open"].gt(0.001).all()
 
 _, ax = plt.subplots(figsize=(9, 2.8), layout="constrained")
-for shift, name, colour in ((-0.2, "every key open", "#d55e00"), (0.2, "causal", "#08306b")):
+for shift, name, colour in ((-0.2, "every key open", ACCENT), (0.2, "causal", INK)):
     ax.bar(torch.arange(11) + shift, change[name], width=0.4, color=colour, label=name)
 ax.set_xticks(range(11), [*tokens[:-1], "tired / wide"], rotation=30, ha="right")
-ax.set(ylabel="change of the output", title="What “wide” in place of “tired” changes")
+ax.set(ylabel="change of the output", title="With the mask, “wide” in place of “tired” changes one output")
 ax.legend()
-plt.show()
+show("Without a mask all eleven outputs change; with it only the last one does.")
 
 # %% [markdown]
 # Ten bars of the causal layer are missing because they are exactly zero. *it* cannot know yet. That is the price of
 # causality. An *encoder*, a network that only reads and never writes, has the finished text and does not pay it (lesson
 # 06).
 #
-# ### Exercise: build causal self-attention ({points}, 15 minutes)
+# ### Exercise: build causal self-attention ({points}, difficulty 3, 15 minutes)
 #
 # Write `CausalSelfAttention(d_model, num_heads, bias=True)` with a `forward(x, key_mask=None)` that returns the output
 # and the weights.
@@ -657,8 +676,8 @@ plt.show()
 #   check sets their weights.
 # - `x` is `(b, n, d_model)`, `key_mask` is `(b, n)`, bool, True = a real key. The output is `(b, n, d_model)`, the
 #   weights are `(b, h, n, n)`.
-# - Head $i$ takes the $i$-th run of $d = d_{model} / h$ neighbouring columns. A `ValueError` where `num_heads` does not
-#   divide `d_model`.
+# - Head $i$ takes the $i$-th run of $d = d_{model} / h$ neighbouring columns. Raise a `ValueError` if `num_heads` does
+#   not divide `d_model`.
 # - A key is open if it is in the past (or the query's own) *and* real. What comes out at padded query positions is up
 #   to you, but never NaN.
 # - Not allowed: PyTorch's and `attnlib`'s attention. `attnlib.split_heads`, `merge_heads`, `causal_mask` and
@@ -756,14 +775,14 @@ for ax, way in zip(axes, ways, strict=True):
     ax.set_facecolor("white")
     size = influence[way].masked_fill(influence[way] == 0, torch.nan)  # exactly zero stays white
     image = ax.imshow(size, cmap="Blues", norm=scale)
-    ax.plot([-0.5, 10.5], [-0.5, 10.5], color="#d55e00", linewidth=1)
+    ax.plot([-0.5, 10.5], [-0.5, 10.5], color=ACCENT, linewidth=1)
     ax.set_xticks(range(11), tokens, rotation=90)
     ax.set_yticks(range(11), tokens if ax is axes[0] else [""] * 11)
     ax.set(title=way, xlabel="input j")
 axes[0].set_ylabel("output i")
 axes[2].text(7.2, 3, "exactly 0", ha="center", color="0.35")
 axes[0].figure.colorbar(image, ax=axes, label="size of ∂output/∂input", shrink=0.8)
-plt.show()
+show("Only if blocked before the softmax is every derivative above the diagonal exactly zero.")
 
 # %% [markdown]
 # In the middle, everything above the line is pale, but nothing is white: that is the leak through the denominator,
@@ -772,12 +791,35 @@ plt.show()
 # %% [markdown]
 # ## Let two models learn, one of which can peek
 #
-# How bad is a leak? Train two small character models on English text: the Python documentation on operators, loops and
-# classes, which comes with Python. They differ in one character. The sound one has the triangle `tril(0)`; the other
-# has `tril(1)` and sees one character too far.
-#
-# The model: a vector for each character and for each place, one block (attention, norms and a perceptron; lesson 06
-# builds it), and one score for each possible next character.
+# How bad is a leak? Train two small models that guess the next character of English text: the Python documentation on
+# operators, loops and classes, which comes with Python. They differ in one character of code. The sound one has the
+# triangle `tril(0)`; the other has `tril(1)`, and every position sees one character too far. Both use your softmax.
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: it says whose softmax is used, which is another one in a student's notebook
+softmax_with_mask = yours_or_ours("masked_softmax", globals())
+
+
+# %%
+class Look(nn.Module):
+    """Attention with four heads, (b, n, 64) -> (b, n, 64); `ahead` = 0 is sound, 1 sees too far."""
+
+    def __init__(self, ahead: int):
+        super().__init__()
+        self.ahead = ahead
+        self.w_q, self.w_k, self.w_v, self.w_o = (nn.Linear(64, 64) for _ in range(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        n = x.shape[1]
+        mask = torch.ones(n, n, dtype=torch.bool).tril(self.ahead)
+        q, k, v = (attnlib.split_heads(layer(x), 4) for layer in (self.w_q, self.w_k, self.w_v))
+        weights = softmax_with_mask(attnlib.attention_scores(q, k), mask)
+        return self.w_o(attnlib.merge_heads(weights @ v))
+
+
+# %% [markdown]
+# Around it: a learned vector for each character and for each position in the window, two norms and an MLP (lesson 06
+# builds this block), and one logit for each possible next character.
 
 # %%
 text = re.sub(r"\s+", " ", " ".join(topics[name] for name in sorted(topics)))
@@ -786,28 +828,28 @@ encoded = torch.tensor([characters.index(c) for c in text])
 window, held_out = 32, len(encoded) * 9 // 10  # the last tenth is for testing
 
 
-class Reader(nn.Module):
-    """Characters (b, n) -> scores of the next character (b, n, number of characters)."""
+class Writer(nn.Module):
+    """Characters (b, n) -> logits of the next character (b, n, number of characters)."""
 
     def __init__(self, ahead: int):
         super().__init__()
-        self.ahead = ahead  # 0: sound, 1: sees the next character
         self.character, self.place = nn.Embedding(len(characters), 64), nn.Embedding(window, 64)
-        self.block, self.norm = attnlib.EncoderBlock(64, 4), nn.LayerNorm(64)
+        self.look, self.mlp = Look(ahead), attnlib.FeedForward(64, 256)
+        self.norm1, self.norm2, self.norm3 = (nn.LayerNorm(64) for _ in range(3))
         self.guess = nn.Linear(64, len(characters))
 
     def forward(self, seen: Tensor) -> Tensor:
-        n = seen.shape[1]
-        mask = torch.ones(n, n, dtype=torch.bool).tril(self.ahead)
-        x = self.character(seen) + self.place(torch.arange(n))
-        return self.guess(self.norm(self.block(x, mask=mask)))
+        x = self.character(seen) + self.place(torch.arange(seen.shape[1]))
+        x = x + self.look(self.norm1(x))
+        x = x + self.mlp(self.norm2(x))
+        return self.guess(self.norm3(x))
 
 
 # %%
-def train(ahead: int, steps: int = 600) -> tuple[Reader, list[float]]:
-    """A model, and its loss at each step."""
+def train(ahead: int, steps: int = 600) -> tuple[Writer, list[float]]:
+    """A model, and its loss at each step: the loop of lesson 04."""
     torch.manual_seed(0)
-    model, losses = Reader(ahead), []
+    model, losses = Writer(ahead), []
     optimiser = torch.optim.AdamW(model.parameters(), lr=0.01)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 0.01, total_steps=steps)
     name = "leaking" if ahead else "sound"
@@ -836,7 +878,7 @@ leaking, leaking_losses = train(ahead=1)
 
 # %%
 @torch.no_grad()
-def losses_by_place(model: Reader) -> tuple[Tensor, Tensor]:
+def losses_by_place(model: Writer) -> tuple[Tensor, Tensor]:
     """Mean loss at each place of the window: as in training, and as in writing."""
     starts = torch.linspace(held_out, len(encoded) - window - 1, 100).long()[:, None]
     excerpt = encoded[starts + torch.arange(window + 1)]
@@ -854,25 +896,27 @@ assert_close(sound_training, sound_writing, atol=1e-4, rtol=0)  # a sound model:
 guessing = torch.tensor(len(characters)).log().item()
 assert leak_training.mean() < 0.3 < 1.5 < sound_training.mean() < 2.5
 assert leak_writing.mean() > guessing
-assert leak_writing[-1] < guessing - 1  # in the last place it never had one to copy
+assert leak_writing[-1] < guessing - 1  # in the last position it never had one to copy
+assert sound_writing[0] > sound_writing[8:].mean()  # a past helps ...
+assert abs(sound_writing[8:20].mean() - sound_writing[20:].mean()) < 0.3  # ... up to a point
 
 # %%
 _, (left, right) = plt.subplots(1, 2, figsize=(11, 3.6), layout="constrained", sharey=True)
-curves = ("sound", sound_losses, "#08306b"), ("leaking", leaking_losses, "#d55e00")
+curves = ("sound", sound_losses, INK), ("leaking", leaking_losses, ACCENT)
 for name, losses, colour in curves:
     smooth = torch.tensor(losses).unfold(0, 20, 1).mean(dim=-1)
     left.plot(range(20, 601), smooth, color=colour, label=name)
-left.set(xlabel="step", ylabel="loss (nats per character)", title="While training", ylim=(0, 11))
-right.plot(sound_writing, "o-", color="#08306b", markersize=4, label="sound, both ways the same")
-right.plot(leak_writing, "s-", color="#d55e00", markersize=4, label="leaking, in writing")
-right.plot(leak_training, "s:", color="#d55e00", markersize=3, label="leaking, as in training")
+left.set(xlabel="step", ylabel="loss per character", title="In training the leak wins", ylim=(0, 11))
+right.plot(sound_writing, "o-", color=INK, markersize=4, label="sound, both ways the same")
+right.plot(leak_writing, "s-", color=ACCENT, markersize=4, label="leaking, in writing")
+right.plot(leak_training, "s:", color=ACCENT, markersize=3, label="leaking, as in training")
 for ax in (left, right):
     ax.axhline(guessing, color="0.6", linestyle=":")
 left.text(150, guessing + 0.15, f"blind guessing among {len(characters)} characters", color="0.35")
-right.set(xlabel="place in the window", title="On new text, place by place")
+right.set(xlabel="position in the window", title="In writing it is worse than guessing")
 left.legend()
-right.legend(fontsize=8, loc="upper right")
-plt.show()
+right.legend(loc="upper right")
+show("Trained, the leaking model's loss is near zero; in writing it is far above blind guessing.")
 means = {"sound": (sound_training, sound_writing), "leaking": (leak_training, leak_writing)}
 for name, (training, writing) in means.items():
     print(f"{name:8} as in training {training.mean():.2f}    in writing {writing.mean():.2f}")
@@ -882,7 +926,7 @@ for name, (training, writing) in means.items():
 # as in training. But it has learned one thing: to copy the next character. In writing there is none to copy, and it is
 # *worse than blind guessing*, because it is sure and wrong.
 #
-# Look at the last place. There the leaking model comes near the sound one, in both curves: the last position of a
+# Look at the last position. There the leaking model comes near the sound one, in both curves: the last position of a
 # window never had a next one to look at, so it had to learn. That is how such a mistake survives a test that looks at
 # the last position only.
 
@@ -891,7 +935,7 @@ for name, (training, writing) in means.items():
 
 
 @torch.no_grad()
-def write(model: Reader, start: str, length: int = 31) -> str:
+def write(model: Writer, start: str, length: int = 31) -> str:
     """Continue the text by characters drawn from the model's own shares, a little sharpened."""
     generator = torch.Generator().manual_seed(4)
     seen = torch.tensor([[characters.index(c) for c in start]])
@@ -905,25 +949,25 @@ for start in ("The ", "If the ", "An object "):
     print(f"sound:   {write(sound, start)!r}\nleaking: {write(leaking, start)!r}\n")
 
 # %% [markdown]
-# Neither writes well after a few seconds of training. But one of them has begun to learn English.
+# Neither writes well after 600 steps. But one of them has begun to learn English.
 
 # %% [markdown]
-# ## Find the fault
+# ## Find the bug
 #
-# ### Mend: the wrong axis, and the number that hid it ({points}, 8 minutes)
+# ### Fix: the wrong axis, and the number that hid it ({points}, difficulty 3, 8 minutes)
 #
-# A much read tutorial on translation put the padding of the target on the axis of the *queries*. A reader
-# [noticed](https://github.com/bentrevett/pytorch-seq2seq/issues/96), and it was mended. Copies of the line live on, for
+# A widely read tutorial on translation put the padding of the target on the axis of the *queries*. A reader
+# [noticed](https://github.com/bentrevett/pytorch-seq2seq/issues/96), and it was fixed. Copies of the line live on, for
 # years in [another popular implementation](https://github.com/hyunwoongko/transformer/pull/40). There "the code works
 # despite this bug", as the report says, because blocked scores are filled with a finite number. With `-inf` the rows of
 # padded queries would have been NaN, and somebody would have looked.
 #
-# Both faults are below. Mend them.
+# Both bugs are below. Fix them.
 #
 # - `scores` is `(b, h, n, n)`, `real` is `(b, n)`, True = a real word. The result is `(b, h, n, n)`.
 # - Query $i$ sees key $j$ if $j \le i$ and key $j$ is real, for every query, padded or not.
-# - A query that sees nothing gets zeros (padding may stand on the left). No NaN, forward or in the gradient.
-# - `attnlib.masked_softmax` is allowed here, should yours not be ready.
+# - A query that sees nothing gets zeros (padding may be on the left). No NaN, forward or in the gradient.
+# - `attnlib.masked_softmax` is allowed here, if yours is not ready yet.
 # - Not allowed: a finished attention, PyTorch's or `attnlib`'s.
 
 
@@ -947,35 +991,124 @@ check("mend_padded_causal_weights", mend_padded_causal_weights)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Take one sentence of four words whose last two are padding, print `mask[0, 0].int()`, and hold it beside the pictures
+# Take one sentence of four words whose last two are padding, print `mask[0, 0].int()`, and compare it with the pictures
 # above. Which *columns* should be closed?
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# In `real[:, None, :, None]` the words stand on axis 2 of `(b, h, q, k)`. Which axis is that?
+# In `real[:, None, :, None]` the words are on axis 2 of `(b, h, q, k)`. Which axis is that?
 #
 # </details>
 # <details><summary>Hint 3</summary>
 #
 # With padding on the left, the first queries see nothing at all. You have seen what the softmax makes of a row of
-# `-1e9`, and you have written the function that treats such rows apart.
+# `-1e9`, and you have written the function that handles such rows.
 #
 # </details>
 
 # %% [markdown]
-# Why did both live so long? With padding on the *right*, the causal mask already hides it from every real query, so the
-# wrong axis changed nothing that was used. It shows once sentences are padded on the left, as they are for writing in
-# batches, or once the same mask is used without the triangle. A fault that is covered by another one is not gone.
+# Why did both survive for so long? With padding on the *right*, the causal mask already hides it from every real query,
+# so the wrong axis changed nothing that was used. It shows once sentences are padded on the left, as they are for
+# writing in batches, or once the same mask is used without the triangle. A bug that is covered by another one is not
+# gone.
 
 # %% [markdown]
-# ## What you can now do
+# ## Go further: pack several texts into one row
 #
-# - Draw a causal mask for any number of queries and keys, and a padding mask, and join them.
-# - Show in one line why blocking before the softmax equals renormalising after it, and what leaks if you do neither.
-# - Write a masked softmax that gives zeros where nothing is open, in any dtype, without NaN in the gradient.
-# - Recognise four conventions of masks, and convert between them by name.
-# - Prove with a gradient that a model does not look ahead, and say what its loss curve looks like if it does.
+# ### Stretch: keep packed texts apart ({points}, difficulty 4, 35 minutes)
+#
+# Padding is wasted work. Large models avoid it: they *pack* short texts one after the other until a row is full. But
+# then the second text must not see the first, although it lies in its past, and its positions must begin at 0 again.
+# Without that, a recipe for soup learns to follow from a licence agreement.
+#
+# Write `packed_causal(ids)`, which returns the mask and the positions.
+#
+# - `ids` is `(b, n)`, integers: neighbours with the same number belong to the same text. A number may come back later
+#   in the row, and is another text then: `[4, 4, 7, 4]` are three texts. (Files are concatenated, and names repeat.)
+# - The mask is `(b, n, n)`, bool, True = may attend: query $i$ sees key $j$ if $j \le i$ and both are in the same text.
+# - The positions are `(b, n)`, `torch.int64`: 0 for the first token of each text, then 1, 2, …
+# - Number $-1$ is padding. It sees nothing and is seen by nothing, and its position is 0.
+# - Each row of the batch is packed in its own way. The parts of the check: {parts}. Device and inputs as always. Loops
+#   are allowed, but it can be done without. Not allowed: `attnlib`'s masks.
+
+
+# %%
+def packed_causal(ids: Tensor) -> tuple[Tensor, Tensor]:
+    """Numbers of texts (b, n), -1 = padding -> mask bool (b, n, n), positions int64 (b, n)."""
+    ### BEGIN SOLUTION
+    n = ids.shape[1]
+    place = torch.arange(n, device=ids.device)
+    begins = torch.ones_like(ids, dtype=torch.bool)
+    begins[:, 1:] = ids[:, 1:] != ids[:, :-1]
+    text = begins.cumsum(dim=1)  # 1, 2, 3 ... in the order of the row
+    real = ids != -1
+    together = (text[:, :, None] == text[:, None, :]) & real[:, :, None]
+    first = (place * begins).cummax(dim=1).values  # where the text of each token began
+    return together & (place <= place[:, None]), (place - first) * real
+    ### END SOLUTION
+
+
+# %%
+check("packed_causal", packed_causal)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# On paper, for `[4, 4, 7, 4]`: draw the four rows of the mask. Then number the texts 1, 2, 3 in the order of the row:
+# `[1, 1, 2, 3]`. With these numbers "the same text" is a comparison of a column with a row.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# A text begins where a number differs from its left neighbour, and at the very beginning. `cumsum` of these beginnings,
+# along the row, numbers the texts.
+#
+# </details>
+# <details><summary>Hint 3</summary>
+#
+# A position is the place in the row minus the place where the text began. The latter is the largest beginning so far:
+# `cummax` of the places at which a text begins (0 elsewhere). Padding last: it closes rows and columns, and sets
+# positions to 0.
+#
+# </details>
+
+# %% [markdown]
+# The test is the one that you know: a text must not notice its neighbours. Three sentences in one row, without a single
+# padded place, get what each gets alone. And the gradient agrees: the mask is a stack of three triangles along the
+# diagonal.
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: it says whose mask is used, which is another one in a student's notebook
+pack = yours_or_ours("packed_causal", globals())
+
+# %%
+ids = torch.repeat_interleave(torch.tensor([0, 1, 2]), lengths)[None]  # 3, 6 and 4 words in one row
+mask, positions = pack(ids)
+print("positions:", positions[0].tolist())
+packed = torch.cat([three[i, :length] for i, length in enumerate(lengths)])[None]
+together = small_attention(packed, mask=mask[:, None], is_causal=False)
+alone = [small_attention(three[i : i + 1, :length]) for i, length in enumerate(lengths)]
+assert_close(together, torch.cat(alone, dim=1), atol=1e-6, rtol=0)
+
+# %%
+row = [word for words in split for word in words]
+ax = plot_mask(mask[0], row, title="Three texts in one row: three triangles, and nothing between them")
+show("Three triangles along the diagonal; all cells outside of them are blocked.")
+
+# %% [markdown]
+# ## Take this with you
+#
+# **Block before the softmax, and give a query that may look at nothing zeros.**
+#
+# | | |
+# | --- | --- |
+# | formula | $\mathrm{softmax}(s + \log M)$, with $\log 1 = 0$, $\log 0 = -\infty$, and zeros for an empty row |
+# | shapes | causal `(q, k)`, padding `(b, k)` → `[:, None, None, :]` on scores `(b, h, q, k)` |
+# | trap 1 | zero after the softmax: the denominator still knows the future |
+# | trap 2 | a finite fill: an empty row becomes an even look at everything |
+# | trap 3 | True means blocked in `nn.MultiheadAttention`, and "may attend" in PyTorch's function |
+# | in GPT-2 | a buffer of 1,024 × 1,024, `tril`, and 12 heads of 64 in each of 12 layers |
 #
 # ## Think further
 #
@@ -983,7 +1116,38 @@ check("mend_padded_causal_weights", mend_padded_causal_weights)
 #    gradient, then try it.
 # 2. The rows of padded queries were left as they are. When would they do harm? (Think of the mean of the loss, and of a
 #    layer that averages over all positions.)
-# 3. The sound model gains nothing from a window that is longer than what it needs. Measure its loss by place: from
-#    which place on does more past stop helping, and what limits it, the mask or the model?
+# 3. The sound model gains nothing from a window that is longer than what it needs. Measure its loss by position: from
+#    where on does more past stop helping, and what limits it, the mask or the model?
 #
-# **Next:** 06 takes the mask away again, and puts attention into a block that can be stacked.
+# <details><summary>Answers</summary>
+#
+# 1. No. The gradient of two layers is the product of two matrices that are zero above the diagonal (in blocks), and
+#    such a product is zero there, too. Whatever position $i$ sees in the second layer was computed from inputs up to
+#    $i$.
+# 2. When something adds over all positions: a mean of the loss that counts the padding (PyTorch's `ignore_index` leaves
+#    it out), the average over positions that makes one vector of a sentence, a batch norm, or the count by which a sum
+#    is divided.
+# 3. In the right-hand figure above, the sound curve falls over the first few positions and then runs level, up to
+#    noise. The mask would let position 31 see all 32 characters. What limits it is one layer and 600 steps: it has
+#    learned which letters follow a few letters, and little more.
+#
+# </details>
+#
+# ## Read on
+#
+# - [Radford et al.,
+#   2018](https://cdn.openai.com/research-covers/language-unsupervised/language_understanding_paper.pdf): GPT, a stack
+#   of what you have built, and the idea that guessing the next word teaches everything else.
+# - [van den Oord et al., 2016](https://arxiv.org/abs/1601.06759): masks before transformers. PixelRNN hides the pixels
+#   that are not painted yet, and needs a mask inside a convolution to do it.
+# - [Dai et al., 2019](https://arxiv.org/abs/1901.02860): Transformer-XL, where more keys than queries come from: the
+#   texts before this one.
+# - [Raffel et al., 2019](https://arxiv.org/abs/1910.10683), section 3.2: T5 compares the causal mask with others on the
+#   same data, and its figure 3 is the best picture of the difference.
+# - [Krell et al., 2021](https://arxiv.org/abs/2107.02027): packing without leaks, and how much of BERT's training was
+#   padding.
+#
+# **Next:** an encoder reads finished texts, so 06 takes the mask away again. What has to be built around attention
+# before dozens of layers of it can be stacked?
+#
+# *Learning on your own? The worked solutions are in the course's repository: `solutions/05_causal_attention.ipynb`.*

@@ -2,18 +2,19 @@
 # # 06 · The encoder block: add, normalise, think
 #
 # Attention lets words exchange what they know. That is not yet a network that you can stack. Two things are missing:
-# something that keeps a stack of attention from falling apart, and something that thinks about what was fetched. In
-# this lesson you stack two blocks of your own, and they read handwritten digits.
+# something that keeps a stack of attention from falling apart, and something that works on what was fetched. In this
+# lesson you add both, and two blocks of your own learn to read handwritten digits.
 #
 # | | |
 # | --- | --- |
-# | **You will build** | `layer_norm`, the perceptron `FeedForward`, and `EncoderBlock`, the brick of BERT |
-# | **You will understand** | why there are residuals, why the norm comes first, where a block spends its time |
-# | **You need** | multi-head attention from lesson 03, a pencil, about two hours |
+# | **You will build** | `layer_norm`, `FeedForward`, and `EncoderBlock`, the block of ViT and (with a mask) GPT-2 |
+# | **You will understand** | why there are residuals, why the norm comes first, what an MLP adds to attention |
+# | **You need** | multi-head attention from lesson 03, the training loop from lesson 04, a pencil; about two hours |
 #
-# The cells between the exercises use `attnlib`, never your answers, with one exception: the digits are read by *your*
-# block once it passes its check, and by `attnlib`'s until then. Whoever skipped lesson 03, 04 or 05 can go on here:
-# `attnlib.MultiHeadAttention` stands in.
+# The demonstrations between the exercises use `attnlib`. The digits are read by *your* block once it passes its check,
+# and by `attnlib`'s until then. If you skipped lesson 03, 04 or 05 you can go on here: `attnlib.MultiHeadAttention`
+# stands in. The lesson has two parts. The block and its digits are the first. The second, for those who want to know
+# more, asks where the norm should stand and what a block costs.
 
 # %%
 import math
@@ -28,21 +29,31 @@ from torch.testing import assert_close
 from tqdm import tqdm
 
 import attnlib
-from attnlib.checks import check, run
-from attnlib.plot import plot_links
+from attnlib.checks import check, yours_or_ours
+from attnlib.plot import ACCENT, GREY, INK, plot_block, plot_links, show, use_style
 
+use_style()
 torch.set_num_threads(1)  # with matrices this small, a second thread would only wait
 
 # %% [markdown]
 # ## See the whole thing first
 #
-# ```text
-#  x ──┬───────────────────── + ──┬──────────────────── + ──▶ x
-#      └─▶ norm1 ─▶ attn ─────┘   └─▶ norm2 ─▶ mlp ─────┘
-# ```
-#
-# In words: each word normalises what it has, looks around, and *adds* what it found. Then it normalises again, thinks
-# on its own, and *adds* what came to its mind. As two lines:
+# Follow the orange line from left to right: it is the word's own vector, passed on. Twice a branch leaves it, and what
+# the branch brings is added. The numbers are those of *it* in our sentence, and the next sections compute them.
+
+# %%
+it_comes_in = torch.tensor([0.0, 0.0, 1.0, 0.0])
+it_fetches = torch.tensor([3.08, 0.21, 0.0, 0.0])  # what attention gave it in lesson 02
+it_concludes = torch.tensor([0.0, 0.0, 0.0, 1.58])  # what the MLP will make of that
+columns = ["legs", "lanes", "it", "animal"]
+
+# %%
+plot_block(it_comes_in, it_fetches, it_concludes, columns=columns)
+show("The stream of a word: norm1 and attention, added; norm2 and the MLP, added.")
+
+# %% [markdown]
+# In words: each word normalises what it has, looks around, and *adds* what it found. Then it normalises again, works on
+# it alone, and *adds* what it concluded. As two lines:
 #
 # $$x \leftarrow x + \mathrm{attn}(\mathrm{norm}_1(x)), \qquad x \leftarrow x + \mathrm{mlp}(\mathrm{norm}_2(x))$$
 #
@@ -51,8 +62,8 @@ torch.set_num_threads(1)  # with matrices this small, a second thread would only
 # %% [markdown]
 # ## Add, do not replace
 #
-# Think back to *it* in lesson 02. It came in as a pronoun, without legs or lanes. Attention gave it 0.77 times
-# *animal*'s four legs, and 0.10 times *street*'s two lanes. Write the vector as (legs, lanes, pronoun):
+# Think back to *it* in lesson 02. It came in as a pronoun, without legs or lanes. Attention gave it 0.77 times the four
+# legs of *animal*, and 0.10 times the two lanes of *street*. Write the vector as (legs, lanes, pronoun):
 #
 # | | legs | lanes | pronoun |
 # |---|---|---|---|
@@ -61,20 +72,19 @@ torch.set_num_threads(1)  # with matrices this small, a second thread would only
 # | **replaced** | 3.08 | 0.21 | 0 |
 # | **added** | 3.08 | 0.21 | 1 |
 #
-# Replaced, *it* has four legs and no longer knows that it is a word of its own. Added, it knows both. The sum that runs
-# through all blocks is called the *residual stream*, and each sub-layer writes its contribution into it.
+# Replaced, *it* has three legs and no longer knows that it is a pronoun. Added, it knows both. The sum that runs
+# through all blocks is called the *residual stream*, and each sub-layer adds its contribution to it.
 #
 # ### Let two layers find out what *it* is
 #
 # Lesson 01 made a promise: two layers of attention can tell *it* in *… it was tired* from *it* in *… it was wide*. Now
 # they can, because there is a stream that carries what the first layer found to the second. Six features are enough.
-# *tired* is a state that asks its noun to be alive, *wide* one that asks it to be a place.
+# *tired* is a state whose noun must be alive, *wide* one whose noun must be a place.
 #
 # - **First layer**: a pronoun asks for a state. The last word scores 4, the ten others score 0, so *it* gives it
 #   $e^4/(e^4 + 10) \approx 0.85$ of its attention. *it* is now 0.85 "wants alive", or 0.85 "wants place".
 # - **Second layer**: whoever wants something alive asks for it. A full wish scores 6, and that of *it* about
 #   $0.85 \cdot 6 = 5.1$.
-
 
 # %%
 features = ["alive", "place", "pronoun", "state", "wants alive", "wants place"]
@@ -82,11 +92,14 @@ meaning = {
     "animal": ["alive"], "street": ["place"], "it": ["pronoun"],
     "tired": ["state", "wants alive"], "wide": ["state", "wants place"],
 }  # fmt: skip
+
+# %%
 w_q1, w_q2 = torch.zeros(6, 6), torch.zeros(6, 6)  # W^K and W^V are the identity in both layers
 w_q1[features.index("pronoun"), features.index("state")] = 4 * math.sqrt(6)  # the scale is √6
 w_q2[features.index("wants alive"), features.index("alive")] = 6 * math.sqrt(6)
 w_q2[features.index("wants place"), features.index("place")] = 6 * math.sqrt(6)
 
+# %%
 sentence = "The animal did not cross the street because it was"
 endings = {last: [*sentence.lower().split(), last] for last in ("tired", "wide")}
 animal, street, it = (endings["tired"].index(word) for word in ("animal", "street", "it"))
@@ -107,6 +120,7 @@ def second_look(tokens: list[str], *, added: bool) -> Tensor:
     return attnlib.scaled_dot_product_attention(x @ w_q2, x, x, return_weights=True)[1]
 
 
+# %%
 added = {last: second_look(tokens, added=True)[it] for last, tokens in endings.items()}
 replaced = {last: second_look(tokens, added=False)[it] for last, tokens in endings.items()}
 assert added["tired"].argmax() == animal
@@ -122,15 +136,15 @@ cases = [("added", "tired"), ("added", "wide"), ("replaced", "tired"), ("replace
 for ax, (how, last) in zip(axes, cases, strict=True):
     weights = second_look(endings[last], added=how == "added")
     plot_links(weights, endings[last], ax=ax, query=it, title=f"{how}: … {last}")
-plt.show()
+show("Added, it looks at animal before tired and at street before wide; replaced, at all words alike.")
 
 # %% [markdown]
 # With the sum, one set of weights reads both sentences: *it* finds the animal in the one and the street in the other.
 # Without it, *animal* asked for nothing in the first layer, got the average of all eleven words, and lost what it was.
 # *it* still asks for something alive, and every other word is 1/11 alive. And notice that *it* had to look at a word
-# that stands behind it: lesson 05's mask would have forbidden that. An encoder reads the finished text.
+# that comes after it: lesson 05's mask would have forbidden that. An encoder reads the finished text.
 #
-# ### Predict, then run: 24 layers of nothing but attention ({points}, 3 minutes)
+# ### Predict, then run: 24 layers of nothing but attention ({points}, difficulty 2, 3 minutes)
 #
 # Now 24 layers, and nothing made by hand: eleven random words of width 32 go through multi-head attention with random
 # matrices, $x \leftarrow \mathrm{attn}(\mathrm{norm}(x))$, no residual. (The norm only keeps the numbers from growing;
@@ -169,6 +183,7 @@ def initialised(layers: nn.ModuleList) -> nn.ModuleList:
     return layers
 
 
+# %%
 torch.manual_seed(1)
 words = torch.randn(11, 32)
 layers = initialised(nn.ModuleList(attnlib.MultiHeadAttention(32, 4) for _ in range(24)))
@@ -180,19 +195,22 @@ with torch.no_grad():
 
 # %%
 _, ax = plt.subplots(figsize=(7.2, 3), layout="constrained")
-ax.plot([likeness(x) for x in replaced], "s-", color="#d55e00", label="replaced: x ← attn(norm(x))")
-ax.plot([likeness(x) for x in added], "o-", color="#08306b", label="added: x ← x + attn(norm(x))")
+ax.plot([likeness(x) for x in replaced], "s-", color=ACCENT, label="replaced: x ← attn(norm(x))")
+ax.plot([likeness(x) for x in added], "o-", color=INK, label="added: x ← x + attn(norm(x))")
 ax.set(xlabel="layers of attention", ylabel="mean cosine of two words", ylim=(-0.1, 1.08))
 ax.set_title("Without residuals eleven words become one")
 ax.legend(loc="lower right")
-plt.show()
+show("Without residuals the mean cosine is 1 from the third layer on; with them it grows slowly.")
+
+# %%
+print("after 3 layers:", *(f"{likeness(x[3]):.3f}" for x in (replaced, added)), "(replaced, added)")
 assert abs(likeness(words)) < 0.1
 assert likeness(replaced[3]) > 0.99
 assert likeness(added[4]) < 0.6
 
 # %% [markdown]
 # Three layers, and you could not tell the eleven words apart. Attention averages, and an average of averages of the
-# same things forgets what the things were. The residual slows it down a lot, and does not stop it: the blue curve
+# same things forgets what the things were. The residual slows this down a lot, but does not stop it: the blue curve
 # creeps up, too.
 #
 # The plus sign has a second gift, for the way back. The derivative of $x + f(x)$ is $1 + f'(x)$: whatever $f$ does to
@@ -201,9 +219,9 @@ assert likeness(added[4]) < 0.6
 # %% [markdown]
 # ## Normalise with a pencil
 #
-# Every layer adds to the stream, so its numbers grow. Attention cannot be indifferent to that: scores are products, and
-# twice as large words make four times as large scores. Lesson 02 showed what the softmax does then. So before a
-# sub-layer looks at a word, the word is brought to a fixed size. Take one word's vector, $(1, 3, 4, 5, 7)$.
+# Every layer adds to the stream, so its numbers grow. Attention cannot ignore that: scores are products, and words
+# twice as large make scores four times as large. Lesson 02 showed what the softmax does then. So before a sub-layer
+# sees a word, the word is brought to a fixed size. Take one word's vector, $(1, 3, 4, 5, 7)$.
 #
 # - **Mean**: $(1+3+4+5+7)/5 = 4$. Subtract it: $(-3, -1, 0, 1, 3)$.
 # - **Variance**: the mean of the squares, $(9+1+0+1+9)/5 = 4$. Its root, the standard deviation, is 2.
@@ -212,9 +230,9 @@ assert likeness(added[4]) < 0.6
 # $$\mathrm{norm}(x) = \frac{x - \mu}{\sqrt{\sigma^2 + \epsilon}} \odot g + b,
 # \qquad \mu = \frac1d\sum_c x_c, \quad \sigma^2 = \frac1d\sum_c (x_c - \mu)^2$$
 #
-# The *gain* $g$ and the *bias* $b$ are learned, one number of each for each feature, the same for all words. They let
-# the network choose the size that it wants. The small $\epsilon$ is there for a word whose entries are all equal:
-# without it, that is $0/0$.
+# The *gain* $g$ and the *bias* $b$ are learned, one number of each for each feature, the same for all words. With them
+# the network can choose another size. The small $\epsilon$ is there for a word whose entries are all equal: without it,
+# that would be $0/0$.
 
 # %%
 word = torch.tensor([1.0, 3.0, 4.0, 5.0, 7.0])
@@ -227,9 +245,9 @@ assert_close(F.layer_norm(word, (5,)), by_hand, atol=1e-5, rtol=0)
 print("divided by d:", word.var(correction=0).item(), " divided by d - 1:", word.var().item())
 
 # %% [markdown]
-# Ten times as large, or 100 added everywhere: the norm does not see it. And mind the last line. `Tensor.var` divides by
-# $d - 1$ unless you say otherwise, which is for guessing at a population from a sample. Here nothing is guessed: the
-# five numbers are all there are.
+# Ten times as large, or 100 added everywhere: the norm does not see it. And look at the last line of the output.
+# `Tensor.var` divides by $d - 1$ unless you say otherwise, which is right for estimating a population from a sample.
+# Here nothing is estimated: the five numbers are all there are.
 #
 # What does it do to a whole cloud of words? With $d = 3$ you can see it. Subtracting the mean drops every word into one
 # plane (the entries add up to 0), and dividing puts it on a circle of radius $\sqrt{3}$. Only the *direction* is left.
@@ -240,29 +258,30 @@ cloud = 5 + torch.randn(200, 3, generator=generator) * torch.tensor([1.0, 2.0, 1
 flat = torch.tensor([[1.0, -1.0, 0.0], [1.0, 1.0, -2.0]])
 plane = F.normalize(flat, dim=-1)  # (2, 3): the axes below
 normed = attnlib.layer_norm(cloud, torch.ones(3), torch.zeros(3))
-
-_, axes = plt.subplots(1, 2, figsize=(8, 3.9), layout="constrained", sharex=True, sharey=True)
-titles = "200 words, d = 3", "after the norm"
-for ax, points, title in zip(axes, (cloud, normed), titles, strict=True):
-    ax.scatter(*(points @ plane.T).T, s=12, c=cloud.norm(dim=-1), cmap="viridis")
-    ax.set(title=title, xlabel="along (1, −1, 0)", aspect="equal")
-axes[0].set_ylabel("along (1, 1, −2)")
-plt.show()
 assert_close(normed.sum(dim=-1), torch.zeros(200), atol=1e-4, rtol=0)
 assert_close(normed.norm(dim=-1), torch.full((200,), math.sqrt(3)), atol=1e-2, rtol=0)
 
+# %%
+_, axes = plt.subplots(1, 2, figsize=(8, 3.9), layout="constrained", sharex=True, sharey=True)
+titles = "200 words, long and short", "After the norm, all on one circle"
+for ax, points, title in zip(axes, (cloud, normed), titles, strict=True):
+    ax.scatter(*(points @ plane.T).T, s=12, c=cloud.norm(dim=-1), cmap="Blues", edgecolors=GREY, linewidths=0.3)
+    ax.set(title=title, xlabel="along (1, −1, 0)", aspect="equal")
+axes[0].set_ylabel("along (1, 1, −2)")
+show("A cloud of 200 points before the norm; after it they lie on a circle.")
+
 # %% [markdown]
-# Light and dark, long and short words alike sit on the circle. Nothing about the other words was needed to put them
+# Light and dark, short and long words alike are on the circle. Nothing about the other words was needed to put them
 # there: that is the difference from *batch* norm, where the neighbours in the batch have a say.
 #
-# ### Exercise: write the norm ({points}, 10 minutes)
+# ### Exercise: write the norm ({points}, difficulty 2, 10 minutes)
 #
 # Write `layer_norm(x, gain, bias, eps=1e-5)`, along the last axis.
 #
-# - `x` is `(…, d_model)` with any leading axes, `gain` and `bias` are `(d_model,)`. The result has `x`'s shape and
-#   dtype.
-# - The variance is divided by `d_model`, and `eps` stands inside the root.
-# - A word whose entries are all equal becomes `bias`, not `nan`. The inputs are not changed.
+# - `x` is `(…, d_model)` with any leading axes, `gain` and `bias` are `(d_model,)`. The result has the shape of `x`. As
+#   always.
+# - The variance is divided by `d_model`, and `eps` is inside the root.
+# - A word whose entries are all equal becomes `bias`, not `nan`.
 # - Vectors far from zero are tried, too, in float32: entries near 3000 with a standard deviation of 0.5.
 # - `mean`, `var` and `sqrt` are what you need. Not allowed: `attnlib.layer_norm`, and whatever normalises for you:
 #   torch's layer norm, and its group, batch, instance and RMS norms, which are the same computation.
@@ -295,7 +314,7 @@ check("layer_norm", layer_norm)
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# Subtract the mean; the variance is the mean of the squares of what is left; divide by the root of (variance plus eps);
+# Subtract the mean; the variance is the mean of the squares of what remains; divide by the root of (variance plus eps);
 # times gain, plus bias. If you use `Tensor.var`, tell it `correction=0`.
 #
 # </details>
@@ -312,63 +331,80 @@ sizes = torch.logspace(-7, 1, 81)
 small = sizes[:, None] * torch.tensor([-1.0, 1.0]).repeat(4)  # (81, 8)
 inside = attnlib.layer_norm(small, torch.ones(8), torch.zeros(8))[:, 1]
 outside = (small / (small.std(dim=-1, keepdim=True) + 1e-5))[:, 1]
-
-_, ax = plt.subplots(figsize=(7.2, 2.9), layout="constrained")
-ax.semilogx(sizes, inside, color="#08306b", linewidth=2, label="x / √(variance + ε)")
-usual = "x / (std with d − 1, plus ε)"
-ax.semilogx(sizes, outside, "--", color="#d55e00", linewidth=2, label=usual)
-ax.axvline(math.sqrt(1e-5), color="0.6", linestyle=":")
-ax.text(math.sqrt(1e-5) * 1.15, 0.1, "√ε = 0.003", color="0.35")
-ax.set(xlabel="size of the word", ylabel="size of the output")
-ax.legend(loc="center right")
-plt.show()
 assert_close(inside[-1].item(), 1.0, atol=1e-3, rtol=0)
 assert_close(outside[-1].item(), math.sqrt(7 / 8), atol=1e-3, rtol=0)
 assert_close(inside[40].item(), 0.001 / math.sqrt(0.001**2 + 1e-5), atol=1e-3, rtol=0)  # size 0.001
 assert inside[40] < 0.31 < 0.9 < outside[40]
 
+# %%
+_, ax = plt.subplots(figsize=(7.2, 2.9), layout="constrained")
+ax.semilogx(sizes, inside, color=INK, linewidth=2, label="x / √(variance + ε)")
+usual = "x / (std with d − 1, plus ε)"
+ax.semilogx(sizes, outside, "--", color=ACCENT, linewidth=2, label=usual)
+ax.axvline(math.sqrt(1e-5), color="0.6", linestyle=":")
+ax.text(math.sqrt(1e-5) * 1.15, 0.1, "√ε = 0.003", color="0.35")
+ax.set(xlabel="size of the word", ylabel="size of the output")
+ax.set_title("With small words, two norms of one name disagree")
+ax.legend(loc="center right")
+show("For small words the usual mistake gives outputs near 1, where the right norm gives small ones.")
+
 # %% [markdown]
-# To the right, $d - 1$ makes everything 6 % too small; the gain could learn that away. To the left, a word of size
-# 0.001 shrinks to 0.3 in one norm and is as large as life in the other. Train with one and run with the other, and no
-# error is raised anywhere.
+# On the right, $d - 1$ makes everything 6 % too small; the gain could make up for that. On the left, a word of size
+# 0.001 shrinks to 0.3 in one norm and comes out at more than 0.9 in the other. Train with one and run with the other,
+# and no error is raised anywhere.
 
 # %% [markdown]
 # ## Let every word think for itself
 #
-# Attention *moves* things between words. Given the weights, it is linear in the values: it cannot decide that "has
-# legs" and "is tired" together mean "animal". That takes a layer with a bend in it. The block's second half is a small
-# perceptron, the same for every word, with no word looking at another: widen, bend, narrow.
+# Attention *moves* things between words. Given the weights, it is linear in the values: it cannot conclude from "has
+# legs" and "has no lanes" that this is an animal. That takes a layer with a nonlinearity. The block's second half is a
+# small *MLP* (multi-layer perceptron), the same for every word, with no word looking at another: widen, bend, narrow.
 #
 # $$\mathrm{mlp}(x) = \mathrm{GELU}(x W^{\uparrow} + b^{\uparrow}) W^{\downarrow} + b^{\downarrow},
 # \qquad \mathrm{GELU}(x) = x \cdot \Phi(x)$$
 #
 # $\Phi(x)$ is the share of a normal distribution that lies below $x$: a gate that opens slowly. By hand:
 # $\Phi(0) = 0.5$, $\Phi(1) = 0.841$, $\Phi(-1) = 0.159$. So GELU takes 1 to 0.841, and $-1$ to $-0.159$: unlike ReLU,
-# it lets a little of the negative through. Exactly, $\Phi(x) = \frac12\left(1 + \mathrm{erf}(x/\sqrt2)\right)$. An
-# approximation by tanh is still around from times when erf was slow.
+# it lets a little of the negative through. Exactly, $\Phi(x) = \frac12\left(1 + \mathrm{erf}(x/\sqrt2)\right)$.
+#
+# One hidden neuron with a pencil. Let it add up the legs, subtract twice the lanes, and subtract 1. For *it*, that is
+# $3.08 - 0.42 - 1 = 1.66$. Since $\Phi(1.66) = 0.95$, GELU gives 1.58, and the way down writes that to a feature of its
+# own, *animal*. For *street*, with two lanes and no legs, it is $-5$, and GELU gives nothing. (We left out the
+# norm, to keep the numbers.)
+
+# %%
+up, down = torch.tensor([1.0, -2.0, 0.0, 0.0]), torch.tensor([0.0, 0.0, 0.0, 1.0])
+street_has = torch.tensor([0.0, 2.0, 0.0, 0.0])
+concludes = [F.gelu(word @ up - 1) * down for word in (it_comes_in + it_fetches, street_has)]
+assert_close(concludes[0], it_concludes, atol=5e-3, rtol=0)
+assert_close(concludes[1], torch.zeros(4), atol=1e-5, rtol=0)
+
+# %% [markdown]
+# An approximation of GELU by tanh is still around from times when erf was slow. How far off is it?
 
 # %%
 t = torch.linspace(-4, 4, 401)
 gelu = t * 0.5 * (1 + torch.erf(t / math.sqrt(2)))
 assert_close(gelu, F.gelu(t), atol=1e-6, rtol=0)
 by_tanh = F.gelu(t, approximate="tanh")
-
-_, (left, right) = plt.subplots(1, 2, figsize=(9, 2.9), layout="constrained")
-left.plot(t, torch.relu(t), "--", color="0.5", label="ReLU")
-left.plot(t, gelu, color="#08306b", linewidth=2, label="GELU")
-left.plot([-1, 1], [-0.159, 0.841], "o", color="#d55e00")
-left.set(xlabel="x", title="A gate that opens slowly", ylim=(-0.5, 2.5), xlim=(-3.5, 2.5))
-left.legend()
-right.plot(t, 1000 * (by_tanh - gelu), color="#d55e00")
-right.set(xlabel="x", ylabel="thousandths", title="GELU by tanh, minus GELU")
-plt.show()
 assert 4e-4 < (by_tanh - gelu).abs().max() < 6e-4
 
+# %%
+_, (left, right) = plt.subplots(1, 2, figsize=(9, 2.9), layout="constrained")
+left.plot(t, torch.relu(t), "--", color=GREY, label="ReLU")
+left.plot(t, gelu, color=INK, linewidth=2, label="GELU")
+left.plot([-1, 1], [-0.159, 0.841], "o", color=ACCENT)
+left.set(xlabel="x", title="GELU is a gate that opens slowly", ylim=(-0.5, 2.5), xlim=(-3.5, 2.5))
+left.legend()
+right.plot(t, 1000 * (by_tanh - gelu), color=ACCENT)
+right.set(xlabel="x", ylabel="thousandths", title="By tanh, it is off by half a thousandth")
+show("GELU beside ReLU; GELU by tanh differs from it by up to half a thousandth.")
+
 # %% [markdown]
-# The difference is half a thousandth: harmless if you train and run with the same one, a slow drift through twelve
-# layers if you do not.
+# The difference is half a thousandth. That is harmless if you train and run with the same one. If you do not, all
+# twelve layers of a network are off by a little, and no error says so.
 #
-# ### Exercise: build the perceptron ({points}, 8 minutes)
+# ### Exercise: build the MLP ({points}, difficulty 2, 8 minutes)
 #
 # Write `FeedForward(d_model, d_hidden, dropout=0.0)`.
 #
@@ -376,8 +412,8 @@ assert 4e-4 < (by_tanh - gelu).abs().max() < 6e-4
 #   weights.
 # - `forward(x)`: up, exact GELU, dropout, down, dropout. `x` is `(b, n, d_model)`, and so is the result.
 # - *Dropout* sets each entry to 0 with probability `dropout` and divides the others by $1 -$ `dropout`, so that the
-#   average stays. It acts in training only, and not after `module.eval()`. (Many models drop attention weights, too.
-#   Here only the perceptron drops.)
+#   average stays the same. It acts in training only, and not after `module.eval()`. (Many models drop attention
+#   weights, too. Here only the MLP drops.)
 # - Not allowed: `attnlib.FeedForward`.
 
 
@@ -410,8 +446,8 @@ check("FeedForward", FeedForward)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# `nn.Dropout(p)` made in `__init__` knows whether the module is in training. The function `F.dropout` does not: it
-# drops always, unless you pass it `training=self.training`.
+# `nn.Dropout(p)`, made in `__init__`, knows whether the module is in training. The function `F.dropout` does not: it
+# always drops, unless you pass it `training=self.training`.
 #
 # </details>
 # <details><summary>Hint 3</summary>
@@ -422,8 +458,8 @@ check("FeedForward", FeedForward)
 # </details>
 
 # %% [markdown]
-# Nobody looks at a neighbour here, so word by word and all at once must be the same. And most of a block's weights are
-# in here, not in attention: with $d_{hidden} = 4 d$ it is $8 d^2$ against the $4 d^2$ of the four projections.
+# No word looks at a neighbour here, so word by word and all at once must give the same. And most of a block's weights
+# are in here, not in attention: with $d_{hidden} = 4 d$ it is $8 d^2$ against the $4 d^2$ of the four projections.
 
 # %%
 torch.manual_seed(4)
@@ -433,11 +469,12 @@ alone = torch.stack([mlp(x[:, i]) for i in range(11)], dim=1)
 assert_close(mlp(x), alone, atol=1e-6, rtol=0)
 
 
+# %%
 def count(module: nn.Module) -> int:
     return sum(parameter.numel() for parameter in module.parameters())
 
 
-print("perceptron", count(mlp), " attention", count(attention))
+print("MLP", count(mlp), " attention", count(attention))
 assert count(mlp) == 2 * 4 * 48**2 + 5 * 48
 assert count(attention) == 4 * 48**2 + 4 * 48
 
@@ -445,10 +482,10 @@ assert count(attention) == 4 * 48**2 + 4 * 48
 # ## Put the block together
 #
 # You have all the parts, and the two lines from the beginning. One thing is easy to get wrong: *what* is added to
-# *what*. The norm stands inside the branch. Only the sub-layer sees the normalised word, and the stream itself goes on
+# *what*. The norm is inside the branch. Only the sub-layer sees the normalised word, and the stream itself goes on
 # untouched.
 #
-# ### Exercise: build the block ({points}, 15 minutes)
+# ### Exercise: build the block ({points}, difficulty 3, 15 minutes)
 #
 # Write `EncoderBlock(d_model, num_heads, mlp_ratio=4.0, dropout=0.0)` with `forward(x, key_mask=None)`.
 #
@@ -458,9 +495,9 @@ assert count(attention) == 4 * 48**2 + 4 * 48
 # - For `attn`, `attnlib.MultiHeadAttention(d_model, num_heads)` is allowed, or your own. Called as `attn(x,
 #   key_mask=key_mask)` it returns the output alone. (Pass the mask by its name: the second place is the memory's, from
 #   lesson 04.) For `mlp` take your `FeedForward`, or `attnlib.FeedForward(d_model, d_hidden, dropout=…)`.
-# - `key_mask` is `(b, n)`, bool, True = a real word, or None. Nobody looks at padding. What comes out *at* padded
-#   positions is left open, but a sentence that is all padding must not bring NaN into any gradient.
-# - Dropout is the perceptron's alone. A `d_model` that `num_heads` does not divide is a `ValueError`.
+# - `key_mask` is `(b, n)`, bool, True = a real word, or None. No word looks at padding (lesson 05). What comes out *at*
+#   padded positions is left open, but a sentence that is all padding must not bring NaN into any gradient.
+# - Dropout is the MLP's alone. A `d_model` that `num_heads` does not divide is a `ValueError`. As always.
 # - Not allowed: `attnlib.EncoderBlock`, `nn.TransformerEncoderLayer`.
 
 
@@ -502,8 +539,8 @@ check("EncoderBlock", EncoderBlock)
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# First line: x becomes x plus `self.attn` of (`self.norm1` of x), with the key mask handed on by name. Second line: the
-# same with `mlp` and `norm2`, from the new x, without a mask: the perceptron does not look at other words.
+# First line: x becomes x plus `self.attn` of (`self.norm1` of x), with the key mask passed on by name. Second line: the
+# same with `mlp` and `norm2`, from the new x, without a mask: the MLP does not look at other words.
 #
 # </details>
 
@@ -512,17 +549,15 @@ check("EncoderBlock", EncoderBlock)
 
 # %% tags=["nbval-ignore-output"]
 # nbval-ignore-output: it says whose block is used, which is another one in a student's notebook
-yours = run("EncoderBlock", globals().get("EncoderBlock")).passed
-Block = EncoderBlock if yours else attnlib.EncoderBlock
-print("Your block goes on from here." if yours else "attnlib's block stands in for yours.")
+Block = yours_or_ours("EncoderBlock", globals())
 
 # %% [markdown]
 # ## Find PyTorch's block in yours
 #
 # `nn.TransformerEncoderLayer` computes the same, once you have told it four things: the norm first, GELU, no dropout,
-# batch first. Its weights lie differently (queries, keys and values below one another in one matrix, the layers under
-# other names), and `attnlib.from_torch` moves each to its place. Its padding mask has True where the padding is: the
-# opposite of ours.
+# batch first. It stores its weights in another way (queries, keys and values below one another in one matrix, the
+# layers under other names), and `attnlib.from_torch` moves each to its place. Its padding mask has True where the
+# padding is: the opposite of ours.
 
 # %%
 torch.manual_seed(5)
@@ -534,12 +569,14 @@ for parameter in theirs.parameters():
 mine = Block(48, 4, mlp_ratio=2.0).double()
 mine.load_state_dict(attnlib.from_torch(theirs).state_dict())
 
+# %%
 x = torch.randn(3, 7, 48, dtype=torch.float64, requires_grad=True)
 key_mask = attnlib.padding_mask(torch.tensor([7, 4, 2]), 7)
 output = mine(x, key_mask)[key_mask]
 same = theirs(x, src_key_padding_mask=attnlib.to_padding(key_mask))[key_mask]
 assert_close(output, same, atol=1e-12, rtol=1e-12)
 
+# %%
 weight = torch.randn_like(output)
 gradients = [torch.autograd.grad((y * weight).sum(), x)[0] for y in (output, same)]
 assert_close(*gradients, atol=1e-11, rtol=1e-11)
@@ -548,21 +585,23 @@ print("equal at", len(output), "real words, forward and backward")
 # %% [markdown]
 # One thing PyTorch's block (and the paper's code) does that ours leaves out: in training its `dropout` falls on the
 # attention weights, too. With a dropout of 0.1, *it* cannot look at *animal* in one step out of ten, so it learns not
-# to depend on a single word. Watch what a dropout of 0.5 does to a row of shares.
+# to depend on a single word. Watch what a dropout of 0.5 does to a row of weights.
 
 # %% tags=["nbval-ignore-output"]
 # nbval-ignore-output: which weights are dropped differs by machine; asserts say what it shows
 torch.manual_seed(6)
 attention = nn.MultiheadAttention(48, 4, dropout=0.5, batch_first=True).double()  # in training
-shares = attention(x, x, x, average_attn_weights=False)[1]  # (b, h, n, n)
-dropped = (shares == 0).double().mean().item()
-print(f"weights dropped: {dropped:.0%}, sum of the first row: {shares[0, 0, 0].sum():.2f}")
+weights = attention(x, x, x, average_attn_weights=False)[1]  # (b, h, n, n)
+dropped = (weights == 0).double().mean().item()
+print(f"weights dropped: {dropped:.0%}, sum of the first row: {weights[0, 0, 0].sum():.2f}")
 assert 0.4 < dropped < 0.6
-assert (shares.sum(dim=-1) - 1).abs().max() > 0.5  # no longer an average
-assert_close(shares.sum(dim=-1).mean().item(), 1.0, atol=0.2, rtol=0)  # but right on the whole
+assert (weights.sum(dim=-1) - 1).abs().max() > 0.5  # no longer an average
+assert_close(weights.sum(dim=-1).mean().item(), 1.0, atol=0.2, rtol=0)  # but right on average
+
+# %%
 attention.eval()
-shares = attention(x, x, x, average_attn_weights=False)[1]
-assert_close(shares.sum(dim=-1), torch.ones(3, 4, 7, dtype=torch.float64))
+weights = attention(x, x, x, average_attn_weights=False)[1]
+assert_close(weights.sum(dim=-1), torch.ones(3, 4, 7, dtype=torch.float64))
 
 # %% [markdown]
 # ## Read digits with your block
@@ -579,6 +618,7 @@ images = torch.tensor(digits.images, dtype=torch.float32) / 16  # (1797, 8, 8), 
 labels = torch.tensor(digits.target)
 
 
+# %%
 def cut(images: Tensor) -> Tensor:
     """(b, 8, 8) -> (b, 16, 4): sixteen patches of 2×2 pixels, row by row."""
     rows = images.unflatten(1, (4, 2)).unflatten(3, (4, 2))  # (b, 4, 2, 4, 2)
@@ -598,19 +638,19 @@ for row, ax in zip(cut(images[5:6])[0], pieces.subplots(4, 4).flat, strict=True)
     ax.imshow(row.reshape(2, 2), cmap="gray_r", vmin=0, vmax=1)
     ax.set(xticks=[], yticks=[])
 pieces.suptitle("as a sentence of sixteen words")
-plt.show()
+show("A handwritten digit, whole and cut into sixteen patches of two by two pixels.")
 
 # %% [markdown]
-# Attention does not see where a patch stands (lesson 02), so each place gets a learned vector of its own, added to its
-# patch. Two blocks follow, a last norm (no other one stands in the stream itself), the average over the sixteen
-# patches, and a linear layer with ten scores. A fifth of the images is kept back for the test; the network never trains
-# on them. And since 1437 images are few, half of them are nudged by up to a pixel each time they are shown: a four
+# Attention does not see where a patch is (lesson 02), so each position gets a learned vector of its own, added to its
+# patch. Two blocks follow, then a last norm (the stream itself has passed through none), the average over the sixteen
+# patches, and a linear layer with ten logits. A fifth of the images is kept back for the test; the network never trains
+# on them. And since 1437 images are few, half of them are shifted by up to a pixel each time they are shown: a four
 # remains a four.
 
 
 # %%
 class Reader(nn.Module):
-    """Images (b, 8, 8) -> scores (b, 10): patches, positions, blocks, average."""
+    """Images (b, 8, 8) -> logits (b, 10): patches, positions, blocks, average."""
 
     def __init__(self, blocks: list[nn.Module], d_model: int, norm: nn.Module):
         super().__init__()
@@ -633,12 +673,13 @@ order = torch.randperm(len(images))
 train, test = order[:1437], order[1437:]
 blocks = [Block(48, 4, mlp_ratio=2.0, dropout=0.1) for _ in range(2)]
 reader = Reader(blocks, 48, nn.LayerNorm(48))
+print(count(reader), "parameters")
 
-epochs, batch_size = 40, 64
+# %%
+epochs, batch_size = 20, 64
 steps = epochs * math.ceil(len(train) / batch_size)
 optimiser = torch.optim.AdamW(reader.parameters(), lr=5e-3, weight_decay=0.05)
 schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 5e-3, total_steps=steps, pct_start=0.2)
-print(count(reader), "parameters,", steps, "steps")
 
 
 # %%
@@ -651,10 +692,12 @@ def nudged(images: Tensor) -> Tensor:
     return F.pad(images, (1, 1, 1, 1))[torch.arange(b)[:, None, None], rows, columns]
 
 
+# %%
 dot = F.pad(torch.ones(99, 1, 1), (4, 3, 3, 4))  # one lit pixel at row 3, column 4
 assert_close(nudged(dot)[:, 2:5, 3:6].sum(dim=(1, 2)), torch.ones(99), atol=0, rtol=0)
 
 
+# %%
 @torch.no_grad()
 def accuracy(reader: nn.Module, which: Tensor) -> float:
     reader.eval()
@@ -662,6 +705,10 @@ def accuracy(reader: nn.Module, which: Tensor) -> float:
     reader.train()
     return right.float().mean().item()
 
+
+# %% [markdown]
+# The loop is lesson 04's: guess, measure, ask which way is down, take a step. An *epoch* is one pass through all
+# images.
 
 # %% tags=["nbval-ignore-output"]
 # nbval-ignore-output: the progress bar shows times, the last digits of a loss vary by machine
@@ -686,13 +733,14 @@ with torch.no_grad():
     guesses = reader(images[test]).softmax(dim=-1)
 missed = (guesses.argmax(dim=-1) != labels[test]).nonzero().flatten()[:6]
 
+# %%
 figure = plt.figure(figsize=(10, 2.9), layout="constrained")
 left, right = figure.subfigures(1, 2, width_ratios=[1, 1.4])
 ax = left.subplots()
 ax.semilogy(losses, color="#9ecae1", linewidth=1)
 smooth = torch.tensor(losses).unfold(0, 23, 23).mean(dim=-1)  # an epoch has 23 steps
-ax.semilogy(torch.arange(len(smooth)) * 23 + 11, smooth, color="#08306b", label="mean of an epoch")
-ax.set(xlabel="step", ylabel="loss", title="Training")
+ax.semilogy(torch.arange(len(smooth)) * 23 + 11, smooth, color=INK, label="mean of an epoch")
+ax.set(xlabel="step", ylabel="loss", title="Two blocks learn to read")
 ax.legend()
 for ax, miss in zip(right.subplots(1, 6), missed.tolist(), strict=False):
     guess = guesses[miss].argmax().item()
@@ -700,13 +748,14 @@ for ax, miss in zip(right.subplots(1, 6), missed.tolist(), strict=False):
     ax.set(xticks=[], yticks=[])
     ax.set_title(f"a {labels[test[miss]]},\nread as {guess}\n({guesses[miss, guess]:.0%})")
 right.suptitle("Some that went wrong")
-plt.show()
+show("The loss falls over 20 epochs; six test digits that were misread.")
+assert count(reader) < 40_000
 
 # %% [markdown]
-# Some of these you would not have bet on either. It took less than a minute, two blocks and fewer than 40,000 weights.
+# Some of these you would not have bet on either. It took two blocks and fewer than 40,000 weights.
 #
-# And where does it look? The weights of attention are not returned by the block, but its layers are all there:
-# normalise, project, cut into heads, and lesson 02's formula gives them.
+# And where does it look? The block does not return its attention weights, but its layers are all there: normalise,
+# project, cut into heads, and lesson 02's formula gives them.
 
 
 # %%
@@ -723,11 +772,12 @@ def attention_maps(reader: Reader, image: Tensor) -> list[Tensor]:
     return maps
 
 
+# %%
 shown = images[test[labels[test] == 4][0]]
 maps = attention_maps(reader, shown)
 asking = int(cut(shown[None])[0].sum(dim=-1).argmax())  # the patch with the most ink
 for weights in maps:
-    assert_close(weights.sum(dim=-1), torch.ones(4, 16), atol=1e-5, rtol=0)  # (h, n): rows of shares
+    assert_close(weights.sum(dim=-1), torch.ones(4, 16), atol=1e-5, rtol=0)  # (h, n): rows add up
 favourites = {int(weights[head, asking].argmax()) for weights in maps for head in range(4)}
 assert len(favourites) > 2  # eight heads, one question each, and they do not look at the same place
 
@@ -741,7 +791,7 @@ for number, (row, weights) in enumerate(zip(axes, maps, strict=True), 1):
         drawn = ax.imshow(picture, cmap="Blues", vmin=0, vmax=1, extent=(0, 4, 4, 0))
         outline = F.pad(shown, (1, 1, 1, 1))  # a white rim closes it
         rim = (-0.5, 4.5, -0.5, 4.5)
-        ax.contour(outline, levels=[0.5], colors="#d55e00", linewidths=1, extent=rim)
+        ax.contour(outline, levels=[0.5], colors=ACCENT, linewidths=1, extent=rim)
         if number == 1:
             ax.set_title(f"head {head}")
     for ax in row:
@@ -751,232 +801,27 @@ for number, (row, weights) in enumerate(zip(axes, maps, strict=True), 1):
         ax.set(xticks=[], yticks=[], xlim=(0, 4), ylim=(4, 0))
 axes[0, 0].set_title("the patch that asks")
 plt.colorbar(drawn, ax=axes, label="attention weight", shrink=0.7)
-plt.show()
+show("For one patch of a four, the weights of four heads in two blocks: each looks elsewhere.")
 
 # %% [markdown]
 # The framed patch asks, and each map shows which of the sixteen patches it listens to (the orange line is the outline
-# of the digit). Every head has its own habit, and nobody told it to. Do not read too much into one map, though: what a
-# patch *does* with what it fetched is decided by the values, the output projection and the perceptron. Lesson 11 comes
-# back to that.
+# of the digit). The heads have come to look at different places, though nobody told them to. Do not read too much into
+# one map: what a patch *does* with what it fetched is decided by the values, the output projection and the MLP. Lesson
+# 11 comes back to that.
 
 # %% [markdown]
-# ## Ask where the norm should stand
+# ## Find the bug
 #
-# Two blocks were enough for the digits. Large models stack dozens, and then it matters where the norm stands.
-#
-# The paper of 2017 put the norm *after* the sum, $x \leftarrow \mathrm{norm}(x + \mathrm{attn}(x))$: *post-LN*. Nearly
-# everyone now puts it before the sub-layer: *pre-LN*. Look at the stream to see the difference. In post-LN it passes
-# through a norm in every block. In pre-LN nothing stands in its way: it is a plain sum from the first block to the
-# last.
-#
-# What does that do to training? First with a pencil. In pre-LN each sub-layer adds a vector of about the same size, in
-# a direction of its own, so the *squares* of the sizes add up: after $L$ blocks the stream has a size $s$ of about
-# $\sqrt{L}$. The last norm divides it by $s$. On the way back the gradient of everything in the stream is divided by
-# the same $s$. In post-LN every sum is divided at once, so $s$ is 1 at every depth. **So the last block of a pre-LN
-# stack should get the gradient of a post-LN stack's last block, divided by $s$.**
-#
-# Measure it: stacks of both kinds with the same starting weights classify random words. We take the norm of the
-# gradient at each block's `mlp.down`, before the first step, and the size (root mean square) of the stream behind the
-# last block.
-
-
-# %%
-def first_gradients(depth: int, *, norm_first: bool, seed: int) -> tuple[Tensor, float]:
-    """Gradient norms of the blocks' `mlp.down`, and the size of the stream behind the last."""
-    torch.manual_seed(seed)
-    encoder = initialised(attnlib.Encoder(depth, 32, 4, norm_first=norm_first))
-    head = nn.Linear(32, 10)
-    stream, labels = torch.randn(16, 16, 32), torch.randint(0, 10, (16,))
-    for block in encoder.layers:
-        stream = block(stream)
-    F.cross_entropy(head(encoder.norm(stream).mean(dim=1)), labels).backward()
-    norms = torch.tensor([block.mlp.down.weight.grad.norm() for block in encoder.layers])
-    return norms, stream.square().mean().sqrt().item()
-
-
-def mean_of_eight(depth: int, *, norm_first: bool) -> tuple[Tensor, float]:
-    """Single starts differ by half; the mean of eight is steadier."""
-    starts = [first_gradients(depth, norm_first=norm_first, seed=seed) for seed in range(8)]
-    norms, sizes = zip(*starts, strict=True)
-    return torch.stack(norms).mean(dim=0), sum(sizes) / 8
-
-
-# %%
-depths = [2, 4, 8, 16, 24]
-pre, size = zip(*(mean_of_eight(depth, norm_first=True) for depth in depths), strict=True)
-post, post_size = zip(*(mean_of_eight(depth, norm_first=False) for depth in depths), strict=True)
-last_pre = torch.stack([norms[-1] for norms in pre])
-last_post = torch.stack([norms[-1] for norms in post])
-size = torch.tensor(size)
-
-assert_close(torch.tensor(post_size), torch.ones(5), atol=1e-3, rtol=0)
-# the stream grows by the root of the depth
-assert_close(size[4] / size[0], torch.tensor(math.sqrt(24 / 2)), atol=0, rtol=0.1)
-assert_close(last_pre, last_post / size, atol=0, rtol=0.25)  # as the pencil says, at every depth
-assert (post[4] > 1.3 * pre[4]).all()  # in the stack of 24, every block gets more in post-LN
-print("size of the stream:", dict(zip(depths, [round(s, 2) for s in size.tolist()], strict=True)))
-
-# %%
-_, (left, right) = plt.subplots(1, 2, figsize=(10, 3.3), layout="constrained")
-left.semilogy(range(1, 25), post[4], "s-", color="#d55e00", label="post-LN")
-left.semilogy(range(1, 25), pre[4], "o-", color="#08306b", label="pre-LN")
-right.loglog(depths, last_post, "s-", color="#d55e00", label="post-LN")
-right.loglog(depths, last_pre, "o-", color="#08306b", label="pre-LN")
-right.loglog(depths, last_post / size, ":", color="0.3", linewidth=2, label="post-LN, divided by s")
-left.set(xlabel="block, of 24", ylabel="gradient norm", title="Each block's perceptron")
-right.set(xlabel="blocks in the stack", title="The last block's perceptron")
-right.set_xticks(depths, depths)
-right.minorticks_off()
-for ax in (left, right):
-    ax.set(ylim=(0.05, 2))
-    ax.legend(loc="lower left")
-plt.show()
-
-# %% [markdown]
-# On the left, every block of the post-LN stack gets more gradient. On the right, the dotted line is the pencil's
-# prediction. It stays within a quarter of what was measured, at every depth, although the pencil knew nothing of heads
-# and perceptrons. This is the finding of [Xiong et al., 2020](https://arxiv.org/abs/2002.04745), who prove it for very
-# wide layers. In pre-LN the last block is one voice among many, in a sum that the last norm scales back, so a deeper
-# stack moves each block less. In post-LN, however deep the stack, a full step changes the last blocks as if they were
-# alone, while all those below them change, too. A deep post-LN stack therefore wants a *warm-up*: hundreds of tiny
-# steps before the learning rate may rise. Here is what happens without, when twelve blocks read the digits.
-
-
-# %%
-def sixty_steps(*, norm_first: bool) -> list[float]:
-    """The losses of twelve blocks, from the same weights, at once with the full learning rate."""
-    torch.manual_seed(0)
-    encoder = initialised(attnlib.Encoder(12, 32, 4, mlp_ratio=2.0, norm_first=norm_first))
-    reader = Reader(list(encoder.layers), 32, encoder.norm)
-    optimiser = torch.optim.Adam(reader.parameters(), lr=1e-3)
-    losses = []
-    for step in range(60):
-        batch = torch.arange(32) + 21 * step
-        loss = F.cross_entropy(reader(images[batch]), labels[batch])
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-        losses.append(loss.item())
-    return losses
-
-
-deep_pre, deep_post = sixty_steps(norm_first=True), sixty_steps(norm_first=False)
-
-# %%
-_, ax = plt.subplots(figsize=(7.2, 2.9), layout="constrained")
-ax.plot(deep_post, color="#d55e00", label="post-LN")
-ax.plot(deep_pre, color="#08306b", label="pre-LN")
-ax.axhline(math.log(10), color="0.4", linestyle=":", label="ln 10: guessing")
-ax.set(xlabel="step", ylabel="loss", title="Twelve blocks, no warm-up")
-ax.legend(loc="lower left")
-plt.show()
-ends = [sum(losses[-10:]) / 10 for losses in (deep_pre, deep_post)]
-print(f"last ten steps: pre-LN {ends[0]:.2f}, post-LN {ends[1]:.2f}")
-assert sum(deep_pre[-10:]) < sum(deep_post[-10:]) - 4
-
-# %% [markdown]
-# Same weights, same data, same steps. Post-LN has hardly left guessing. It can be trained, and BERT was, but you have
-# to be careful with it. Pre-LN asks for nothing, and has one duty: since its stream is never normalised on the way, one
-# last norm stands behind the last block, as in your reader.
-
-# %% [markdown]
-# ## Count what a block costs
-#
-# Write $N$ for the number of words and $D$ for `d_model`, as is usual where costs are counted. A block has two kinds of
-# work. Word by word: four projections of $D \times D$ and the perceptron's two matrices of $D \times 4D$, which is
-# $12 N D^2$ multiplications. Between words: $N^2$ scores of $D$ multiplications over all heads, and as many for the
-# mixture, which is $2 N^2 D$.
-#
-# ### Predict, then run: when do the pairs win? ({points}, 4 minutes)
-#
-# A block has the width $D = 64$ and `mlp_ratio` 4. From which length $N$ on does the work *between* words outweigh the
-# work *word by word*?
-#
-# - **A**: from $N = 8$: a square is soon larger than everything else
-# - **B**: from $N = 64$, where $N = D$
-# - **C**: from $N = 384$
-# - **D**: from $N = 4096 = D^2$
-
-# %%
-### BEGIN SOLUTION
-crossover = "C"
-### BEGIN STUB
-# crossover = None  # your prediction: "A", "B", "C" or "D"
-### END SOLUTION
-
-# %%
-check("predict_crossover", crossover)
-
-
-# %%
-@torch.no_grad()
-def seconds(work, *inputs: Tensor) -> float:
-    """The fastest of seven runs: whatever else the machine does can only add to it."""
-    times = []
-    for _ in range(7):
-        started = time.perf_counter()
-        work(*inputs)
-        times.append(time.perf_counter() - started)
-    return min(times)
-
-
-block = attnlib.EncoderBlock(64, 4)
-
-
-def between_words(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    return attnlib.scaled_dot_product_attention(q, k, v, backend="eager")
-
-
-def word_by_word(x: Tensor) -> Tensor:
-    heads = [layer(x) for layer in (block.attn.w_q, block.attn.w_k, block.attn.w_v)]
-    return block.mlp(block.attn.w_o(heads[0]))
-
-
-# %%
-lengths = torch.tensor([32, 64, 128, 256, 512, 1024, 2048])
-pairs = torch.tensor([seconds(between_words, *torch.randn(3, 1, 4, n, 16)) for n in lengths])
-singles = torch.tensor([seconds(word_by_word, torch.randn(1, n, 64)) for n in lengths])
-ahead = lengths[pairs > singles]
-
-_, (left, right) = plt.subplots(1, 2, figsize=(10, 3.4), layout="constrained", sharex=True)
-left.loglog(lengths, 2 * lengths**2 * 64 / 1e6, "s-", color="#d55e00", label="between words, 2N²D")
-left.loglog(lengths, 12 * lengths * 64**2 / 1e6, "o-", color="#08306b", label="word by word, 12ND²")
-left.axvline(6 * 64, color="0.6", linestyle=":")
-left.text(6 * 64 * 1.1, 1, "N = 6D = 384", color="0.35")
-left.set(xlabel="words N", ylabel="million multiplications", title="Counted, D = 64")
-right.loglog(lengths, 1e3 * pairs, "s-", color="#d55e00", label="between words")
-right.loglog(lengths, 1e3 * singles, "o-", color="#08306b", label="word by word")
-right.set(xlabel="words N", ylabel="milliseconds", title="Measured on this machine")
-for ax in (left, right):
-    ax.legend(loc="upper left")
-plt.show()
-print(f"measured: the pairs cost more from N = {int(ahead.min())} on, of the lengths tried")
-# at 32 words the pairs cost less, at 2048 they cost more: the curves cross
-assert pairs[0] < singles[0]
-assert pairs[-1] > singles[-1]
-assert pairs[-1] > 5 * pairs[-3]  # four times as many words: sixteen times the pairs
-
-# %% [markdown]
-# The measured curves cross, too, and not far from $N = 6D$, although the two kinds of work do not run at the same
-# speed. Beyond it, the pairs cost far more than was counted, because multiplications are not all that takes time: the
-# softmax needs an exponential for each of the $N^2$ weights, and tables of $h N^2$ numbers are written to memory and
-# read again, until they no longer fit into the fast part of it. (Lesson 10 is about not writing them.) For our sixteen
-# patches none of it matters. For $D = 768$ and 512 words, as in BERT, you are far on the left of the picture: nearly
-# all the time goes into plain matrix products.
-
-# %% [markdown]
-# ## Find the fault
-#
-# ### Mend: two published mistakes ({points}, 8 minutes)
+# ### Fix: two published mistakes ({points}, difficulty 3, 8 minutes)
 #
 # The block below runs, returns the right shape, and trains. It has two mistakes. The first was in [PyTorch
 # itself](https://github.com/pytorch/pytorch/issues/61165), in the code that brought `norm_first`, and was found before
 # it was released. The second was in [OLMo](https://github.com/allenai/OLMo/issues/222), a large open language model
 # ("good thing is we haven't seen too much difference", its finder wrote), where a year later [the first one turned up,
-# too](https://github.com/allenai/OLMo/pull/680). All have long been mended. Mend both here.
+# too](https://github.com/allenai/OLMo/pull/680). All have long been fixed. Fix both here.
 #
 # - The class must compute what `EncoderBlock` computes: pre-LN, each sub-layer with a norm of its own.
-# - `__init__` is right as it is. The fault is in `forward`.
+# - `__init__` is right as it is. The bugs are in `forward`.
 # - Not allowed: a finished block, `attnlib.EncoderBlock` or `nn.TransformerEncoderLayer`.
 
 
@@ -1019,33 +864,375 @@ check("mend_encoder_block", MendedBlock)
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# Draw the picture from the top of the lesson with the code beside it. Where does the arrow to the plus sign leave the
-# stream: before the norm or after it? And which norm stands in the second branch?
+# Put the picture from the top of the lesson beside the code. Where does the arrow to the plus sign leave the stream:
+# before the norm or after it? And which norm is in the second branch?
 #
 # </details>
 
 # %% [markdown]
-# Neither mistake can be seen in a shape, in a loss that falls, or in an output that looks like numbers. A parameter
-# without a gradient, and an input whose size has no effect, can be seen. When you build something, ask what must
-# *change* if you change the input, and what must not. Then try.
+# You cannot see either mistake in a shape, in a loss that falls, or in an output that looks like numbers. You can see a
+# parameter without a gradient, and an input whose size has no effect. When you build something, ask what must *change*
+# if you change the input, and what must not. Then try.
 
 # %% [markdown]
-# ## What you can now do
+# You have the block, and it reads. The first part ends here, and 07 can be read next.
 #
-# - Compute a layer norm with a pencil, and say what $\epsilon$ and $d - 1$ do to it.
-# - Say what a residual is for, and show what becomes of eleven words without it.
-# - Write a whole encoder block, and get PyTorch's numbers, gradients included.
-# - Tell pre-LN from post-LN in a picture, in a formula and in a loss curve.
-# - Cut images into words, train a transformer on them in less than a minute, and look at its attention.
-# - Say from which length on attention is the expensive part, and why so late.
+# ---
+#
+# # Part two, if you want to know more
+#
+# ## Ask where the norm should be
+#
+# Two blocks were enough for the digits. Large models stack dozens, and then it matters where the norm is.
+#
+# The paper of 2017 put the norm *after* the sum, $x \leftarrow \mathrm{norm}(x + \mathrm{attn}(x))$: *post-LN*. BERT
+# has it there, and PyTorch's block does unless you say `norm_first=True`. GPT-2, ViT and nearly everyone since put it
+# before the sub-layer: *pre-LN*, as you did. Look at the stream to see the difference. In post-LN it passes through two
+# norms in every block. In pre-LN nothing is in its way: it is a plain sum from the first block to the last.
+
+# %%
+assert nn.TransformerEncoderLayer(8, 2).norm_first is False  # post-LN is PyTorch's default
+plot_block(it_comes_in, it_fetches, it_concludes, columns=columns, norm_first=False)
+show("Post-LN: the norms are on the stream itself, behind the two sums.")
+
+# %% [markdown]
+# What does that do to training? First with a pencil. In pre-LN each sub-layer adds a vector of about the same size, in
+# a direction of its own, so the *squares* of the sizes add up: after $L$ blocks the stream has a size $s$ of about
+# $\sqrt{L}$. The last norm divides it by $s$. On the way back the gradient of everything in the stream is divided by
+# the same $s$. In post-LN every sum is divided at once, so $s$ is 1 at every depth. **So the last block of a pre-LN
+# stack should get the gradient of a post-LN stack's last block, divided by $s$.**
+#
+# Measure it: stacks of both kinds with the same starting weights classify random words. We take the norm of the
+# gradient at each block's `mlp.down`, before the first step, and the size (root mean square) of the stream after the
+# last block.
+
+
+# %%
+def first_gradients(depth: int, *, norm_first: bool, seed: int) -> tuple[Tensor, float]:
+    """Gradient norms of the blocks' `mlp.down`, and the size of the stream after the last."""
+    torch.manual_seed(seed)
+    encoder = initialised(attnlib.Encoder(depth, 32, 4, norm_first=norm_first))
+    head = nn.Linear(32, 10)
+    stream, labels = torch.randn(16, 16, 32), torch.randint(0, 10, (16,))
+    for block in encoder.layers:
+        stream = block(stream)
+    F.cross_entropy(head(encoder.norm(stream).mean(dim=1)), labels).backward()
+    norms = torch.tensor([block.mlp.down.weight.grad.norm() for block in encoder.layers])
+    return norms, stream.square().mean().sqrt().item()
+
+
+# %%
+def mean_of_eight(depth: int, *, norm_first: bool) -> tuple[Tensor, float]:
+    """Single starts differ by half; the mean of eight is steadier."""
+    starts = [first_gradients(depth, norm_first=norm_first, seed=seed) for seed in range(8)]
+    norms, sizes = zip(*starts, strict=True)
+    return torch.stack(norms).mean(dim=0), sum(sizes) / 8
+
+
+# %%
+depths = [2, 4, 8, 16, 24]
+pre, size = zip(*(mean_of_eight(depth, norm_first=True) for depth in depths), strict=True)
+post, post_size = zip(*(mean_of_eight(depth, norm_first=False) for depth in depths), strict=True)
+last_pre, last_post = (torch.stack([norms[-1] for norms in kind]) for kind in (pre, post))
+size = torch.tensor(size)
+print("size of the stream:", dict(zip(depths, [round(s, 2) for s in size.tolist()], strict=True)))
+
+# %%
+assert_close(torch.tensor(post_size), torch.ones(5), atol=1e-3, rtol=0)
+# the stream grows by the root of the depth
+assert_close(size[4] / size[0], torch.tensor(math.sqrt(24 / 2)), atol=0, rtol=0.1)
+assert_close(last_pre, last_post / size, atol=0, rtol=0.25)  # as the pencil says, at every depth
+assert (post[4] > 1.3 * pre[4]).all()  # in the stack of 24, every block gets more in post-LN
+
+# %%
+_, (left, right) = plt.subplots(1, 2, figsize=(10, 3.3), layout="constrained")
+left.semilogy(range(1, 25), post[4], "s-", color=ACCENT, label="post-LN")
+left.semilogy(range(1, 25), pre[4], "o-", color=INK, label="pre-LN")
+right.loglog(depths, last_post, "s-", color=ACCENT, label="post-LN")
+right.loglog(depths, last_pre, "o-", color=INK, label="pre-LN")
+right.loglog(depths, last_post / size, ":", color=GREY, label="post-LN, divided by s")
+left.set(xlabel="block, of 24", ylabel="gradient norm", title="In post-LN every block gets more gradient")
+right.set(xlabel="blocks in the stack", title="The pencil was right about the last block")
+right.set_xticks(depths, depths)
+right.minorticks_off()
+for ax in (left, right):
+    ax.set(ylim=(0.05, 2))
+    ax.legend(loc="lower left")
+show("Gradients of post-LN are larger in all blocks; those of pre-LN shrink with depth as predicted.")
+
+# %% [markdown]
+# On the right, the dotted line is the pencil's prediction. It stays within a quarter of what was measured, at every
+# depth, although the pencil knew nothing of heads and MLPs. This is the finding of [Xiong et al.,
+# 2020](https://arxiv.org/abs/2002.04745), who prove it for very wide layers. In pre-LN the last block is one voice
+# among many, in a sum that the last norm scales back, so a deeper stack moves each block less. In post-LN, however deep
+# the stack, a full step changes the last blocks as if they were alone, while all those below them change, too.
+#
+# ### Stretch: the block of BERT ({points}, difficulty 4, 35 minutes)
+#
+# Write `PostNormBlock(d_model, num_heads, mlp_ratio=4.0)` with `forward(x, key_mask=None)`, and three stacks of twelve
+# will be trained with it below.
+#
+# - The same layers under the same names as in `EncoderBlock`, without dropout, and the same `key_mask`.
+# - $x \leftarrow \mathrm{norm}_1(x + \mathrm{attn}(x))$, then $x \leftarrow \mathrm{norm}_2(x + \mathrm{mlp}(x))$.
+# - It computes what `nn.TransformerEncoderLayer(…, norm_first=False, activation="gelu", dropout=0.0)` computes. Before
+#   you run the check, show that yourself: move PyTorch's weights into your block, without `attnlib.from_torch`. (Its
+#   `self_attn.in_proj_weight` has queries, keys and values below one another.) That is the part that takes time, and
+#   you will need it whenever you load somebody else's weights.
+# - The parts of the check: {parts}. As always. Not allowed: a finished block, `attnlib.EncoderBlock` or
+#   `nn.TransformerEncoderLayer`.
+
+
+# %%
+class PostNormBlock(nn.Module):
+    """x (b, n, d_model), key_mask (b, n) with True = a real word -> (b, n, d_model). Post-LN."""
+
+    def __init__(self, d_model: int, num_heads: int, mlp_ratio: float = 4.0):
+        super().__init__()
+        ### BEGIN SOLUTION
+        self.attn = attnlib.MultiHeadAttention(d_model, num_heads)
+        self.mlp = attnlib.FeedForward(d_model, int(d_model * mlp_ratio))
+        self.norm1, self.norm2 = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
+        ### END SOLUTION
+
+    def forward(self, x: Tensor, key_mask: Tensor | None = None) -> Tensor:
+        ### BEGIN SOLUTION
+        stream = self.norm1(x + self.attn(x, key_mask=key_mask))
+        return self.norm2(stream + self.mlp(stream))
+        ### END SOLUTION
+
+
+# %%
+check("PostNormBlock", PostNormBlock)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# `__init__` is that of `EncoderBlock`. In `forward` the sub-layers see the stream as it is, and each sum goes through a
+# norm before anybody else sees it.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# PyTorch's names: `self_attn.in_proj_weight` and `in_proj_bias` (three pieces: `chunk(3)`), `self_attn.out_proj`,
+# `linear1`, `linear2`, `norm1`, `norm2`. Print both state dicts with their shapes, side by side.
+#
+# </details>
+# <details><summary>Hint 3</summary>
+#
+# Build a dict with your names and PyTorch's tensors, and `load_state_dict` it. It complains about each name that is
+# missing or too many, which is what you want. Then compare the outputs on random words, in float64.
+#
+# </details>
+
+# %% [markdown]
+# ## Warm up, or choose the other norm
+#
+# A deep post-LN stack therefore wants a *warm-up*: steps with a small learning rate, before it may rise. Train twelve
+# blocks on the digits, three times: post-LN at once with the full learning rate, post-LN with a hundred steps of
+# warm-up, and pre-LN at once.
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: it says whose block is used, which is another one in a student's notebook
+PostBlock = yours_or_ours("PostNormBlock", globals())
+
+
+# %%
+def losses_of(kind: type[nn.Module], warm_up: int, steps: int = 200) -> list[float]:
+    """The losses of twelve blocks; the learning rate grows for `warm_up` steps and then stays."""
+    torch.manual_seed(0)
+    blocks = initialised(nn.ModuleList(kind(32, 4, mlp_ratio=2.0) for _ in range(12)))
+    reader = Reader(list(blocks), 32, nn.LayerNorm(32))
+    optimiser = torch.optim.Adam(reader.parameters(), lr=2e-3)
+    losses = []
+    for step in range(steps):
+        for group in optimiser.param_groups:
+            group["lr"] = 2e-3 * min(1, (step + 1) / max(1, warm_up))
+        losses.append(one_step(reader, optimiser, train[torch.randint(len(train), (32,))]))
+    return losses
+
+
+# %%
+def one_step(reader: nn.Module, optimiser: torch.optim.Optimizer, batch: Tensor) -> float:
+    loss = F.cross_entropy(reader(images[batch]), labels[batch])
+    optimiser.zero_grad()
+    loss.backward()
+    optimiser.step()
+    return loss.item()
+
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: the last digits of a training differ by machine
+runs = {
+    "post-LN at once": (losses_of(PostBlock, 0), ACCENT, "-"),
+    "post-LN, 100 steps of warm-up": (losses_of(PostBlock, 100), ACCENT, ":"),
+    "pre-LN at once": (losses_of(Block, 0), INK, "-"),
+}
+ends = [sum(losses[-15:]) / 15 for losses, *_ in runs.values()]
+for name, end in zip(runs, ends, strict=True):
+    print(f"{name:30} mean loss of the last 15 steps {end:.2f}")
+assert ends[0] > math.log(10) - 0.3  # it guesses
+assert max(ends[1:]) < ends[0] - 0.7  # with a warm-up, or with pre-LN, it learns
+
+# %%
+_, ax = plt.subplots(figsize=(7.2, 3.1), layout="constrained")
+for name, (losses, colour, line) in runs.items():
+    smooth = torch.tensor(losses).unfold(0, 10, 1).mean(dim=-1)
+    ax.plot(range(10, 201), smooth, line, color=colour, label=name)
+ax.axhline(math.log(10), color=GREY, linestyle="--", linewidth=1, label="ln 10: guessing")
+ax.set(xlabel="step", ylabel="loss", title="Twelve blocks: post-LN needs a warm-up, pre-LN does not")
+ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+show("Post-LN without warm-up stays at guessing; with warm-up and in pre-LN the loss falls.")
+
+# %% [markdown]
+# Same starting weights, same number of steps. Without a warm-up, post-LN has not left guessing. With one it learns, as
+# BERT did. Pre-LN needs no such care, and has one duty: since its stream is never normalised on the way, one last norm
+# follows the last block, as in your reader.
+
+# %% [markdown]
+# ## Count what a block costs
+#
+# Write $N$ for the number of words and $D$ for `d_model`, as is usual where costs are counted. A block has two kinds of
+# work. Word by word: four projections of $D \times D$ and the MLP's two matrices of $D \times 4D$, which is
+# $12 N D^2$ multiplications. Between words: $N^2$ scores of $D$ multiplications over all heads, and as many for the
+# mixture, which is $2 N^2 D$.
+#
+# ### Predict, then run: when do the pairs win? ({points}, difficulty 3, 4 minutes)
+#
+# A block has the width $D = 64$ and `mlp_ratio` 4. From which length $N$ on does the work *between* words outweigh the
+# work *word by word*?
+#
+# - **A**: from $N = 8$: a square is soon larger than everything else
+# - **B**: from $N = 64$, where $N = D$
+# - **C**: from $N = 384$
+# - **D**: from $N = 4096 = D^2$
+
+# %%
+### BEGIN SOLUTION
+crossover = "C"
+### BEGIN STUB
+# crossover = None  # your prediction: "A", "B", "C" or "D"
+### END SOLUTION
+
+# %%
+check("predict_crossover", crossover)
+
+
+# %%
+@torch.no_grad()
+def seconds(work, *inputs: Tensor) -> float:
+    """The fastest of seven runs: whatever else the machine does can only add to it."""
+    times = []
+    for _ in range(7):
+        started = time.perf_counter()
+        work(*inputs)
+        times.append(time.perf_counter() - started)
+    return min(times)
+
+
+# %%
+block = attnlib.EncoderBlock(64, 4)
+
+
+def between_words(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return attnlib.scaled_dot_product_attention(q, k, v, backend="eager")
+
+
+def word_by_word(x: Tensor) -> Tensor:
+    heads = [layer(x) for layer in (block.attn.w_q, block.attn.w_k, block.attn.w_v)]
+    return block.mlp(block.attn.w_o(heads[0]))
+
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: where the curves cross depends on the machine
+lengths = torch.tensor([32, 64, 128, 256, 512, 1024, 2048])
+pairs = torch.tensor([seconds(between_words, *torch.randn(3, 1, 4, n, 16)) for n in lengths])
+singles = torch.tensor([seconds(word_by_word, torch.randn(1, n, 64)) for n in lengths])
+ahead = lengths[pairs > singles]
+print(f"measured: the pairs cost more from N = {int(ahead.min())} on, of the lengths tried")
+
+# %%
+_, (left, right) = plt.subplots(1, 2, figsize=(10, 3.4), layout="constrained", sharex=True)
+left.loglog(lengths, 2 * lengths**2 * 64 / 1e6, "s-", color=ACCENT, label="between words, 2N²D")
+left.loglog(lengths, 12 * lengths * 64**2 / 1e6, "o-", color=INK, label="word by word, 12ND²")
+left.axvline(6 * 64, color="0.6", linestyle=":")
+left.text(6 * 64 * 1.1, 1, "N = 6D = 384", color="0.35")
+left.set(xlabel="words N", ylabel="million multiplications", title="Counted: equal at N = 6D")
+right.loglog(lengths, 1e3 * pairs, "s-", color=ACCENT, label="between words")
+right.loglog(lengths, 1e3 * singles, "o-", color=INK, label="word by word")
+right.set(xlabel="words N", ylabel="milliseconds", title="Measured on this machine")
+for ax in (left, right):
+    ax.legend(loc="upper left")
+show("Counted and measured, work between words grows with the square and overtakes the rest.")
+
+# %%
+# at 32 words the pairs cost less, at 2048 they cost more: the curves cross
+assert pairs[0] < singles[0]
+assert pairs[-1] > singles[-1]
+assert pairs[-1] > 5 * pairs[-3]  # four times as many words: sixteen times the pairs
+
+# %% [markdown]
+# The measured curves cross, too, but not at $N = 6D$: where they do depends on the machine, because the two kinds of
+# work do not run at the same speed. Matrix products are what processors do best. Between words there is more to do than
+# multiply: the softmax needs an exponential for each of the $N^2$ weights, and tables of $h N^2$ numbers are written to
+# memory and read again, until they no longer fit into the fast part of it. (Lesson 10 is about not writing them.) For
+# our sixteen patches none of this matters. For $D = 768$ and 512 words, as in BERT, $N$ is far below $6D = 4608$, and
+# nine tenths of the multiplications are word by word.
+
+# %%
+between_bert, word_by_word_bert = 2 * 512**2 * 768, 12 * 512 * 768**2
+assert_close(word_by_word_bert / (between_bert + word_by_word_bert), 0.9, atol=5e-3, rtol=0)
+
+# %% [markdown]
+# ## Take this with you
+#
+# **Normalise what a sub-layer sees, and leave the stream alone: $x + f(\mathrm{norm}(x))$.**
+#
+# | | |
+# | --- | --- |
+# | formula | $x + \mathrm{attn}(\mathrm{norm}_1(x))$, then $x + \mathrm{mlp}(\mathrm{norm}_2(x))$ |
+# | shapes | `(b, n, d_model)` in and out; inside the MLP `(b, n, 4·d_model)` |
+# | trap 1 | `x = norm1(x)`: the stream is gone, and nothing crashes |
+# | trap 2 | `Tensor.var` divides by $d - 1$; $\epsilon$ belongs inside the root |
+# | trap 3 | one norm for both sub-layers, or no last norm after a pre-LN stack |
+# | in GPT-2 | 12 blocks, pre-LN, 768 wide, MLP 3,072, GELU by tanh; weights of attention packed (3 h d) |
+# | in BERT | 12 blocks, post-LN, 768 wide, exact GELU, 10,000 steps of warm-up |
 #
 # ## Think further
 #
 # 1. Leave out the positions (`+ self.positions`) and train again. How many digits are still read, as a bag of sixteen
 #    patches? Explain that it is not one in ten.
-# 2. At the start of training, set `w_o` and `down` of every block to zero. What does a stack of such blocks compute,
-#    and what is the gradient of its first layer? Some large models are started nearly like this.
+# 2. At the start of training, set `w_o` and `down` of every block to zero, weight and bias. What does a stack of such
+#    blocks compute, and what is the gradient of the first layer's `w_q`? Some large models are started nearly like
+#    this.
 # 3. A pre-LN stream is never normalised, so its size grows with depth, and each block adds about as much as the first
 #    did. How much does the hundredth block still change? Is that what the right-hand picture of the gradients showed?
 #
-# **Next:** 07 gives the words their places, in better ways than a learned list.
+# <details><summary>Answers</summary>
+#
+# 1. Try it: in a short training of ours, two of three were right. A bag of patches still says how much ink there is,
+#    and which strokes: corners, edges, empty patches. An eight has many half-filled patches and a one has few. What is
+#    lost is where they are, and with it whatever only the arrangement tells.
+# 2. It computes nothing: both branches add zero, and the stream passes unchanged, so the whole stack is as easy to
+#    train as a single layer. The gradient of `w_q` is zero at the first step, because whatever it does is multiplied by
+#    `w_o` = 0. But the gradient of `w_o` itself is not, so from the second step on the branch begins to count.
+# 3. The stream has the size $\sqrt{100} = 10$ by then, and the block adds a vector of size 1: a tenth of its length,
+#    and even less of its direction. That is the same $1/\sqrt L$ as in the picture. Deep pre-LN models therefore have
+#    late blocks that can be left out at little cost.
+#
+# </details>
+#
+# ## Read on
+#
+# - [Xiong et al., 2020](https://arxiv.org/abs/2002.04745): where the norm should be; their figure 1 draws both blocks,
+#   and their warm-up experiment is yours at full size.
+# - [He et al., 2015](https://arxiv.org/abs/1512.03385): the plus sign, invented for pictures. Read the first two pages.
+# - [Dong, Cordonnier and Loukas, 2021](https://arxiv.org/abs/2103.03404): "Attention is not all you need". They prove
+#   that without residuals the words become one, as your 24 layers showed.
+# - [Dosovitskiy et al., 2020](https://arxiv.org/abs/2010.11929): ViT, your digit reader with 86 million weights.
+# - [Geva et al., 2020](https://arxiv.org/abs/2012.14913): what is in the MLP? They read its two matrices as keys and
+#   values, and find a memory.
+#
+# **Next:** your reader learned a list of sixteen positions by heart, and would be lost in a larger picture. 07 asks how
+# to tell a word where it is, so that it also works for lengths never seen.
+#
+# *Learning on your own? The worked solutions are in the course's repository: `solutions/06_encoder_block.ipynb`.*

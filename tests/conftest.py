@@ -3,6 +3,7 @@
 import os
 import pkgutil
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,16 +29,48 @@ def _no_deep_folder_is_left(tmp_path_factory: pytest.TempPathFactory) -> Iterato
     assert too_deep(tmp_path_factory.getbasetemp()) is None
 
 
-class ByExercise(LoadScopeScheduling):
-    """Give one worker all tests of an exercise, which share what its misconceptions did, or else those of a file.
+LONG = {
+    "tests/autograder/test_colab.py": 230,
+    "tests/hostile/test_hostile.py": 200,
+    "tests/hostile/test_scripts.py": 130,
+    "tests/autograder/test_operations.py": 120,
+    "tests/autograder/test_in_nbgrader.py": 90,
+    "tests/hostile/test_fuzz.py": 80,
+    "tests/checks/test_one_change.py": 80,
+    "tests/autograder/test_nbgrader.py": 70,
+    "tests/autograder/test_cluster.py": 60,
+    "tests/autograder/test_postgresql.py": 60,
+}
+"""About how many seconds these take: what is long, or waits, begins first, and all else runs beside it."""
 
-    The tests of a file stay in one process because the cells of a notebook share its kernel.
-    """
 
+def scope_of(nodeid: str) -> str:
+    """The tests of an exercise share what its misconceptions did; those of a file, its fixtures or its kernel."""
+    named = [word for word in re.split(r"[\[\]-]", nodeid) if word in exercises()]
+    return named[0] if named and nodeid.startswith("tests/checks/") else nodeid.split("::")[0]
+
+
+def seconds(scope: str, tests: int) -> float:
+    """About how long a scope takes."""
+    if scope in exercises():
+        return 0.2 * len(exercises()[scope].misconceptions)
+    return LONG.get(scope, 20 if scope.endswith(".ipynb") else 0.1 * tests)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A worker of xdist has the tests in the order in which they are given out."""
+    if hasattr(config, "workerinput"):
+        sizes = Counter(scope_of(item.nodeid) for item in items)
+        lasts = {scope: seconds(scope, tests) for scope, tests in sizes.items()}
+        items.sort(key=lambda item: -lasts[scope_of(item.nodeid)])
+
+
+class LongestFirst(LoadScopeScheduling):
     def _split_scope(self, nodeid: str) -> str:
-        named = [word for word in re.split(r"[\[\]-]", nodeid) if word in exercises()]
-        return named[0] if named and nodeid.startswith("tests/checks/") else nodeid.split("::")[0]
+        return scope_of(nodeid)
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> ByExercise:
-    return ByExercise(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LongestFirst:
+    config.option.loadscopereorder = False  # not by how many tests there are
+    return LongestFirst(config, log)

@@ -260,7 +260,7 @@ ERRORS = [
         [(2, 3, 7), (2, 5, 7), (3, 5, 7)],
         {},
     ),
-    (ValueError, r"but for their heads, got \(2, 6\) and \(3, 6\)", [(2, 6, 3, 7), (3, 6, 5, 7), (3, 6, 5, 7)], {}),
+    (ValueError, r"except for heads, got \(2, 6\) and \(3, 6\)", [(2, 6, 3, 7), (3, 6, 5, 7), (3, 6, 5, 7)], {}),
     (ValueError, r"multiple of the heads of k, got 3 and 2", [(3, 5, 7), (2, 5, 7), (2, 5, 7)], {}),
     (ValueError, r"at least two axes, got 1, 2 and 2", [(7,), (5, 7), (5, 7)], {}),
     (ValueError, r'None, "eager" or "fused", got \'flash\'', [(5, 7)] * 3, {"backend": "flash"}),

@@ -16,6 +16,14 @@ def test_exact_gelu_between_two_layers():
     assert torch.autograd.gradcheck(module, x[0, :1])
 
 
+def test_the_gelu_by_tanh_is_another_one():
+    module = FeedForward(7, 29, activation="gelu_tanh").double()
+    (x,) = randoms((2, 11, 7))
+    hidden = x @ module.up.weight.T + module.up.bias
+    hidden = hidden * 0.5 * (1 + torch.tanh(math.sqrt(2 / math.pi) * (hidden + 0.044715 * hidden**3)))
+    assert_agrees(module(x), hidden @ module.down.weight.T + module.down.bias)
+
+
 def test_relu_and_no_bias():
     module = FeedForward(7, 29, activation="relu", bias=False).double()
     (x,) = randoms((2, 11, 7))
@@ -41,7 +49,7 @@ def test_dropout_in_both_places_and_in_training_only():
 
 
 def test_errors():
-    with pytest.raises(ValueError, match=r"one of \['gelu', 'relu'\], got 'tanh'"):
+    with pytest.raises(ValueError, match=r"one of \['gelu', 'gelu_tanh', 'relu'\], got 'tanh'"):
         FeedForward(7, 29, activation="tanh")
     with untyped(), pytest.raises(ValueError, match=r"x must have d_model = 7 features .* got \(2, 5\)"):
         FeedForward(7, 29)(torch.zeros(2, 5))

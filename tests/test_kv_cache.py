@@ -57,5 +57,5 @@ def test_errors():
         cache.append(torch.zeros(2, 3, 1, 7), torch.zeros(2, 3, 2, 7))
     with pytest.raises(TypeError, match=r"k must have the cache's dtype torch.float32, got torch.float64"):
         cache.append(torch.zeros(2, 3, 1, 7).double(), torch.zeros(2, 3, 1, 7))
-    with pytest.raises(ValueError, match="length must lie between 0 and 4, got 5"):
+    with pytest.raises(ValueError, match="length must be between 0 and 4, got 5"):
         cache.truncate(5)

@@ -13,7 +13,18 @@ import torch
 from matplotlib.colors import to_rgb
 from matplotlib.text import Text
 
-from attnlib.plot import COLOUR_MAP, plot_attention, plot_heads, plot_links, plot_mask
+from attnlib.plot import (
+    ACCENT,
+    COLOUR_MAP,
+    FONT_SIZE,
+    INK,
+    plot_attention,
+    plot_heads,
+    plot_links,
+    plot_mask,
+    show,
+    use_style,
+)
 
 WORDS = ["The", "old", "cat", "sat", "on", "a", "mat", "and", "slept", ".", "$x$", "costs $5", "internationalization"]
 
@@ -199,11 +210,34 @@ def test_errors_of_shape_and_tokens(plot) -> None:  # type: ignore[no-untyped-de
 def test_errors_of_single_functions() -> None:
     with pytest.raises(ValueError, match=r"weights must have shape \(h, q, k\), none of them empty, got \(3, 5\)"):
         plot_heads(weights(3, 5))
-    with pytest.raises(ValueError, match="titles must be as many as the heads: required 2, got 1"):
+    with pytest.raises(ValueError, match="titles must have one entry for each of the 2 heads, got 1"):
         plot_heads(weights(2, 3, 5), titles=["one"])
-    with pytest.raises(ValueError, match="axes must be as many as the heads: required 2, got 1"):
+    with pytest.raises(ValueError, match="axes must have one entry for each of the 2 heads, got 1"):
         plot_heads(weights(2, 3, 5), axes=[plt.subplots()[1]])
     with pytest.raises(TypeError, match=r"mask must be torch.bool, True = may attend, got torch.float32"):
         plot_mask(weights(3, 5))
     with pytest.raises(ValueError, match=r"query must be one of the 3 positions 0 … 2, got 3"):
         plot_links(weights(3, 5), query=3)
+
+
+def test_all_figures_have_one_style() -> None:
+    with plt.rc_context():
+        use_style()
+        _, ax = plt.subplots()
+        first, second = ax.plot([1, 2]) + ax.plot([2, 1])
+        assert (first.get_color(), second.get_color()) == (INK, ACCENT)
+        assert not ax.spines["top"].get_visible()
+        assert ax.xaxis.label.get_size() == FONT_SIZE
+
+
+def test_a_figure_is_shown_with_its_alt_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[tuple[dict[str, object], dict[str, object]]] = []
+    monkeypatch.setattr("IPython.get_ipython", lambda: object())
+    monkeypatch.setattr("IPython.display.display", lambda data, raw, metadata: shown.append((data, metadata)))
+    plot_attention(weights(3, 3))
+    show("three words look at one another")
+    ((data, metadata),) = shown
+    assert data["text/plain"] == "three words look at one another"
+    assert data["image/png"].startswith(b"\x89PNG")  # type: ignore[attr-defined]
+    assert metadata == {"image/png": {"alt": "three words look at one another"}}
+    assert not plt.get_fignums()

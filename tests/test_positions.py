@@ -13,7 +13,9 @@ from attnlib import (
     alibi_bias,
     alibi_slopes,
     apply_rotary,
+    rotate,
     sinusoidal_positions,
+    to_half_pairs,
 )
 
 
@@ -41,7 +43,7 @@ def test_added_positions_and_their_offset(device):
         module.to(device)
         assert_agrees(module(x), x + module.table[:11])
         assert_agrees(module(x[:, 5:], offset=5), module(x)[:, 5:])
-        with pytest.raises(ValueError, match="positions must lie within max_len = 13, got 3 to 13"):
+        with pytest.raises(ValueError, match="positions must be within max_len = 13, got 3 to 13"):
             module(x, offset=3)
         with untyped(), pytest.raises(ValueError, match=r"x must have d_model = 7 features .* got \(2, 3, 5\)"):
             module(torch.zeros(2, 3, 5, device=device))
@@ -77,6 +79,39 @@ def test_rotary_is_multiplication_by_a_unit_complex_number():
     assert torch.autograd.gradcheck(Rotary(6), x)
 
 
+def test_rotating_at_any_positions():
+    (x,) = randoms((2, 3, 11, 6))
+    positions = torch.arange(11)
+    assert_agrees(rotate(x, positions), Rotary(6)(x))
+    assert_agrees(rotate(x, positions + 7, base=500.0), Rotary(6, base=500.0)(x, offset=7))
+    of_each = torch.stack([positions - 3, 2 * positions])[:, None]  # (b, 1, n)
+    assert_agrees(rotate(x, of_each)[1], rotate(x[1], 2 * positions))
+    assert_agrees(rotate(rotate(x, positions / 4), positions * 3 / 4), rotate(x, positions))
+    assert torch.autograd.gradcheck(lambda x: rotate(x, positions), x)
+    with untyped(), pytest.raises(ValueError, match=r"d must be even \(columns are rotated in pairs\), got 7"):
+        rotate(torch.zeros(5, 7), torch.arange(5))
+
+
+def test_half_pairs_and_neighbours_give_the_same_scores():
+    """The halves are turned as transformers does it: x cos + (-second half, first half) sin."""
+    x, w_q, w_k = randoms((2, 7, 5), (5, 3 * 8), (5, 3 * 8))
+    angles = torch.arange(7)[:, None] * 10000.0 ** (-torch.arange(0, 8, 2).double() / 8)
+    angles = torch.cat([angles, angles], dim=-1)
+
+    def by_halves(w):
+        heads = (x @ w).unflatten(-1, (3, 8)).transpose(1, 2)
+        first, second = heads.chunk(2, dim=-1)
+        return heads * angles.cos() + torch.cat([-second, first], dim=-1) * angles.sin()
+
+    def by_neighbours(w):
+        return rotate((x @ w).unflatten(-1, (3, 8)).transpose(1, 2), torch.arange(7))
+
+    expected = by_neighbours(w_q) @ by_neighbours(w_k).mT
+    assert_agrees(by_halves(to_half_pairs(w_q, 3)) @ by_halves(to_half_pairs(w_k, 3)).mT, expected)
+    assert_agrees(to_half_pairs(to_half_pairs(w_q, 3), 3, back=True), w_q)
+    assert not torch.allclose(by_halves(w_q) @ by_halves(w_k).mT, expected)
+
+
 @devices
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_rotary_keeps_the_dtype_and_is_exact_far_out(dtype, device):
@@ -103,7 +138,7 @@ def test_alibi_bias_by_its_definition_and_aligned_bottom_right():
 
 
 def test_errors():
-    with pytest.raises(ValueError, match="d_head must be even, for columns are turned in pairs, got 7"):
+    with pytest.raises(ValueError, match=r"d_head must be even \(columns are rotated in pairs\), got 7"):
         Rotary(7)
     with untyped(), pytest.raises(ValueError, match=r"x must have d_head = 6 features .* got \(5, 4\)"):
         Rotary(6)(torch.zeros(5, 4))

@@ -1,4 +1,4 @@
-"""The lock, environment.yml, pyproject.toml and the Makefile say the same."""
+"""The locks, environment.yml, pyproject.toml and the Makefile say the same."""
 
 import re
 import subprocess
@@ -15,34 +15,44 @@ def canonical(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def locked() -> dict[str, str]:
-    lines = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
-    pins = [line.split("==") for line in lines if line and not line.startswith("#")]
-    return {canonical(name): version for name, version in pins}
+def pins(name: str) -> dict[str, list[str]]:
+    """Name -> versions with their markers: one for each Python and system."""
+    found: dict[str, list[str]] = {}
+    for line in (ROOT / name).read_text(encoding="utf-8").splitlines():
+        if not line.startswith(("#", " ")):
+            package, version = line.removesuffix("\\").rstrip().split("==", 1)
+            found.setdefault(canonical(package), []).append(version)
+    return found
 
 
-def environment() -> list[str]:
-    lines = (ROOT / "environment.yml").read_text(encoding="utf-8").splitlines()
-    return [line.strip(" -") for line in lines[lines.index("  - pip:") + 1 :]]
+LOCKED, EVERYTHING = pins("requirements.lock"), pins("requirements.txt")
 
 
-def test_the_lock_pins_torch_as_pypi_writes_it() -> None:
-    assert locked()["torch"] == "2.13.0"
+def test_torch_is_pinned_as_pypi_writes_it_and_outside_of_the_hashes() -> None:
+    assert EVERYTHING["torch"] == ["2.13.0"]
+    assert "torch" not in LOCKED
 
 
-def test_environment_yml_has_the_versions_of_the_lock() -> None:
-    *pins, editable = environment()
-    assert editable == "editable ."
-    assert len(pins) >= 10
-    disagree = [pin for pin in pins if locked().get(canonical(pin.split("==")[0])) != pin.split("==")[1]]
-    assert disagree == []
+def test_both_files_have_the_same_versions() -> None:
+    assert LOCKED | {"torch": EVERYTHING["torch"]} == EVERYTHING
 
 
-def test_environment_yml_has_all_that_a_student_and_an_instructor_need() -> None:
-    optional = PROJECT["optional-dependencies"]
-    wanted = [*PROJECT["dependencies"], *optional["course"], *optional["grading"]]
-    names = {canonical(re.split(r"[<>=]", requirement)[0]) for requirement in wanted}
-    assert names <= {canonical(pin.split("==")[0]) for pin in environment()}
+def test_every_version_in_the_lock_has_hashes() -> None:
+    text = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    entries = re.split(r"^(?=\w)", text, flags=re.MULTILINE)[1:]
+    assert len(entries) > 100
+    assert [entry for entry in entries if not re.search(r"\\\n    --hash=sha256:[0-9a-f]{64}", entry)] == []
+
+
+@pytest.mark.parametrize("name", ["requirements.lock", "requirements.txt", "environment.yml", "Makefile"])
+def test_no_place_to_download_from_is_written_down(name: str) -> None:
+    assert not re.search(r"://|--find-links|--index-url|/opt/", (ROOT / name).read_text(encoding="utf-8"))
+
+
+def test_environment_yml_repeats_no_version() -> None:
+    text = (ROOT / "environment.yml").read_text(encoding="utf-8")
+    assert "==" not in text
+    assert text.endswith("  - pip:\n      - --requirement requirements.txt\n      - --editable .\n")
 
 
 def test_a_student_installs_five_packages() -> None:
@@ -56,7 +66,8 @@ def test_every_direct_dependency_is_locked_within_its_range() -> None:
     optional = PROJECT["optional-dependencies"]
     for line in [*PROJECT["dependencies"], *(r for extra in optional.values() for r in extra)]:
         requirement = Requirement(line)
-        assert locked()[canonical(requirement.name)] in requirement.specifier
+        for version in EVERYTHING[canonical(requirement.name)]:
+            assert version.split(" ;")[0] in requirement.specifier
 
 
 def test_python_is_the_same_range_everywhere() -> None:
@@ -64,7 +75,25 @@ def test_python_is_the_same_range_everywhere() -> None:
     assert "- python >=3.11,<3.14" in (ROOT / "environment.yml").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("target", ["help", "setup", "lab", "test", "build", "grade", "bench", "lint", "clean"])
+def test_the_hooks_before_a_commit_need_no_network() -> None:
+    import yaml
+
+    repositories = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))["repos"]
+    assert [repository["repo"] for repository in repositories] == ["local"]
+    hooks = {hook["id"]: hook for hook in repositories[0]["hooks"]}
+    assert {hook["language"] for hook in hooks.values()} == {"system"}
+    assert [hook["entry"].split()[0] for hook in hooks.values()] == [
+        ".venv/bin/ruff",
+        ".venv/bin/ruff",
+        ".venv/bin/python",
+    ]
+    assert hooks["lessons"]["entry"].endswith("-m autograder build --check")
+    for path in ("solutions/00_start_here.py", "notebooks/00_start_here.ipynb", "attnlib/checks/course/__init__.py"):
+        assert (ROOT / path).is_file()
+        assert re.search(hooks["lessons"]["files"], path)
+
+
+@pytest.mark.parametrize("target", ["help", "setup", "lab", "test", "build", "grade", "bench", "lint", "lock", "clean"])
 def test_make_help_lists_every_command(target: str) -> None:
     listed = subprocess.run(
         ["make", "--no-print-directory", "help"], cwd=ROOT, capture_output=True, text=True, check=True

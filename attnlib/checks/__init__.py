@@ -6,10 +6,21 @@
 (False, 'no_scale')
 """
 
+from attnlib.checks.check import CheckFailed, check, grade, run
 from attnlib.checks.course import exercises
 from attnlib.checks.exercise import Case, Exercise, Misconception
-from attnlib.checks.verdict.check import CheckFailed, check, grade
-from attnlib.checks.verdict.judge import run
 from attnlib.checks.verdict.report import Report
+from attnlib.checks.yours_or_ours import yours_or_ours
 
-__all__ = ["Case", "CheckFailed", "Exercise", "Misconception", "Report", "check", "exercises", "grade", "run"]
+__all__ = [
+    "Case",
+    "CheckFailed",
+    "Exercise",
+    "Misconception",
+    "Report",
+    "check",
+    "exercises",
+    "grade",
+    "run",
+    "yours_or_ours",
+]

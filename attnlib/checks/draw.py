@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 class Draw:
-    """A source of random inputs for one case; the same `key` gives the same numbers in every dtype and on every device.
+    """Random inputs for one case: the same `key` gives the same numbers in every dtype and on every device.
 
     >>> draw = Draw("an example", dtype=torch.float32)
     >>> draw.normal(2, 3).shape
@@ -32,7 +32,7 @@ class Draw:
     def d_head(self, prime: int) -> int:
         """A width whose root enters the scale: `prime`, but 16 in float64.
 
-        The root of 16 is exact in every dtype, so that `torch.sqrt(torch.tensor(d))`, a float32 number, is as right an
-        answer as `d ** 0.5` even where values are compared to 14 digits.
+        The root of 16 is exact in every dtype, so `torch.sqrt(torch.tensor(d))`, a float32 number, is as right as
+        `d ** 0.5` even where values are compared to 14 digits.
         """
         return 16 if self.dtype == torch.float64 else prime

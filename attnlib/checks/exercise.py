@@ -1,4 +1,4 @@
-"""What an exercise is: the reference, the cases, the misconceptions, and what may not be called."""
+"""An exercise as data: the reference, the cases, the misconceptions, and the functions that may not be called."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,9 +15,9 @@ Kind = Literal["function", "module", "choice"]
 
 @runtime_checkable
 class Asked(Protocol):
-    """The attempt, ready to be called: a call returns the tuple of its outputs, each known to be a plain tensor.
+    """An attempt that is ready to be called: it returns the tuple of its outputs, each of them a plain tensor.
 
-    It may live in another process, and a module is reached only by what stands here.
+    It may live in another process, so a module can be reached only through these methods.
     """
 
     shapes: dict[str, tuple[int, ...]] | None
@@ -29,14 +29,14 @@ class Asked(Protocol):
         """Set parameters of a module."""
 
     def train(self, mode: bool) -> None:
-        """Put a module in training mode; it comes in evaluation mode."""
+        """Put a module in training mode or back; it starts in evaluation mode."""
 
 
 AS_GIVEN = "as_given"
-"""The id of the misconception that the code of a "find the bug" exercise shows before anybody has touched it."""
+"""The id of the misconception in the untouched code of a "find the bug" exercise."""
 
 Probe = Callable[[Asked, Inputs], tuple[Tensor, ...]]
-"""Calls the attempt as it likes and returns what is compared, as many tensors as the exercise has outputs.
+"""A function that calls the attempt as it likes, and returns the tensors to compare, one for each output.
 
 For results that the contract leaves open in part (padded queries: zero them first), or that show only
 in another mode (dropout in training: `asked.train(True)`, many calls, a statistic).
@@ -61,7 +61,7 @@ class Misconception:
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """One call of the attempt: the inputs, the property (`part`) that it shows, and how exactly it is compared.
+    """One call of the attempt: its inputs, the property (`part`) that it tests, and how exactly it is compared.
 
     `inputs` gets a `Draw` and returns the positional arguments; for a module it returns a pair, the arguments of the
     constructor and those of `forward`. Half of an exercise's power lies here: all axes different primes, batch > 1,
@@ -76,9 +76,9 @@ class Case:
     gradient: bool = False
     """Compare the gradients of every input and weight, too."""
     after: tuple[Callable[[Draw], Inputs], ...] = ()
-    """Makers of the calls that come before the judged one: what an attempt keeps from one call to the next shows.
+    """Inputs of calls before the judged one, which reveal what an attempt keeps from one call to the next.
 
-    A module is built for the judged call alone, so these have to agree with its constructor's arguments.
+    A module is built for the judged call only, so these inputs must fit its constructor's arguments.
     """
     strided: bool = False
     """Give inputs whose memory is not contiguous."""
@@ -89,13 +89,13 @@ class Case:
     other_device: bool = False
     """Run without values, on torch's `meta` device: tensors that the attempt makes on the CPU show."""
     probe: "Probe | None" = None
-    """What to ask of the attempt in place of its plain result: see `Probe`."""
+    """Compare the result of this function instead of the attempt's own: see `Probe`."""
     magnitude: float = 0.0
-    """Size of the numbers that enter the sums, where it is far above that of the result (see `compare.tolerance`)."""
+    """Size of the summed numbers, where they are much larger than the result (see `compare.tolerance`)."""
 
     @property
     def twice(self) -> bool:
-        """Whether the judged call comes after others."""
+        """Whether other calls come before the judged one."""
         return bool(self.after)
 
 
@@ -119,17 +119,24 @@ class Exercise:
     detachable: tuple[str, ...] = ()
     """Outputs that need not carry a gradient, such as returned attention weights."""
     forbidden: tuple[str, ...] = ()
-    """What the attempt may not call: families of `ready_made`, and attnlib's by name, as in `attnlib.softmax`."""
+    """Functions that the attempt may not call: families of `ready_made`, and attnlib's by name (`attnlib.softmax`)."""
     example: Callable[[], Inputs] | None = None
     """Inputs small enough to follow by hand; a wrong answer is shown beside the right one on them."""
     shown: str | None = None
-    """The output that is shown on the example; the first, if not said."""
+    """The output to show on the example, by default the first."""
     explanation: str = ""
     """For a choice: why the right answer is right. Shown with the verdict."""
     weight_scale: float = field(default=1.0)
     """For a module: standard deviation of its weights, in units of 1/sqrt(fan_in)."""
+    stretch: bool = False
+    """Whether it is an extra for those who want more: checked like the others, and worth no points."""
 
     @property
     def points(self) -> int:
-        """The exercise's points, the sum over its parts."""
+        """The exercise's points, the sum over its parts; a stretch exercise has none."""
+        return 0 if self.stretch else self.worth
+
+    @property
+    def worth(self) -> int:
+        """The sum over its parts, in which a score is counted."""
         return sum(self.parts.values())

@@ -16,6 +16,7 @@ from autograder.in_nbgrader.nbgrader_course import NbgraderCourse
 from autograder.lesson_text.layout import Layout, shown
 from autograder.lesson_text.lesson import read_lesson
 from autograder.lesson_text.notebook import read_notebook, to_text, write_notebook
+from autograder.lesson_text.round_trip import changed_by_jupyterlab
 from autograder.showing.errors import CourseError
 
 Say = Callable[[str], None]
@@ -118,7 +119,7 @@ def drift(layout: Layout, wanted: tuple[str, ...], exercises: Mapping[str, Any])
         path = layout.notebooks / f"{lesson}.ipynb"
         return recorded_url(read_notebook(path)) if path.is_file() else None
 
-    differences = []
+    differences = changed_by_saving(layout, wanted)
     for one in release_all(layout.chosen(wanted), layout, exercises, url_of):
         student, instructor = (folder / f"{one.lesson}.ipynb" for folder in (layout.notebooks, layout.solutions))
         for path in (path for path in (student, instructor) if not path.is_file()):
@@ -135,6 +136,12 @@ def drift(layout: Layout, wanted: tuple[str, ...], exercises: Mapping[str, Any])
     if not wanted:
         differences += [f"{shown(path)} has no lesson" for path in stale(layout)]
     return differences
+
+
+def changed_by_saving(layout: Layout, wanted: tuple[str, ...]) -> list[str]:
+    """The lessons whose text would be another after it was opened and saved in JupyterLab."""
+    texts = [layout.solutions / f"{lesson}.py" for lesson in layout.chosen(wanted)]
+    return [f"{shown(path)} is not as JupyterLab saves it" for path in texts if changed_by_jupyterlab(path)]
 
 
 def prepare(layout: Layout, wanted: tuple[str, ...]) -> list[str]:

@@ -70,7 +70,8 @@ def add_colab(notebook: NotebookNode, lesson: str, url: str | None) -> NotebookN
 
 def recorded_url(notebook: NotebookNode) -> str | None:
     """The address with which a student's notebook was built."""
-    return notebook.metadata.get("attnlib", {}).get("repository")
+    found: str | None = notebook.metadata.get("attnlib", {}).get("repository")
+    return found
 
 
 def with_badges(readme: str, lessons: list[str], url: str | None) -> str:

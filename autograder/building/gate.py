@@ -128,7 +128,10 @@ class Gate:
                 yield self._say(cell, f"the cell id {cell.get('id')!r} is there more than once")
 
     def _pairs(self) -> Iterator[str]:
-        """An answer is open and has a test; a test is locked, has points, calls check, and stands below its answer."""
+        """An answer is open and has a test; a test is locked, has points, calls check, and stands below its answer.
+
+        The test of an exercise without points is a check that is not graded.
+        """
         seen: list[str] = []
         tested = set()
         for cell in self.release.cells:
@@ -148,6 +151,10 @@ class Gate:
                     yield self._say(cell, f'a test ends with check("{answer}", …)')
                 if not nbgrader.get("locked") or not nbgrader.get("points", 0) > 0:
                     yield self._say(cell, "a test must be locked and have points")
+            elif (
+                (extra := _checked(cell.source)) in seen and extra in self.expected and not self.expected[extra].points
+            ):
+                tested.add(extra)
         for cell in self.release.cells:
             if _nbgrader(cell).get("solution") and _grade_id(cell) not in tested:
                 yield self._say(cell, "the answer has no test")
@@ -171,11 +178,12 @@ class Gate:
 
 
 def _nbgrader(cell: NotebookNode) -> dict[str, Any]:
-    return cell.metadata.get("nbgrader", {})
+    found: dict[str, Any] = cell.metadata.get("nbgrader", {})
+    return found
 
 
 def _grade_id(cell: NotebookNode) -> str:
-    return _nbgrader(cell).get("grade_id", "")
+    return str(_nbgrader(cell).get("grade_id", ""))
 
 
 def _regions(cell: NotebookNode) -> Regions:

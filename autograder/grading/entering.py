@@ -58,6 +58,7 @@ class Entries:
         path.unlink(missing_ok=True)
         reason = reason_file(self.course.directory, student, lesson)
         if judged.problem is not None:
+            self._submission(judged, told)
             forget(self.gradebook, lesson, student)
             record(reason, judged.problem)
         else:
@@ -67,13 +68,15 @@ class Entries:
         entry = {**asdict(judged), "notebook": "", "digest": "" if judged.fault or judged.passing else digest}
         write_whole(path, json.dumps(entry, ensure_ascii=True))
 
+    def _submission(self, judged: Judged, told: datetime | None) -> Any:
+        """The gradebook's row; there is one also where there are no points, as in nbgrader's own way."""
+        self.gradebook.update_or_create_student(judged.student)
+        return self.gradebook.update_or_create_submission(judged.lesson, judged.student, timestamp=told)
+
     def _write_grades(self, judged: Judged, told: datetime | None) -> None:
         """All scores of a submission, in one transaction."""
-        student, lesson = judged.student, judged.lesson
-        book = self.gradebook
-        book.update_or_create_student(student)
-        submission = book.update_or_create_submission(lesson, student, timestamp=told)
-        notebook = book.find_submission_notebook(lesson, lesson, student)
+        book, submission = self.gradebook, self._submission(judged, told)
+        notebook = book.find_submission_notebook(judged.lesson, judged.lesson, judged.student)
         by_hand = any(grade.name not in judged.points for grade in notebook.grades)
         cells = {c.metadata.nbgrader.grade_id: c for c in _graded_cells(judged)} if by_hand else {}
         for grade in notebook.grades:
@@ -114,8 +117,8 @@ class Entries:
             shutil.copy(path, beside)
         (new / f"{judged.lesson}.ipynb").write_text(judged.notebook, encoding="utf-8")
         if target.exists():
-            os.rename(target, old)
-        os.rename(new, target)
+            target.rename(old)
+        new.rename(target)
         shutil.rmtree(old, ignore_errors=True)
 
 

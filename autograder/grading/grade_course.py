@@ -17,11 +17,11 @@ from autograder.grading.cluster import judge_on_cluster
 from autograder.grading.entering import Entries, digest_of
 from autograder.grading.workers import judge_all
 from autograder.in_nbgrader.course_files import course_seed, faults_file, record_fault
+from autograder.in_nbgrader.handed_in import record_all_received, time_of
 from autograder.in_nbgrader.nbgrader_course import NbgraderCourse
 from autograder.in_nbgrader.status import NO_NAME, is_name
 from autograder.judging.intake.folder import collect
 from autograder.judging.intake.survey import Stray, survey
-from autograder.judging.intake.timestamp import told_time
 from autograder.judging.submission import Judged, Task
 from autograder.judging.verdict import error_in, reports
 from autograder.lesson_text.assignment import Assignment
@@ -95,6 +95,8 @@ class How:
     shown: Certificates | None = None
     """What is shown to a scheduler at a tls:// address."""
     again: bool = False
+    received: Path | None = None
+    """A table of the times at which a learning platform has received the submissions."""
 
 
 def find_submissions(folder: Path) -> list[tuple[str, str]]:
@@ -129,6 +131,8 @@ def grade(
     (submissions, strays), lessons = chosen_submissions(layout, folder, wanted), layout.chosen(wanted)
     prepare(layout, tuple(sorted({lesson for _, lesson in submissions if lesson in lessons})) or tuple(lessons))
     course = NbgraderCourse(layout.course, submitted=folder.resolve())
+    if how.received is not None:
+        record_all_received(course.directory, how.received)
     run = Run(layout, course, folder, how, step)
     found = [Graded(printable(one.student), "", problem=f"not graded: {printable(one.why)}") for one in strays]
     found += [
@@ -194,7 +198,7 @@ class Run:
         """What has to be judged, or None if this very submission was entered before."""
         folder = self.folder / student / lesson
         handed_in = collect(folder, lesson)
-        told, doubt = told_time(folder, handed_in.changed)
+        told, doubt = time_of(self.course.directory, student, lesson, handed_in.changed)
         remarks = (*handed_in.remarks, *([doubt] if doubt else []))
         beside = {"/timestamp": str(told).encode(), "/remarks": str(remarks).encode()}  # names that no file can have
         known = {**handed_in.files, **beside}
@@ -289,7 +293,7 @@ def what_happened(test: NotebookNode, answer: NotebookNode | None, report: dict[
     if answer is not None and answer.metadata.nbgrader.get("checksum") == compute_checksum(answer):
         return "not answered"
     if report.get("diagnosis"):
-        return report["diagnosis"]
+        return str(report["diagnosis"])
     if answer is not None and (error := error_in(answer)):
         return error
     return error_in(test) or _what_is_said(report)

@@ -1,9 +1,13 @@
-"""Copy a student's files to where others see them: beside the graded notebook, and beside the feedback."""
+"""Copying a student's files: from the exchange, and to where others see them, beside graded notebooks and feedback."""
 
+import os
+import stat
 from pathlib import Path, PurePosixPath
 
-from autograder.judging.intake.folder import TIMESTAMP, collect
+from autograder.judging.intake.folder import MOST_BYTES, MOST_DEPTH, MOST_ENTRIES, TIMESTAMP, collect
 from autograder.judging.intake.timestamp import told_time
+from autograder.showing.errors import CourseError
+from autograder.showing.text import printable
 
 # The formgrader serves these files from its own origin, with the instructor's session: none of them may be a page, a
 # script or a drawing that runs scripts. And none may run code when it is opened, as a pickle does. What an answer needs
@@ -27,3 +31,76 @@ def copy_listed(source: Path, target: Path, lesson: str) -> None:
     (target / TIMESTAMP).unlink(missing_ok=True)
     if told is not None:
         (target / TIMESTAMP).write_text(f"{told.isoformat(' ')} UTC", encoding="ascii")
+
+
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+
+
+class Copy:
+    """A copy of a folder's regular files. Its owner may change the folder meanwhile; no link is followed.
+
+    `left_out` has a line for everything else. `changed` is when the system last changed anything about the folder or a
+    file in it: unlike the other times of a file, this one cannot be set.
+    """
+
+    def __init__(self, source: Path, target: Path, most: int) -> None:
+        if source.is_symlink():
+            raise CourseError("it is a link, and no folder of its own")
+        self.target, self.most = target, most
+        self.left_out: list[str] = []
+        self.changed = 0.0
+        self.size = self.number = 0
+        self._folder(os.open(source, FOLDER), Path())
+
+    def _folder(self, opened: int, inner: Path) -> None:
+        """Copy what is in an open folder, and close it."""
+        try:
+            self.changed = max(self.changed, os.fstat(opened).st_ctime)
+            (self.target / inner).mkdir(parents=True)
+            with os.scandir(opened) as entries:
+                for entry in entries:
+                    self._count(entries=1)
+                    self._entry(entry, opened, inner / entry.name)
+        except OSError as error:
+            self._leave_out(inner, error.strerror)
+        finally:
+            os.close(opened)
+
+    def _entry(self, entry: os.DirEntry[str], folder: int, name: Path) -> None:
+        is_folder = entry.is_dir(follow_symlinks=False)
+        if is_folder and len(name.parts) > MOST_DEPTH:
+            self._leave_out(name, f"it is nested more than {MOST_DEPTH} deep")
+            return
+        try:
+            opened = os.open(entry.name, FOLDER if is_folder else FILE, dir_fd=folder)
+        except OSError as error:
+            self._leave_out(name, "it is a link" if entry.is_symlink() else error.strerror)
+            return
+        if is_folder:
+            self._folder(opened, name)
+        else:
+            self._file(opened, name)
+
+    def _file(self, opened: int, name: Path) -> None:
+        with open(opened, "rb") as file:
+            state = os.fstat(opened)
+            if not stat.S_ISREG(state.st_mode):
+                self._leave_out(name, "it is no regular file")
+                return
+            data = file.read(MOST_BYTES + 1)
+        if len(data) > MOST_BYTES:
+            self._leave_out(name, f"it has more than {MOST_BYTES >> 20} MB")
+            return
+        self.changed = max(self.changed, state.st_ctime)
+        self._count(size=len(data))
+        (self.target / name).write_bytes(data)
+
+    def _count(self, *, entries: int = 0, size: int = 0) -> None:
+        self.number += entries
+        self.size += size
+        if self.size > self.most or self.number > MOST_ENTRIES:
+            raise CourseError("it is too large, or holds too many files")
+
+    def _leave_out(self, name: Path, why: str | None) -> None:
+        self.left_out.append(f"{printable(name)}: {why}")

@@ -25,7 +25,7 @@ def write_whole(path: Path, text: str) -> None:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
-    os.replace(new, path)
+    new.replace(path)
 
 
 def faults_file(course: Path) -> Path:

@@ -6,8 +6,6 @@ that reads `nbgrader_config.py`: the command line, the formgrader's buttons, and
 """
 
 import fnmatch
-import glob
-import re
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,9 @@ from nbgrader.converters import Autograde, BaseConverter, GenerateFeedback
 from nbgrader.coursedir import CourseDirectory
 
 from autograder.in_nbgrader.copying import copy_listed
+from autograder.in_nbgrader.handed_in import time_of
 from autograder.in_nbgrader.record_failures import explain, reason_file, record
+from autograder.judging.intake.survey import survey
 from autograder.judging.intake.timestamp import told_time
 
 init_assignment = Autograde.init_assignment
@@ -36,16 +36,29 @@ def guard() -> None:
 
 
 def _find_submissions(converter: Any) -> None:
-    """Every folder of the assignment is a submission: RecordFailures finds the notebook, whatever it is called."""
+    """All that `grade` takes for a submission is one, whatever its notebook is called; all else gets a line."""
     course = converter.coursedir
-    pattern = course.format_path(course.submitted_directory, "(?P<student>[^/]*)", "(?P<lesson>[^/]*)", escape=True)
+    submissions, strays = survey(_submitted(course)) if _submitted(course).is_dir() else ([], [])
     converter.assignments, converter.notebooks = {}, []
-    for folder in glob.glob(course.format_path(course.submitted_directory, course.student_id, course.assignment_id)):
-        found = re.fullmatch(pattern, folder)
-        if found and not Path(folder).is_file() and fnmatch.fnmatch(found["lesson"], course.notebook_id):
-            converter.assignments[folder] = [str(Path(folder) / f"{found['lesson']}.ipynb")]
+    for student, lesson in submissions:
+        wanted = (student, course.student_id), (lesson, course.assignment_id), (lesson, course.notebook_id)
+        if all(_is_meant(name, pattern) for name, pattern in wanted):
+            folder = course.format_path(course.submitted_directory, student, lesson)
+            converter.assignments[folder] = [str(Path(folder) / f"{lesson}.ipynb")]
+    for stray in strays:
+        if _is_meant(stray.student, course.student_id):
+            converter.log.warning("%s: not graded: %s", stray.student, stray.why)
     if not converter.assignments:
         init_notebooks(converter)  # which says what is missing
+
+
+def _is_meant(name: str, pattern: str) -> bool:
+    return name == pattern or fnmatch.fnmatchcase(name, pattern)
+
+
+def _submitted(course: Any) -> Path:
+    """The folder of all students' folders."""
+    return Path(course.format_path(course.submitted_directory, "x", "x")).parents[1]
 
 
 def _take_in(converter: Any, assignment_id: str, student_id: str) -> None:
@@ -56,12 +69,15 @@ def _take_in(converter: Any, assignment_id: str, student_id: str) -> None:
     course = converter.coursedir
     try:
         init_assignment(converter, assignment_id, student_id)
-        told = _timestamp(course, course.format_path(course.submitted_directory, student_id, assignment_id))
-        with Gradebook(course.db_url, course.course_id) as gradebook:
-            gradebook.update_or_create_submission(assignment_id, student_id, timestamp=told)
     except Exception as error:
         record(reason_file(course, student_id, assignment_id), explain(error))
         raise
+    finally:
+        told, _ = time_of(course, student_id, assignment_id)
+        with Gradebook(course.db_url, course.course_id) as gradebook:
+            if converter.create_student:
+                gradebook.update_or_create_student(student_id)
+            gradebook.update_or_create_submission(assignment_id, student_id, timestamp=told)
 
 
 def _copy(converter: Any, assignment_id: str, student_id: str) -> None:
@@ -78,5 +94,4 @@ def _timestamp(_: Any, folder: str) -> datetime | None:
 
 
 def _submitted_timestamp(api: Any, assignment_id: str, student_id: str) -> datetime | None:
-    course = api.coursedir
-    return told_time(Path(course.format_path(course.submitted_directory, student_id, assignment_id)))[0]
+    return time_of(api.coursedir, student_id, assignment_id)[0]

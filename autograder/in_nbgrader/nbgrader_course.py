@@ -63,7 +63,7 @@ class NbgraderCourse:
         app.force = True
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # nbgrader's and its libraries' own, which nobody here can mend
-            result = capture_log(app)
+            result: dict[str, Any] = capture_log(app)
         if "KeyboardInterrupt" in result.get("error", ""):
             raise KeyboardInterrupt  # nbgrader would go on with the next submission
         return result

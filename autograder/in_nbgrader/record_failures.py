@@ -7,9 +7,9 @@ from nbconvert.exporters import NotebookExporter
 from nbformat import NotebookNode
 from nbgrader.api import Gradebook, MissingEntry
 
+from autograder.in_nbgrader.handed_in import time_of
 from autograder.judging.intake.custody import take_in
 from autograder.judging.intake.folder import collect
-from autograder.judging.intake.timestamp import told_time
 from autograder.lesson_text.released import released_cells
 from autograder.showing.errors import NotGraded, first_line
 from autograder.showing.text import printable
@@ -51,9 +51,12 @@ class RecordFailures(NotebookExporter):
         place, converter = (resources or {})["nbgrader"], cast(Any, self.parent)
         reason = reason_file(converter.coursedir, place["student"], place["assignment"])
         forget_scores(place["db_url"], place["assignment"], place["student"])
+        found: tuple[NotebookNode, dict[str, Any]]
         try:
             if converter._sanitizing:
-                found = self.from_notebook_node(self._taken_in(Path(filename).parent, place), resources, **kwargs)
+                found = cast(Any, self).from_notebook_node(
+                    self._taken_in(Path(filename).parent, place), resources, **kwargs
+                )
             else:
                 found = super().from_filename(filename, resources, **kwargs)
         except Exception as error:
@@ -68,7 +71,7 @@ class RecordFailures(NotebookExporter):
         handed_in = collect(folder, place["notebook"])
         released = released_cells(place["db_url"], place["assignment"], place["notebook"])
         taken = take_in(handed_in.files, place["notebook"], released)
-        _, doubt = told_time(folder, handed_in.changed)
+        _, doubt = time_of(cast(Any, self.parent).coursedir, place["student"], place["assignment"], handed_in.changed)
         for remark in filter(None, (*handed_in.remarks, doubt, *taken.remarks)):
             self.log.warning("%s, %s: %s", printable(place["student"]), place["assignment"], remark)
         return taken.notebook

@@ -28,7 +28,7 @@ def status_of(gradebook: Gradebook, coursedir: Any, assignment: str, student: st
     try:
         submission = gradebook.find_submission(assignment, student)
     except MissingEntry:
-        if not os.path.isdir(submitted):  # unlike Path.is_dir, False for a folder that may not be looked into
+        if not os.path.isdir(submitted):  # noqa: PTH112  unlike Path.is_dir, False for a folder that may not be looked into
             return NOT_SUBMITTED
         return f"not graded: {reason or 'it was not autograded yet'}"
     grades = [grade for notebook in submission.notebooks for grade in notebook.grades]

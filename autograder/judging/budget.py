@@ -3,7 +3,7 @@
 import time
 from dataclasses import dataclass, field
 
-from attnlib.checks.asking.attempt import Failure
+from attnlib.checks.asking.failure import Failure
 from attnlib.checks.asking.time_limits import TimeLimits
 from autograder.showing.errors import NotGraded
 

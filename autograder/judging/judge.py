@@ -7,11 +7,12 @@ from typing import Any
 
 from nbformat import NotebookNode
 
-from attnlib.checks.asking.attempt import Failure
+from attnlib.checks.asking.failure import Failure
 from attnlib.checks.asking.observe import Memory
 from attnlib.checks.exercise import Exercise
 from attnlib.checks.verdict.judge import run_exercise
-from attnlib.checks.verdict.report import Report, write_report
+from attnlib.checks.verdict.report import Report
+from attnlib.checks.verdict.write import write_report
 from autograder.judging.around_a_test import Cells, cells_around, grade_id, is_untouched, may_define
 from autograder.judging.budget import Budget, OutOfTime
 from autograder.judging.verdict import Verdict
@@ -32,7 +33,7 @@ class Attempt:
     below: Cells
     """Cells below the test, which are not run."""
     run: str = "needed"
-    """Which of the cells: see `needed` in sandbox/inside/cells.py."""
+    """Which of the cells: see `needed` in sandbox/inside/needed.py."""
     show: tuple[str, ...] = ()
     """The demonstrations whose numbers are computed elsewhere, since they need what is withheld."""
 

@@ -15,7 +15,8 @@ from autograder.judging.settle import settle
 from autograder.judging.verdict import write_verdicts
 from autograder.lesson_text.assignment import Assignment
 from autograder.lesson_text.notebook import to_text
-from autograder.sandbox.layers import Layers, probe
+from autograder.sandbox.layers import Layers
+from autograder.sandbox.probe import probe
 from autograder.sandbox.process import Sandbox
 from autograder.showing.errors import CourseError, reason_of, trace_of
 from autograder.showing.text import printable

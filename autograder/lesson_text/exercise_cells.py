@@ -72,9 +72,10 @@ def _tested(source: str) -> str | None:
 def _complete(answer: NotebookNode, test: NotebookNode, texts: list[NotebookNode], exercise: Exercise) -> None:
     answer.id, test.id = exercise.name, f"test_{exercise.name}"
     answer.metadata["nbgrader"] = _metadata(answer.id, solution=True)
-    test.metadata["nbgrader"] = _metadata(test.id, solution=False) | {"points": exercise.points}
-    test.source = f"{HIDDEN}\n{test.source}"
-    points = f"{exercise.points} point{'s' * (exercise.points != 1)}"
+    if exercise.points:  # a stretch exercise is checked, and not graded
+        test.metadata["nbgrader"] = _metadata(test.id, solution=False) | {"points": exercise.points}
+        test.source = f"{HIDDEN}\n{test.source}"
+    points = f"{exercise.points or 'no'} point{'s' * (exercise.points != 1)}"
     parts = ", ".join(f"{part} {worth}" for part, worth in exercise.parts.items())
     for text in texts:
         text.source = text.source.replace(POINTS, points).replace(PARTS, parts)

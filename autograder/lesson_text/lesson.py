@@ -1,5 +1,7 @@
 """A lesson's text becomes nbgrader's source notebook, the same bytes each time."""
 
+import re
+from copy import deepcopy
 from pathlib import Path
 
 import jupytext
@@ -13,8 +15,9 @@ from autograder.showing.errors import CourseError, first_line
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 LANGUAGE = {"name": "python"}
 KEPT_METADATA = ("nbgrader", "tags")
-SHOWS_A_PICTURE = "plt.show()"
-NOT_COMPARED = "nbval-ignore-output"
+SHOWS_A_PICTURE = re.compile(r"^(plt\.show\(|show\(|hover_links\(|.*= hover_links\()", re.MULTILINE)
+NOT_COMPARED, UNFOLDED = "nbval-ignore-output", "unfolded"
+FOLDED = {"cellView": "form", "jupyter": {"source_hidden": True}}  # for Colab, and for JupyterLab and VS Code
 
 
 def read_lesson(path: Path) -> NotebookNode:
@@ -27,19 +30,28 @@ def read_lesson(path: Path) -> NotebookNode:
         cells = jupytext.reads(text, fmt="py:percent").cells
     except Exception as error:
         raise CourseError(f"{shown(path)} cannot be read as a lesson: {first_line(error)}.") from None
-    notebook = new_notebook(cells=cells, metadata={"kernelspec": dict(KERNEL), "language_info": dict(LANGUAGE)})
+    notebook: NotebookNode = new_notebook(
+        cells=cells, metadata={"kernelspec": dict(KERNEL), "language_info": dict(LANGUAGE)}
+    )
     notebook.nbformat_minor = 5
     for number, cell in enumerate(notebook.cells):
         cell.metadata = NotebookNode({key: cell.metadata[key] for key in KEPT_METADATA if key in cell.metadata})
         cell.id = f"cell-{number}"
     complete_exercises(notebook.cells, shown(path))
-    _leave_pictures_uncompared(notebook.cells)
+    _mark_pictures(notebook.cells)
     return notebook
 
 
-def _leave_pictures_uncompared(cells: list[NotebookNode]) -> None:
-    """Mark the cells that show a picture for nbval: its bytes depend on the machine's fonts."""
+def _mark_pictures(cells: list[NotebookNode]) -> None:
+    """Fold the cells that show a picture, and mark them for nbval: its bytes depend on the machine's fonts.
+
+    What a reader should see of them belongs in a cell of its own; a tag `unfolded` leaves one open.
+    """
     for cell in cells:
+        if cell.cell_type != "code" or "nbgrader" in cell.metadata or not SHOWS_A_PICTURE.search(cell.source):
+            continue
         tags = cell.metadata.get("tags", [])
-        if cell.cell_type == "code" and SHOWS_A_PICTURE in cell.source and NOT_COMPARED not in tags:
+        if NOT_COMPARED not in tags:
             cell.metadata["tags"] = [NOT_COMPARED, *tags]
+        if UNFOLDED not in tags:
+            cell.metadata.update(deepcopy(FOLDED))

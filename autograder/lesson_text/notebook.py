@@ -12,16 +12,18 @@ from autograder.showing.errors import CourseError, first_line
 def read_notebook(path: Path) -> NotebookNode:
     """The notebook at `path`, in format 4; a CourseError if it is none."""
     try:
-        return nbformat.read(path, as_version=4)
+        notebook: NotebookNode = nbformat.read(path, as_version=4)
     except FileNotFoundError:
         raise CourseError(f"{shown(path)} does not exist.") from None
     except Exception as error:
         raise CourseError(f"{shown(path)} is not a notebook: {first_line(error)}.") from None
+    return notebook
 
 
 def to_text(notebook: NotebookNode) -> str:
     """The notebook's JSON: keys sorted, one space of indentation, a newline at the end."""
-    return nbformat.writes(notebook, version=4).rstrip("\n") + "\n"
+    text: str = nbformat.writes(notebook, version=4)
+    return text.rstrip("\n") + "\n"
 
 
 def write_notebook(notebook: NotebookNode, path: Path) -> None:

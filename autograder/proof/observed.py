@@ -5,21 +5,22 @@ from typing import Any
 
 from attnlib.checks import Case, Exercise, Misconception, Report
 from attnlib.checks.asking.observe import Memory, Observation, observe
-from attnlib.checks.naming.diagnose import Trial, diagnose
+from attnlib.checks.naming.diagnose import diagnose
 from attnlib.checks.trial.compare import first_difference
+from attnlib.checks.trial.trial import Trial
 from attnlib.checks.verdict.judge import cases_of, run_exercise
 
 
 class Observed:
-    """One exercise and one seed; with `watched`, calls of what the exercise forbids are noticed."""
+    """One exercise and one seed."""
 
-    def __init__(self, exercise: Exercise, seed: int, *, watched: bool = False) -> None:
-        self.exercise, self.seed, self.watched = exercise, seed, watched
+    def __init__(self, exercise: Exercise, seed: int) -> None:
+        self.exercise, self.seed = exercise, seed
         self._memory: Memory = {}
 
     def seen(self, attempt: Any, cases: Sequence[Case]) -> dict[str, Observation]:
         """What the attempt does, by the name of the case."""
-        how: Any = {"seed": self.seed, "device": "cpu", "watched": self.watched, "memory": self._memory}
+        how: Any = {"seed": self.seed, "device": "cpu", "memory": self._memory}
         return {case.name: observe(self.exercise, attempt, case, **how) for case in cases}
 
     def trials(self, attempt: Any, *, hidden: bool) -> list[Trial]:

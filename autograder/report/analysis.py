@@ -13,7 +13,7 @@ MISCONCEPTION, OTHER = "misconception", "other"
 NOT_ANSWERED = "not answered"
 NO_USUAL_MISTAKE = "none of the usual mistakes"
 IN_ANY_EXERCISE = {change.id: change for change in CHANGES.values()} | {
-    name: replace(symptom, title=symptom.title.format("…")) for name, symptom in SYMPTOMS.items()
+    name: replace(symptom, title=symptom.title.format("…", "…")) for name, symptom in SYMPTOMS.items()
 }
 
 

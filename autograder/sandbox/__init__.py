@@ -1,1 +1,1 @@
-"""Where student code runs: `layers` says what keeps it in, `process` starts it, `remote` asks it, `inside` is there."""
+"""Where student code runs: behind `layers`, found by `probe`; `process` starts it, `remote` asks, `inside` is there."""

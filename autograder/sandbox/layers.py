@@ -1,28 +1,18 @@
-"""What keeps student code in: which layers this machine offers, and the command that starts a process behind them."""
+"""What keeps student code in: the layers around it, and the command that starts a process behind them."""
 
-import contextlib
-import fcntl
 import json
 import os
 import shutil
 import site
 import socket
 import sys
-import tempfile
-import time
-import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import attnlib.checks.asking
-from autograder.sandbox.inside import confine
 from autograder.sandbox.inside.readable import DEVICES, python_folders
-from autograder.sandbox.inside.scratch import FOLDER, clear
-from autograder.showing.errors import CourseError
 
-CHOICES = ("auto", "bubblewrap", "landlock", "none")
-CONTAINERS = ("docker", "podman")
 NOBODY = 65534
 OURS = ("attnlib", "autograder")
 ENVIRONMENT = {
@@ -36,24 +26,11 @@ ENVIRONMENT = {
     "PYTHONHASHSEED": "0",
     "TORCHDYNAMO_DISABLE": "1",  # torch.compile would start a C compiler; the function itself gives the same numbers
 }
-BESIDE_STUDENTS = ("attempt", "clock", "limits", "ready_made", "shortcuts", "time_limits", "watch")
+BESIDE = "attempt clock contract failure limits other_device ready_made shortcuts time_limits watch"
 SCRATCH_BYTES = 64 << 20
-PREFIX = "autograder-"
-NEW_SECONDS = 60.0
 CONTAINER_MEMORY = "4g"
 STUDENT = "/student"
 CONTROL = "control"
-NOTHING = {
-    "cells": [],
-    "wanted": "",
-    "run": "all",
-    "stuck": [],
-    "expression": "None",
-    "kind": "choice",
-    "forbidden": [],
-    "library": {},
-}
-"""A task that shows whether a child comes to life."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +64,7 @@ def runtime(folder: Path) -> Path:
     target = folder / "inside"
     target.mkdir()
     files = [*Path(__file__).with_name("inside").glob("*.py")]
-    files += [Path(attnlib.checks.asking.__path__[0]) / f"{name}.py" for name in BESIDE_STUDENTS]
+    files += [Path(attnlib.checks.asking.__path__[0]) / f"{name}.py" for name in BESIDE.split()]
     for file in files:
         shutil.copyfile(file, target / file.name)
     for path in (folder, target, *target.iterdir()):
@@ -219,108 +196,3 @@ def _without_hidden(paths: list[str]) -> Iterator[str]:
             child = os.path.join(path, name)
             if child not in hidden:
                 yield from _without_hidden([child])
-
-
-OTHER_FINDERS = "__import__('sys').meta_path[1:]"  # the first one is ours
-HAS_REFERENCE = f"'yes' if any(finder.find_spec('attnlib', None) for finder in {OTHER_FINDERS}) else 'no'"
-
-
-def probe_container(program: str, image: str) -> Layers:
-    """A container's layers, by starting one; a CourseError if that fails, or if the image holds the answers."""
-    from autograder.sandbox.process import Died, Sandbox
-
-    if shutil.which(program) is None:
-        raise CourseError(f"The program {program} is not installed, so there is no sandbox, and nothing is graded.")
-    why = ""
-    for landlock in (True, False) if confine.landlock_abi() > 0 else (False,):
-        layers = Layers("container", confine.seccomp_works(), landlock, (program, image))
-        try:
-            with Sandbox(layers) as sandbox:
-                child = sandbox.fork()
-                child.ask({**NOTHING, "expression": HAS_REFERENCE})
-                told = child.listen()["value"]
-                child.close()
-                if told != {"text": "no"}:
-                    raise CourseError(f"The image {image} has attnlib installed, whose source answers the exercises.")
-            return layers
-        except Died as error:
-            why = str(error)
-    raise CourseError(f"A container of {image} starts, but cannot judge: {why}")
-
-
-def check_choice(choice: str) -> None:
-    """Raise a CourseError for what is no choice of a sandbox."""
-    program, _, image = choice.partition(":")
-    if choice not in CHOICES and not (image and program in CONTAINERS):
-        raise CourseError(f"--sandbox is {', '.join(CHOICES)}, docker:IMAGE or podman:IMAGE, got {choice!r}.")
-
-
-def probe(choice: str = "auto") -> Layers:
-    """The strongest layers that work here, by starting a process behind them; a CourseError if there are none."""
-    check_choice(choice)
-    if choice == "none":
-        return Layers("none", seccomp=False, landlock=False)
-    program, _, image = choice.partition(":")
-    if image:
-        return probe_container(program, image)
-    from autograder.sandbox.process import Died, Sandbox
-
-    seccomp, landlock = confine.seccomp_works(), confine.landlock_abi() > 0
-    tried = []
-    for outer in ("bubblewrap", "landlock") if choice == "auto" else (choice,):
-        if outer == "bubblewrap" and shutil.which("bwrap") is None:
-            tried.append("bubblewrap: the program bwrap is not installed")
-            continue
-        if outer == "landlock" and not (landlock and seccomp):
-            tried.append("Landlock and seccomp: this kernel does not have both")
-            continue
-        layers = Layers(outer, seccomp=seccomp, landlock=landlock)
-        try:
-            with Sandbox(layers) as sandbox:
-                sandbox.start()
-                child = sandbox.fork()
-                child.ask(NOTHING)
-                child.close()
-            return layers
-        except (CourseError, Died) as error:
-            tried.append(f"{outer}: {error}")
-    raise CourseError(
-        "There is no sandbox here, so nothing is graded. " + " ".join(f"{line.rstrip('.')}." for line in tried) + " "
-        "Install bubblewrap, or say --sandbox none to run student code with your own rights."
-    )
-
-
-class Folder:
-    """A folder for one sandbox, in the system's folder for such; locked as long as its grader lives."""
-
-    def __init__(self) -> None:
-        remove_leftovers()
-        self.name = tempfile.mkdtemp(prefix=PREFIX)
-        self.lock = os.open(self.name, os.O_RDONLY | os.O_CLOEXEC)
-        fcntl.flock(self.lock, fcntl.LOCK_EX)
-        os.chmod(self.name, 0o755)  # the sandbox's user must find its own folders there
-        self.remove = weakref.finalize(self, _remove, self.name, self.lock)
-        """Called at the end of the program, too, and only once."""
-
-
-def _remove(name: str, lock: int) -> None:
-    """Remove a sandbox's folder; what cannot be removed now is left to later runs, and harms none of them."""
-    with contextlib.suppress(OSError):
-        clear(name)
-        os.rmdir(name)
-    os.close(lock)
-
-
-def remove_leftovers() -> None:
-    """Remove the folders of graders that were killed: those that nobody has locked, but for ones just being made."""
-    for left in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
-        with contextlib.suppress(OSError):  # another user's, or removed by another grader meanwhile
-            if left.lstat().st_uid != os.geteuid() or time.time() - left.lstat().st_mtime < NEW_SECONDS:
-                continue
-            lock = os.open(left, FOLDER)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                clear(str(left))
-                left.rmdir()
-            finally:
-                os.close(lock)

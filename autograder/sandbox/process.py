@@ -11,6 +11,7 @@ from typing import Any
 
 from attnlib.checks.asking.time_limits import TimeLimits, here
 from autograder.sandbox import layers as layer
+from autograder.sandbox.folder import Folder
 from autograder.sandbox.inside.scratch import MOST_FILES
 from autograder.sandbox.inside.wire import POLL_SECONDS, BadMessage, Channel, Closed
 from autograder.showing.errors import CourseError
@@ -39,7 +40,7 @@ class Sandbox:
         self.layers, self.limits = layers, limits or Limits()
         self.process: subprocess.Popen[bytes] | None = None
         self.control: Channel | None = None
-        self.folder: layer.Folder | None = None
+        self.folder: Folder | None = None
         self.most_memory = 0
         self.read: set[frozenset[str]] = set()
 
@@ -52,7 +53,7 @@ class Sandbox:
     def start(self) -> None:
         """Start the warm process and wait until it has torch; a CourseError that says what it said if it does not."""
         self.close()
-        self.folder = layer.Folder()
+        self.folder = Folder()
         folder = Path(self.folder.name)
         (folder / "runtime").mkdir()
         scratch = folder / "scratch"

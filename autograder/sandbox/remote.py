@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from attnlib.checks.asking.attempt import Attempt, Failed, Failure, Shapes, Terms
+from attnlib.checks.asking.attempt import Attempt, Shapes, Terms
+from attnlib.checks.asking.failure import REASONS, Failed, Failure
 from autograder.sandbox.process import Child, Died
 
 PLACE = re.compile(r"line \d{1,6}: `")
@@ -114,7 +115,13 @@ def _failure(told: Any) -> Failure:
         return Failure("raised", "failed")
     place = _text(told.get("place"), 200)
     return Failure(
-        told["kind"], _text(told.get("text"), 500), place if PLACE.match(place) else "", told.get("own") is True
+        told["kind"],
+        _text(told.get("text"), 500),
+        place if PLACE.match(place) else "",
+        told.get("own") is True,
+        exception=_text(told.get("exception"), 100),
+        reason=next((reason for reason in REASONS if reason == told.get("reason")), ""),
+        details=_text(told.get("details"), 500),
     )
 
 

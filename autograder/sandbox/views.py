@@ -33,6 +33,11 @@ class Report:
     passed, score, points, max_points, diagnosis, headline, message = True, 1.0, 1.0, 1, None, "", ""
 
 
+def yours_or_ours(name, written, *, called=None):
+    """The student's own answer, whatever it is: the grader judges it itself."""
+    return written.get(called or name)
+
+
 def exercises():
     """Not available."""
     raise RuntimeError("attnlib.checks.exercises is not available while grading")
@@ -70,9 +75,14 @@ def withheld(exercise: Exercise) -> set[str]:
 
 @functools.cache
 def _parsed() -> dict[str, ast.Module]:
-    """attnlib's files, without the checks."""
+    """attnlib's files by module name, without the checks."""
     folder = Path(attnlib.__path__[0])
-    return {path.stem: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.py"))}
+    paths = {".".join(path.relative_to(folder.parent).with_suffix("").parts): path for path in folder.rglob("*.py")}
+    return {
+        name.removesuffix(".__init__"): ast.parse(path.read_text(encoding="utf-8"))
+        for name, path in sorted(paths.items())
+        if not name.startswith("attnlib.checks.")
+    }
 
 
 @functools.cache
@@ -84,11 +94,11 @@ def _without(names: frozenset[str]) -> tuple[tuple[str, str], ...]:
             break
         gone |= more
     found = {"attnlib.checks": CHECKS}
-    for stem, tree in _parsed().items():
-        kept = [node for statement in tree.body if (node := _kept(statement, gone, stem)) is not None]
+    for module, tree in _parsed().items():
+        kept = [node for statement in tree.body if (node := _kept(statement, gone)) is not None]
         source = ast.unparse(ast.Module(kept, []))
         source += STAND_INS.format(names=sorted(gone & _names(tree)))
-        found["attnlib" if stem == "__init__" else f"attnlib.{stem}"] = source
+        found[module] = source
     return tuple(found.items())
 
 
@@ -109,7 +119,7 @@ def _used(node: ast.AST) -> set[str]:
     return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
 
 
-def _kept(node: ast.stmt, gone: set[str], stem: str) -> ast.stmt | None:
+def _kept(node: ast.stmt, gone: set[str]) -> ast.stmt | None:
     """The statement without what is gone; None if nothing of it is left."""
     if isinstance(node, ast.ImportFrom):
         aliases = [alias for alias in node.names if alias.name not in gone]

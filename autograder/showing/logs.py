@@ -1,14 +1,21 @@
 """The log that nbgrader's commands print: names of folders and files, and errors, as students may have chosen them."""
 
+from copy import copy
 from logging import LogRecord
+from typing import Any
 
-from traitlets.config.application import LevelFormatter
+from tornado.log import LogFormatter
 
 from autograder.showing.text import printable
 
 
-class PrintableFormatter(LevelFormatter):
-    """The application's own format, without what would move a cursor."""
+class PrintableFormatter(LogFormatter):
+    """nbgrader's own format, whose colours stay, without anything in a message that would move a cursor."""
 
     def format(self, record: LogRecord) -> str:
-        return printable(super().format(record), keep="\n\t")
+        shown = copy(record)
+        shown.msg, shown.args, shown.exc_text = printable(record.getMessage(), keep="\n\t"), None, None
+        return super().format(shown)
+
+    def formatException(self, ei: Any) -> str:
+        return printable(super().formatException(ei), keep="\n\t")

@@ -55,6 +55,14 @@ def test_taken_in(three, monkeypatch, error):
     assert not (three.layout.course / "faults.txt").exists()
 
 
+def test_overcome(three, monkeypatch):
+    """A fault that a second attempt did not have costs nothing, and its traceback is kept."""
+    found = [Judged("b", TINY, problem="not judged", overcome="Traceback: the first attempt")]
+    monkeypatch.setattr(grade_course, "judge_all", lambda tasks, *more: list(tasks) and found)
+    assert not graded(three)["b"].fault
+    assert (three.layout.course / "faults.txt").read_text(encoding="utf-8") == f"b {TINY}\n{found[0].overcome}\n"
+
+
 @pytest.mark.parametrize("times", [1, 2])
 def test_entered(three, monkeypatch, times):
     record, left = entering.record, [times]

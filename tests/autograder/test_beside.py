@@ -12,7 +12,8 @@ from autograder.judging.intake import custody
 from autograder.judging.intake.custody import take_in
 from autograder.judging.submission import Judged, Task
 from autograder.sandbox.inside.beside import modules_in, put_beside
-from autograder.sandbox.inside.cells import definitions, parse
+from autograder.sandbox.inside.cells import parse
+from autograder.sandbox.inside.needed import definitions
 
 LESSON = "00_tiny"
 NOTEBOOK = json.dumps({"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}).encode()

@@ -23,12 +23,16 @@ WRONG = {**RIGHT, "pairwise_dot": "def pairwise_dot(x, y):\n    return x @ x.tra
 
 
 @contextlib.contextmanager
-def cluster_of(tmp_path, size, scheduler_flags=(), worker_flags=(), security=None):
+def cluster_of(tmp_path, size, scheduler_flags=(), worker_flags=(), security=None, path=ROOT):
     """The scheduler's address and three worker processes, each in a folder of its own; the course is hidden from them.
 
     Where bubblewrap is missing, the course is only out of their way.
     """
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "3"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{ROOT}{os.pathsep}{path}",
+        "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "3",
+    }
     hidden = ["bwrap", "--dev-bind", "/", "/", "--tmpfs", str(tmp_path / "course")] if shutil.which("bwrap") else []
     (tmp_path / "course").mkdir(exist_ok=True)
     file = tmp_path / "scheduler.json"
@@ -139,6 +143,48 @@ def test_a_cluster_that_loses_a_worker_grades_as_this_machine_does(klass, cluste
         assert by_name[name].problem is None, by_name[name]
         assert (by_name[name].points == by_name[name].max_points) == (number % 3 != 0)
         assert sum(klass.scores(name).values()) == by_name[name].points
+
+
+STUCK = """
+import time
+from pathlib import Path
+
+from autograder.grading import workers
+from autograder.judging import submission
+
+HANGS = Path(__file__).with_name("hangs")
+
+
+def judge_task(task, layers):
+    if task.student == "stuck":
+        HANGS.touch()
+        time.sleep(10**6)
+    return submission.judge_task(task, layers)
+
+
+def longest():
+    if not HANGS.exists():  # however slow the machine is
+        return 10**6
+    HANGS.unlink()
+    return 0
+
+
+workers.judge_task, workers.longest, workers.LOOK_SECONDS = judge_task, longest, 1.0
+"""
+
+
+@pytest.mark.parametrize("nanny", [[], ["--nanny"]])
+def test_a_submission_that_does_not_come_to_an_end_is_ended_on_the_worker(klass, tmp_path, nanny):
+    """Its sandbox is not enough for that: here it is the judging itself that hangs."""
+    (tmp_path / "hanging.py").write_text(STUCK, encoding="utf-8")
+    for name in ("a", "stuck", "z"):
+        klass.submit(name, RIGHT)
+    flags = ["--preload", "hanging", *nanny]
+    with cluster_of(tmp_path, 1, worker_flags=flags, path=tmp_path) as (address, _):
+        graded = grade(klass.layout, klass.submitted, (TINY,), How(layers=None, scheduler=address))
+    by_name = {one.student: one for one in graded}
+    assert by_name.pop("stuck").problem == "not graded: the grader's process did not come to an end"
+    assert all(one.points == one.max_points > 0 for one in by_name.values())
 
 
 def test_no_scheduler_at_the_address_is_said_in_a_sentence(klass):

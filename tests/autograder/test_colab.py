@@ -76,7 +76,7 @@ def colab(tmp_path_factory):
     (site,) = (folder / "env" / "lib").glob("python*/site-packages")
     project = tomllib.loads((checkout / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     needed = [Requirement(text).name for text in project["dependencies"]]
-    link(with_dependencies("torch", "ipykernel", "scikit-learn", *needed), site)
+    link(with_dependencies("torch", "ipykernel", "scikit-learn", "babel", *needed), site)
     before = files_of_torch()
     command = [str(python), "-m", "pip", "install", "-q", "--no-index", "--disable-pip-version-check", str(wheel)]
     result = subprocess.run(command, check=False, capture_output=True, text=True, env=clean_environment())

@@ -14,7 +14,8 @@ from traitlets import TraitError
 
 from autograder.grading.grade_course import How, grade
 from autograder.in_nbgrader.preprocessors.judge_in_sandbox import JudgeInSandbox
-from autograder.sandbox.layers import container_command, probe
+from autograder.sandbox.layers import container_command
+from autograder.sandbox.probe import probe
 from autograder.showing.errors import CourseError
 
 PROGRAM = """#!{python}
@@ -43,7 +44,7 @@ def docker(tmp_path, monkeypatch):
 
 def image_without_answers(monkeypatch):
     """This machine's Python has attnlib, as no image may."""
-    monkeypatch.setattr("autograder.sandbox.layers.HAS_REFERENCE", "'no'")
+    monkeypatch.setattr("autograder.sandbox.probe.HAS_REFERENCE", "'no'")
 
 
 @pytest.mark.slow

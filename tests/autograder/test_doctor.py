@@ -9,7 +9,8 @@ from autograder.__main__ import main
 from autograder.sandbox.doctor import examine
 from autograder.sandbox.doctor.attacks import LIMITS, Attack, attacks
 from autograder.sandbox.doctor.examine import judged, said
-from autograder.sandbox.layers import Layers, probe
+from autograder.sandbox.layers import Layers
+from autograder.sandbox.probe import probe
 from autograder.sandbox.process import Sandbox
 from autograder.showing.errors import CourseError
 
@@ -37,6 +38,28 @@ def test_what_is_not_refused_has_not_held(sandbox):
     finding = examined(sandbox, "open('mine', 'w').write('x')")
     assert not finding.held
     assert finding.how == examine.OPEN
+
+
+COPIES = """import shutil
+    open('data.csv', 'w').write('1,2')
+    os.mkdir('folder')
+    for copy in (shutil.copyfile, shutil.copy, shutil.copy2):
+        copy('data.csv', 'folder/' + copy.__name__)
+    shutil.copytree('folder', 'other')
+    assert open('other/copy2').read() == '1,2'"""
+
+
+@pytest.mark.parametrize("choice", ["auto", "landlock"])
+def test_a_student_may_copy_files_in_any_way(choice):
+    try:
+        layers = probe(choice)
+    except CourseError as error:
+        pytest.skip(f"NOT TESTED: {error}")
+    with Sandbox(layers, LIMITS) as sandbox:
+        assert examined(sandbox, COPIES).how == examine.OPEN
+        assert examined(sandbox, "os.chmod('/usr', 0o755)\n    os.utime('/usr')").how == examine.OPEN  # and yet
+        mode = "open('x', 'w')\n    os.chmod('x', 0)\n    assert os.stat('x').st_mode & 0o777"
+        assert examined(sandbox, mode).how == examine.OPEN  # nothing has changed
 
 
 def test_a_limit_holds_by_its_own_words_alone(sandbox):

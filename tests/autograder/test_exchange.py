@@ -1,15 +1,19 @@
 """nbgrader's exchange and its downloads, in which students write: no link is followed, and nobody stops the others."""
 
+import gzip
 import logging
 import os
+import tarfile
+import zipfile
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from nbgrader.exchange import ExchangeError, ExchangeFactory
 from tiny_course import TINY
 
-from autograder.in_nbgrader.exchange import ExtractWithoutLinks
+from autograder.in_nbgrader.handed_in import time_of
 from autograder.in_nbgrader.nbgrader_course import NbgraderCourse
-from autograder.showing.errors import CourseError
+from autograder.in_nbgrader.unpacking import ExtractWithinBounds
 
 SECRET = "what nobody else may read"
 TIME = "2026-01-02 03:04:05 UTC"
@@ -81,16 +85,99 @@ def test_feedback_is_released_to_all_who_have_what_it_takes(exchange, tmp_path):
     assert sorted(path.read_text(encoding="utf-8") for path in released) == ["ann", "cyd"]
 
 
-def test_links_among_downloads_are_refused(tmp_path):
-    (tmp_path / "secret.txt").write_text(SECRET, encoding="utf-8")
+def test_collecting_names_all_that_it_leaves_out(exchange, tmp_path, caplog, monkeypatch):
+    folder = submit(tmp_path, "adam", {f"{TINY}.ipynb": "adam's", "locked/data.csv": "1", "open/data.csv": "2"})
+    (folder / "linked").symlink_to(tmp_path, target_is_directory=True)
+    os.mkfifo(folder / "pipe.txt")
+    inner = os.open
+
+    def refused(path, *arguments, **more):
+        if path == "locked":  # a folder of mode 0, which root can open
+            raise PermissionError(13, "Permission denied", path)
+        return inner(path, *arguments, **more)
+
+    monkeypatch.setattr(os, "open", refused)
+    exchange.factory.Collect(coursedir=exchange.directory).start()
+    assert set(collected(exchange)) == {f"adam/{TINY}/{TINY}.ipynb", f"adam/{TINY}/open/data.csv"}
+    said = {line.removeprefix("Not collected: ") for line in caplog.messages if line.startswith("Not collected")}
+    assert said == {"linked: it is a link", "locked: Permission denied", "pipe.txt: it is no regular file"}
+
+
+def test_a_time_that_a_student_chose_is_not_believed_where_the_exchange_knows_better(exchange, tmp_path):
+    now = datetime.now(UTC).replace(tzinfo=None)
+    for student, time in {"cheat": datetime(2020, 1, 1), "prompt": now}.items():
+        text = f"{time.isoformat(' ', 'seconds')} UTC"
+        folder = submit(tmp_path, student, {f"{TINY}.ipynb": "a notebook", "timestamp.txt": text}, time=text)
+        os.utime(folder / f"{TINY}.ipynb", (0, 0))
+        os.utime(folder, (0, 0))
+    exchange.factory.Collect(coursedir=exchange.directory).start()
+    told, doubt = time_of(exchange.directory, "cheat", TINY)
+    assert abs(told - now) < timedelta(minutes=30)
+    assert doubt.startswith("timestamp.txt says 2020-01-01 00:00, but it was received at ")
+    assert time_of(exchange.directory, "prompt", TINY) == (now.replace(microsecond=0), "")
+
+
+def archive_of(path, files):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in files.items():
+            archive.writestr(name, data)
+    return path
+
+
+@pytest.fixture
+def unpacked(tmp_path, caplog):
+    """What `zip_collect` unpacks of a folder of downloads with small bounds, and what it says it does not."""
     (tmp_path / "archive").mkdir()
+
+    def extract():
+        plugin = ExtractWithinBounds(most_bytes=3 << 20, most_files=20)
+        plugin.extract(str(tmp_path / "archive"), str(tmp_path / "extracted"))
+        files = {str(p.relative_to(tmp_path / "extracted")) for p in (tmp_path / "extracted").rglob("*") if p.is_file()}
+        root = f"{tmp_path}/archive/"
+        return files, [line.removeprefix("Not unpacked: ").removeprefix(root) for line in caplog.messages]
+
+    return extract
+
+
+def test_links_among_downloads_are_named_and_not_followed(tmp_path, unpacked):
+    (tmp_path / "secret.txt").write_text(SECRET, encoding="utf-8")
     (tmp_path / "archive" / f"a_{TINY}.ipynb").symlink_to(tmp_path / "secret.txt")
-    with pytest.raises(CourseError, match="is a link"):
-        ExtractWithoutLinks().extract(str(tmp_path / "archive"), str(tmp_path / "extracted"))
-    assert not (tmp_path / "extracted").exists()
+    (tmp_path / "archive" / "folder").symlink_to(tmp_path, target_is_directory=True)
+    (tmp_path / "archive" / f"b_{TINY}.ipynb").write_text("b's", encoding="utf-8")
+    files, said = unpacked()
+    assert files == {f"b_{TINY}.ipynb"}
+    assert [line.split(": ")[1] for line in said] == ["it is a link, and no file of its own"] * 2
+
+
+def test_archives_are_unpacked_within_bounds_and_one_after_the_other(tmp_path, unpacked):
+    downloads = tmp_path / "archive"
+    inner = archive_of(tmp_path / "inner.zip", {"x.ipynb": "inner"}).read_bytes()
+    archive_of(downloads / "a.zip", {"x.ipynb": "a", "sub/data.csv": "1", "inner.zip": inner, "../out.txt": "out"})
+    archive_of(downloads / "bomb.zip", {"x.ipynb": bytes(64 << 20)})
+    bomb = archive_of(tmp_path / "bomb.zip", {"0": bytes(2 << 20), "1": bytes(2 << 20)}).read_bytes()
+    archive_of(downloads / "bomb_within.zip", {"bomb.zip": bomb, "x.ipynb": "x"})
+    archive_of(downloads / "many.zip", {f"{number}": "" for number in range(30)})
+    (downloads / "cut.zip").write_bytes(inner[:-30])
+    (downloads / "words.gz").write_bytes(gzip.compress(b"no tar file"))
+    with tarfile.open(downloads / "t.tar.gz", "w:gz") as archive:
+        archive.add(tmp_path / "inner.zip", "x.ipynb")
+        archive.addfile(tarfile.TarInfo("link"))
+        link = tarfile.TarInfo("passwd")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        archive.addfile(link)
+    with tarfile.open(downloads / "headers.tar.gz", "w:gz", pax_headers={"x": "y" * (8 << 20)}) as archive:
+        archive.add(tmp_path / "inner.zip", "x.ipynb")
+    files, said = unpacked()
+    assert files == {"a/x.ipynb", "a/sub/data.csv", "a/inner.zip", "a/inner/x.ipynb", "t/x.ipynb", "t/link"}
+    reasons = dict(line.split(": ", 1) for line in said)
+    assert reasons.pop("a.zip") == "'../out.txt', whose name leads out of it or cannot be written"
+    assert reasons.pop("many.zip") == "it holds more than 20 files"
+    for name in ("bomb.zip", "bomb_within.zip", "headers.tar.gz"):
+        assert reasons.pop(name) == "it holds more than 3 MB", name
+    assert set(reasons) == {"cut.zip", "words.gz"}
 
 
 def test_the_config_names_these_ways(exchange):
     assert exchange.factory.collect.__name__ == "CollectWithoutLinks"
     assert exchange.factory.release_feedback.__name__ == "ReleaseOneByOne"
-    assert exchange.config.ZipCollectApp.extractor_plugin.endswith(".ExtractWithoutLinks")
+    assert exchange.config.ZipCollectApp.extractor_plugin.endswith(".ExtractWithinBounds")

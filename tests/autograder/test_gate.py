@@ -172,6 +172,17 @@ def test_an_exercise_of_another_lesson_is_named(released, source):
     assert complaints(released, source, other) == [f"{TINY}: exercise pairwise_dot: it belongs to lesson 03_other"]
 
 
+def test_an_exercise_without_points_is_checked_and_not_graded(released, source):
+    stretch = {**EXERCISES, "pairwise_dot": SimpleNamespace(name="pairwise_dot", lesson=TINY, points=0)}
+    test = cell(released, "test_pairwise_dot")
+    del test.metadata["nbgrader"]
+    assert complaints(released, source, stretch) == []
+    released.cells.remove(test)
+    assert complaints(released, source, stretch) == [
+        f"{TINY}, exercise pairwise_dot, cell pairwise_dot: the answer has no test"
+    ]
+
+
 def test_an_empty_solution_is_named(released, source):
     answer = cell(source, "pairwise_dot")
     answer.source = "\n".join(line for line in answer.source.split("\n") if "return" not in line)

@@ -5,10 +5,10 @@ from tiny_course import POINTS, RIGHT, TINY, cell
 
 import autograder
 from autograder.judging.judge import Judge
-from autograder.judging.submission import Task, judge_task
+from autograder.judging.submission import SECOND_ATTEMPT, Task, judge_task
 from autograder.lesson_text.assignment import Assignment
 from autograder.lesson_text.notebook import to_text, write_notebook
-from autograder.sandbox.layers import probe
+from autograder.sandbox.probe import probe
 from autograder.showing.errors import CourseError
 
 
@@ -54,6 +54,8 @@ def test_a_fault_of_the_grader_s_own_is_tried_again_once(released, layout, monke
     found = judge_task(task, probe())
     assert found.points.get("test_pairwise_dot") == points
     assert (found.problem is None) == (points is not None)
+    assert (found.overcome if times == 1 else found.fault).count("KeyError: 'a fault'") == times
+    assert (SECOND_ATTEMPT in found.remarks) == (times == 1)
     assert len(faults) == times
 
 

@@ -4,24 +4,31 @@ import csv
 import dataclasses
 import io
 import os
+import re
 import shutil
 import zipfile
+from datetime import datetime
 from types import SimpleNamespace
 
 import pytest
+from nbgrader.api import Base
 from test_nbgrader import nbgrader
 from tiny_course import RIGHT, TINY, Class
 
 from autograder.grading.grade_course import How, grade
+from autograder.grading.table import grading_tables
 from autograder.in_nbgrader.course_files import course_seed
+from autograder.in_nbgrader.handed_in import record_all_received
 from autograder.in_nbgrader.status import status_of
 from autograder.lesson_text.notebook import read_notebook
-from autograder.sandbox.layers import probe
+from autograder.sandbox.probe import probe
+from autograder.showing.terminal import Terminal
 
 pytestmark = pytest.mark.slow
 
 SECRET = "what another student wrote"
 TIME = "2026-01-02 03:04:05.000000 UTC"
+RECEIVED = "2026-01-09 10:00:00 +0100"
 FORMULA, ESCAPE = "=1+cmd", "\x1b[2J[bold]esc"
 WRONG = {**RIGHT, "pairwise_dot": "def pairwise_dot(x, y):\n    return y @ x.mT"}
 HELPED = {**RIGHT, "pairwise_dot": "from helper import dot\n\ndef pairwise_dot(x, y):\n    return dot(x, y)"}
@@ -58,6 +65,7 @@ def hand_in(klass):
     (klass.submitted / "linked_lesson" / TINY).symlink_to(f"../honest/{TINY}", target_is_directory=True)
 
     (klass.submitted / "linked_student").symlink_to("honest", target_is_directory=True)
+    (klass.submitted / "alone.ipynb").write_text("{}", encoding="utf-8")
 
     def links_to_pages(notebook):
         for one in notebook.cells:
@@ -74,6 +82,9 @@ def hand_in(klass):
     (klass.submitted / "folder" / TINY / "timestamp.txt").mkdir()
     klass.submit("timely", RIGHT)
     beside(klass, "timely", {"timestamp.txt": TIME})
+
+    klass.submit("backdated", RIGHT)
+    beside(klass, "backdated", {"timestamp.txt": TIME})
 
     klass.submit("helped", HELPED)
     beside(klass, "helped", HELPER)
@@ -96,6 +107,13 @@ def hand_in(klass):
     klass.submit("broken").write_text("{", encoding="utf-8")
 
 
+def received(klass):
+    """A table of when a learning platform has received what some students handed in."""
+    path = klass.layout.course / "received.csv"
+    path.write_text(f"student_id,assignment,timestamp\nbackdated,{TINY},{RECEIVED}\nelsewhere,{TINY},{RECEIVED}\n")
+    return path
+
+
 def beside(klass, student, files):
     for name, text in files.items():
         path = klass.submitted / student / TINY / name
@@ -114,18 +132,38 @@ def ways(prepared, tmp_path_factory):
         (klass.layout.course / "seed").write_text("7\n", encoding="ascii")
         hand_in(klass)
         found[way] = klass
-    nbgrader("autograde", TINY, course=found["nbgrader"].layout.course, check=False)
+    record_all_received(found["nbgrader"].course.directory, received(found["nbgrader"]))
+    log = nbgrader("autograde", TINY, course=found["nbgrader"].layout.course, check=False).stderr
     nbgrader("generate_feedback", TINY, course=found["nbgrader"].layout.course)
-    graded = grade(found["grade"].layout, found["grade"].submitted, (TINY,), How(layers=layers))
+    graded = grade(
+        found["grade"].layout, found["grade"].submitted, (TINY,), How(layers=layers, received=received(found["grade"]))
+    )
     assert course_seed(found["grade"].layout.course) == 7
-    return SimpleNamespace(**found, graded={one.student: one for one in graded})
+    return SimpleNamespace(**found, log=log, graded={one.student: one for one in graded})
+
+
+RANDOM = re.compile("[0-9a-f]{32}")
+
+
+def tables(klass):
+    """All rows of the gradebook: where one names another by its random id, that other row stands."""
+    found, by_id = {}, {}
+    with klass.course.gradebook() as book:
+        for table in Base.metadata.sorted_tables:
+            found[table.name] = []
+            for row in book.db.execute(table.select()).mappings():
+                own = [name for name, value in row.items() if name != "id" or not RANDOM.fullmatch(str(value))]
+                content = [(name, by_id.get(row[name], row[name])) for name in own]
+                by_id[row.get("id")] = (table.name, *content)
+                found[table.name].append(repr(content))
+    return {name: sorted(rows) for name, rows in found.items()}
 
 
 def rows(klass):
     """What the gradebook and the export hold of each student."""
     found = {}
     with klass.course.gradebook() as book:
-        for student in sorted(path.name for path in klass.submitted.iterdir()):
+        for student in sorted(path.name for path in klass.submitted.iterdir() if path.is_dir()):
             status = status_of(book, klass.course.directory, TINY, student)
             if status != "graded":
                 found[student] = status
@@ -140,13 +178,41 @@ def rows(klass):
 
 def test_both_ways_enter_the_same_rows(ways):
     one, other = rows(ways.nbgrader), rows(ways.grade)
-    for found in (one, other):
-        assert found.pop("linked_student").startswith("not graded")
     assert one == other
+    assert one.pop("linked_student").startswith("not graded")
     assert one["helped"][0] == one["renamed"][0] == one["honest"][0]
     graded = {student for student, row in one.items() if not isinstance(row, str)}
     assert {"renamed", "deeper", "zipped", "words", "digits", "year_1", "folder", "links", "pages"} <= graded
     assert {"linked_lesson", "two_names", "empty", "broken"} == set(one) - graded
+
+
+def test_both_ways_fill_the_same_tables(ways):
+    one, other = tables(ways.nbgrader), tables(ways.grade)
+    assert len(one["grade"]) >= 2 * 16
+    for name, found in one.items():
+        assert found == other[name], name
+
+
+def test_the_time_of_receipt_counts_and_the_table_says_so(ways):
+    for klass in (ways.nbgrader, ways.grade):
+        times = {student: row[-1] for student, row in rows(klass).items() if not isinstance(row, str)}
+        assert times["backdated"] == datetime(2026, 1, 9, 9)
+        assert times["timely"] == datetime(2026, 1, 2, 3, 4, 5)
+    remark = "timestamp.txt says 2026-01-02 03:04, but it was received at 2026-01-09 09:00, which counts"
+    assert f"backdated, {TINY}: {remark}" in ways.log
+    assert ways.graded["backdated"].remarks == (remark,)
+    terminal = Terminal(file=io.StringIO(), width=200)
+    for table in grading_tables([ways.graded["backdated"]]):
+        terminal.print(table)
+    assert remark in terminal.file.getvalue()
+
+
+def test_both_ways_name_what_is_no_submission(ways):
+    assert ways.graded["linked_student"].problem == "not graded: it is a link, and no folder of its own"
+    assert ways.graded["alone.ipynb"].problem.startswith("not graded: it is no student's folder")
+    assert "Logging error" not in ways.log
+    assert "linked_student: not graded: it is a link, and no folder of its own" in ways.log
+    assert "alone.ipynb: not graded: it is no student's folder" in ways.log
 
 
 def test_both_ways_write_the_same_notebooks(ways):

@@ -22,7 +22,7 @@ from autograder.grading.grade_course import How, grade
 from autograder.grading.workers import judge_all
 from autograder.judging.submission import Judged, Task
 from autograder.lesson_text.layout import ROOT
-from autograder.sandbox.layers import probe
+from autograder.sandbox.probe import probe
 
 pytestmark = pytest.mark.slow
 

@@ -15,7 +15,7 @@ from tiny_course import HANGS, POINTS, RIGHT, TINY
 
 from autograder.building.build_course import prepare
 from autograder.grading.grade_course import How, grade
-from autograder.sandbox.layers import probe
+from autograder.sandbox.probe import probe
 
 pytestmark = pytest.mark.slow
 WRONG = {**RIGHT, "pairwise_dot": "def pairwise_dot(x, y):\n    return x @ x.transpose(-2, -1)"}

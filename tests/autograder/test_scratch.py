@@ -8,10 +8,12 @@ import time
 import pytest
 from deep_folders import nest, remove
 
-from autograder.sandbox import layers
+from autograder.sandbox import folder as removing
+from autograder.sandbox.folder import Folder, remove_leftovers
 from autograder.sandbox.inside import scratch, zygote
 from autograder.sandbox.inside.scratch import MOST_DEPTH, MOST_FILES, clear, look_into
-from autograder.sandbox.layers import NOTHING, Folder, Layers, probe, remove_leftovers
+from autograder.sandbox.layers import Layers
+from autograder.sandbox.probe import NOTHING, probe
 from autograder.sandbox.process import Sandbox
 
 DEEP = 3000  # a path so long is none that the kernel takes, and none that a recursion reaches
@@ -84,7 +86,7 @@ def test_folders_nested_too_deep_are_noticed_without_looking_further(tmp_path):
 def temporary(tmp_path, monkeypatch):
     """A system's folder for temporary files."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr(layers, "NEW_SECONDS", 0.0)
+    monkeypatch.setattr(removing, "NEW_SECONDS", 0.0)
     return tmp_path
 
 
@@ -111,7 +113,7 @@ def test_what_cannot_be_removed_stops_nobody(temporary, monkeypatch):
     def cannot(top):
         raise PermissionError(top)
 
-    monkeypatch.setattr(layers, "clear", cannot)
+    monkeypatch.setattr(removing, "clear", cannot)
     folder = Folder()
     folder.remove()
     assert (temporary / "autograder-left").is_dir()

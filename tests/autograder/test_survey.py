@@ -6,9 +6,16 @@ from autograder.judging.intake.survey import survey
 
 
 def test_nothing_is_passed_over(tmp_path):
-    for name in ("a/01_x", "a/.ipynb_checkpoints", ".hidden/01_x", "flat", "many", "empty", ".git"):
+    for name in ("a/01_x", "a/.ipynb_checkpoints", "a/.01_x", ".hidden/01_x", "flat", "many", "empty", ".git"):
         (tmp_path / name).mkdir(parents=True)
-    for name in ("flat/01_x.ipynb", "flat/notes.txt", "alone.ipynb", ".DS_Store"):
+    for name in (
+        "flat/01_x.ipynb",
+        "flat/notes.txt",
+        "flat/._notes.txt",
+        "flat/.02_y.ipynb",
+        "alone.ipynb",
+        ".DS_Store",
+    ):
         (tmp_path / name).touch()
     for number in range(1200):
         (tmp_path / "many" / f"{number}").mkdir()
@@ -20,8 +27,10 @@ def test_nothing_is_passed_over(tmp_path):
     assert submissions == [("a", "01_x"), ("a", "02_y"), ("a", "03_z"), ("a", "04_itself")]
     assert [(one.student, one.why.split(":")[0]) for one in strays] == [
         (".hidden", "a student's name must not begin with a dot"),
+        ("a", ".01_x"),
         ("alone.ipynb", "it is no student's folder"),
         ("empty", "the folder is empty"),
+        ("flat", ".02_y.ipynb is in no lesson's folder"),
         ("flat", "01_x.ipynb is in no lesson's folder"),
         ("flat", "not in any lesson's folder"),
         ("linked", "it is a link, and no folder of its own"),

@@ -1,18 +1,19 @@
 """Every misconception is rejected, and under its own name; and any two can be told apart."""
 
-from functools import cached_property
 from itertools import combinations
 
 import pytest
 import torch
 
 from attnlib.checks import Misconception, exercises
-from attnlib.checks.asking.observe import Memory, Observation
-from attnlib.checks.course.usual import usual_misconceptions
+from attnlib.checks.asking.observe import Memory, Observation, observe
+from attnlib.checks.course.slips.tensors import Handle, Learn
 from attnlib.checks.exercise import Case
 from attnlib.checks.trial.compare import SEPARATION, first_difference
 from attnlib.checks.verdict.judge import cases_of, run_exercise
 from autograder.proof.observed import Observed
+
+pytestmark = pytest.mark.slow
 
 CODE = [name for name, exercise in exercises().items() if exercise.kind != "choice"]
 CHOICES = [
@@ -23,36 +24,18 @@ CHOICES = [
 ]
 
 
-class Table:
-    """What the misconceptions of one exercise do, noted once for all tests: on visible cases, and with another seed."""
-
-    def __init__(self, name: str) -> None:
-        self.exercise = exercises()[name]
-
-    @cached_property
-    def visible(self) -> Observed:
-        """As in a student's notebook: a call of what the exercise forbids would be noticed."""
-        observed = Observed(self.exercise, 0, watched=True)
-        observed.wrong(hidden=False)  # all of them, before one is compared with the others
-        return observed
-
-    @cached_property
-    def hidden(self) -> Observed:
-        return Observed(self.exercise, 1)
-
-
 @pytest.fixture(scope="module", params=CODE)
-def table(request: pytest.FixtureRequest) -> Table:
-    return Table(request.param)
+def table(request: pytest.FixtureRequest) -> Observed:
+    """What the misconceptions of one exercise do, noted once for all tests; `make checks` does it with more seeds."""
+    return Observed(exercises()[request.param], 0)
 
 
 @pytest.mark.parametrize("hidden", [False, True], ids=["visible", "hidden"])
-def test_a_misconception_is_rejected_under_its_own_name(table: Table, hidden: bool) -> None:
+def test_a_misconception_is_rejected_under_its_own_name(table: Observed, hidden: bool) -> None:
     """The failure lists every misconception that is not, with what is said of it."""
-    observed = table.hidden if hidden else table.visible
     faults = {}
     for misconception in table.exercise.misconceptions:
-        report = observed.report(misconception.implementation, hidden=hidden)
+        report = table.report(misconception.implementation, hidden=hidden)
         explained = misconception.explanation.split(".")[0][:40] in " ".join(report.message.split())
         is_its_own = report.diagnosis == (misconception.same_as or misconception.id)
         if report.passed or report.score >= 1 or not is_its_own or not (explained or misconception.same_as):
@@ -71,21 +54,35 @@ def test_a_wrong_letter_is_rejected_under_its_own_name(name: str, misconception:
     assert misconception.explanation.split(".")[0][:40] in " ".join(report.message.split()) or misconception.same_as
 
 
-def test_a_misconception_is_far_from_the_reference(table: Table) -> None:
+def test_a_misconception_calls_nothing_that_the_exercise_forbids(table: Observed) -> None:
+    """It would be told that, and no name; one case of each property shows what it calls."""
+    exercise = table.exercise
+    cases = list({case.part: case for case in cases_of(exercise, hidden=False)}.values())
+    found = {
+        (m.id, case.name): seen.failure.text
+        for m in exercise.misconceptions
+        for case in (cases if exercise.forbidden else [])
+        if (seen := observe(exercise, m.implementation, case, seed=0, device="cpu", watched=True)).failure
+        and seen.failure.kind == "forbidden"
+    }
+    assert found == {}
+
+
+def test_a_misconception_is_far_from_the_reference(table: Observed) -> None:
     farthest = {
         name: max(trial.difference.tolerances if trial.difference else 0 for trial in trials)
-        for name, trials in table.visible.wrong(hidden=False).items()
+        for name, trials in table.wrong(hidden=False).items()
     }
     assert {name: tolerances for name, tolerances in farthest.items() if tolerances < SEPARATION} == {}
 
 
-def test_any_two_misconceptions_are_told_apart_or_declared_the_same(table: Table) -> None:
+def test_any_two_misconceptions_are_told_apart_or_declared_the_same(table: Observed) -> None:
     exercise = table.exercise
     cases = cases_of(exercise, hidden=False)
-    seen = {m.id: table.visible.seen(m.implementation, cases) for m in exercise.misconceptions}
+    seen = {m.id: table.seen(m.implementation, cases) for m in exercise.misconceptions}
 
     def apart(case: Case, a: Observation, b: Observation) -> bool:
-        if a.failure and b.failure and a.failure.text != b.failure.text:
+        if a.failure and b.failure and (a.failure.error, a.failure.details) != (b.failure.error, b.failure.details):
             return True
         found = first_difference(exercise, case, a, b, device="cpu")
         return found is not None and found.tolerances >= SEPARATION
@@ -106,7 +103,8 @@ def test_the_declaration_is_whole(name: str) -> None:
     assert len(ids) == len(set(ids))
     assert all(m.same_as is None or m.same_as in ids for m in exercise.misconceptions)
     assert all(len(m.explanation) >= 40 and m.title for m in exercise.misconceptions)
-    assert exercise.points == sum(exercise.parts.values()) > 0
+    assert exercise.worth == sum(exercise.parts.values()) > 0
+    assert exercise.points == (0 if exercise.stretch else exercise.worth)
     if exercise.kind == "choice":
         return
     assert {c.part for c in exercise.cases} == set(exercise.parts)
@@ -115,7 +113,7 @@ def test_the_declaration_is_whole(name: str) -> None:
     assert any(c.hidden for c in exercise.cases)
 
 
-USUAL = {m.id for m in usual_misconceptions(torch.relu, example=lambda: (torch.ones(1),))}
+USUAL = {*vars(Handle), *vars(Learn)}
 CORE = (
     "scaled_dot_product_attention",
     "SelfAttention",

@@ -11,9 +11,10 @@ from attnlib.checks import exercises, run
 from attnlib.checks.asking import observe as observing
 from attnlib.checks.asking.observe import Memory
 from attnlib.checks.naming.diagnose import diagnose
-from attnlib.checks.verdict.judge import cases_of, try_case
+from attnlib.checks.verdict.judge import cases_of, run_exercise, try_case
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["split_heads", "QKVProjection", "padding_mask"])
 def test_a_diagnosis_does_not_depend_on_the_order_of_the_cases(name: str) -> None:
     exercise, memory = exercises()[name], Memory()
@@ -37,7 +38,7 @@ def test_only_rivals_that_are_right_otherwise_are_asked_on_another_device(monkey
     monkeypatch.setattr(observing, "AskedSession", Counting)
     exercise = exercises()["MultiHeadSelfAttention"]
     wrong = next(m for m in exercise.misconceptions if m.id == "cpu_only")
-    assert run(exercise.name, wrong.implementation).diagnosis == "cpu_only"
+    assert run_exercise(exercise, wrong.implementation).diagnosis == "cpu_only"
     assert 2 < asked["meta"] < len(exercise.misconceptions) / 2
 
 

@@ -6,20 +6,22 @@ from typing import Any
 import pytest
 
 from attnlib.checks import exercises, run
-from attnlib.checks.asking.attempt import Failure
+from attnlib.checks.asking.failure import Failure
 from attnlib.checks.asking.observe import Observation
-from attnlib.checks.naming.diagnose import Trial
 from attnlib.checks.naming.errors import IMPORTS, exception
 from attnlib.checks.trial.compare import Difference
+from attnlib.checks.trial.trial import Trial
 from attnlib.checks.verdict.judge import cases_of
 
 
 def explained(exercise: str, *texts: str, own: bool = False, hidden: bool = False) -> Any:
     """What is said of an attempt of unknown source that raises these errors in the first cases."""
     it = exercises()[exercise]
-    failures = [Failure("raised", f"raised {text}", "", own) for text in texts]
+    failures = [
+        Failure("raised", said, "", own, exception=name) for name, _, said in (text.partition(": ") for text in texts)
+    ]
     trials = [
-        Trial(replace(case, hidden=hidden), Observation(), Observation(failure=failure), Difference("failure", ""))
+        Trial(replace(case, hidden=hidden), Observation(), Observation(failure=failure), Difference("failure"))
         for case, failure in zip(cases_of(it, hidden=False), failures, strict=False)
     ]
     return exception(it, trials)

@@ -10,10 +10,12 @@ from torch import Tensor, nn
 import attnlib
 from attnlib.checks import Report, exercises, run
 from attnlib.checks.asking.observe import observe
-from attnlib.checks.naming.diagnose import Trial
 from attnlib.checks.naming.isolate import Trait, isolate, traits, values_wrong
 from attnlib.checks.trial.compare import Difference
+from attnlib.checks.trial.trial import Trial
 from attnlib.checks.verdict.judge import cases_of
+
+pytestmark = pytest.mark.slow
 
 SENTENCES = ("What this looks like", "What your result shows")
 

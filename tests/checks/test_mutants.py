@@ -85,6 +85,7 @@ def test_equivalent_mutants_are_of_exercises_that_exist_and_have_a_reason() -> N
     assert all(len(reason) >= 15 for reasons in EQUIVALENT.values() for reason in reasons.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["attention_scores", "softmax", "split_heads", "causal_mask", "padding_mask", "merge_heads"]
 )
@@ -96,6 +97,7 @@ def test_no_mutant_survives_without_a_reason(name: str) -> None:
     assert proof.killed.hits > 0.9 * len(proof.fates)
 
 
+@pytest.mark.slow
 def test_of_some_mutants_it_is_noted_how_the_student_is_told() -> None:
     told = fates("softmax").told
     assert len(told) >= 5

@@ -3,10 +3,11 @@
 from typing import Any
 
 import pytest
-from odd.right import RIGHT
-from odd.wrong import WRONG
+from odd import RIGHT, WRONG
 
 from attnlib.checks import run
+
+pytestmark = pytest.mark.slow
 
 
 def _listed(answers: list[tuple[str, Any]]) -> list[Any]:

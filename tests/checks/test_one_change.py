@@ -23,6 +23,8 @@ from attnlib.checks.naming.one_change.search import _edits, _told
 from attnlib.checks.naming.one_change.written import Written, source_of
 from attnlib.checks.verdict.judge import cases_of, try_case
 
+pytestmark = pytest.mark.slow
+
 
 def turned(x: Tensor, y: Tensor) -> Tensor:
     return torch.einsum("bqd,bkd->bqk", x, y).roll(1, dims=0)
@@ -69,19 +71,14 @@ def by_a_helper(x: Tensor, num_heads: int) -> Tensor:
     return helper_of_mine(x, num_heads)
 
 
-class WithLogarithm(nn.Module):
-    def __init__(self, d_model: int, num_heads: int, d_head: int | None = None, bias: bool = True) -> None:
+class WithMish(nn.Module):
+    def __init__(self, d_model: int, d_hidden: int, dropout: float = 0.0) -> None:
         super().__init__()
-        if d_head is None and d_model % num_heads:
-            raise ValueError("num_heads must divide d_model")
-        self.h, self.d = num_heads, d_head or d_model // num_heads
-        self.w_q, self.w_k, self.w_v = (nn.Linear(d_model, self.h * self.d, bias=bias) for _ in range(3))
-        self.w_o = nn.Linear(self.h * self.d, d_model, bias=bias)
+        self.up, self.down = nn.Linear(d_model, d_hidden), nn.Linear(d_hidden, d_model)
+        self.dropout = nn.Dropout(dropout)
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        q, k, v = (rearrange(w(x), "b n (h d) -> b h n d", h=self.h) for w in (self.w_q, self.w_k, self.w_v))
-        weights = F.log_softmax(q @ k.mT / self.d**0.5, dim=-1)
-        return self.w_o(rearrange(weights @ v, "b h n d -> b n (h d)")), weights
+    def forward(self, x: Tensor) -> Tensor:
+        return self.dropout(self.down(self.dropout(F.mish(self.up(x)))))
 
 
 @pytest.mark.parametrize(
@@ -103,7 +100,7 @@ class WithLogarithm(nn.Module):
             "removal",
             "in place of `rearrange(x, 'b n (h d) -> b h n d', h=number).roll(1, dims=1)`",
         ),
-        ("MultiHeadSelfAttention", WithLogarithm, "function", "another function in place of `F.log_softmax`"),
+        ("FeedForward", WithMish, "function", "another function in place of `F.mish`"),
     ],
 )
 def test_the_place_and_the_kind_of_the_change_are_told(name: str, attempt: Any, kind: str, told: str) -> None:
@@ -179,10 +176,18 @@ def written_into_at_the_end(x: Tensor, y: Tensor) -> Tensor:
     return dots
 
 
+def written_into_under_a_condition(x: Tensor, y: Tensor) -> Tensor:
+    dots = x @ y.mT
+    if dots.numel() > 0:
+        y.mul_(dots.mean())
+    return dots
+
+
 @pytest.mark.parametrize(
     ("name", "attempt", "told"),
     [
         ("split_heads", written_into, "by `x.transpose_`"),
+        ("pairwise_dot", written_into_under_a_condition, "by `y.mul_(dots.mean())`"),
         ("pairwise_dot", written_into_at_the_end, "by `y.mul_(dots.mean())`"),
     ],
 )

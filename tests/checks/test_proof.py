@@ -90,6 +90,7 @@ def test_a_requirement_that_is_missed_is_told(proof: Proof, asked: str) -> None:
     assert any(one.startswith(asked) for one in missed(proof))
 
 
+@pytest.mark.slow
 def test_what_is_known_of_an_exercise_is_tried_visible_and_hidden_and_with_each_seed() -> None:
     proof = verdicts("padding_mask", range(3))
     assert missed(proof) == []

@@ -1,5 +1,6 @@
 """`run` turns whatever an attempt does into a report, and never raises because of it."""
 
+import subprocess
 import sys
 import warnings
 
@@ -145,7 +146,7 @@ class WrongShape(SelfAttentionWith):
     ("attempt", "said"),
     [
         (RenamedLayer, r"has parameters under other names: it has key.weight in place of w_k.weight"),
-        (MissingLayer, r"has no parameter 'w_k.weight'; it has w_q.weight, w_v.weight"),
+        (MissingLayer, r"has no parameter 'w_k.weight': it has w_q.weight, w_v.weight"),
         (ExtraLayer, r"has a parameter 'w_o.weight' that the contract does not ask for"),
         (WrongShape, r"parameter 'w_v.weight' must have shape \(11, 7\), got \(3, 7\)"),
         (
@@ -291,3 +292,14 @@ def test_half_precision_is_no_excuse_for_a_wrong_gradient():
         return (0.9 * merged + 0.1 * merged.detach()).bfloat16() if x.requires_grad else merged
 
     assert run("merge_heads", merge_heads, hidden=True).parts["gradient"] is False
+
+
+def test_only_the_lessons_that_write_the_name_are_imported() -> None:
+    code = (
+        "import sys; from attnlib.checks import run;"
+        "assert run('pairwise_dot', lambda x, y: x @ y.mT).passed;"
+        "found = {name for name in sys.modules if name.startswith('attnlib.checks.course.lesson_')};"
+        "sys.exit(' '.join(name for name in found if 'lesson_00' not in name) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

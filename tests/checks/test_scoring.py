@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnlib.checks import exercises
-from attnlib.checks.asking.attempt import Attempt, Failed, Failure, Local, LocalSession, Terms
+from attnlib.checks.asking.attempt import Attempt, Local, LocalSession, Terms
+from attnlib.checks.asking.failure import Failed, Failure
 from attnlib.checks.exercise import Case
 from attnlib.checks.verdict.judge import cases_of, run_exercise
 from attnlib.checks.verdict.scoring import earned
@@ -137,8 +138,9 @@ def test_every_part_has_a_visible_case(name: str) -> None:
 def test_few_bits_of_hidden_inputs_can_leave_with_a_report(name: str) -> None:
     """Which parts count, and one of the exercise's misconceptions or none: CONTRIBUTING.md states the bound.
 
-    Where it is none, what the visible cases have in common is told if it holds of the hidden ones, too.
+    Where it is none, what the visible cases have in common is told if it holds of the hidden ones, too. One report more
+    says that the answer was not tried, since those before it have used up the time.
     """
     exercise = exercises()[name]
     parts = 1 + 2 ** (len(exercise.parts) - 1)  # none, or the first with any of the others
-    assert math.log2(parts * (len(exercise.misconceptions) + 2)) < 13
+    assert math.log2(parts * (len(exercise.misconceptions) + 2) + 1) < 13

@@ -22,6 +22,8 @@ from attnlib.checks.asking.clock import Clock, Patience, TimeLimitExceeded, time
 from attnlib.checks.asking.time_limits import TimeLimits, slowness
 from attnlib.checks.verdict import judge
 
+pytestmark = pytest.mark.slow
+
 QUICK = TimeLimits(case_cpu=0.3, waiting=1.0)
 """For what never ends; no right answer is tried within these limits."""
 

@@ -13,6 +13,8 @@ import wheat
 from attnlib.checks import exercises, run
 from attnlib.checks.asking.time_limits import here
 
+pytestmark = pytest.mark.slow
+
 FIVE_TIMES_SLOWER = here().slower(1 / 5)
 """What is left of the limits for an answer that takes five times as long."""
 

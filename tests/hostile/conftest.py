@@ -16,8 +16,8 @@ from tiny_course import make_layout
 from attnlib.checks.asking.time_limits import here
 from autograder.building.build_course import prepare
 from autograder.lesson_text.layout import Layout
-from autograder.sandbox import layers as sandbox_layers
 from autograder.sandbox import process
+from autograder.sandbox.probe import probe
 from autograder.showing.errors import CourseError
 
 
@@ -42,7 +42,7 @@ def layers(request):
     """The layers to attack: those that work here, or those that a test names; skipped, loudly, where there are none."""
     choice = getattr(request, "param", "auto")
     try:
-        return sandbox_layers.probe(choice)
+        return probe(choice)
     except CourseError as error:
         pytest.skip(f"NOT TESTED: there is no sandbox ({choice}) on this machine. {error}")
 

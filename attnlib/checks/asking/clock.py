@@ -105,13 +105,13 @@ def _stack(frame: FrameType | None, boundary: FrameType | None) -> traceback.Sta
     return traceback.StackSummary.extract(reversed(frames))
 
 
-def _raise_at_line(frame: FrameType, event: str, argument: Any) -> Any:
+def _raise_at_line(_frame: FrameType, event: str, _argument: Any) -> Any:
     if event == "line":  # raised at an "exception" event, it would be caught where the first one was
         raise TimeLimitExceeded
     return _raise_at_line
 
 
-def _trace_no_other_frame(frame: FrameType, event: str, argument: Any) -> None:
+def _trace_no_other_frame(_frame: FrameType, _event: str, _argument: Any) -> None:
     return None
 
 
@@ -157,7 +157,7 @@ def _alarm_by_signal(clock: Clock) -> Iterator[None]:
     """Look at the clock in a signal's handler. The signal interrupts a sleep, and waiting for a lock or a socket."""
     boundary = _entering_frame()
 
-    def on_alarm(signum: int, frame: FrameType | None) -> None:
+    def on_alarm(_signum: int, frame: FrameType | None) -> None:
         if clock.look(frame, boundary) and not _is_finalising(frame):
             # A bare `except:` in the attempt swallows one exception. A trace function on the attempt's frames raises at
             # each further line, those of the handler among them, which the handler does not protect.
@@ -209,7 +209,7 @@ def nobody_to_ask() -> Iterator[None]:
     A notebook's kernel has functions of its own in these places, which are put back.
     """
 
-    def refuse(*arguments: object, **options: object) -> str:
+    def refuse(*_arguments: object, **_options: object) -> str:
         raise InputAsked("there is nobody to answer: a check and the grader call your code by themselves")
 
     places: list[tuple[Any, str]] = [(builtins, "input"), (getpass, "getpass"), (sys, "breakpointhook")]

@@ -71,7 +71,7 @@ def interrupts_told_apart() -> Iterator[threading.Event]:
         return
     previous = signal.getsignal(signal.SIGINT)
 
-    def on_interrupt(signum: int, frame: FrameType | None) -> None:
+    def on_interrupt(_signum: int, _frame: FrameType | None) -> None:
         pressed.set()
         raise KeyboardInterrupt
 

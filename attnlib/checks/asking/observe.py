@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from attnlib.checks.asking.attempt import Attempt, Failed, Failure, Local, Session, Terms
+from attnlib.checks.asking.attempt import Attempt, Local, Session, Terms
+from attnlib.checks.asking.failure import Failed, Failure
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Case, Exercise, Probe
 

@@ -32,13 +32,13 @@ class Use:
 def shortcuts(
     source: str, forbidden: Iterable[str], *, names: Mapping[str, str] | None = None, methods: Iterable[str] = ()
 ) -> list[Use]:
-    """The uses of forbidden functions, by whatever name: through imports, aliases, attributes, getattr and methods.
+    r"""The uses of forbidden functions, by whatever name: through imports, aliases, attributes, getattr and methods.
 
     `names` are those that the source finds outside of itself, with what they stand for (`F`: `torch.nn.functional`);
     `methods` are those that the attempt's own objects have: calling them is no shortcut.
 
     >>> from attnlib.checks.asking.ready_made import SOFTMAX
-    >>> shortcuts("import torch.nn.functional as F\\nweights = F.softmax(scores, -1)", [SOFTMAX])
+    >>> shortcuts("import torch.nn.functional as F\nweights = F.softmax(scores, -1)", [SOFTMAX])
     [Use(name='torch.nn.functional.softmax', line=2, text='weights = F.softmax(scores, -1)')]
     """
     tree = ast.parse(source)

@@ -10,10 +10,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch._C import _autograd, _profiler
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map_only
 
 from .clock import Clock
 from .ready_made import BACKWARD, operator_called, pattern_of, plain
@@ -95,7 +92,7 @@ class Watch:
             if (called := _called_by_operator(name, self.pattern)) is not None:
                 self._note(called)
 
-    def _on_call(self, frame: FrameType, event: str, argument: Any) -> None:
+    def _on_call(self, frame: FrameType, event: str, _argument: Any) -> None:
         if event != "call":
             return
         code = frame.f_code
@@ -138,58 +135,3 @@ def _called_in_python(code: CodeType, names: dict[str, Any], pattern: re.Pattern
     if not pattern.search(plain(name)):
         return ""
     return re.sub(r"^torch\.nn\.modules\.\w+\.([A-Z]\w+)\..*", r"torch.nn.\1", name)
-
-
-class DeviceWatch(TorchDispatchMode):
-    """Notice every operation that a GPU would refuse because a tensor on the CPU takes part in it.
-
-    There need not be a GPU: its part is played by `gpu`, the type of another device, and tensors on it need no numbers.
-    Operators are watched, not functions: `cpu.expand_as(x)` takes nothing but sizes from x. Allowed is what a GPU
-    allows, too: all that copies (`to`, `type_as`, `copy_`), a CPU number without axes, and a CPU tensor as an index.
-
-    >>> import contextlib
-    >>> with contextlib.suppress(RuntimeError), DeviceWatch() as watch:
-    ...     _ = torch.ones(2, 3, device="meta") + torch.ones(2, 3)
-    >>> watch.mixed
-    True
-    """
-
-    COPIES = frozenset((torch.ops.aten._to_copy, torch.ops.aten.copy_, torch.ops.aten.copy, torch.ops.aten.resize_as_))
-    INDEXED = frozenset((torch.ops.aten.index, torch.ops.aten.index_put, torch.ops.aten.index_put_))
-
-    def __init__(self, gpu: str = "meta") -> None:
-        super().__init__()
-        self.gpu = gpu
-        self.mixed = False
-
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        operator = function.overloadpacket
-        if operator in self.COPIES:
-            return self._copied(function, args, kwargs)
-        met = [t for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor)]
-        if operator in self.INDEXED and self._is_on_gpu(args[0]):
-            met = [t for t in met if not any(t is index for index in args[1])]
-        if any(self._is_on_gpu(t) for t in met):
-            self.mixed = self.mixed or not all(self._is_on_gpu(t) or t.dim() == 0 for t in met)
-            args, kwargs = tree_map_only(Tensor, self._as_number_on_gpu, (args, kwargs))
-        return function(*args, **kwargs)
-
-    def _is_on_gpu(self, tensor: Tensor) -> bool:
-        return tensor.device.type == self.gpu
-
-    def _as_number_on_gpu(self, tensor: Tensor) -> Tensor:
-        """A number from `meta`, which has none, would make its partner's result one without numbers."""
-        return (
-            torch.ones((), dtype=tensor.dtype) if tensor.is_meta and self.gpu != "meta" and not tensor.dim() else tensor
-        )
-
-    def _copied(self, function: Any, args: Any, kwargs: Any) -> Any:
-        """From `meta` there are no numbers to copy: what is on another device afterwards is zeros, or as it was."""
-        source = args[0] if function.overloadpacket is torch.ops.aten._to_copy else args[1]
-        target = torch.device(kwargs.get("device") or args[0].device)
-        if not source.is_meta or target.type == "meta":
-            return function(*args, **kwargs)
-        if source is args[0]:
-            return torch.zeros(source.shape, dtype=kwargs.get("dtype") or source.dtype, device=target)
-        return args[0]

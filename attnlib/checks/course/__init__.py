@@ -1,22 +1,22 @@
-"""All exercises of the course, in the order in which a student meets them."""
+"""All exercises of the course, in the order in which a student meets them; a lesson is imported when it is needed."""
 
 import difflib
 import functools
 import importlib
 import pkgutil
+from collections.abc import Sequence
+from pathlib import Path
 
 from attnlib.checks.exercise import Exercise
 
 
+def _lessons() -> list[str]:
+    return sorted(m.name for m in pkgutil.iter_modules(__path__) if m.name.startswith("lesson_"))
+
+
 @functools.cache
-def _all() -> dict[str, Exercise]:
-    found: dict[str, Exercise] = {}
-    modules = sorted(m.name for m in pkgutil.iter_modules(__path__) if m.name.startswith("lesson_"))
-    for module in modules:
-        for exercise in importlib.import_module(f"{__name__}.{module}").EXERCISES:
-            if exercise.name in found:
-                raise ValueError(f"two exercises are called {exercise.name!r}")
-            found[exercise.name] = exercise
+def _exercises_of(lesson: str) -> Sequence[Exercise]:
+    found: Sequence[Exercise] = importlib.import_module(f"{__name__}.{lesson}").EXERCISES
     return found
 
 
@@ -26,13 +26,35 @@ def exercises() -> dict[str, Exercise]:
     >>> list(exercises())[0]
     'predict_largest_dot'
     """
-    return dict(_all())
+    found: dict[str, Exercise] = {}
+    for exercise in (exercise for lesson in _lessons() for exercise in _exercises_of(lesson)):
+        if exercise.name in found:
+            raise ValueError(f"two exercises are called {exercise.name!r}")
+        found[exercise.name] = exercise
+    return found
 
 
 def find(name: str) -> Exercise:
     """The exercise of that name; a ValueError that lists the nearest names if there is none."""
-    if isinstance(name, str) and name in _all():
-        return _all()[name]
-    near = difflib.get_close_matches(str(name), _all(), n=3, cutoff=0.4)
-    hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"there are: {', '.join(_all())}"
+    if isinstance(name, str) and (exercise := _called(name)) is not None:
+        return exercise
+    near = difflib.get_close_matches(str(name), exercises(), n=3, cutoff=0.4)
+    hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"there are: {', '.join(exercises())}"
     raise ValueError(f"no exercise is called {name!r:.60}; {hint}")
+
+
+@functools.cache
+def _called(name: str) -> Exercise | None:
+    """Look first in the lessons that have the name in their source: to import them all takes half a second."""
+    for lesson in sorted(_lessons(), key=lambda lesson: not _is_written_in(lesson, name)):
+        for exercise in _exercises_of(lesson):
+            if exercise.name == name:
+                return exercise
+    return None
+
+
+def _is_written_in(lesson: str, name: str) -> bool:
+    files = [
+        file for folder in map(Path, __path__) for file in (folder / f"{lesson}.py", *folder.glob(f"{lesson}/*.py"))
+    ]
+    return any(f'"{name}"' in file.read_text(encoding="utf-8") for file in files if file.is_file())

@@ -6,20 +6,11 @@ from dataclasses import dataclass, field
 
 import torch
 
-from attnlib.checks.asking.attempt import Failure
+from attnlib.checks.asking.failure import Failure
 from attnlib.checks.asking.observe import Memory, Observation, observe
 from attnlib.checks.exercise import Case, Exercise, Misconception
-from attnlib.checks.trial.compare import ASPECTS, SEPARATION, Difference, first_difference
-
-
-@dataclass
-class Trial:
-    """One case: what the reference does, what the attempt does, and the first difference."""
-
-    case: Case
-    expected: Observation
-    got: Observation
-    difference: Difference | None
+from attnlib.checks.trial.compare import ASPECTS, SEPARATION, Aspect, first_difference
+from attnlib.checks.trial.trial import Trial
 
 
 @dataclass
@@ -45,7 +36,7 @@ def diagnose(
     telling = [t for t in failed if not t.case.other_device] or failed  # there, nothing is compared but devices
     aspect = min((t.difference.aspect for t in telling if t.difference), key=ASPECTS.index)
     # a wrong dtype explains no gradient that is cut off; wrong values may, and what keeps an answer keeps none for it
-    up_to = "gradient" if aspect in ("dtype", "device") else max(aspect, "values", key=ASPECTS.index)
+    up_to: Aspect = "gradient" if aspect in ("dtype", "device") else max(aspect, "values", key=ASPECTS.index)
     rivals = [Rival(m, memory) for m in exercise.misconceptions]
     order = _most_telling_first(trials)
     first_part = next(part for part in exercise.parts if any(t.case.part == part for t in failed))
@@ -71,12 +62,14 @@ def diagnose(
 
 
 def _most_telling_first(trials: Sequence[Trial]) -> list[Trial]:
-    """Failed cases first: they tell most, and fewer rivals are left for the others.
+    """Failed cases first: they tell most, and fewer rivals are left for the others, among them those of several calls.
 
     But a call on another device takes several times as long as any. Where nothing else failed, a case in float64 comes
     before it: most rivals are wrong there.
     """
-    order = sorted(trials, key=lambda t: (t.difference is None, t.case.other_device))
+    order = sorted(
+        trials, key=lambda t: (t.difference is None, t.case.other_device, len(t.case.after), t.case.gradient)
+    )
     if order[0].case.other_device:
         first = min(order, key=lambda t: t.case.other_device or t.case.dtype != torch.float64 or t.case.gradient)
         order = [first, *(t for t in order if t is not first)]
@@ -84,7 +77,7 @@ def _most_telling_first(trials: Sequence[Trial]) -> list[Trial]:
 
 
 def _agreeing(
-    exercise: Exercise, rivals: Iterable[Rival], trials: Sequence[Trial], seed: int, device: str, up_to: str
+    exercise: Exercise, rivals: Iterable[Rival], trials: Sequence[Trial], seed: int, device: str, up_to: Aspect
 ) -> list[Rival]:
     left = list(rivals)
     for trial in trials:
@@ -145,8 +138,8 @@ def _same_words(rival: Rival, trials: Sequence[Trial]) -> bool:
 
 def _words(failure: Failure) -> str:
     """What an error says, without the names that a learner gave: to a function, `mine() got …`, or to parameters."""
-    text = failure.text.split(":")[0] if failure.kind == "parameters" else failure.text
-    return re.sub(r"[\w.<>]+\(\)", "()", text)
+    said = failure.key if failure.kind == "parameters" else (failure.error, failure.details)
+    return re.sub(r"[\w.<>]+\(\)", "()", " ".join(said))  # as Python puts it
 
 
 def _stands_apart(
@@ -156,7 +149,7 @@ def _stands_apart(
     trials: Sequence[Trial],
     seed: int,
     device: str,
-    up_to: str,
+    up_to: Aspect,
 ) -> bool:
     def apart(case: Case, one: Observation, other: Observation) -> bool:
         if one.failure and other.failure and _words(one.failure) != _words(other.failure):

@@ -12,8 +12,8 @@ from torch import nn
 from attnlib.checks.asking.observe import argument_names, input_names
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Exercise, Misconception
-from attnlib.checks.naming.diagnose import Trial
 from attnlib.checks.naming.symptom_names import SYMPTOMS
+from attnlib.checks.trial.trial import Trial, visibly_wrong
 
 IMPORTS = {
     "F": "import torch.nn.functional as F",
@@ -287,11 +287,11 @@ PARTS: tuple[tuple[str, Reader], ...] = (
 
 def exception(exercise: Exercise, trials: Sequence[Trial], names: Names | None = None) -> Misconception | None:
     """The meaning of the error in which the first wrong case ends, and all others that end in one."""
-    wrong = [t for t in trials if t.difference is not None and not t.case.hidden]
+    wrong = visibly_wrong(trials)
     failures = [t.got.failure for t in wrong if t.got.failure is not None]
     if not failures or wrong[0].got.failure is None or any(f.kind != "raised" or f.own for f in failures):
         return None
-    texts = [failure.text.removeprefix("raised ") for failure in failures]
+    texts = [failure.error for failure in failures]
     for words, reader in PARTS:
         found = [re.match(words, text, re.DOTALL) for text in texts]
         if found[0] is not None:

@@ -10,22 +10,22 @@ from torch.utils._pytree import tree_leaves
 
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Exercise
-from attnlib.checks.naming.diagnose import Trial
-from attnlib.checks.trial.compare import agreeing_outputs
+from attnlib.checks.trial.compare import Aspect, agreeing_outputs
+from attnlib.checks.trial.trial import Trial
 
 
 @dataclass(frozen=True)
 class Trait:
-    """A property of cases that can be blamed: `has` says which trials show it, `shown` that one of them is wrong by it.
+    """A property of cases that can be blamed.
 
-    `alone` is the sentence if it is all that is wrong, `among` its clause where two such traits are.
+    `has` says which trials show it, and `shown` that one of them is wrong by it.
     """
 
     id: str
     has: Callable[[Trial], bool]
     shown: Callable[[Trial], bool]
-    alone: str
-    among: str
+    axes: tuple[str, ...] = ()
+    """Of inputs with other numbers of axes: those for which the answer is right, and those for which it is wrong."""
     of_sizes: bool = False
     """Blames the sizes of the inputs; any other size could then be to blame as well."""
 
@@ -43,17 +43,6 @@ class Isolated:
     def names(self) -> tuple[object, ...]:
         """What is off, without the words."""
         return *(trait.id for trait in self.traits), self.part, self.right, self.wrong
-
-    def sentence(self) -> str:
-        """What is off, in a sentence that is true of every case that was tried; empty if nothing is isolated."""
-        if len(self.traits) == 1:
-            return self.traits[0].alone
-        if self.traits:
-            clauses = "; and ".join(trait.among for trait in self.traits)
-            return f"Two things are wrong: {clauses}. Everything else that was tried is right."
-        if self.part:
-            return f"Only “{self.part}” is wrong; everything else that was tried is right."
-        return f"Right: {', '.join(self.right)}. Wrong: {', '.join(self.wrong)}." if self.wrong else ""
 
 
 def isolate(exercise: Exercise, trials: Sequence[Trial]) -> Isolated:
@@ -163,6 +152,7 @@ def _values_compared(trial: Trial) -> bool:
 
 
 def values_wrong(trial: Trial) -> bool:
+    """Whether the numbers themselves are wrong, and not only gradients or inputs changed in place."""
     return trial.difference is not None and trial.difference.aspect not in ("mutation", "gradient")
 
 
@@ -170,99 +160,28 @@ def _wrong(trial: Trial) -> bool:
     return trial.difference is not None
 
 
-def _fails_as(aspect: str) -> Callable[[Trial], bool]:
+def _fails_as(aspect: Aspect) -> Callable[[Trial], bool]:
     return lambda trial: trial.difference is not None and trial.difference.aspect == aspect
 
 
-def _of_values(id: str, has: Callable[[Trial], bool], alone: str, among: str, of_sizes: bool = False) -> Trait:
-    return Trait(id, lambda t: _values_compared(t) and has(t), values_wrong, alone, among, of_sizes)
+def _of_values(id: str, has: Callable[[Trial], bool], axes: tuple[str, ...] = (), *, of_sizes: bool = False) -> Trait:
+    return Trait(id, lambda t: _values_compared(t) and has(t), values_wrong, axes, of_sizes)
 
 
 TRAITS = (
-    Trait(
-        "on_the_cpu_only",
-        lambda t: t.case.other_device,
-        _wrong,
-        "Right on the CPU; wrong as soon as the input is on another device.",
-        "the result for an input on another device",
-    ),
-    Trait(
-        "input_changed",
-        lambda t: t.case.mutation and not values_wrong(t),
-        _fails_as("mutation"),
-        "What is returned is right; but an input is changed on the way.",
-        "an input that is changed on the way",
-    ),
-    Trait(
-        "gradient_of_something_else",
-        lambda t: t.case.gradient and not values_wrong(t),
-        _fails_as("gradient"),
-        "The values are right; the gradient is not.",
-        "the gradient",
-    ),
-    Trait(
-        "not_refused",
-        lambda t: t.case.raises or t.case.part == "error",
-        _wrong,
-        "All else is right; but inputs that the contract rules out are not refused as it asks.",
-        "what happens to inputs that the contract rules out",
-    ),
-    _of_values(
-        "with_a_mask",
-        lambda t: any(tensor.dtype == torch.bool for tensor in _tensors(t)),
-        "Right without a mask; wrong as soon as one is given.",
-        "the result when a mask is given",
-    ),
-    _of_values(
-        "in_contiguous_memory_only",
-        lambda t: t.case.strided,
-        "Right as long as the memory is contiguous; wrong for a transposed input.",
-        "the result for a transposed input, whose memory is not contiguous",
-    ),
-    _of_values(
-        "at_the_first_call_only",
-        lambda t: t.case.twice,
-        "Right at the first call; wrong at the second.",
-        "the result of a second call",
-    ),
-    _of_values(
-        "kept_for_the_same_sizes",
-        lambda t: _earlier(t) == {"the same sizes"},
-        "Right at the first call; wrong at a second one of the same sizes.",
-        "the result of a second call of the same sizes",
-    ),
-    _of_values(
-        "kept_whatever_the_sizes",
-        lambda t: "other sizes" in _earlier(t),
-        "Right if all calls are of the same sizes; wrong after a call with others.",
-        "the result after a call with other sizes",
-    ),
-    _of_values(
-        "kept_from_a_masked_call",
-        lambda t: "a mask" in _earlier(t),
-        "Right without a mask, if no earlier call had one; wrong after a call with a mask.",
-        "the result without a mask after a call with one",
-    ),
-    _of_values(
-        "in_float32_only",
-        lambda t: t.case.dtype == torch.float64,
-        "Right in float32; wrong in float64.",
-        "the result in float64",
-    ),
-    _of_values(
-        "not_for_a_batch_of_one",
-        lambda t: _batch(t) == 1,
-        "Right for larger batches; wrong for a batch of one.",
-        "the result for a batch of one",
-        of_sizes=True,
-    ),
-    _of_values(
-        "for_a_batch_of_one_only",
-        lambda t: _batch(t) > 1,
-        "Right for a batch of one; wrong for a larger batch.",
-        "the result for a batch of more than one",
-        of_sizes=True,
-    ),
+    Trait("on_the_cpu_only", lambda t: t.case.other_device, _wrong),
+    Trait("input_changed", lambda t: t.case.mutation and not values_wrong(t), _fails_as("mutation")),
+    Trait("gradient_of_something_else", lambda t: t.case.gradient and not values_wrong(t), _fails_as("gradient")),
+    Trait("not_refused", lambda t: t.case.raises or t.case.part == "error", _wrong),
+    _of_values("with_a_mask", lambda t: any(tensor.dtype == torch.bool for tensor in _tensors(t))),
+    _of_values("in_contiguous_memory_only", lambda t: t.case.strided),
+    _of_values("at_the_first_call_only", lambda t: t.case.twice),
+    _of_values("kept_for_the_same_sizes", lambda t: _earlier(t) == {"the same sizes"}),
+    _of_values("kept_whatever_the_sizes", lambda t: "other sizes" in _earlier(t)),
+    _of_values("kept_from_a_masked_call", lambda t: "a mask" in _earlier(t)),
+    _of_values("in_float32_only", lambda t: t.case.dtype == torch.float64),
+    _of_values("not_for_a_batch_of_one", lambda t: _batch(t) == 1, of_sizes=True),
+    _of_values("for_a_batch_of_one_only", lambda t: _batch(t) > 1, of_sizes=True),
 )
 
 
@@ -274,14 +193,13 @@ def traits(trials: Sequence[Trial]) -> list[Trait]:
     found = []
     for n in numbers:
         others = " or ".join(str(other) for other in numbers if other != n)
-        for name, has, right, wrong in (
-            ("for_one_number_of_axes", lambda t, n=n: _axes(t) not in (0, n), n, others),
-            ("not_for_one_number_of_axes", lambda t, n=n: _axes(t) == n, others, n),
+        for name, has, axes in (
+            ("for_one_number_of_axes", lambda t, n=n: _axes(t) not in (0, n), (str(n), others)),
+            ("not_for_one_number_of_axes", lambda t, n=n: _axes(t) == n, (others, str(n))),
         ):
             if len(numbers) == 2 and n == numbers[1]:
                 continue  # the same two sentences once more
-            alone = f"Right for inputs of {right} axes; wrong for {wrong}."
-            found.append(_of_values(name, has, alone, f"the result for inputs of {wrong} axes", of_sizes=True))
+            found.append(_of_values(name, has, axes, of_sizes=True))
     return [*TRAITS, *found]
 
 

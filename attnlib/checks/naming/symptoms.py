@@ -12,24 +12,26 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
+from attnlib.checks.asking.failure import Reason
 from attnlib.checks.exercise import Exercise, Misconception
-from attnlib.checks.naming.diagnose import Trial
 from attnlib.checks.naming.isolate import isolate
 from attnlib.checks.naming.symptom_names import SYMPTOMS
+from attnlib.checks.trial.trial import Trial, visibly_wrong
 
-Found = tuple[str, str]
+Found = tuple[str, tuple[str, ...]]
 """A symptom's id, and what its title is filled with."""
 Relation = Callable[[Tensor, Tensor, Trial], bool | str]
 """Of what is right and what came: whether it holds, or by which number."""
 
-PARAMETERS = {
-    "has no parameter": "parameter_missing",
-    "has a parameter": "one_parameter_more",
-    "has frozen parameters": "parameter_frozen",
-    "parameter ": "parameter_of_another_shape",
+PARAMETERS: dict[Reason, str] = {
+    "missing": "parameter_missing",
+    "unasked": "one_parameter_more",
+    "frozen": "parameter_frozen",
+    "another_shape": "parameter_of_another_shape",
 }
-"""How a failure begins, and what it is called."""
+"""What is called what; parameters under other names have said enough themselves."""
 
+CUT_OFF = ("cut_off", "unreached")  # of a gradient: see `Difference.how`
 FUNCTIONS: tuple[Callable[[Tensor], Tensor], ...] = (
     Tensor.exp,
     Tensor.log,
@@ -49,49 +51,45 @@ FEWEST = 6  # numbers: fewer may stand in a relation by chance
 
 def broken_contract(trials: Sequence[Trial]) -> Misconception | None:
     """What the attempt is or returns, which inputs it refuses, and whether gradients come through."""
-    wrong = _visibly_wrong(trials)
+    wrong = visibly_wrong(trials)
     return _named(_of_kind(wrong) or _of_errors(wrong) or _of_gradients(wrong, all_of_them=True)) if wrong else None
 
 
 def gradient_cut_off(trials: Sequence[Trial]) -> Misconception | None:
     """A gradient that does not come through, whatever else is wrong."""
-    return _named(_of_gradients(_visibly_wrong(trials)))
+    return _named(_of_gradients(visibly_wrong(trials)))
 
 
 def one_property(exercise: Exercise, trials: Sequence[Trial]) -> Misconception | None:
     """Name the property that all wrong cases have, and no right one (see `isolate`)."""
     found = isolate(exercise, trials)
-    if len(found.traits) != 1 or "{}" not in SYMPTOMS[found.traits[0].id].title:
+    if len(found.traits) != 1 or found.traits[0].id == "not_refused":
         return None  # inputs that have to be refused have a name of their own
-    return _named((found.traits[0].id, found.sentence().rstrip(".")))
+    return _named((found.traits[0].id, found.traits[0].axes))
 
 
 def relation_of_numbers(trials: Sequence[Trial]) -> Misconception | None:
     """What the numbers that came are to the right ones."""
-    pairs = [pair for t in _visibly_wrong(trials) if (pair := _compared(t)) is not None]
+    pairs = [pair for t in visibly_wrong(trials) if (pair := _compared(t)) is not None]
     if not pairs or max(want.numel() for want, _, _ in pairs) < FEWEST:
         return None
     alike = [_alike(want, have) for want, have, _ in pairs]
     if any(alike):  # any other relation would hold there, too
         dtype = any(t.difference and t.difference.aspect == "dtype" for _, _, t in pairs)
-        return _named(("another_dtype" if dtype else "less_exact", "")) if all(alike) else None
+        return _named(("another_dtype" if dtype else "less_exact", ())) if all(alike) else None
     # a row of a single number is a multiple of any other, and no evidence of what a row is to another
     pairs = [pair for pair in pairs if pair[0].dim() == 0 or pair[0].shape[-1] > 1] or pairs
     for name, relation in RELATIONS.items():
         if all(found := [relation(*pair) for pair in pairs]):
-            return _named((name, str(found[0])))
+            return _named((name, (str(found[0]),)))
     return None
-
-
-def _visibly_wrong(trials: Sequence[Trial]) -> list[Trial]:
-    return [t for t in trials if t.difference is not None and not t.case.hidden]
 
 
 def _named(found: Found | None) -> Misconception | None:
     if found is None:
         return None
-    name, what = found
-    return replace(SYMPTOMS[name], title=SYMPTOMS[name].title.format(what))
+    name, filled = found
+    return replace(SYMPTOMS[name], title=SYMPTOMS[name].title.format(*filled))
 
 
 def _of_kind(wrong: Sequence[Trial]) -> Found | None:
@@ -99,27 +97,27 @@ def _of_kind(wrong: Sequence[Trial]) -> Found | None:
     failures = [t.got.failure for t in wrong if t.got.failure is not None]
     if not failures or len({f.kind for f in failures}) > 1:
         return None
-    kind, text = failures[0].kind, failures[0].text
-    if kind == "parameters":
-        return next(((name, "") for begins, name in PARAMETERS.items() if text.startswith(begins)), None)
-    if kind == "type" and "but returned None" in text:
-        return ("printed_instead" if any(t.got.printed for t in wrong) else "nothing_returned"), ""
-    return ("returns_something_else", "") if kind == "type" and text.startswith("must return") else None
+    reason = failures[0].reason
+    if reason in PARAMETERS:
+        return PARAMETERS[reason], ()
+    if reason == "nothing":
+        return ("printed_instead" if any(t.got.printed for t in wrong) else "nothing_returned"), ()
+    return ("returns_something_else", ()) if reason == "something_else" else None
 
 
 def _of_errors(wrong: Sequence[Trial]) -> Found | None:
     """Inputs that have to be refused."""
     if not all(t.case.raises or t.case.part == "error" for t in wrong):
         return None
-    return ("not_refused" if all(t.got.failure is None for t in wrong) else "refused_otherwise", "")
+    return ("not_refused" if all(t.got.failure is None for t in wrong) else "refused_otherwise", ())
 
 
 def _of_gradients(wrong: Sequence[Trial], all_of_them: bool = False) -> Found | None:
     """A gradient of zero where there should be one, behind values that are right."""
-    told = [t.difference.text for t in wrong if t.difference is not None and t.difference.aspect == "gradient"]
-    if not told or (all_of_them and len(told) < len(wrong)) or not all(text.startswith("no gradient") for text in told):
+    found = [t.difference for t in wrong if t.difference is not None and t.difference.aspect == "gradient"]
+    if not found or (all_of_them and len(found) < len(wrong)):
         return None
-    return "gradient_cut_off", told[0].removeprefix("no gradient reaches ") if "reaches" in told[0] else "the inputs"
+    return ("gradient_cut_off", found[0].names or ("the inputs",)) if all(d.how in CUT_OFF for d in found) else None
 
 
 def _compared(trial: Trial) -> tuple[Tensor, Tensor, Trial] | None:

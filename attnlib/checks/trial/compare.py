@@ -1,29 +1,68 @@
 """Where two observations first differ, and the policy of tolerances."""
 
 import builtins
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from attnlib.checks.asking.attempt import Failure
+from attnlib.checks.asking.failure import Failure
 from attnlib.checks.asking.observe import Observation, input_names
 from attnlib.checks.exercise import Case, Exercise
 
-ASPECTS = ("failure", "shape", "dtype", "device", "values", "mutation", "gradient")
+Aspect = Literal["failure", "shape", "dtype", "device", "values", "mutation", "gradient"]
+ASPECTS: tuple[Aspect, ...] = ("failure", "shape", "dtype", "device", "values", "mutation", "gradient")
+"""What is compared, in this order."""
+How = Literal["", "accepted", "mixed", "made_on_cpu", "moved", "untouched", "cut_off", "not_cut_off", "unreached"]
+"""Where an aspect can differ in several ways: in which of them."""
 SEPARATION = 100.0  # a misconception must differ from the reference by so many tolerances on some case
 GUARD = 5e-12  # relative: 1e-12 added to a denominator against 0 / 0 is no mistake, and 1e-9 is
 
 
+@dataclass(frozen=True, eq=False)
+class Numbers:
+    """Two tensors of one shape, and where they differ by more than rounding can."""
+
+    want: Tensor
+    have: Tensor
+    wrong: Tensor
+    allowed: float
+
+    @cached_property
+    def size(self) -> float:
+        """The largest difference; infinite where one of the two numbers is."""
+        if not self.want.is_floating_point():
+            return float("inf")
+        gap = (self.have.double() - self.want.double()).abs()[self.wrong]
+        return float(gap.max()) if bool(gap.isfinite().all()) else float("inf")
+
+    @property
+    def tolerances(self) -> float:
+        """The largest difference, in units of what is allowed."""
+        return self.size / self.allowed if self.allowed else float("inf")
+
+
 @dataclass(frozen=True)
 class Difference:
-    """The first aspect in which an attempt is not as expected, in one sentence, and by how many tolerances."""
+    """The first aspect in which an attempt is not as expected, as data; `verdict.words` makes a sentence of it."""
 
-    aspect: str
-    text: str
-    tolerances: float = float("inf")
+    aspect: Aspect
+    how: How = ""
     output: int = 0
+    names: tuple[str, ...] = ()
+    """The output, where there are several; the inputs that are changed; the input or weight of a gradient."""
+    expected: object = None
+    got: object = None
+    numbers: Numbers | None = None
+
+    @property
+    def tolerances(self) -> float:
+        """By how many tolerances the numbers differ; infinite where it is not numbers that differ."""
+        return float("inf") if self.numbers is None else self.numbers.tolerances
 
 
 def tolerance(expected: Tensor, dtype: torch.dtype, *, terms: int, magnitude: float = 0.0) -> float:
@@ -43,48 +82,53 @@ def tolerance(expected: Tensor, dtype: torch.dtype, *, terms: int, magnitude: fl
 
 
 def first_difference(
-    exercise: Exercise, case: Case, expected: Observation, got: Observation, *, device: str, up_to: str = "gradient"
+    exercise: Exercise, case: Case, expected: Observation, got: Observation, *, device: str, up_to: Aspect = "gradient"
 ) -> Difference | None:
     """Compare aspect by aspect, in the order of `ASPECTS`, no further than `up_to`; None if nothing differs."""
     if case.other_device:
         theirs, ours = _device_difference(got), None if expected.exact else _device_difference(expected)
-        if ours and not theirs:
-            return Difference("device", "follows its inputs to another device")
-        return None if ours else theirs
+        return (Difference("device", "moved") if not theirs else None) if ours else theirs
     if expected.failure or got.failure:
         return _failure_difference(expected, got)
-    assert expected.outputs is not None
-    assert got.outputs is not None
     limit = ASPECTS.index(up_to)
-    for index, name in enumerate(exercise.outputs):
-        label = "" if len(exercise.outputs) == 1 else f"{name}: "
-        want, have = expected.outputs[index], got.outputs[index]
+    found = _difference_of_kind(exercise, case, expected, got, device)
+    if found is None and limit >= ASPECTS.index("values"):
+        outputs = _outputs(exercise, expected, got)
+        pairs = ((index, names, _numbers(case, want, have, got.terms)) for index, names, want, have in outputs)
+        found = next((Difference("values", "", i, names, numbers=n) for i, names, n in pairs if n), None)
+    if found is None and limit >= ASPECTS.index("mutation") and bool(got.mutated) != bool(expected.mutated):
+        found = Difference("mutation", "" if got.mutated else "untouched", names=got.mutated)
+    if found is None and limit >= ASPECTS.index("gradient") and case.gradient:
+        found = _gradient_difference(exercise, case, expected, got)
+    return found
+
+
+def _outputs(
+    exercise: Exercise, expected: Observation, got: Observation
+) -> Iterator[tuple[int, tuple[str, ...], Tensor, Tensor]]:
+    several = len(exercise.outputs) > 1
+    pairs = zip(exercise.outputs, expected.outputs or (), got.outputs or (), strict=True)
+    for index, (name, want, have) in enumerate(pairs):
+        yield index, (name,) if several else (), want, have
+
+
+def _difference_of_kind(
+    exercise: Exercise, case: Case, expected: Observation, got: Observation, device: str
+) -> Difference | None:
+    """The first output of another shape; if there is none, the first of another dtype, or on another device."""
+    outputs = list(_outputs(exercise, expected, got))
+    for index, names, want, have in outputs:
         if have.shape != want.shape:
-            return Difference(
-                "shape", f"{label}expected shape {tuple(want.shape)}, got {tuple(have.shape)}", output=index
-            )
-    for index, name in enumerate(exercise.outputs):
-        label = "" if len(exercise.outputs) == 1 else f"{name}: "
-        want, have = expected.outputs[index], got.outputs[index]
-        wanted = case.dtype if expected.exact and want.is_floating_point() else want.dtype
-        if have.dtype != wanted and not case.gradient:
-            return Difference(
-                "dtype", f"{label}expected dtype {_short(wanted)}, got {_short(have.dtype)}", output=index
-            )
+            return Difference("shape", "", index, names, tuple(want.shape), tuple(have.shape))
+    floating = (t.is_floating_point() for t in tree_leaves(expected.inputs) if isinstance(t, Tensor))
+    follows = exercise.kind == "module" or any(floating)  # a table made of sizes alone has a dtype of its own
+    for index, names, want, have in outputs:
+        dtype = case.dtype if expected.exact and want.is_floating_point() and follows else want.dtype
+        if have.dtype != dtype and not case.gradient:
+            return Difference("dtype", "", index, names, dtype, have.dtype)
         place = torch.device(device) if expected.exact else want.device
         if have.device.type != place.type:
-            return Difference("device", f"{label}expected a tensor on {place}, got one on {have.device}", output=index)
-    if limit >= ASPECTS.index("values"):
-        for index, name in enumerate(exercise.outputs):
-            label = "" if len(exercise.outputs) == 1 else f"{name}: "
-            found = _value_difference(case, expected.outputs[index], got.outputs[index], got.terms, label)
-            if found:
-                return Difference("values", found[0], found[1], index)
-    if limit >= ASPECTS.index("mutation") and bool(got.mutated) != bool(expected.mutated):
-        named = ", ".join(got.mutated)
-        return Difference("mutation", f"changes its input {named} in place" if named else "leaves its input as it is")
-    if limit >= ASPECTS.index("gradient") and case.gradient:
-        return _gradient_difference(exercise, case, expected, got)
+            return Difference("device", "", index, names, place, have.device)
     return None
 
 
@@ -92,46 +136,32 @@ def agreeing_outputs(exercise: Exercise, case: Case, expected: Observation, got:
     """The names of the outputs that are right, whatever the others are."""
     pairs = zip(exercise.outputs, expected.outputs or (), got.outputs or (), strict=False)
     return {
-        name
-        for name, want, have in pairs
-        if want.shape == have.shape and _value_difference(case, want, have, got.terms) is None
+        name for name, want, have in pairs if want.shape == have.shape and _numbers(case, want, have, got.terms) is None
     }
 
 
 def _failure_difference(expected: Observation, got: Observation) -> Difference | None:
-    if expected.failure and got.failure and _alike(expected.failure, got.failure):
-        return None
-    if expected.exact and expected.failure and got.failure and counts_as(_raised(expected.failure), got.failure):
-        return None
+    if expected.failure and got.failure:
+        alike = expected.failure.key == got.failure.key
+        if alike or (expected.exact and counts_as(expected.failure.exception, got.failure)):
+            return None
     if got.failure:
-        return Difference("failure", got.failure.text)
-    assert expected.failure is not None
-    error = expected.failure.text.removeprefix("raised ")
-    return Difference("failure", f"takes these inputs, and must refuse them with an error such as {error}")
-
-
-def _alike(one: Failure, other: Failure) -> bool:
-    """Failures of one kind; of two exceptions, those of one type."""
-    return one.kind == other.kind and one.text.split(":")[0] == other.text.split(":")[0]
+        return Difference("failure", got=got.failure)
+    return Difference("failure", "accepted", expected=expected.failure)
 
 
 def counts_as(asked: str, failure: Failure) -> bool:
     """Whether one of Python's own exceptions was raised, that of the name `asked` or a special case of it."""
-    one, other = vars(builtins).get(asked), vars(builtins).get(_raised(failure))
+    one, other = vars(builtins).get(asked), vars(builtins).get(failure.exception)
     return isinstance(one, type) and isinstance(other, type) and issubclass(other, one)
 
 
-def _raised(failure: Failure) -> str:
-    return failure.text.removeprefix("raised ").split(":")[0] if failure.kind == "raised" else ""
-
-
 def _device_difference(got: Observation) -> Difference | None:
-    """On the meta device only one thing is judged: tensors that the attempt makes elsewhere."""
-    hint = "make new tensors with device=x.device, or from an input (x.new_zeros, torch.zeros_like)"
+    """On another device only one thing is judged: tensors that the attempt makes on the CPU."""
     if got.devices_mixed:
-        return Difference("device", f"mixes tensors of two devices: {hint}")
+        return Difference("device", "mixed")
     if got.outputs is not None and any(t.device.type != "meta" for t in got.outputs):
-        return Difference("device", f"returns a tensor on the CPU whatever device the input is on: {hint}")
+        return Difference("device", "made_on_cpu")
     return None
 
 
@@ -145,68 +175,46 @@ def coarser(asked: torch.dtype, *through: torch.dtype) -> torch.dtype:
     return max([asked, *excused], key=lambda d: torch.finfo(d).eps)
 
 
-def _value_difference(
+def _numbers(
     case: Case,
     want: Tensor,
     have: Tensor,
     terms: int,
-    label: str = "",
     *,
     through: tuple[torch.dtype, ...] = (),
     scale: Tensor | None = None,
-) -> tuple[str, float] | None:
-    """The first place where two tensors differ, and by how many tolerances; `scale` sets the size instead of `want`."""
+) -> Numbers | None:
+    """Where two tensors differ; `scale` sets the size of what is allowed instead of `want`."""
     want, have = want.detach().cpu(), have.detach().cpu()
     if not want.is_floating_point():
         wrong = want != have
-        size = float("inf")
-        allowed = 0.0
-    else:
-        dtype, size_of = coarser(case.dtype, have.dtype, *through), want if scale is None else scale
-        allowed = tolerance(size_of, dtype, terms=terms, magnitude=case.magnitude)
-        gap = (have.double() - want.double()).abs()
-        wrong = ~(gap <= allowed)
-        if not bool(wrong.any()):
-            return None
-        wrong &= ~((have.double() == want.double()) | (have.isnan() & want.isnan()))
-        size = float(gap[wrong].max()) if bool(wrong.any()) and bool(gap[wrong].isfinite().all()) else float("inf")
+        return Numbers(want, have, wrong, 0.0) if bool(wrong.any()) else None
+    dtype = coarser(case.dtype, have.dtype, *through)
+    allowed = tolerance(want if scale is None else scale, dtype, terms=terms, magnitude=case.magnitude)
+    one, other = want.double(), have.double()
+    wrong = ~((other - one).abs() <= allowed)
     if not bool(wrong.any()):
         return None
-    place = tuple(int(i) for i in wrong.nonzero()[0])
-    bad = have[~have.isfinite()] if have.is_floating_point() and bool(want.isfinite().all()) else have[:0]
-    what = f"{int(wrong.sum())} of {wrong.numel()} numbers differ"
-    if bad.numel():
-        what = f"{bad.numel()} of {have.numel()} numbers are {'NaN' if bool(bad.isnan().any()) else 'infinite'}"
-    elif size < float("inf"):
-        what += f", by up to {size:.3g} (allowed for rounding: {allowed:.1e})"
-    index = f"[{', '.join(map(str, place))}]" if place else "the only number"
-    expected, found = _numbers(want[place], have[place])
-    text = f"{label}first difference at {index}: expected {expected}, got {found}; {what}"
-    return text, size / allowed if allowed else float("inf")
+    wrong &= ~((other == one) | (other.isnan() & one.isnan()))
+    return Numbers(want, have, wrong, allowed) if bool(wrong.any()) else None
 
 
 def _gradient_difference(exercise: Exercise, case: Case, want: Observation, have: Observation) -> Difference | None:
     if want.connected != have.connected:
-        if want.connected:
-            return Difference("gradient", "no gradient flows back: the output is cut off from the inputs")
-        return Difference("gradient", "a gradient flows where none should")
+        return Difference("gradient", "cut_off" if want.connected else "not_cut_off")
     if not want.connected:
         return None
     assert want.gradients is not None
     assert have.gradients is not None
-    names = _leaf_names(exercise, want)
     through = tuple(t.dtype for t in have.outputs or ())
     # One scale for all: the gradient of a key's bias is exactly zero, and what is left of it is others' rounding.
     scale = torch.stack([g.detach().abs().max().cpu().double() for g in want.gradients.values() if g.numel()])
     for key, expected in want.gradients.items():
-        found = _value_difference(case, expected, have.gradients[key], 4 * have.terms, through=through, scale=scale)
+        found = _numbers(case, expected, have.gradients[key], 4 * have.terms, through=through, scale=scale)
         if found:
-            name = names.get(key, key)
-            still = not bool(have.gradients[key].any())
-            text = (
-                f"no gradient reaches {name}" if still else f"the gradient with respect to {name} is wrong; {found[0]}"
-            )
-            return Difference("gradient", text, found[1])
+            name = _leaf_names(exercise, want).get(key, key)
+            how: How = "" if bool(have.gradients[key].any()) else "unreached"
+            return Difference("gradient", how, names=(name,), numbers=found)
     return None
 
 
@@ -216,15 +224,3 @@ def _leaf_names(exercise: Exercise, seen: Observation) -> dict[str, str]:
         leaves = [t for t in tree_leaves(value) if isinstance(t, Tensor) and t.is_floating_point()]
         names += [name] if len(leaves) == 1 else [f"{name}[{i}]" for i in range(len(leaves))]
     return {f"input {i}": name for i, name in enumerate(names)}
-
-
-def _numbers(want: Tensor, have: Tensor) -> tuple[str, str]:
-    """Both with four digits, or with as many as it takes to see a difference."""
-    if not want.is_floating_point():
-        return str(want.item()), str(have.item())
-    shown = [(f"{want.item():.{digits}g}", f"{have.item():.{digits}g}") for digits in (4, 8, 12, 17)]
-    return next((pair for pair in shown if pair[0] != pair[1]), shown[-1])
-
-
-def _short(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")

@@ -6,48 +6,28 @@ from typing import Any
 
 import torch
 
-from attnlib.checks import course
-from attnlib.checks.asking.attempt import Attempt, Failure, Local, described
+from attnlib.checks.asking.attempt import Attempt, Local
+from attnlib.checks.asking.contract import described
+from attnlib.checks.asking.failure import Failure
 from attnlib.checks.asking.observe import Memory, Observation, observe
 from attnlib.checks.asking.sources import shortcuts_of
 from attnlib.checks.asking.time_limits import TimeLimits
 from attnlib.checks.exercise import AS_GIVEN, Case, Exercise, Misconception
-from attnlib.checks.naming.diagnose import Trial, diagnose
+from attnlib.checks.naming.diagnose import diagnose
 from attnlib.checks.naming.errors import exception
 from attnlib.checks.naming.one_change import one_change
 from attnlib.checks.naming.one_change.written import source_of
 from attnlib.checks.naming.reading import read
 from attnlib.checks.naming.symptoms import broken_contract, gradient_cut_off, one_property, relation_of_numbers
 from attnlib.checks.trial.compare import first_difference
-from attnlib.checks.verdict.report import Report, write_report
+from attnlib.checks.trial.trial import Trial
+from attnlib.checks.verdict.report import Report
+from attnlib.checks.verdict.write import write_report
 
 GIVEN_UP = ("time", "unwritten", "forbidden", "died")
 """Failures after which the other cases of the same part are not tried: they would fail alike."""
 
 MOST_FINDINGS = 3  # more would not be read
-
-
-def run(
-    name: str,
-    attempt: Any,
-    hidden: bool = False,
-    seed: int = 0,
-    device: str = "cpu",
-    dtype: torch.dtype | None = None,
-    limits: TimeLimits | None = None,
-) -> Report:
-    """Judge an attempt at the exercise `name`; never raises because of what the attempt does.
-
-    `hidden` adds the grader's cases; `seed` draws other numbers; `dtype` replaces that of every case; `limits` are
-    those on time, usually this machine's.
-
-    >>> run("attention_scores", lambda q, k: q @ k.mT).diagnosis
-    'no_scale'
-
-    Raises ValueError for an exercise that does not exist, or a device or dtype that cannot be used.
-    """
-    exercise = course.find(name)
-    return run_exercise(exercise, attempt, hidden=hidden, seed=seed, device=device, dtype=dtype, limits=limits)
 
 
 def run_exercise(
@@ -62,7 +42,10 @@ def run_exercise(
     limits: TimeLimits | None = None,
     known: Mapping[str, Observation] | None = None,
 ) -> Report:
-    """`run`, for an exercise that is not (yet) part of the course, or an attempt in another process.
+    """Judge an attempt at an exercise, an object of this process or one in another; never raises because of it.
+
+    `hidden` adds the grader's cases; `seed` draws other numbers; `dtype` replaces that of every case; `limits` are
+    those on time, usually this machine's.
 
     A `memory` that is handed to many runs keeps what the reference and the misconceptions do; `known` is what the
     attempt did on the cases, by their names, where it has been asked before.
@@ -74,11 +57,11 @@ def run_exercise(
         return _judge_choice(exercise, attempt)
     asked = attempt if isinstance(attempt, Attempt) else Local(attempt, limits)  # its patience is for all cases
     if (unfit := asked.unfit_reason(exercise.kind)) is not None:
-        return write_report(exercise, [], failure=Failure("type", unfit))
+        return write_report(exercise, [], cases=(), failure=Failure("type", unfit))
     if not isinstance(attempt, Attempt) and (uses := shortcuts_of(attempt, exercise.forbidden)):
         told = f"calls {uses[0].name}, which this exercise asks you to do without"
         where = f" (line {uses[0].line}: {uses[0].text})"
-        return write_report(exercise, [], failure=Failure("forbidden", told + where))
+        return write_report(exercise, [], cases=(), failure=Failure("forbidden", told + where))
     cases = cases_of(exercise, hidden=hidden, dtype=dtype)
     trials: list[Trial] = []
     given_up: list[Case] = []
@@ -192,7 +175,7 @@ def _on_example(exercise: Exercise, attempt: Any) -> tuple[Observation, Observat
     if exercise.example is None:
         return None
     inputs = exercise.example
-    case = Case(name="the small example", inputs=lambda draw: inputs())
+    case = Case(name="the small example", inputs=lambda _draw: inputs())
     return (
         observe(exercise, exercise.reference, case, seed=0, device="cpu", exact=True),
         observe(exercise, attempt, case, seed=0, device="cpu"),
@@ -204,15 +187,19 @@ def _judge_choice(exercise: Exercise, attempt: Any) -> Report:
     letters = sorted([exercise.reference, *(m.implementation for m in exercise.misconceptions)])
     listed = f"{', '.join(map(repr, letters[:-1]))} or {letters[-1]!r}"
     if attempt is None or attempt is Ellipsis:
-        return write_report(exercise, [], failure=Failure("unwritten", f"is not answered yet: choose {listed}"))
+        return write_report(
+            exercise, [], cases=(), failure=Failure("unwritten", f"is not answered yet: choose {listed}")
+        )
     if type(attempt) is not str:
         return write_report(
-            exercise, [], failure=Failure("type", f"must be {listed}, but you passed {described(attempt)}")
+            exercise, [], cases=(), failure=Failure("type", f"must be {listed}, but you passed {described(attempt)}")
         )
     letter = attempt.strip().upper()
     if letter == exercise.reference:
-        return write_report(exercise, [])
+        return write_report(exercise, [], cases=())
     for misconception in exercise.misconceptions:
         if letter == misconception.implementation:
-            return write_report(exercise, [], findings=[misconception], failure=Failure("choice", f"is not {letter!r}"))
-    return write_report(exercise, [], failure=Failure("type", f"must be {listed}, got {attempt!r:.40}"))
+            return write_report(
+                exercise, [], cases=(), findings=[misconception], failure=Failure("choice", f"is not {letter!r}")
+            )
+    return write_report(exercise, [], cases=(), failure=Failure("type", f"must be {listed}, got {attempt!r:.40}"))

@@ -17,7 +17,7 @@ class HideHiddenTests(NbGraderPreprocessor):
     """
 
     def preprocess_cell(
-        self, cell: NotebookNode, resources: dict[str, Any], cell_index: int
+        self, cell: NotebookNode, resources: dict[str, Any], _cell_index: int
     ) -> tuple[NotebookNode, dict[str, Any]]:
         if cell.cell_type == "code" and utils.is_grade(cell) and not utils.is_solution(cell):
             cell.source = "\n".join(split_regions(cell.source).released).strip("\n")

@@ -16,7 +16,7 @@ from autograder.judging.judge import Judge
 from autograder.judging.submission import SECOND_ATTEMPT
 from autograder.judging.verdict import write_verdicts
 from autograder.lesson_text.assignment import Assignment
-from autograder.sandbox.layers import check_choice, probe
+from autograder.sandbox.probe import check_choice, probe
 from autograder.sandbox.process import Sandbox
 from autograder.showing.errors import CourseError
 from autograder.showing.text import printable

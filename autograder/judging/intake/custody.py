@@ -34,7 +34,11 @@ MOST_VALUES = 1_000_000  # lists and objects in one file's JSON
 MOST_BESIDE = 200
 MOST_BYTES_BESIDE_IN_ALL = 16 << 20
 BAD_ZIP = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, RuntimeError, OSError, EOFError, ValueError)
-MAKE_CELL = {"code": new_code_cell, "markdown": new_markdown_cell, "raw": new_raw_cell}
+MAKE_CELL: dict[str, Callable[..., NotebookNode]] = {
+    "code": new_code_cell,
+    "markdown": new_markdown_cell,
+    "raw": new_raw_cell,
+}
 
 
 @dataclass(frozen=True)
@@ -211,9 +215,9 @@ def read(data: bytes) -> TakenIn:
 
 
 def _cells(plain: dict[str, Any]) -> list[Any] | None:
-    if isinstance(plain.get("cells"), list):
-        return plain["cells"]
-    sheets = plain.get("worksheets")  # format 3
+    cells, sheets = plain.get("cells"), plain.get("worksheets")  # the second in format 3
+    if isinstance(cells, list):
+        return cells
     if isinstance(sheets, list):
         return [c for s in sheets if isinstance(s, dict) and isinstance(s.get("cells"), list) for c in s["cells"]]
     return None
@@ -232,13 +236,14 @@ def _cell(plain: Any, number: int) -> NotebookNode | None:
     if len(source) > MOST_SOURCE:
         raise NotGraded(f"cell {number + 1} has {len(source) >> 20} MB of source")
     kind = plain.get("cell_type")
-    make = MAKE_CELL.get(kind) if isinstance(kind, str) else None
-    if make is None:
-        make = new_markdown_cell if kind in ("heading", "html") else new_raw_cell
+    other = "markdown" if kind in ("heading", "html") else "raw"
+    make = MAKE_CELL[kind if isinstance(kind, str) and kind in MAKE_CELL else other]
     metadata = plain.get("metadata")
     nbgrader = metadata.get("nbgrader") if isinstance(metadata, dict) else None
     name = _grade_id(metadata)
-    cell = make(source=source, metadata={"nbgrader": {"grade_id": name}} if name and isinstance(nbgrader, dict) else {})
+    cell: NotebookNode = make(
+        source=source, metadata={"nbgrader": {"grade_id": name}} if name and isinstance(nbgrader, dict) else {}
+    )
     cell.id = f"submitted-{number}"
     return cell
 

@@ -125,7 +125,7 @@ def read_regular(path: Path, name: str, most: int) -> tuple[bytes, float]:
         if stat.S_ISLNK(state.st_mode):
             raise NotGraded(f"{shown} is a link, and no file of its own")
         if stat.S_ISREG(state.st_mode):
-            with open(os.open(path, flags), "rb") as file:
+            with os.fdopen(os.open(path, flags), "rb") as file:
                 state = os.fstat(file.fileno())  # of what was opened, not of what was there before
                 data = file.read(most + 1) if stat.S_ISREG(state.st_mode) else b""
         if not stat.S_ISREG(state.st_mode):

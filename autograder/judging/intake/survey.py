@@ -6,13 +6,24 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from autograder.judging.intake.folder import NOTEBOOKS, is_hidden
+from autograder.judging.intake.folder import NOTEBOOKS
 from autograder.lesson_text.layout import shown
 from autograder.showing.errors import CourseError
 
 MOST_IN_ONE = 500
-SYSTEMS_OWN = (".DS_Store", ".git", ".gitignore", ".ipynb_checkpoints", ".nbgrader.log", "__MACOSX", "Thumbs.db")
+SYSTEMS_OWN = (
+    ".DS_Store",
+    ".git",
+    ".gitignore",
+    ".ipynb_checkpoints",
+    ".nbgrader.log",
+    "Thumbs.db",
+    "__MACOSX",
+    "__pycache__",
+)
+MACS_OWN = "._"  # beside each file on a disk that is no Mac's
 NEEDS = "it needs the layout STUDENT/LESSON/LESSON.ipynb"
+SKIPS = "nbgrader skips such a folder"
 
 
 @dataclass(frozen=True)
@@ -31,7 +42,7 @@ def survey(folder: Path) -> tuple[list[tuple[str, str]], list[Stray]]:
         raise CourseError(f"{shown(folder)} is no folder; grade takes a folder STUDENT/LESSON/LESSON.ipynb.")
     submissions: list[tuple[str, str]] = []
     strays: list[Stray] = []
-    for name in sorted(os.listdir(folder)):
+    for name in sorted(path.name for path in folder.iterdir()):
         if name in SYSTEMS_OWN:
             continue
         lessons, why = _of_student(folder / name)
@@ -48,7 +59,7 @@ def _of_student(folder: Path) -> tuple[list[str], list[str]]:
     if not stat.S_ISDIR(mode):
         return [], [f"it is no student's folder: {NEEDS}"]
     if folder.name.startswith("."):
-        return [], ["a student's name must not begin with a dot: nbgrader skips such a folder"]
+        return [], [f"a student's name must not begin with a dot: {SKIPS}"]
     try:
         entries = list(_entries(folder))
     except OSError as error:
@@ -56,9 +67,11 @@ def _of_student(folder: Path) -> tuple[list[str], list[str]]:
     if len(entries) > MOST_IN_ONE:
         return [], [f"the folder holds more than {MOST_IN_ONE} files and folders: {NEEDS}"]
     # no link is followed: one that leads to itself would raise, and `collect` names each link as the reason
-    lessons = sorted(entry.name for entry in entries if entry.is_symlink() or entry.is_dir(follow_symlinks=False))
-    files = sorted({entry.name for entry in entries} - set(lessons))
-    why = [f"{name} is in no lesson's folder: {NEEDS}" for name in files if name.lower().endswith(NOTEBOOKS)]
+    folders = sorted(entry.name for entry in entries if entry.is_symlink() or entry.is_dir(follow_symlinks=False))
+    lessons = [name for name in folders if not name.startswith(".")]
+    files = sorted({entry.name for entry in entries} - set(folders))
+    why = [f"{name}: a lesson's name must not begin with a dot: {SKIPS}" for name in folders if name.startswith(".")]
+    why += [f"{name} is in no lesson's folder: {NEEDS}" for name in files if name.lower().endswith(NOTEBOOKS)]
     if others := [name for name in files if not name.lower().endswith(NOTEBOOKS)]:
         why.append(f"not in any lesson's folder: {', '.join(others)[:200]}")
     return lessons, why or ([] if lessons else ["the folder is empty"])
@@ -69,5 +82,5 @@ def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
         for number, entry in enumerate(entries):
             if number > 2 * MOST_IN_ONE:
                 return
-            if not is_hidden((entry.name,)):
+            if entry.name not in SYSTEMS_OWN and not entry.name.startswith(MACS_OWN):
                 yield entry

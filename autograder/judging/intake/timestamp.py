@@ -1,8 +1,9 @@
 """When a submission was handed in, by its timestamp.txt.
 
-nbgrader's `collect` and `zipcollect` write that file, but into a folder that a student filled: it is a claim, and it is
-believed if it is a plausible time. Anything else counts as no timestamp.txt at all, which nbgrader takes for in time: a
-student could as well have removed it. A remark says so, and also if the notebook was changed after the time claimed.
+nbgrader's commands write that file, but into a folder that a student filled: it is a claim. Where it is known when the
+submission was received, that counts. Else the claim is believed if it is a plausible time, and anything else counts as
+no timestamp.txt at all, which nbgrader takes for in time: a student could as well have removed it. A remark says so,
+and also if the notebook was changed after the time claimed.
 """
 
 import os
@@ -21,6 +22,8 @@ FORM = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d{1,6})?( ?([A-Za-z]{1,
 EARLIEST = datetime(2000, 1, 1)
 SLACK = timedelta(days=1)  # a time without a zone may be anybody's
 COPYING = timedelta(hours=1)
+SENDING = timedelta(minutes=2)
+"""Who begins to hand in before the deadline is in time."""
 
 
 def told_time(
@@ -31,10 +34,10 @@ def told_time(
     `changed` is when the notebook was last changed.
     """
     now = (now or datetime.now(UTC)).replace(tzinfo=None)
-    if not os.path.lexists(folder / TIMESTAMP):
+    if folder.is_symlink() or not os.path.lexists(folder / TIMESTAMP):
         return None, ""
     try:
-        told = _time(read_regular(folder / TIMESTAMP, TIMESTAMP, MOST_BYTES)[0].decode("ascii").strip())
+        told = parse_time(read_regular(folder / TIMESTAMP, TIMESTAMP, MOST_BYTES)[0].decode("ascii").strip())
     except NotGraded as error:
         return None, f"{error}, and was ignored"
     except ValueError:
@@ -48,13 +51,25 @@ def told_time(
     return told, ""
 
 
-def _time(text: str) -> datetime:
-    """The time; a ValueError for what is none."""
+def weighed(told: datetime | None, doubt: str, received: datetime | None) -> tuple[datetime | None, str]:
+    """What a student's file says, unless it is known when the submission was received; see `told_time`."""
+    if received is None or (told is not None and timedelta() <= received - told <= SENDING):
+        return told, doubt
+    if told is None:
+        return received, doubt
+    said, at = told.isoformat(" ", "minutes"), received.isoformat(" ", "minutes")
+    return received, f"{TIMESTAMP} says {said}, but it was received at {at}, which counts"
+
+
+def parse_time(text: str) -> datetime:
+    """The time, in UTC and without a zone; a ValueError for what is none."""
     if not FORM.fullmatch(text):
         raise ValueError(text)
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # a zone that nobody knows is a warning
         try:
-            return parse_utc(re.sub(r" (?=[+-])", "", text))  # behind a space, nbgrader takes it for seconds
+            # behind a space, nbgrader takes it for seconds
+            found: datetime = parse_utc(re.sub(r" (?=[+-])", "", text))
+            return found
         except (OverflowError, TypeError, Warning):
             raise ValueError(text) from None

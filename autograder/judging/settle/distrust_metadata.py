@@ -1,5 +1,7 @@
 """Replace a submission's metadata by what was released under the same grade ids."""
 
+from collections.abc import Callable
+
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell
 
@@ -22,7 +24,7 @@ def distrust_metadata(notebook: NotebookNode, released: Released) -> NotebookNod
         name = nbgrader.get("grade_id") if isinstance(nbgrader, dict) else None
         was = released.get(name) if isinstance(name, str) else None
         if was is not None and was.cell_type != cell.cell_type:
-            new_cell = new_code_cell if was.cell_type == "code" else new_markdown_cell
+            new_cell: Callable[..., NotebookNode] = new_code_cell if was.cell_type == "code" else new_markdown_cell
             notebook.cells[position] = cell = new_cell(cell.source)
         if was is not None and was.is_test:
             cell.source = was.source

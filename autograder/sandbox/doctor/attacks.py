@@ -62,8 +62,8 @@ def attacks_on_files(secret: Path, course: Path) -> Iterator[Attack]:
     beside = "open(torch.__file__ + '.x', 'w').write('x'); os.unlink(torch.__file__ + '.x')"
     yield Attack("no file outside is written", "writes beside torch", beside)
     yield Attack("no file outside is written", "makes /hostile", "os.mkdir('/hostile'); os.rmdir('/hostile')")
-    yield Attack("no file outside is written", "changes a file's mode", f"os.chmod({str(secret)!r}, 0o666)")
-    yield Attack("no file outside is written", "changes a file's times", f"os.utime({str(secret)!r})")
+    yield Attack("no file outside is written", "changes a file's mode", noticed("os.chmod", secret, 0o666))
+    yield Attack("no file outside is written", "changes a file's times", noticed("os.utime", secret))
     yield Attack("no file outside is written", "cuts a file off", f"os.truncate({str(secret)!r}, 5)")
     emptied = "open('mine', 'w').write('x'); os.open('mine', os.O_RDONLY | os.O_TRUNC)"
     yield Attack("no file outside is written", "empties what it reads", emptied)
@@ -176,3 +176,11 @@ ELSEWHERE = """for place in places:
 def called(function: str, arguments: str) -> str:
     """A call of libc's function that raises OSError where it fails."""
     return f"if libc.{function}({arguments}) < 0: raise OSError(ctypes.get_errno(), 'refused')"
+
+
+def noticed(function: str, file: Path, *more: object) -> str:
+    """A call that would change something about a file, and raises OSError where it says so and changes nothing."""
+    arguments = ", ".join(map(repr, (str(file), *more)))
+    return f"""before = os.stat({str(file)!r}).st_ctime_ns
+    {function}({arguments})
+    if os.stat({str(file)!r}).st_ctime_ns == before: raise OSError('nothing has changed')"""

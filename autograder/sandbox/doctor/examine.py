@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from attnlib.checks import exercises
+from attnlib.checks.asking.failure import Failure
 from autograder.lesson_text.layout import Layout
 from autograder.sandbox.doctor.attacks import LIMITS, Attack, attacks
 from autograder.sandbox.layers import Layers
@@ -106,7 +107,7 @@ def run(sandbox: Sandbox, body: str) -> str:
         if told["missing"]:
             return f"{BROKEN}: {told['missing']}"
         reply = child.ask({"do": "call", "inputs": [None, None], "gradient": False})
-        return str(reply.get("failure", {}).get("text", OPEN))
+        return Failure(**reply["failure"]).error if "failure" in reply else OPEN
     except Died as error:
         return str(error)
     finally:
@@ -115,7 +116,7 @@ def run(sandbox: Sandbox, body: str) -> str:
 
 def judged(attack: Attack, how: str) -> Finding:
     """Whether the promise held: by a refusal, or by the words of the limit that it is about."""
-    how = how.removeprefix("raised ValueError: ")
+    how = how.removeprefix("ValueError: ")
     held = any(word in how for word in attack.expected) or how.startswith(f"{HELD}: ")
     return Finding(attack, held, how.removeprefix(f"{HELD}: "))
 

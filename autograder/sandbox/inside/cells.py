@@ -1,15 +1,10 @@
-"""A notebook's cells as far as one exercise needs them: which to run.
-
-Demonstrations, pictures and other exercises' answers are left out unless the answer uses a name that they bind. That is
-decided by names alone, generously: what could matter is run.
-"""
+"""A notebook's cells as Python: what each statement binds, reads and imports, and which files it writes."""
 
 import __future__
 
 import ast
 import linecache
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -18,9 +13,7 @@ from .names import (
     bound_names,
     changed_modules,
     imported_names,
-    read_at_once,
     read_names,
-    surely_bound,
 )
 from .shell import RUNNING_MAGICS, WRITING_MAGICS
 
@@ -65,23 +58,25 @@ def translate(source: str) -> str:
             return translate("\n" + rest)
         if magic not in WRITING_MAGICS:
             return ""
-    return _translator().transform_cell(source)
+    return str(_translator().transform_cell(source))
 
 
 def _translator() -> Any:
     """IPython's translation, which reads the whole cell again after each magic, with a bound on what it reads."""
     from IPython.core.inputtransformer2 import TransformerManager
 
-    class Bounded(TransformerManager):
-        read = 0
+    translator: Any = TransformerManager()
+    translate_one, read = translator.do_one_token_transform, 0
 
-        def do_one_token_transform(self, lines: list[str]) -> Any:
-            self.read += len(lines)
-            if self.read > MOST_LINES_READ:
-                raise RuntimeError("has more magics than are read")
-            return super().do_one_token_transform(lines)
+    def bounded(lines: list[str]) -> Any:
+        nonlocal read
+        read += len(lines)
+        if read > MOST_LINES_READ:
+            raise RuntimeError("has more magics than are read")
+        return translate_one(lines)
 
-    return Bounded()
+    translator.do_one_token_transform = bounded
+    return translator
 
 
 @dataclass(frozen=True)
@@ -103,7 +98,7 @@ def read_cell(source: str, given: bool) -> tuple[str, list[Part]]:
 
     The warm process reads the given cells before it forks, so that no child has to.
     """
-    source, body = _parsed(source)
+    source, body = parsed(source)
     lines = source.split("\n")
     found = []
     for part in [[statement] for statement in body] if given else [body]:
@@ -200,7 +195,8 @@ def future_flags(body: list[ast.stmt]) -> int:
     return found
 
 
-def _parsed(source: str) -> tuple[str, list[ast.stmt]]:
+def parsed(source: str) -> tuple[str, list[ast.stmt]]:
+    """The source, without magics if it has any, and its statements."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -211,7 +207,8 @@ def _parsed(source: str) -> tuple[str, list[ast.stmt]]:
 
 
 def first_line(statement: ast.stmt) -> int:
-    decorators = getattr(statement, "decorator_list", [])
+    """The line in which the statement begins, its decorators included."""
+    decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
     return min([statement.lineno, *(decorator.lineno for decorator in decorators)])
 
 
@@ -228,100 +225,3 @@ def is_opaque(body: list[ast.stmt]) -> bool:
         if isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names):
             return True
     return False
-
-
-def needed(units: list[Unit], expression: str, run: str) -> list[Unit]:
-    """The units that the expression needs, in their order; all, if one of the student's hides what it binds.
-
-    `run` is `needed`, or `all`, or `seen`: then a cell that hides what it binds is run only for what can be seen of it.
-    """
-    wanted = {n.id for n in ast.walk(ast.parse(expression)) if isinstance(n, ast.Name)}
-    units = without_stubs(units)
-    hiding = any(unit.always and is_opaque(unit.body) for unit in units)
-    if run == "all" or (run == "needed" and hiding):
-        return units
-    chosen: set[int] = set()
-    while True:
-        more = {i for i, u in enumerate(units) if i not in chosen and (u.answer or u.binds & wanted)}
-        if not more:
-            return [units[i] for i in sorted(chosen)]
-        chosen |= more
-        wanted = wanted.union(*(units[i].reads for i in more))
-
-
-def without_stubs(units: list[Unit]) -> list[Unit]:
-    """The units without stubs for which there is an answer elsewhere: below it, a stub would take its place."""
-    written = set().union(*(unit.binds for unit in units if unit.role in ("added", "answer")))
-    return [unit for unit in units if unit.role != "stub" or not unit.binds & written]
-
-
-def definitions(units: list[Unit], expression: str, modules: Mapping[str, str]) -> str:
-    """The source of what the expression is made of: imports, functions, classes and assignments that it leads to.
-
-    What a student's cell computes beside it, to compare the answer with torch's own, is no part of the answer; a module
-    is, if a cell wrote it, or if it is one of `modules`, which lie beside the notebook.
-    """
-    wanted = {n.id for n in ast.walk(ast.parse(expression)) if isinstance(n, ast.Name)}
-    beside = (ast.Expr, ast.Assert)
-    statements = [
-        statement
-        for unit in units
-        for statement in unit.body
-        if isinstance(statement, (ast.Import, ast.ImportFrom))
-        or not (unit.role == "given" or isinstance(statement, beside))
-    ]
-    statements = _without_replaced(statements)
-    names = [bound_names(statement) for statement in statements]
-    written = {**modules, **{name: source for unit in units for name, source in unit.files.items()}}
-    read: set[str] = set()
-    chosen: set[int] = set()
-    while more := {i for i, bound in enumerate(names) if i not in chosen and bound & wanted}:
-        chosen |= more
-        wanted = wanted.union(*(read_names(ast.unparse(statements[i])) for i in more))
-        for file in imported_files([statements[i] for i in more]) & {f"file:{name}" for name in written} - read:
-            read.add(file)
-            inside = _statements_of(written[file.removeprefix("file:")])
-            statements += inside
-            names += [bound_names(statement) for statement in inside]
-        if read:
-            wanted |= _members([statements[i] for i in chosen])
-            wanted |= set().union(*names) if "*" in wanted else set()
-    return "\n".join(ast.unparse(statements[i]) for i in sorted(chosen))
-
-
-def _statements_of(source: str) -> list[ast.stmt]:
-    try:
-        return _parsed(source)[1]
-    except (SyntaxError, ValueError):
-        return []
-
-
-def _members(body: list[ast.stmt]) -> set[str]:
-    """What is asked of modules: `helper.f`, `from helper import f`."""
-    nodes = [n for statement in body for n in ast.walk(statement)]
-    return {n.attr for n in nodes if isinstance(n, ast.Attribute)} | {n.name for n in nodes if isinstance(n, ast.alias)}
-
-
-def _without_replaced(statements: list[ast.stmt]) -> list[ast.stmt]:
-    """The statements without imports and assignments of names that are surely bound again before anything uses them.
-
-    Who imports torch's softmax, and then writes one with that name, uses their own.
-    """
-    replaced: set[str] = set()
-    kept: list[ast.stmt] = []
-    for statement in reversed(statements):
-        left: ast.stmt | None = statement
-        if isinstance(statement, (ast.Import, ast.ImportFrom)):
-            aliases = [a for a in statement.names if (a.asname or a.name).split(".")[0] not in replaced]
-            left = _with_aliases(statement, aliases) if aliases else None
-        elif isinstance(statement, ast.Assign) and all(isinstance(target, ast.Name) for target in statement.targets):
-            left = None if surely_bound(statement) <= replaced else statement
-        if left is not None:
-            kept.append(left)
-            replaced = (replaced | surely_bound(left)) - read_at_once(left)
-    return kept[::-1]
-
-
-def _with_aliases(node: ast.Import | ast.ImportFrom, aliases: list[ast.alias]) -> ast.stmt:
-    made = ast.Import(aliases) if isinstance(node, ast.Import) else ast.ImportFrom(node.module, aliases, node.level)
-    return ast.copy_location(made, node)

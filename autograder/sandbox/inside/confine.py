@@ -95,7 +95,7 @@ def forbid_system_calls() -> None:
 
 def landlock_abi() -> int:
     """The kernel's version of Landlock; 0 without it."""
-    return max(0, LIBC.syscall(LANDLOCK_CREATE, None, 0, 1))
+    return max(0, int(LIBC.syscall(LANDLOCK_CREATE, None, 0, 1)))
 
 
 def restrict_files(readable: Iterable[str], writable: Iterable[str], listable: Iterable[str] = ()) -> None:

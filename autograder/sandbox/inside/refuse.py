@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from .attempt import ContractBroken
+from .failure import ContractBroken
 from .ready_made import FAMILIES, operator_called, operators
 
 KEYS = (

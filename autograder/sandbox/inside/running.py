@@ -5,9 +5,9 @@ import inspect
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from .attempt import failure_of, overtime
 from .cells import Outcome, Unit, first_line
 from .clock import Clock, Patience, nobody_to_ask, time_limit
+from .failure import Failure, failure_of, overtime
 from .limits import quiet
 from .names import bound_names
 from .shell import Missing, run_to_the_end
@@ -62,7 +62,7 @@ def run_cell(
         except BaseException as error:
             _note(outcome, error)
             if clock.is_over():  # whatever that has led to in the cell
-                outcome.error, outcome.text = "TimeLimit", overtime(clock)
+                outcome.error, outcome.text = "TimeLimit", _in_words(overtime(clock))
     outcome.printed = text.text()
     return outcome
 
@@ -70,7 +70,11 @@ def run_cell(
 def _note(outcome: Outcome, error: BaseException) -> None:
     failure = failure_of(error)
     outcome.error = type(error).__name__
-    outcome.text = failure.text.removeprefix("raised ") + (f", at {failure.place}" if failure.place else "")
+    outcome.text = _in_words(failure) + (f", at {failure.place}" if failure.place else "")
+
+
+def _in_words(failure: Failure) -> str:
+    return f"{failure.error}: {failure.details}" if failure.details else failure.error
 
 
 def _run_statements(

@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from . import beside, cells, running
-from .attempt import Failed, Failure, Local, Terms, failure_of, unfit_reason
+from . import beside, cells, needed, running
+from .attempt import Local, Terms
+from .contract import unfit_reason
+from .failure import Failed, Failure, failure_of
 from .refuse import Refusal
 from .shell import new_namespace
 from .shortcuts import shortcuts
@@ -46,7 +48,7 @@ def show(task: dict[str, Any], limits: TimeLimits) -> dict[str, dict[str, Any]]:
     units, _ = cells.parse(task["cells"], "")
     bound = {name: set().union(*(u.binds for u in units if u.cell == name)) for name in task["show"]}
     wanted = " or ".join(sorted(set().union(*bound.values())))
-    for outcome in running.run_units(cells.needed(units, wanted, "needed"), namespace, limits):
+    for outcome in running.run_units(needed.needed(units, wanted, "needed"), namespace, limits):
         values = {name: namespace[name] for name in bound.get(outcome.cell, ()) if name in namespace}
         found[outcome.cell] = {name: value for name, value in values.items() if _is_plain(value)}
     return {cell: values for cell, values in found.items() if cell in bound}
@@ -68,13 +70,13 @@ def prepare(channel: Channel, task: dict[str, Any], limits: TimeLimits) -> Any:
     files = task.get("beside", {})
     beside.put_beside(files)
     units, outcomes = cells.parse(task["cells"], task["wanted"])
-    every, seen = units, cells.needed(units, task["expression"], "seen")
-    units = cells.needed(units, task["expression"], task["run"])
+    every, seen = units, needed.needed(units, task["expression"], "seen")
+    units = needed.needed(units, task["expression"], task["run"])
     chosen = set(map(id, units))
     left_out = set().union(*(unit.binds for unit in every if id(unit) not in chosen))
     try:
         modules = beside.modules_in(files)
-        uses = shortcuts(cells.definitions(units, task["expression"], modules), task["forbidden"])
+        uses = shortcuts(needed.definitions(units, task["expression"], modules), task["forbidden"])
     except RecursionError:  # too deeply nested to be read; what it calls is still noticed
         uses = []
     found = [[use.name, use.text] for use in uses]
@@ -94,7 +96,7 @@ def prepare(channel: Channel, task: dict[str, Any], limits: TimeLimits) -> Any:
         told["unfit"] = None if task["kind"] == "choice" else unfit_reason(task["kind"], attempt)
         told["value"] = _simple(attempt) if task["kind"] == "choice" else None
     except BaseException as error:
-        told["missing"] = failure_of(error).text.removeprefix("raised ")
+        told["missing"] = failure_of(error).error
     channel.send(told)
     return attempt
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from .attempt import ContractBroken
+from .failure import ContractBroken
 
 
 class Withheld(ContractBroken):

@@ -85,7 +85,26 @@ def made_by_a_function(d_model, d_k, d_v, bias=True):
     return InADictionary(d_model, d_k, d_v, bias)
 
 
+def fold_by_loop(w_q, b_q, w_k, b_k):
+    m = torch.stack([torch.stack([(asks * answers).sum() for answers in w_k]) for asks in w_q])
+    return m, torch.stack([(b_q * answers).sum() for answers in w_k])
+
+
+def fold_by_padding(w_q, b_q, w_k, b_k):
+    """The bias as one more row, for a word that is always 1."""
+    both = torch.cat([w_q, b_q[None]]) @ w_k.T
+    return both[:-1], both[-1]
+
+
 ALTERNATIVES = {
+    "fold_query_key": [
+        fold_by_loop,
+        fold_by_padding,
+        lambda w_q, b_q, w_k, b_k: (w_q @ w_k.T, b_q @ w_k.T),
+        lambda w_q, b_q, w_k, b_k: (torch.einsum("md,nd->mn", w_q, w_k), torch.einsum("nd,d->n", w_k, b_q)),
+        lambda w_q, b_q, w_k, b_k: (F.linear(w_q, w_k), F.linear(b_q, w_k)),
+        lambda w_q, b_q, w_k, b_k: [(w_k @ w_q.T).T, (w_k * b_q).sum(dim=1)],
+    ],
     "embed": [
         embed_by_loop,
         embed_by_gather,

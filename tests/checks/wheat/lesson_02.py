@@ -148,6 +148,62 @@ class Fused(Plain):
         return attend_by_einsum(q, k, v)
 
 
+class Additive(nn.Module):
+    def __init__(self, d_q, d_k, d_hidden):
+        super().__init__()
+        self.w_1 = nn.Linear(d_q, d_hidden, bias=False)
+        self.w_2 = nn.Linear(d_k, d_hidden, bias=False)
+        self.u = nn.Linear(d_hidden, 1, bias=False)
+
+    def forward(self, q, k, v):
+        hidden = torch.tanh(self.w_1(q)[:, :, None] + self.w_2(k)[:, None])
+        weights = self.u(hidden)[..., 0].softmax(-1)
+        return weights @ v, weights
+
+
+class AdditiveByLoop(Additive):
+    def forward(self, q, k, v):
+        asks, answers = self.w_1(q), self.w_2(k)
+        rows = [self.u(torch.tanh(ask[:, None] + answers)).squeeze(-1) for ask in asks.unbind(1)]
+        weights = torch.stack(rows, 1).softmax(-1)
+        return weights @ v, weights
+
+
+class AdditiveByEinsum(Additive):
+    def forward(self, q, k, v):
+        asks = einsum(q, self.w_1.weight, "b q d, h d -> b q h")
+        answers = einsum(k, self.w_2.weight, "b k d, h d -> b k h")
+        hidden = (rearrange(asks, "b q h -> b q 1 h") + rearrange(answers, "b k h -> b 1 k h")).tanh()
+        weights = einsum(hidden, self.u.weight, "b q k h, o h -> b q k").softmax(-1)
+        return einsum(weights, v, "b q k, b k d -> b q d"), weights
+
+
+class AdditiveConcatenated(Additive):
+    """As in the paper: one matrix for query and key, one behind the other."""
+
+    def forward(self, q, k, v):
+        sizes = q.shape[1], k.shape[1]
+        pairs = torch.cat(
+            [q.unsqueeze(2).expand(-1, -1, sizes[1], -1), k.unsqueeze(1).expand(-1, sizes[0], -1, -1)], -1
+        )
+        both = torch.cat([self.w_1.weight, self.w_2.weight], 1)
+        weights = F.softmax(torch.tanh(F.linear(pairs, both)) @ self.u.weight[0], dim=2)
+        return torch.bmm(weights, v), weights
+
+
+class AdditiveKeyByKey(Additive):
+    """A softmax of one's own, and the u at the end as a sum."""
+
+    def forward(self, q, k, v):
+        asks, answers = self.w_1(q), self.w_2(k)
+        scores = torch.stack(
+            [(torch.tanh(asks + answers[:, j : j + 1]) * self.u.weight).sum(-1) for j in range(k.size(1))], dim=-1
+        )
+        powers = torch.exp(scores - scores.amax(-1, keepdim=True))
+        weights = powers / powers.sum(-1, keepdim=True)
+        return sum(weights[..., j : j + 1] * v[:, j : j + 1] for j in range(k.size(1))), weights
+
+
 ALTERNATIVES = {
     "attention_scores": [
         scores_by_loop,
@@ -181,6 +237,7 @@ ALTERNATIVES = {
         Attend(),
     ],
     "SelfAttention": [Plain, AnotherOrder, OnFunctions, WeightsFirst, Fused],
+    "AdditiveAttention": [Additive, AdditiveByLoop, AdditiveByEinsum, AdditiveConcatenated, AdditiveKeyByKey],
     "mend_self_attention": [
         lambda x, w_q, w_k, w_v: attend_by_loop(x @ w_q, x @ w_k, x @ w_v),
         lambda x, w_q, w_k, w_v: attend_by_einsum(x @ w_q, x @ w_k, x @ w_v),

@@ -1,5 +1,6 @@
 """Right answers to lesson 03, differently written: all of them must be accepted."""
 
+import itertools
 from functools import partial
 
 import torch
@@ -222,7 +223,44 @@ def mended_by_cat(x, w_q, w_k, w_v, w_o, num_heads):
     return heads @ w_o, torch.stack(weights.chunk(num_heads), dim=1)
 
 
+def unpack_by_permute(weight, packing, num_heads):
+    order = packing.strip("()").split(" ")
+    sizes = {"3": 3, "h": num_heads, "d": weight.shape[0] // (3 * num_heads)}
+    cut = weight.reshape([sizes[name] for name in order] + [weight.shape[1]])
+    return tuple(cut.permute(*map(order.index, "3hd"), 3).flatten(1, 2))
+
+
+def unpack_by_index(weight, packing, num_heads):
+    d, rows = len(weight) // 3 // num_heads, []
+    sizes = {"3": 3, "h": num_heads, "d": d}
+    for places in itertools.product(range(3), range(num_heads), range(d)):
+        row, place = 0, dict(zip("3hd", places, strict=True))
+        for name in packing[1:-1].split():
+            row = row * sizes[name] + place[name]
+        rows.append(row)
+    return list(weight[rows].chunk(3))
+
+
+def unpack_numbered(weight, packing, num_heads):
+    ids = rearrange(torch.arange(len(weight)), f"{packing.replace('3', 'k')} -> k (h d)", k=3, h=num_heads)
+    return tuple(weight[ids.to(weight.device)])
+
+
+def unpack_by_einsum(weight, packing, num_heads):
+    sizes = {"3": 3, "h": num_heads, "d": weight.shape[0] // 3 // num_heads}
+    letters = packing.strip("()").replace(" ", "").replace("3", "k")
+    cut = weight.unflatten(0, [sizes[name] for name in packing.strip("()").split()])
+    return torch.einsum(f"{letters}m->khdm", cut).flatten(1, 2).unbind(0)
+
+
 ALTERNATIVES = {
+    "from_packed": [
+        unpack_by_permute,
+        unpack_by_index,
+        unpack_numbered,
+        unpack_by_einsum,
+        lambda w, packing, h: (*rearrange(w, f"{packing.replace('3', 'k')} m -> k (h d) m", k=3, h=h),),
+    ],
     "stack_head_weights": [
         torch.hstack,
         partial(torch.cat, dim=1),

@@ -1,5 +1,6 @@
 """Exercises of lesson 02: scaled dot-product attention."""
 
+from attnlib.checks.course.lesson_02.additive_attention import ADDITIVE_ATTENTION
 from attnlib.checks.course.lesson_02.attention_scores import ATTENTION_SCORES
 from attnlib.checks.course.lesson_02.mend_self_attention import MEND_SELF_ATTENTION
 from attnlib.checks.course.lesson_02.predictions import PREDICT_BLANK_QUERY, PREDICT_DOT_SPREAD, PREDICT_SWAPPED_WORDS
@@ -16,4 +17,5 @@ EXERCISES = (
     SELF_ATTENTION,
     PREDICT_SWAPPED_WORDS,
     MEND_SELF_ATTENTION,
+    ADDITIVE_ATTENTION,
 )

@@ -19,13 +19,13 @@ from attnlib.checks.asking.limits import quiet
 from attnlib.checks.asking.observe import observe
 from attnlib.checks.asking.time_limits import TimeLimits, here
 from attnlib.checks.exercise import Exercise, Misconception
-from attnlib.checks.naming.diagnose import Trial
 from attnlib.checks.naming.one_change.bench import Bench
 from attnlib.checks.naming.one_change.repairs import Repair, repairs
 from attnlib.checks.naming.one_change.replacements import changed
 from attnlib.checks.naming.one_change.sites import Site, sites
 from attnlib.checks.naming.one_change.written import Written, source_of
 from attnlib.checks.trial.compare import first_difference
+from attnlib.checks.trial.trial import Trial
 
 MOST = {"function": 800, "module": 400}  # changes that are tried: a count, so that the name depends on no clock
 
@@ -38,9 +38,9 @@ CHANGES = {
         heading="One change away",
     )
     for kind, title in {
+        "in_place": "A change in place",
         "branch": "One special case too many",
         "always": "One condition too many",
-        "in_place": "A change in place",
         "function": "Another function is needed",
         "removal": "One step too many",
         "operator": "Another operator is needed",
@@ -56,8 +56,8 @@ CHANGES = {
 }
 """What is told of each kind of change; those of which there are few, and which say much, are tried first.
 
-Before all others, one way out of two is taken in every case. Where that helps, many a change further up would do so by
-chance: a number that makes the condition never hold, say.
+Before all others that may change a number, one way out of two is taken in every case. Where that helps, many a change
+further up would do so by chance: a number that makes the condition never hold, say.
 """
 
 

@@ -1,0 +1,111 @@
+"""What every attempt has to be and to return, whatever the exercise: callable, with its parameters, plain tensors."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import UninitializedParameter
+
+from .failure import ContractBroken
+
+
+def is_tensor(value: Any) -> bool:
+    """A plain tensor or parameter, with all of its numbers: a subclass could answer the comparison itself."""
+    return type(value) in (Tensor, nn.Parameter) and value.layout == torch.strided and not value.is_quantized
+
+
+def checked(wanted: tuple[str, ...], result: Any) -> tuple[Tensor, ...]:
+    """The result as a tuple of as many plain tensors as are wanted; raises `ContractBroken` for anything else."""
+    if len(wanted) == 1 and not isinstance(result, (tuple, list)):
+        result = (result,)
+    asked = "a tensor" if len(wanted) == 1 else f"a tuple ({', '.join(wanted)}) of {len(wanted)} tensors"
+    if not isinstance(result, (tuple, list)):
+        raise _returned(asked, result)
+    if len(result) != len(wanted):
+        found = f"a {type(result).__name__} of {len(result)}"
+        raise ContractBroken("type", f"must return {asked}, but returned {found}", reason="something_else")
+    for name, value in zip(wanted, result, strict=True):
+        if not is_tensor(value):
+            raise _returned(asked if len(wanted) == 1 else f"a tensor as {name}", value)
+    return tuple(result)
+
+
+def _returned(asked: str, value: Any) -> ContractBroken:
+    if value is None:
+        text = f"must return {asked}, but returned None (is the `return` missing?)"
+        return ContractBroken("type", text, reason="nothing")
+    return ContractBroken("type", f"must return {asked}, but returned {_kind_of(value)}", reason="something_else")
+
+
+def _kind_of(value: Any) -> str:
+    if value is None or value is NotImplemented or value is Ellipsis:
+        return str(value)
+    if type(value) in (Tensor, nn.Parameter):
+        if value.is_quantized:
+            return "a quantized tensor"
+        return "a sparse tensor" if value.layout != torch.strided else "a single tensor"
+    name = type(value).__name__
+    return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
+
+
+def unfit_reason(kind: str, attempt: Any) -> str | None:
+    """Why the attempt cannot be called at all, as a sentence without its subject; None if it can."""
+    is_class = isinstance(attempt, type)
+    if kind == "function" and is_class:
+        return f"must be a function, but you passed the class {attempt.__name__}"
+    if kind == "module" and isinstance(attempt, nn.Module):
+        name = type(attempt).__name__
+        return f"must be the class, but you passed an object made from it: pass {name}, not {name}(…)"
+    if kind == "module" and is_class and not issubclass(attempt, nn.Module):
+        name = attempt.__name__
+        return f"must be a subclass of nn.Module, but the class {name} is not: write class {name}(nn.Module)"
+    if not callable(attempt):
+        wanted = "a class" if kind == "module" else "a function"
+        hint = ": pass the function itself, without calling it" if isinstance(attempt, (Tensor, tuple)) else ""
+        return f"must be {wanted}, but you passed {described(attempt)}{hint}"
+    return None
+
+
+def described(value: Any) -> str:
+    """What kind of thing was passed."""
+    return str(value) if value is None or value is Ellipsis else f"a value of type {type(value).__name__}"
+
+
+def compare_parameters(wanted: Mapping[str, tuple[int, ...]] | None, module: nn.Module) -> None:
+    """Raises `ContractBroken` if the module's parameters are not of these names and shapes, or cannot learn."""
+    parameters = dict(module.named_parameters())
+    if lazy := [name for name, p in parameters.items() if isinstance(p, UninitializedParameter)]:
+        raise ContractBroken(
+            "parameters",
+            f"has no sizes for {', '.join(lazy)} until it is called",
+            reason="unsized",
+            details="make the layers with their sizes, nn.Linear(d_in, d_out), which the constructor knows",
+        )
+    if wanted is None:
+        return
+    _compare_shapes(wanted, {name: tuple(p.shape) for name, p in parameters.items()})
+    if frozen := [name for name, p in parameters.items() if not p.requires_grad]:
+        details = f"{', '.join(frozen)} cannot learn, because requires_grad is False"
+        raise ContractBroken("parameters", "has frozen parameters", reason="frozen", details=details)
+
+
+def _compare_shapes(wanted: Mapping[str, tuple[int, ...]], found: Mapping[str, tuple[int, ...]]) -> None:
+    missing = [name for name in wanted if name not in found]
+    extra = [name for name in found if name not in wanted]
+    if missing and sorted(found.values()) == sorted(map(tuple, wanted.values())):
+        numbered = any(part.isdigit() for name in extra for part in name.split("."))
+        text = f"has parameters under {'numbers' if numbered else 'other names'}"
+        details = f"it has {', '.join(extra)} in place of {', '.join(missing)}"
+        raise ContractBroken("parameters", text, reason="renamed", details=details)
+    if missing:
+        details = f"it has {', '.join(found)}" if found else "it has no parameters at all"
+        raise ContractBroken("parameters", f"has no parameter {missing[0]!r}", reason="missing", details=details)
+    if extra:
+        hint = " (make the layer with bias=False)" if extra[0].endswith(".bias") else ""
+        text = f"has a parameter {extra[0]!r} that the contract does not ask for{hint}"
+        raise ContractBroken("parameters", text, reason="unasked")
+    for name, shape in wanted.items():
+        if found[name] != tuple(shape):
+            text = f"parameter {name!r} must have shape {tuple(shape)}, got {found[name]}"
+            raise ContractBroken("parameters", text, reason="another_shape")

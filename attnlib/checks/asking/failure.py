@@ -1,0 +1,121 @@
+"""Why an attempt gave no result, as data: whoever has to know more than its kind asks a field, not a sentence."""
+
+import re
+import sys
+import sysconfig
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, get_args
+
+from .clock import Clock
+
+HERE = str(Path(__file__).parents[1].absolute())
+STANDARD = sysconfig.get_path("stdlib")
+LIBRARIES = ("site-packages", "dist-packages", "/attnlib/", "<frozen", HERE, STANDARD)  # not the learner's own code
+
+Kind = Literal["unwritten", "raised", "time", "type", "parameters", "forbidden", "choice", "died"]
+Reason = Literal["", "nothing", "something_else", "missing", "renamed", "unasked", "frozen", "another_shape", "unsized"]
+REASONS: tuple[Reason, ...] = get_args(Reason)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why there is no result: its kind, and what happened in a clause; of an exception, what it says."""
+
+    kind: Kind
+    text: str
+    place: str = ""
+    """The attempt's line."""
+    own: bool = False
+    """Of an exception: raised by a `raise` or an `assert` of the attempt, not by anything that it calls."""
+    exception: str = ""
+    """Its name; that of Python's own exception as which it counts, if the learner has made it."""
+    reason: Reason = ""
+    """Which promise of the contract was broken: about what is returned, or about a parameter."""
+    details: str = ""
+    """What belongs to it and need not stand in a headline."""
+
+    @property
+    def error(self) -> str:
+        """An exception as Python shows it, `ValueError: …`; of any other failure the clause."""
+        return f"{self.exception}: {self.text}".rstrip(": ") if self.exception else self.text
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What two failures share that are the same: of exceptions the type, of others the clause."""
+        if self.kind == "raised":
+            return self.kind, self.exception
+        return (self.kind, self.text, self.details if self.reason == "missing" else "")
+
+
+class Failed(Exception):
+    """The attempt failed in place of answering."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.text)
+        self.failure = failure
+
+
+class ContractBroken(Exception):
+    """The attempt broke the exercise's contract: see `Failure` for what is said of it."""
+
+    def __init__(self, kind: Kind, text: str, *, reason: Reason = "", details: str = "") -> None:
+        super().__init__(text)
+        self.failure = Failure(kind, text, reason=reason, details=details)
+
+
+RAISES = re.compile(r"(^|:)\s*(raise|assert)\b")
+
+
+def failure_of(error: BaseException) -> Failure:
+    """What an exception in the attempt is to be called, and the attempt's line that raised it."""
+    place, own = place_in_attempt(error.__traceback__), _raised_itself(error.__traceback__)
+    if isinstance(error, NotImplementedError) and (not error.args or own):
+        told = "is not written yet: put your code in place of `raise NotImplementedError`"
+        return Failure("unwritten", told, place)
+    try:
+        said = str(error)
+    except BaseException:
+        said = "(a message that cannot be printed)"
+    name, special = _names(type(error))
+    first_lines = " ".join(said.strip().split("\n")[:3])[:400]
+    return Failure("raised", f"{special}{first_lines}".rstrip(": "), place, own, exception=name)
+
+
+def _names(error: type[BaseException]) -> tuple[str, str]:
+    """The exception's name; if the learner has made it, that of Python's own as which it counts, and then its name."""
+    home = str(getattr(sys.modules.get(error.__module__), "__file__", None))
+    if error.__module__ == "builtins" or any(part in home for part in LIBRARIES):
+        return error.__name__, ""
+    kind = next(base for base in error.__mro__ if base.__module__ == "builtins")
+    return (error.__name__, "") if kind in (Exception, BaseException) else (kind.__name__, f"{error.__name__}: ")
+
+
+def _raised_itself(trace: TracebackType | None) -> bool:
+    """Whether the exception was raised by a statement outside of libraries, and not in what that statement calls."""
+    frames = traceback.extract_tb(trace)
+    if not frames or not RAISES.search(frames[-1].line or ""):
+        return False
+    home = frames[-1].filename  # a misconception of the course stands in these checks, and raises as a learner would
+    return home.startswith(HERE) or not any(part in home for part in LIBRARIES)
+
+
+def place_in_attempt(trace: TracebackType | None) -> str:
+    """The last line of the learner's own code in a traceback: of a notebook cell, or of a file outside libraries."""
+    frame = _own_frame(traceback.extract_tb(trace))
+    return f"line {frame.lineno}: `{frame.line.strip()}`" if frame is not None and frame.line else ""
+
+
+def overtime(clock: Clock) -> Failure:
+    """The failure of an attempt whose time is over, with the line in which it waited if it did nothing else."""
+    frame = _own_frame(clock.waited_at or [])
+    at = f"`{frame.line.strip()}` in line {frame.lineno}" if frame is not None and frame.line else ""
+    return Failure("time", clock.said(), details=at)
+
+
+def _own_frame(frames: Sequence[traceback.FrameSummary]) -> traceback.FrameSummary | None:
+    own = [f for f in frames if f.line and not any(part in f.filename for part in LIBRARIES)]
+    return own[-1] if own else None

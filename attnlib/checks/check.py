@@ -1,0 +1,89 @@
+"""The calls that stand in a lesson: the visible check, its grading twin, and `run`, which both make.
+
+Here the two halves meet: the course, which has the exercises, and the engine, which judges any exercise it is given.
+"""
+
+import sys
+from typing import Any
+
+import torch
+
+from attnlib.checks import course
+from attnlib.checks.asking.observe import Memory
+from attnlib.checks.asking.time_limits import TimeLimits
+from attnlib.checks.verdict.judge import run_exercise
+from attnlib.checks.verdict.report import Report, headline
+
+
+def run(
+    name: str,
+    attempt: Any,
+    hidden: bool = False,
+    seed: int = 0,
+    device: str = "cpu",
+    dtype: torch.dtype | None = None,
+    limits: TimeLimits | None = None,
+) -> Report:
+    """Judge an attempt at the exercise `name`: see `run_exercise`.
+
+    >>> run("attention_scores", lambda q, k: q @ k.mT).diagnosis
+    'no_scale'
+
+    Raises ValueError for an exercise that does not exist, or a device or dtype that cannot be used.
+    """
+    exercise, memory = course.find(name), _memory(name, torch.get_default_dtype())
+    return run_exercise(
+        exercise, attempt, hidden=hidden, seed=seed, device=device, dtype=dtype, limits=limits, memory=memory
+    )
+
+
+_MEMORIES: dict[tuple[str, torch.dtype], Memory] = {}
+
+
+def _memory(name: str, default_dtype: torch.dtype) -> Memory:
+    """What the course's own answers did, for one exercise: a student checks the same one many times in a row."""
+    if (name, default_dtype) not in _MEMORIES:
+        _MEMORIES.clear()
+    return _MEMORIES.setdefault((name, default_dtype), {})
+
+
+class CheckFailed(AssertionError):
+    """The attempt is not all right yet; the report is shown above and kept as `report`."""
+
+    def __init__(self, report: Report) -> None:
+        super().__init__(headline(report))
+        self.report = report
+
+    def _render_traceback_(self) -> list[str]:
+        """In IPython, one line instead of a traceback: the fault is not in the lines that it would show."""
+        return [f"CheckFailed: {self}"]
+
+
+def check(name: str, attempt: Any) -> None:
+    """Show the verdict on an attempt at the exercise `name`; raise `CheckFailed` if it is not all right.
+
+    >>> import torch
+    >>> check("pairwise_dot", lambda x, y: torch.einsum("b q d, b k d -> b q k", x, y))
+    ✓ pairwise_dot: all right (4 of 4 points)
+    """
+    report = run(name, attempt)
+    _show(report)
+    if not report.passed:
+        raise CheckFailed(report)
+
+
+def grade(name: str, attempt: Any) -> float:
+    """Judge on the grader's cases, too, show the verdict and return the points: nbgrader's partial credit."""
+    report = run(name, attempt, hidden=True)
+    _show(report)
+    return report.points
+
+
+def _show(report: Report) -> None:
+    ipython = sys.modules.get("IPython")
+    if ipython is not None and ipython.get_ipython() is not None:
+        from IPython.display import display
+
+        display(report)
+    else:
+        print(report.message)

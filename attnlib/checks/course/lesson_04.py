@@ -1,0 +1,731 @@
+"""Exercises of lesson 04: cross-attention, where x asks and a memory answers."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import attnlib
+from attnlib.checks.asking.ready_made import ATTENTION
+from attnlib.checks.asking.watch import ATTENTION_OF_ATTNLIB
+from attnlib.checks.course.slips.attention import LEADING_AXES, Compare, Give, Mix, Share
+from attnlib.checks.course.slips.heads import Finish, HeadGive, HeadShare, Merge, ProjectHeads
+from attnlib.checks.course.slips.masks import MaskedShare, RealKeys, blocked
+from attnlib.checks.course.slips.memory import ProjectTexts, SplitTexts, TextLayers, TextScale, TextWidth
+from attnlib.checks.course.slips.projections import Matrices, Multiply
+from attnlib.checks.course.steps import CourseExercise, Step, along_with, spells
+from attnlib.checks.course.usual import as_given, usual_cases, wrong
+from attnlib.checks.draw import Draw
+from attnlib.checks.exercise import Asked, Case, Exercise, Inputs
+
+LESSON = "04_cross_attention"
+
+
+def _cross_attention(x: Tensor, memory: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Tensor, Tensor]:
+    """The contract's form: the weights are always returned."""
+    output, weights = attnlib.cross_attention(x, memory, w_q, w_k, w_v)
+    return output, weights
+
+
+def _matrices(
+    draw: Draw, *, b: int, q: int, k: int, d_model: int, d_memory: int, d_k: int, d_v: int
+) -> tuple[Tensor, ...]:
+    """Scores with a standard deviation of about 1.5."""
+    d_k = draw.d_head(d_k)
+    return (
+        draw.normal(b, q, d_model),
+        draw.normal(b, k, d_memory),
+        draw.normal(d_model, d_k, scale=1.2 * d_model**-0.5),
+        draw.normal(d_memory, d_k, scale=1.2 * d_memory**-0.5),
+        draw.normal(d_memory, d_v, scale=d_memory**-0.5),
+    )
+
+
+def _small_texts() -> tuple[Tensor, ...]:
+    """Two who ask, three who answer, and whole numbers."""
+    x = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]])
+    memory = torch.tensor([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]])
+    w_q = torch.tensor([[2.0, 0.0, 0.0, 0.0], [0.0, 2.0, 0.0, 0.0]])
+    w_k = torch.tensor([[2.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0], [0.0, 2.0, 0.0, 0.0]])
+    return x, memory, w_q, w_k, torch.tensor([[4.0], [0.0], [8.0]])
+
+
+def _zero_vector(make: Callable[..., Inputs], **sizes: Any) -> Case:
+    """A memory whose first vector is zeros; its key is the bias, and it may be looked at."""
+
+    def inputs(draw: Draw) -> Inputs:
+        made = make(draw, **sizes)
+        _, memory, *_ = made[-1] if isinstance(made[-1], tuple) else made
+        memory[:, 0] = 0
+        return made
+
+    return Case(name="a vector of zeros in the memory", inputs=inputs)
+
+
+class CrossShare(Share):
+    """Every query shares its attention among all positions of the memory."""
+
+    def causal(self, scores: Tensor, allowed: Tensor | None = None) -> Tensor:
+        """A causal mask on the memory.
+
+        Query i sees only the first i + 1 positions of the memory. The memory is there as a whole, and its positions
+        have nothing to do with those of x: every query sees all of it.
+        """
+        return super().causal(scores, allowed)
+
+    def zeros_taken_for_padding(self, scores: Tensor, memory: Tensor, allowed: Tensor | None = None) -> Tensor:
+        """Vectors of zeros are taken for padding.
+
+        A memory's vector may be all zeros and mean something. What is padding, a mask says; where there is none,
+        every query sees the whole memory.
+        """
+        real = memory.ne(0).any(dim=-1)[(slice(None), *(None,) * (scores.dim() - 2))]
+        return self._among(scores, real if allowed is None else real & allowed)
+
+    def divided_without_exp(self, scores: Tensor) -> Tensor:
+        """The scores are divided by their sum, without exp.
+
+        Scores may be negative, and their sum may be near 0. The softmax takes exp first, which makes them positive.
+        """
+        return scores / scores.sum(dim=-1, keepdim=True)
+
+    def exp_overwritten(self, scores: Tensor) -> Tensor:
+        """A result that the gradient needs is overwritten.
+
+        The numbers are right. But exp's gradient is computed from its own result, and `/=` has written into it. Make a
+        new tensor: weights = weights / total.
+        """
+        weights = (scores - scores.amax(dim=-1, keepdim=True)).exp()
+        weights /= weights.sum(dim=-1, keepdim=True)
+        return weights
+
+
+CROSS_ATTENTION = CourseExercise(
+    name="cross_attention",
+    lesson=LESSON,
+    contract="(b, q, d_model), (b, k, d_memory), three matrices -> output (b, q, d_v), weights (b, q, k)",
+    parts={"values": 3, "gradient": 1, "robustness": 1},
+    reference=_cross_attention,
+    outputs=("output", "weights"),
+    detachable=("weights",),
+    shown="weights",
+    forbidden=(ATTENTION, *ATTENTION_OF_ATTNLIB),
+    cases=(
+        *usual_cases(
+            _matrices,
+            {"b": 2, "q": 5, "k": 7, "d_model": 11, "d_memory": 13, "d_k": 3, "d_v": 17},
+            one={"b": 1, "q": 3, "k": 2, "d_model": 7, "d_memory": 5, "d_k": 11, "d_v": 2},
+            more=[
+                {"b": 3, "q": 11, "k": 5, "d_model": 7, "d_memory": 2, "d_k": 5, "d_v": 13},
+                {"b": 5, "q": 1, "k": 3, "d_model": 2, "d_memory": 11, "d_k": 7, "d_v": 3},
+                {"b": 2, "q": 3, "k": 1, "d_model": 5, "d_memory": 7, "d_k": 2, "d_v": 5},
+            ],
+            attends=True,
+        ),
+        _zero_vector(_matrices, b=2, q=5, k=7, d_model=11, d_memory=13, d_k=3, d_v=17),
+        # where lengths and widths agree, more mistakes run, and the numbers tell which one it is
+        Case(
+            name="two texts of one length and width",
+            inputs=partial(_matrices, b=2, q=5, k=5, d_model=11, d_memory=11, d_k=3, d_v=3),
+        ),
+        Case(
+            name="every width the same",
+            inputs=partial(_matrices, b=3, q=7, k=7, d_model=5, d_memory=5, d_k=5, d_v=5),
+        ),
+    ),
+    example=_small_texts,
+    made_of=(Multiply, Matrices, ProjectTexts, Compare, TextScale, CrossShare, Mix, Give),
+    pairs=(
+        "no_scale",
+        "scaled_by_d",
+        "multiplied_by_root_d",
+        "scaled_by_root_d_v",
+        "scaled_by_root_k",
+        "over_queries",
+        "over_first_axis",
+        "no_softmax",
+        "weights_transposed",
+        "order_returned",
+    ),
+    without=(*LEADING_AXES, "over_heads", "first_detached", "one_tensor", "scaled_by_root_d_v_and_weights_transposed"),
+)
+
+
+class MultiHeadCrossAttention(attnlib.MultiHeadAttention):
+    """The contract's form: there is always a memory, and the weights are always returned."""
+
+    def __init__(
+        self, d_model: int, d_memory: int, num_heads: int, d_head: int | None = None, bias: bool = True
+    ) -> None:
+        super().__init__(d_model, num_heads, d_head=d_head, d_memory=d_memory, bias=bias)
+
+    def forward(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        output, weights = super().forward(x, memory, return_weights=True)
+        return output, weights
+
+
+def _texts(draw: Draw, b: int, q: int, k: int, d_model: int, d_memory: int) -> tuple[Tensor, Tensor]:
+    return draw.normal(b, q, d_model), draw.normal(b, k, d_memory)
+
+
+def _heads(draw: Draw, *, b: int, q: int, k: int, h: int, d: int, d_memory: int | None) -> tuple[tuple, tuple]:
+    """The width of a head is d_model / num_heads; without a `d_memory`, the memory is as wide as x."""
+    d_model = h * draw.d_head(d)
+    d_memory = d_model if d_memory is None else d_memory
+    return (d_model, d_memory, h), _texts(draw, b, q, k, d_model, d_memory)
+
+
+def _free_width(
+    draw: Draw, *, b: int, q: int, k: int, d_model: int, d_memory: int, h: int, d: int, bias: bool = True
+) -> tuple[tuple, tuple]:
+    """The width of a head is given, and h·d is not d_model."""
+    return (d_model, d_memory, h, draw.d_head(d), bias), _texts(draw, b, q, k, d_model, d_memory)
+
+
+def _indivisible(draw: Draw, *, d_model: int, h: int) -> tuple[tuple, tuple]:
+    return (d_model, 13, h), _texts(draw, 2, 5, 3, d_model, 13)
+
+
+class ProjectTextHeads(ProjectTexts, ProjectHeads):
+    """The same with the layers of all heads."""
+
+
+class CrossHeadShare(CrossShare, HeadShare):
+    """The same in each head."""
+
+
+MULTI_HEAD_CROSS_ATTENTION = CourseExercise(
+    name="MultiHeadCrossAttention",
+    lesson=LESSON,
+    contract="MultiHeadCrossAttention(d_model, d_memory, num_heads, d_head=None, bias=True), "
+    "forward: (b, q, d_model), (b, k, d_memory) -> output (b, q, d_model), weights (b, h, q, k)",
+    parts={"values": 3, "options": 1, "error": 1, "gradient": 1, "robustness": 1},
+    kind="module",
+    reference=MultiHeadCrossAttention,
+    outputs=("output", "weights"),
+    detachable=("weights",),
+    forbidden=(ATTENTION, *ATTENTION_OF_ATTNLIB),
+    weight_scale=1.2,
+    cases=(
+        *usual_cases(
+            _heads,
+            {"b": 2, "q": 7, "k": 11, "h": 3, "d": 5, "d_memory": 13},
+            one={"b": 1, "q": 5, "k": 3, "h": 2, "d": 7, "d_memory": 11},
+            more=[
+                {"b": 3, "q": 2, "k": 7, "h": 5, "d": 3, "d_memory": 11},
+                {"b": 5, "q": 3, "k": 1, "h": 2, "d": 2, "d_memory": 7},
+                {"b": 2, "q": 1, "k": 5, "h": 1, "d": 3, "d_memory": 2},
+            ],
+            attends=True,
+        ),
+        _zero_vector(_heads, b=2, q=5, k=7, h=3, d=5, d_memory=13),
+        # where lengths and widths agree, more mistakes run, and the numbers tell which one it is
+        Case(
+            name="two texts of one length and width",
+            inputs=partial(_heads, b=2, q=5, k=5, h=3, d=7, d_memory=None),
+        ),
+        Case(
+            name="a memory of another width that could be shared out, too",
+            inputs=partial(_heads, b=2, q=3, k=5, h=3, d=5, d_memory=12),
+        ),
+        Case(
+            name="d_head is given",
+            inputs=partial(_free_width, b=2, q=5, k=3, d_model=11, d_memory=13, h=3, d=7),
+            part="options",
+        ),
+        Case(
+            name="d_head is given, where num_heads divides d_model",
+            inputs=partial(_free_width, b=2, q=5, k=3, d_model=12, d_memory=13, h=3, d=7),
+            part="options",
+        ),
+        Case(
+            name="no bias",
+            inputs=partial(_free_width, b=3, q=5, k=7, d_model=13, d_memory=11, h=2, d=3, bias=False),
+            part="options",
+        ),
+        Case(
+            name="3 heads and a d_model of 14",
+            inputs=partial(_indivisible, d_model=14, h=3),
+            part="error",
+            raises=True,
+        ),
+        Case(
+            name="2 heads and a d_model of 7",
+            inputs=partial(_indivisible, d_model=7, h=2),
+            part="error",
+            raises=True,
+            hidden=True,
+        ),
+        Case(
+            name="d_head is given, gradients",
+            inputs=partial(_free_width, b=2, q=3, k=5, d_model=7, d_memory=11, h=5, d=2),
+            part="options",
+            dtype=torch.float64,
+            gradient=True,
+            hidden=True,
+        ),
+    ),
+    made_of=(
+        TextWidth,
+        TextLayers,
+        ProjectTextHeads,
+        SplitTexts,
+        Compare,
+        TextScale,
+        CrossHeadShare,
+        Mix,
+        Merge,
+        Finish,
+        HeadGive,
+    ),
+    pairs=(
+        "no_scale",
+        "scaled_by_root_d_model",
+        "over_queries",
+        "merged_by_reshape",
+        "split_and_merged_by_reshape",
+        "w_q_w_k_exchanged",
+        "no_output_projection",
+        "residual_added",
+    ),
+    without=(
+        *LEADING_AXES,
+        "scaled_by_root_d_v",
+        "one_width_only",
+        "refused_too_late",
+        "error_in_forward",
+        "one_tensor",
+    ),
+)
+
+
+def _decode(
+    x: Tensor, memory: Tensor, x_is_real: Tensor, memory_is_real: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Attention with padding, the decoder's x to the encoder's memory."""
+    k = memory @ w_k
+    scores = x @ w_q @ k.transpose(-2, -1) * k.shape[-1] ** -0.5
+    weights = torch.softmax(scores.masked_fill(~memory_is_real[:, None, :], float("-inf")), dim=-1)
+    return weights @ (memory @ w_v), weights
+
+
+def _decode_as_given(
+    x: Tensor, memory: Tensor, x_is_real: Tensor, memory_is_real: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor
+) -> tuple[Tensor, Tensor]:
+    return _decode(x, x, x_is_real, x_is_real, w_q, w_k, w_v)
+
+
+def _real(draw: Draw, b: int, n: int) -> Tensor:
+    """(b, n): the first positions are real, at least two; each text is padded, but for the first."""
+    lengths = draw.integers(2, n, (b, 1))
+    lengths[0] = n
+    return torch.arange(n) < lengths
+
+
+def _padded_texts(b: int, q: int, k: int, d_model: int, d_k: int, d_v: int) -> Callable[[Draw], tuple[Tensor, ...]]:
+    """A padded batch and matrices, with scores of a standard deviation of about 1.5."""
+
+    def inputs(draw: Draw) -> tuple[Tensor, ...]:
+        width, grow = draw.d_head(d_k), 1.2 * d_model**-0.5
+        texts = draw.normal(b, q, d_model), draw.normal(b, k, d_model)
+        real = _real(draw, b, q), _real(draw, b, k).flip(0)
+        return (*texts, *real, *(draw.normal(d_model, d, scale=grow) for d in (width, width, d_v)))
+
+    return inputs
+
+
+def _where_x_is_real(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
+    """What is computed at padded queries is left open."""
+    padded = ~inputs[2][..., None]
+    return tuple(t.masked_fill(padded, 0) if t.shape[:2] == padded.shape[:2] else t for t in asked(*inputs))
+
+
+class MemoryMask(Step):
+    """What is open: positions of the memory that are no padding."""
+
+    makes = ("allowed",)
+
+    def right(self, memory_is_real: Tensor) -> Tensor:
+        return memory_is_real[:, None, :]
+
+    def mask_of_x_left(self, x_is_real: Tensor) -> Tensor:
+        """The mask is still that of x.
+
+        The mask says which positions of *x* are padding, and is put on the positions of the memory. Where both texts
+        have the same length, nothing crashes. The mask belongs to whoever answers: memory_is_real.
+        """
+        return x_is_real[:, None, :]
+
+    @spells(ProjectTexts.roles_exchanged)
+    @along_with("roles_exchanged")
+    def roles_and_masks_exchanged(self, x_is_real: Tensor) -> Tensor:
+        return x_is_real[:, None, :]
+
+    @spells(ProjectTexts.memory_cut)
+    @along_with("memory_cut")
+    def mask_cut(self, x: Tensor, memory_is_real: Tensor) -> Tensor:
+        return memory_is_real[:, None, : x.shape[1]]
+
+    def mask_dropped(self) -> None:
+        """Padding answers, too.
+
+        Each row gives part of its attention to positions that hold nothing: the mask is gone, or it closes rows,
+        [:, :, None], where it should close columns, memory_is_real[:, None, :].
+        """
+        return None
+
+    @spells(mask_dropped)
+    def padded_queries_masked(self, x_is_real: Tensor) -> Tensor:
+        return x_is_real[:, :, None]
+
+    def memory_mask_on_queries(self, memory_is_real: Tensor) -> Tensor:
+        """The mask is on the axis of the queries, not of the keys.
+
+        [:, :, None] closes whole rows. What must not be heard are padded *answers*, the columns:
+        memory_is_real[:, None, :]. Where the texts are of different lengths it does not even fit.
+        """
+        return memory_is_real[:, :, None]
+
+    def mask_upside_down(self, memory_is_real: Tensor) -> Tensor:
+        """The mask is upside down.
+
+        `memory_is_real` is True where there *is* something. You closed those positions and left the padding open. The
+        `~` in front of it turns it round.
+        """
+        return ~memory_is_real[:, None, :]
+
+    def first_mask_for_all(self, memory_is_real: Tensor) -> Tensor:
+        """The first text's mask is used for the whole batch.
+
+        memory_is_real[0] says which positions of one text are real, and the others are of other lengths. Keep the
+        batch, and give the mask an axis for the queries: memory_is_real[:, None, :].
+        """
+        return memory_is_real[:1, None, :]
+
+
+class MendedShare(MaskedShare):
+    """As in the given code, where a memory always has something to say: -inf, and no care for empty rows."""
+
+    def _among(self, scores: Tensor, allowed: Tensor | None, dim: int = -1) -> Tensor:
+        return scores.softmax(dim) if allowed is None else blocked(scores, allowed, "nan", dim)
+
+    @spells(MemoryMask.mask_upside_down)
+    @along_with("mask_upside_down")
+    def mask_upside_down_filled(self, scores: Tensor, allowed: Tensor) -> Tensor:
+        return blocked(scores, allowed, "equal")
+
+
+class MendedMix(Mix):
+    """Padding has values, too."""
+
+    @along_with("mask_dropped")
+    def values_zeroed(self, weights: Tensor, v: Tensor, memory_is_real: Tensor) -> Tensor:
+        """Only the values of the padding are zero.
+
+        The padding brings nothing back, but it still takes its share of the weights. Close its *scores*.
+        """
+        return weights @ (v * memory_is_real[:, :, None])
+
+
+MEND_DECODER_ATTENTION = CourseExercise(
+    name="mend_decoder_attention",
+    lesson=LESSON,
+    contract="(b, q, d_model), (b, k, d_model), bool (b, q), bool (b, k), three matrices -> "
+    "output (b, q, d_v), weights (b, q, k)",
+    parts={"values": 2},
+    reference=_decode,
+    outputs=("output", "weights"),
+    detachable=("weights",),
+    forbidden=(ATTENTION, *ATTENTION_OF_ATTNLIB),
+    cases=(
+        Case(name="two texts of one length", inputs=_padded_texts(3, 7, 7, 11, 5, 2), probe=_where_x_is_real),
+        Case(name="a longer memory", inputs=_padded_texts(2, 5, 11, 13, 3, 7), probe=_where_x_is_real, mutation=True),
+        Case(
+            name="float64",
+            inputs=_padded_texts(3, 5, 5, 7, 3, 11),
+            dtype=torch.float64,
+            probe=_where_x_is_real,
+        ),
+        Case(name="a shorter memory", inputs=_padded_texts(5, 11, 3, 7, 5, 13), probe=_where_x_is_real, hidden=True),
+        Case(name="one query", inputs=_padded_texts(3, 3, 7, 5, 2, 3), probe=_where_x_is_real, hidden=True),
+        Case(name="d_v as large as d_k", inputs=_padded_texts(3, 5, 5, 7, 3, 3), probe=_where_x_is_real, hidden=True),
+    ),
+    made_of=(Multiply, Matrices, ProjectTexts, MemoryMask, Compare, TextScale, MendedShare, MendedMix, Give),
+    pairs=(
+        "keys_and_values_from_x",
+        "keys_from_x",
+        "values_from_x",
+        "mask_of_x_left",
+        "mask_upside_down",
+        "mask_dropped",
+        "no_scale",
+        "over_queries",
+    ),
+    without=(
+        *LEADING_AXES,
+        "keys_and_values_from_x_and_mask_of_x_left",  # that is how the code is given
+        "input_detached",
+        "memory_detached",
+        "weights_detached",
+        "empty_rows_nan",
+        "empty_rows_equal",
+        "empty_rows_unmasked",
+        "nan_swept_forward",
+        "over_heads",
+        "scaled_by_root_d_memory",
+        "w_q_w_v_exchanged",
+        "queries_values_exchanged",
+        "values_for_keys",
+        "squeezed",
+        "overwrites_input",
+        "one_tensor",
+    ),
+    own=(as_given(_decode_as_given),),
+)
+
+
+class PaddedCrossAttention(attnlib.MultiHeadAttention):
+    """The contract's form: there is always a memory with a mask, and the weights are always returned."""
+
+    def __init__(self, d_model: int, d_memory: int, num_heads: int) -> None:
+        super().__init__(d_model, num_heads, d_memory=d_memory)
+
+    def forward(self, x: Tensor, memory: Tensor, key_mask: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        output, weights = super().forward(x, memory, key_mask=key_mask, return_weights=True)
+        return output, weights
+
+
+def _gaps(
+    draw: Draw, *, b: int, q: int, k: int, h: int, d: int, d_memory: int | None, empty: bool = False
+) -> tuple[tuple, tuple]:
+    """A memory with gaps, and something real in each text, but for the last one if it is `empty`."""
+    sizes, texts = _heads(draw, b=b, q=q, k=k, h=h, d=d, d_memory=d_memory)
+    real = draw.integers(0, 3, (b, k)) > 0
+    real[:, draw.integers(0, k, ())] = True
+    if empty:
+        real[-1] = False
+    return sizes, (*texts, real)
+
+
+class RealAnswers(RealKeys):
+    """Which positions of the memory may answer, for all heads and queries alike."""
+
+    makes = ("allowed",)
+
+    def padding_ignored(self) -> None:
+        """Padding answers, too.
+
+        Each row gives part of its attention to positions that hold nothing: the key mask is not used. Where it is
+        False, the score has to become -inf before the softmax.
+        """
+        return None
+
+
+class PaddedShare(CrossHeadShare, MaskedShare):
+    """In each head, among what is real."""
+
+    def _among(self, scores: Tensor, allowed: Tensor | None, dim: int = -1) -> Tensor:
+        return scores.softmax(dim) if allowed is None else blocked(scores, allowed, "zeros", dim)
+
+
+_SIZES = {"b": 2, "q": 7, "k": 11, "h": 3, "d": 5, "d_memory": 13}
+
+PADDED_CROSS_ATTENTION = CourseExercise(
+    name="PaddedCrossAttention",
+    lesson=LESSON,
+    contract="PaddedCrossAttention(d_model, d_memory, num_heads), forward: (b, q, d_model), (b, k, d_memory), "
+    "bool (b, k) -> output (b, q, d_model), weights (b, h, q, k)",
+    parts={"values": 3, "empty": 2, "error": 1, "gradient": 1, "robustness": 1},
+    stretch=True,
+    kind="module",
+    reference=PaddedCrossAttention,
+    outputs=("output", "weights"),
+    detachable=("weights",),
+    forbidden=(ATTENTION, *ATTENTION_OF_ATTNLIB),
+    weight_scale=1.2,
+    cases=(
+        *usual_cases(
+            _gaps,
+            _SIZES,
+            one={"b": 1, "q": 5, "k": 3, "h": 2, "d": 7, "d_memory": 11},
+            more=[
+                {"b": 3, "q": 2, "k": 7, "h": 5, "d": 3, "d_memory": 11},
+                {"b": 5, "q": 3, "k": 2, "h": 2, "d": 2, "d_memory": 7},
+            ],
+            attends=True,
+        ),
+        _zero_vector(_gaps, **_SIZES),
+        Case(
+            name="two texts of one length and width",
+            inputs=partial(_gaps, b=5, q=5, k=5, h=5, d=3, d_memory=None),
+        ),
+        *(
+            Case(
+                name=f"a memory of padding alone{', other sizes' if hidden else ''}",
+                inputs=partial(_gaps, b=3, q=3, k=7 if hidden else 5, h=2, d=3, d_memory=7, empty=True),
+                part="empty",
+                gradient=True,
+                dtype=torch.float64,
+                hidden=hidden,
+            )
+            for hidden in (False, True)
+        ),
+        Case(
+            name="3 heads and a d_model of 14",
+            inputs=lambda draw: ((14, 13, 3), (*_texts(draw, 2, 5, 3, 14, 13), torch.ones(2, 3, dtype=torch.bool))),
+            part="error",
+            raises=True,
+        ),
+    ),
+    made_of=(
+        TextWidth,
+        TextLayers,
+        ProjectTextHeads,
+        SplitTexts,
+        RealAnswers,
+        Compare,
+        TextScale,
+        PaddedShare,
+        Mix,
+        Merge,
+        Finish,
+        HeadGive,
+    ),
+    pairs=("no_scale", "over_queries", "merged_by_reshape", "padding_ignored", "padding_upside_down"),
+    few={
+        ProjectTextHeads: (
+            "keys_and_values_from_x",
+            "all_from_memory",
+            "roles_exchanged",
+            "keys_from_x",
+            "values_from_x",
+            "both_texts_answer",
+            "one_memory_for_all",
+            "memory_cut",
+            "w_q_w_k_exchanged",
+            "w_q_w_v_exchanged",
+        ),
+        SplitTexts: ("split_by_reshape", "split_and_merged_by_reshape", "never_split", "split_by_length_of_x"),
+        Compare: ("not_transposed",),
+        TextScale: ("no_scale", "scaled_by_d", "scaled_by_root_d_model", "scaled_by_root_d_memory"),
+        Merge: ("merged_by_reshape", "merged_taking_turns", "not_merged"),
+        Finish: ("no_output_projection", "bias_of_w_o_unused"),
+        HeadGive: ("order_returned", "weights_forgotten", "weights_mean_returned", "residual_added"),
+    },
+    without=(*LEADING_AXES, "layers_as_wide_as_words", "no_bias_by_default", "one_width_only", "one_tensor"),
+)
+
+
+PREDICT_WHO_SETS_THE_LENGTH = Exercise(
+    name="predict_who_sets_the_length",
+    lesson=LESSON,
+    contract="the shapes of output and weights when 3 German words ask 11 English ones",
+    kind="choice",
+    parts={"choice": 1},
+    reference="B",
+    explanation="Each of the 3 askers gets one answer: 3 rows, as wide as a value. Each looks at 11 words: 3 rows of "
+    "11 weights. The length of the memory is summed away.",
+    misconceptions=(
+        wrong(
+            "answers_set_the_length",
+            "Whoever asks gets the rows",
+            "You gave every English word a row. They only answer, and nobody answers *them*. An output row is the mix "
+            "that one asker took home, and three German words asked.",
+            "A",
+        ),
+        wrong(
+            "width_of_x",
+            "The width is that of the values",
+            "The number of rows is right. But a row is an average of values, and a value has 2 numbers, legs and "
+            "lanes. The width of x, 3, is gone as soon as the queries are made.",
+            "C",
+        ),
+        wrong(
+            "weights_square",
+            "The weights are a rectangle",
+            "In self-attention the table is square, because the same words ask and answer. Here 3 ask and 11 answer. "
+            "Each asker needs a weight for each of the 11.",
+            "D",
+        ),
+    ),
+)
+
+PREDICT_SHUFFLED_MEMORY = Exercise(
+    name="predict_shuffled_memory",
+    lesson=LESSON,
+    contract="what becomes of output and weights when the words of the memory are shuffled",
+    kind="choice",
+    parts={"choice": 1},
+    reference="C",
+    explanation="Each key moves together with its value. So every asker finds the same pairs, gives them the same "
+    "weights, and adds up the same terms. Only the columns of the table stand in another order.",
+    misconceptions=(
+        wrong(
+            "equivariant_here_too",
+            "There the words that asked had moved",
+            "In lesson 02 the rows of the output moved because the words that *asked* had moved. Here the askers "
+            "stay where they are. What moves are the answers, and a sum does not mind its order.",
+            "A",
+        ),
+        wrong(
+            "order_matters",
+            "The memory is a set",
+            "A score compares one query with one key, wherever the key stands. Nothing in the formula knows a place, "
+            "so 11 words in another order are the same 11 words.",
+            "B",
+        ),
+        wrong(
+            "weights_stay",
+            "The weights follow the words",
+            "The output stays, you are right. But a weight belongs to a word, not to a place. When *animal* moves to "
+            "column 9, its weight moves to column 9, or the wrong value would be fetched.",
+            "D",
+        ),
+    ),
+)
+
+PREDICT_LONGER_SOURCE = Exercise(
+    name="predict_longer_source",
+    lesson=LESSON,
+    contract="what lets a question find its digit when the text before it gets longer",
+    kind="choice",
+    parts={"choice": 1},
+    reference="B",
+    explanation="The ten questions are parameters: they do not depend on the date at all. The digit brings its key "
+    "along when it moves, and the same query fits the same key at the new place.",
+    misconceptions=(
+        wrong(
+            "query_adapts",
+            "The questions do not know the text",
+            "The query of the last place is a parameter times W^Q. It is the same vector for every date, and it has "
+            "not seen a character of this one. What differs is on the other side: the keys.",
+            "A",
+        ),
+        wrong(
+            "learned_a_place",
+            "Nobody ever told it a place",
+            "A query could only prefer a place if the keys said where they stand. These keys are made from a character "
+            "and two neighbours on either side. The same characters eight places further have the same keys.",
+            "C",
+        ),
+        wrong(
+            "padding_does_it",
+            "The mask opens or closes, it does not point",
+            "The mask keeps the padding from answering, and nothing else. Among the real characters it treats all "
+            "alike, so it cannot be what finds the digit.",
+            "D",
+        ),
+    ),
+)
+
+EXERCISES = (
+    PREDICT_WHO_SETS_THE_LENGTH,
+    CROSS_ATTENTION,
+    PREDICT_SHUFFLED_MEMORY,
+    MULTI_HEAD_CROSS_ATTENTION,
+    PREDICT_LONGER_SOURCE,
+    MEND_DECODER_ATTENTION,
+    PADDED_CROSS_ATTENTION,
+)

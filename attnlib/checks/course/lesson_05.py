@@ -1,0 +1,729 @@
+"""Exercises of lesson 05: who may look at whom."""
+
+import math
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import attnlib
+from attnlib.checks.asking import ready_made
+from attnlib.checks.asking.watch import ATTENTION_OF_ATTNLIB
+from attnlib.checks.course.slips.attention import LEADING_AXES, Compare
+from attnlib.checks.course.slips.heads import EvenSplit, EvenWidth, Finish, FourLayers, HeadScale, Merge
+from attnlib.checks.course.slips.lesson05_causal import (
+    CausalGive,
+    CausalMix,
+    CausalProject,
+    CausalShare,
+    MendedPadding,
+    MendedSizes,
+    WordSizes,
+)
+from attnlib.checks.course.slips.lesson05_masks import (
+    CausalAlign,
+    CausalMask,
+    Divide,
+    FirstShare,
+    Keep,
+    MaskedSoftmax,
+    OpenKeys,
+    PositionsAndLengths,
+    RealPositions,
+    ScoreSizes,
+)
+from attnlib.checks.course.slips.masks import Align, Join, MaskForm, OptionalKeyMask, Past, PastOfMore, RealKeys
+from attnlib.checks.course.slips.packed import CountPositions, GiveBoth, NumberTexts, SeeOwnText
+from attnlib.checks.course.slips.projections import OfItself
+from attnlib.checks.course.steps import CourseExercise
+from attnlib.checks.course.usual import as_given, usual_cases, wrong
+from attnlib.checks.draw import Draw
+from attnlib.checks.exercise import Asked, Case, Exercise, Inputs
+
+LESSON = "05_causal_attention"
+OF_A_BATCH = (
+    "first_entry_alone",
+    "first_entry_kept",
+    "axis_put_before",
+    "two_entries_only",
+    "batch_second",
+    "list_of_entries",
+    "batch_of_one_only",
+)
+"""What goes wrong with a batch: a causal mask has none."""
+
+
+def _causal_mask(q_len: int, k_len: int) -> Tensor:
+    """The contract's form, without the device."""
+    return attnlib.causal_mask(q_len, k_len)
+
+
+def _lengths_of(q_len: int, k_len: int, name: str, *, part: str = "values", hidden: bool = False) -> Case:
+    return Case(name=name, inputs=lambda draw: (q_len, k_len), part=part, hidden=hidden)
+
+
+CAUSAL_MASK = CourseExercise(
+    name="causal_mask",
+    lesson=LESSON,
+    contract="two lengths -> bool (q, k), True = may attend, the last query sees every key",
+    parts={"values": 2, "more keys than queries, or fewer": 1},
+    reference=_causal_mask,
+    forbidden=("attnlib.causal_mask", "attnlib.sliding_window_mask", "attnlib.attention_sink_mask"),
+    cases=(
+        _lengths_of(5, 5, "as many queries as keys"),
+        _lengths_of(2, 2, "two words"),
+        _lengths_of(1, 1, "one word"),
+        _lengths_of(3, 7, "more keys than queries", part="more keys than queries, or fewer"),
+        _lengths_of(1, 5, "one new query", part="more keys than queries, or fewer"),
+        _lengths_of(5, 2, "more queries than keys", part="more keys than queries, or fewer"),
+        _lengths_of(11, 11, "a longer text", hidden=True),
+        _lengths_of(2, 13, "two new queries", part="more keys than queries, or fewer", hidden=True),
+        _lengths_of(7, 5, "two queries before the first key", part="more keys than queries, or fewer", hidden=True),
+    ),
+    example=lambda: (2, 4),
+    made_of=(CausalAlign, CausalMask, MaskForm),
+    pairs=("top_left", "upside_down", "upper_triangle", "strict", "one_ahead", "numbers"),
+    without=OF_A_BATCH,
+)
+
+
+def _scores(draw: Draw, *, shape: tuple[int, ...]) -> tuple[Tensor]:
+    return (draw.normal(*shape, scale=1.3, shift=0.4),)
+
+
+def _small_scores() -> tuple[Tensor, ...]:
+    return (torch.tensor([[0.0, math.log(3), math.log(4)], [0.0, math.log(3), 0.0], [0.0, 0.0, math.log(2)]]),)
+
+
+RENORMALISED_CAUSAL_WEIGHTS = CourseExercise(
+    name="renormalised_causal_weights",
+    lesson=LESSON,
+    contract="(…, q, k) -> (…, q, k): softmax, lower triangle, every row divided by what is left of its sum",
+    parts={"values": 2, "gradient": 1, "robustness": 1},
+    reference=attnlib.renormalised_causal_weights,
+    forbidden=("attnlib.renormalised_causal_weights", "attnlib.masked_softmax"),
+    cases=usual_cases(
+        _scores,
+        {"shape": (2, 3, 5, 7)},
+        one={"shape": (1, 3, 3)},
+        word={"shape": (2, 3, 1, 1)},
+        more=[{"shape": (3, 5, 11)}, {"shape": (7, 7)}, {"shape": (2, 3, 1, 5)}, {"shape": (5, 2, 13)}],
+    ),
+    example=_small_scores,
+    made_of=(ScoreSizes, Align, PastOfMore, FirstShare, Keep, Divide),
+    pairs=("top_left", "upside_down", "upper_triangle", "strict", "one_ahead", "not_renormalised"),
+    without=(
+        "causal",
+        "axis_of_softmax_left_out",
+        "over_all_pairs",
+        "not_normalised",
+        "softmax_twice",
+        "softmax_in_float32",
+    ),
+)
+
+
+def _scores_and_mask(
+    draw: Draw, *, shape: tuple[int, ...], mask: tuple[int, ...], scale: float = 1.3
+) -> tuple[Tensor, Tensor]:
+    """Scores, and a mask with two open keys or more in every row, and one blocked key or more."""
+    return draw.normal(*shape, scale=scale, shift=0.4), _some_open(draw, mask)
+
+
+def _some_open(draw: Draw, shape: tuple[int, ...]) -> Tensor:
+    order = draw.normal(*shape).argsort(dim=-1)
+    open_keys = draw.integers(2, shape[-1], (*shape[:-1], 1)) if shape[-1] > 2 else 1
+    return order < open_keys
+
+
+def _with_empty_rows(draw: Draw, *, shape: tuple[int, ...], mask: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    """The same, but no key is open for the first query, and for the last one."""
+    scores, open_keys = _scores_and_mask(draw, shape=shape, mask=mask)
+    rows = torch.arange(mask[-2])[:, None]
+    return scores, open_keys & (rows > 0) & (rows < mask[-2] - 1)
+
+
+def _nothing_open(draw: Draw, *, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    return draw.normal(*shape), torch.zeros(shape, dtype=torch.bool)
+
+
+def _far(draw: Draw, *, blocked: float, open_keys: float) -> tuple[Tensor, Tensor]:
+    """Blocked scores around `blocked`, open ones around `open_keys`."""
+    scores, mask = _scores_and_mask(draw, shape=(2, 5, 7), mask=(5, 7))
+    return scores + torch.where(mask, open_keys, blocked).to(scores.dtype), mask
+
+
+def _lower_than(draw: Draw, *, size: float) -> tuple[Tensor, Tensor]:
+    """Open scores of -size and less, so far apart that one of each row gets all; blocked scores near 0."""
+    scores, mask = _scores_and_mask(draw, shape=(2, 5, 7), mask=(5, 7))
+    return torch.where(mask, -size * (1 + scores.abs()), scores), mask
+
+
+def _wide(draw: Draw, *, span: float) -> tuple[Tensor, Tensor]:
+    """Rows whose scores go from -span to span, in any order."""
+    order = draw.normal(2, 5, 7).argsort(dim=-1)
+    scores = draw.normal(2, 5, 7) + torch.linspace(-span, span, 7, dtype=draw.dtype)[order]
+    return scores, _some_open(draw, tuple(scores.shape))
+
+
+def _uneven(draw: Draw) -> tuple[Tensor, Tensor]:
+    scores, mask = _scores_and_mask(draw, shape=(2, 3, 7), mask=(3, 7))
+    return scores + torch.tensor([[-1e4], [0.0], [1e4]], dtype=scores.dtype), mask
+
+
+def _large(name: str, blocked: float, open_keys: float, **how: Any) -> Case:
+    return Case(name=name, inputs=partial(_far, blocked=blocked, open_keys=open_keys), part="large scores", **how)
+
+
+def _small_masked() -> tuple[Tensor, ...]:
+    return (
+        torch.tensor([[0.0, math.log(3), 9.0], [1.0, 2.0, 3.0]]),
+        torch.tensor([[True, True, False], [False, False, False]]),
+    )
+
+
+MASKED_SOFTMAX = CourseExercise(
+    name="masked_softmax",
+    lesson=LESSON,
+    contract="scores (…, k), mask broadcast to them, bool, True = may attend -> weights; a row without True is zero",
+    parts={"values": 2, "rows without True": 1, "large scores": 1, "gradient": 1, "robustness": 1},
+    reference=attnlib.masked_softmax,
+    forbidden=("attnlib.masked_softmax", ready_made.MASKED_SOFTMAX),
+    cases=(
+        *usual_cases(
+            _scores_and_mask,
+            {"shape": (2, 3, 5, 7), "mask": (5, 7)},
+            one={"shape": (1, 5, 3), "mask": (5, 3)},
+            word={"shape": (2, 3, 1, 1), "mask": (1, 1)},
+            more=[
+                {"shape": (3, 2, 5, 11), "mask": (3, 1, 1, 11)},
+                {"shape": (5, 13), "mask": (13,)},
+                {"shape": (7,), "mask": (7,)},
+                {"shape": (2, 7, 7), "mask": (2, 7, 7)},
+            ],
+            magnitude=1.0,
+        ),
+        Case(name="a mask for each sentence", inputs=partial(_scores_and_mask, shape=(2, 3, 5, 7), mask=(2, 1, 1, 7))),
+        Case(
+            name="the first and the last query see nothing",
+            inputs=partial(_with_empty_rows, shape=(2, 5, 7), mask=(5, 7)),
+            part="rows without True",
+        ),
+        Case(name="no query sees anything", inputs=partial(_nothing_open, shape=(2, 3, 5)), part="rows without True"),
+        Case(
+            name="gradients where a query sees nothing",
+            inputs=partial(_with_empty_rows, shape=(2, 5, 7), mask=(2, 5, 7)),
+            dtype=torch.float64,
+            gradient=True,
+            part="rows without True",
+        ),
+        Case(
+            name="rows without True, other sizes",
+            inputs=partial(_with_empty_rows, shape=(3, 2, 7, 5), mask=(3, 1, 7, 5)),
+            gradient=True,
+            part="rows without True",
+            hidden=True,
+        ),
+        Case(
+            name="rows without True, and memory that is not contiguous",
+            inputs=partial(_with_empty_rows, shape=(2, 5, 7), mask=(2, 5, 7)),
+            part="robustness",
+            strided=True,
+            mutation=True,
+        ),
+        _large("blocked scores of 10000, open ones near 0", 1e4, 0.0),
+        _large("open scores of -10¹², blocked ones near 0", 0.0, -1e12, dtype=torch.float64, magnitude=1e12),
+        Case(name="open scores below -10³⁰", inputs=partial(_lower_than, size=1e30), part="large scores"),
+        _large("all scores near 10000", 1e4, 1e4, dtype=torch.float64, magnitude=1e4),
+        _large("all scores near -10000", -1e4, -1e4, dtype=torch.float64, magnitude=1e4),
+        Case(name="rows far apart from one another", inputs=_uneven, part="large scores", magnitude=1e4),
+        Case(
+            name="rows with scores from -10000 to 10000",
+            inputs=partial(_wide, span=1e4),
+            part="large scores",
+            magnitude=1e4,
+        ),
+        _large("gradients, blocked scores far larger", 1e4, 0.0, dtype=torch.float64, gradient=True, hidden=True),
+        _large("blocked scores of 10³⁰", 1e30, 0.0),
+    ),
+    example=_small_masked,
+    made_of=(OpenKeys, MaskedSoftmax),
+    without=("causal", "over_everything", "softmax_in_float32", "exp_overflows", "first_detached", "others_detached"),
+)
+
+
+def _lengths(draw: Draw, *, b: int, max_len: int) -> tuple[Tensor, int]:
+    """Lengths from 1 to max_len - 1, so that no sequence fills its row."""
+    return draw.integers(1, max_len, (b,)), max_len
+
+
+def _listed(draw: Draw, *, lengths: tuple[int, ...], max_len: int) -> tuple[Tensor, int]:
+    return torch.tensor(lengths), max_len
+
+
+_MANY = partial(_lengths, b=11, max_len=23)
+
+PADDING_MASK = CourseExercise(
+    name="padding_mask",
+    lesson=LESSON,
+    contract="lengths (b,), max_len -> bool (b, k), True = a real key",
+    parts={"values": 2, "robustness": 1},
+    reference=attnlib.padding_mask,
+    forbidden=("attnlib.padding_mask",),
+    cases=(
+        Case(name="five sentences", inputs=partial(_listed, lengths=(3, 1, 6, 4, 2), max_len=7)),
+        Case(name="one sentence", inputs=partial(_listed, lengths=(2,), max_len=5)),
+        Case(name="a full sentence and an empty one", inputs=partial(_listed, lengths=(5, 0, 3), max_len=5)),
+        Case(
+            name="called a second time, with other lengths",
+            inputs=_MANY,
+            after=(_MANY,),
+        ),
+        Case(
+            name="called before with other sizes",
+            inputs=partial(_listed, lengths=(3, 11, 1, 6), max_len=13),
+            after=(
+                partial(_listed, lengths=(7, 2, 11, 5), max_len=13),
+                partial(_listed, lengths=(11, 4), max_len=13),
+                partial(_listed, lengths=(3, 11, 1, 6), max_len=17),
+            ),
+        ),
+        Case(
+            name="the lengths stay as they are",
+            inputs=partial(_lengths, b=3, max_len=11),
+            mutation=True,
+            part="robustness",
+        ),
+        Case(name="on another device", inputs=partial(_lengths, b=3, max_len=7), other_device=True, part="robustness"),
+        Case(name="other sizes (1)", inputs=partial(_lengths, b=7, max_len=13), hidden=True),
+        Case(name="other sizes (2)", inputs=partial(_listed, lengths=(2, 2), max_len=2), hidden=True),
+    ),
+    example=lambda: (torch.tensor([3, 1, 4]), 4),
+    made_of=(PositionsAndLengths, RealPositions, MaskForm),
+    pairs=("upside_down", "one_pad_too_many", "padding_without_its_first", "exchanged", "numbers"),
+    without=(
+        "batch_of_one_only",
+        "batch_second",
+        "float32_only",
+        "overwrites_input",
+    ),
+)
+
+
+class CausalSelfAttention(attnlib.MultiHeadAttention):
+    """The contract's form: causal always, the weights always returned."""
+
+    def __init__(self, d_model: int, num_heads: int, bias: bool = True) -> None:
+        super().__init__(d_model, num_heads, bias=bias, is_causal=True)
+
+    def forward(self, x: Tensor, key_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        output, weights = super().forward(x, key_mask=key_mask, return_weights=True)
+        return output, weights
+
+
+def _sentences(draw: Draw, *, b: int, n: int, heads: int, d: int, bias: bool | None = None) -> Inputs:
+    """Arguments of the constructor, without `bias` where it is None, and of `forward` without a key mask."""
+    d_model = heads * draw.d_head(d)
+    return (d_model, heads) if bias is None else (d_model, heads, bias), (draw.normal(b, n, d_model),)
+
+
+def _padded_sentences(draw: Draw, *, padding: str, b: int, n: int, heads: int, d: int) -> Inputs:
+    """The same with a key mask: padding on one side of the sentences, or holes in them."""
+    sizes, (x,) = _sentences(draw, b=b, n=n, heads=heads, d=d)
+    if padding == "holes":
+        return sizes, (x, draw.integers(0, 3, (b, n)) > 0)
+    lengths = draw.integers(2, n, (b, 1))
+    places = torch.arange(n)
+    return sizes, (x, places < lengths if padding == "right" else places >= n - lengths)
+
+
+def _at_real_queries(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
+    """What the contract speaks of: padded queries may get anything finite, so theirs are set to zero.
+
+    Not so where real queries look at padded keys. That is wrong in any case, and what padded queries get then tells one
+    mistake from another.
+    """
+    output, weights = asked(*inputs)
+    x, key_mask = inputs
+    padded = ~key_mask[:, None, :, None]
+    if output.shape != x.shape or weights.dim() != 4 or weights.shape[-2:] != (x.shape[1], x.shape[1]):
+        return output, weights
+    if bool((weights.detach() * (~padded & padded.mT)).nan_to_num().any()):
+        return output, weights
+    return (
+        output.masked_fill(padded[:, 0] & output.isfinite(), 0.0),
+        weights.masked_fill(padded & weights.isfinite(), 0.0),
+    )
+
+
+SIZES: dict[str, Any] = {"b": 2, "n": 7, "heads": 3, "d": 5}
+OTHER_SIZES: dict[str, Any] = {"b": 5, "n": 11, "heads": 2, "d": 3}
+
+CAUSAL_SELF_ATTENTION = CourseExercise(
+    name="CausalSelfAttention",
+    lesson=LESSON,
+    contract="CausalSelfAttention(d_model, num_heads, bias=True), forward(x, key_mask=None): (b, n, d_model), "
+    "bool (b, n) -> output (b, n, d_model), weights (b, h, n, n)",
+    parts={"values": 3, "padding": 2, "gradient": 1, "robustness": 1},
+    kind="module",
+    reference=CausalSelfAttention,
+    outputs=("output", "weights"),
+    detachable=("weights",),
+    forbidden=(ready_made.ATTENTION, *ATTENTION_OF_ATTNLIB),
+    weight_scale=1.2,
+    cases=(
+        *usual_cases(
+            _sentences,
+            SIZES,
+            one={"b": 1, "n": 5, "heads": 2, "d": 3},
+            more=[
+                {"b": 3, "n": 13, "heads": 1, "d": 7, "bias": True},
+                {"b": 5, "n": 2, "heads": 7, "d": 3},
+                {"b": 3, "n": 3, "heads": 3, "d": 3},
+            ],
+            attends=True,
+        ),
+        Case(name="a longer text", inputs=partial(_sentences, b=2, n=17, heads=2, d=3)),
+        Case(name="bias=False", inputs=partial(_sentences, b=2, n=5, heads=3, d=7, bias=False)),
+        *(
+            Case(
+                name=f"{where}{', other sizes' if hidden else ''}",
+                inputs=partial(_padded_sentences, padding=padding, **(OTHER_SIZES if hidden else SIZES)),
+                probe=_at_real_queries,
+                part="padding",
+                gradient=padding == "left",
+                dtype=torch.float64 if padding == "left" else torch.float32,
+                hidden=hidden,
+            )
+            for hidden in (False, True)
+            for padding, where in (
+                ("right", "padding on the right"),
+                ("left", "padding on the left, gradients too"),
+                ("holes", "padding here and there"),
+            )
+        ),
+        Case(
+            name="called before without a key mask, and with another one",
+            inputs=partial(_padded_sentences, padding="holes", **SIZES),
+            probe=_at_real_queries,
+            part="padding",
+            after=(partial(_sentences, **SIZES), partial(_padded_sentences, padding="right", **SIZES)),
+        ),
+        Case(
+            name="called before with a key mask, now without one",
+            inputs=partial(_sentences, **SIZES),
+            part="padding",
+            after=(partial(_padded_sentences, padding="right", **SIZES),),
+        ),
+        Case(
+            name="padding, and memory that is not contiguous",
+            inputs=partial(_padded_sentences, padding="right", **SIZES),
+            probe=_at_real_queries,
+            part="robustness",
+            strided=True,
+            mutation=True,
+        ),
+        Case(
+            name="4 heads for a width of 15",
+            inputs=lambda draw: ((15, 4), (draw.normal(2, 5, 15),)),
+            raises=True,
+            part="robustness",
+        ),
+    ),
+    made_of=(
+        EvenWidth,
+        FourLayers,
+        OfItself,
+        WordSizes,
+        Past,
+        OptionalKeyMask,
+        Join,
+        CausalProject,
+        EvenSplit,
+        Compare,
+        HeadScale,
+        CausalShare,
+        CausalMix,
+        Merge,
+        Finish,
+        CausalGive,
+    ),
+    pairs=(
+        "strict",
+        "one_ahead",
+        "no_causal_mask",
+        "padding_ignored",
+        "no_scale",
+        "over_queries",
+        "merged_by_reshape",
+        "mask_after_softmax",
+    ),
+    without=(
+        *LEADING_AXES,
+        "layers_as_wide_as_words",
+        "out_from_d_model",
+        "merged_to_d_model",
+        "scaled_by_shared_width",
+        "scaled_by_root_width",
+        "no_bias_by_default",
+        "error_in_forward",
+        "diagonal_opened",
+        "empty_rows_unmasked",
+        "padding_on_both",
+        "empty_rows_equal",
+        "causal",
+        "scaled_by_root_q",
+        "scaled_by_root_d_v",
+        "one_length_only",
+        "one_width_only",
+        "values_first",
+        "one_tensor",
+    ),
+)
+
+
+def _padded(draw: Draw, *, b: int, h: int, n: int, side: str) -> tuple[Tensor, Tensor]:
+    """Scores (b, h, n, n), and which keys of each sentence are real."""
+    lengths, places = draw.integers(1, n, (b, 1)), torch.arange(n)
+    real = places < lengths if side == "right" else places >= n - lengths
+    return draw.normal(b, h, n, n, scale=1.3, shift=0.4), real
+
+
+def _causal_weights(scores: Tensor, real: Tensor) -> Tensor:
+    n = scores.shape[-1]
+    return attnlib.masked_softmax(scores, attnlib.causal_mask(n, n, device=scores.device) & real[:, None, None, :])
+
+
+def _causal_weights_as_given(scores: Tensor, real: Tensor) -> Tensor:
+    n = scores.shape[-1]
+    mask = attnlib.causal_mask(n, n, device=scores.device) & real[:, None, :, None]
+    return scores.masked_fill(~mask, -1e10).softmax(dim=-1)
+
+
+MEND_PADDED_CAUSAL_WEIGHTS = CourseExercise(
+    name="mend_padded_causal_weights",
+    lesson=LESSON,
+    contract="scores (b,h,n,n), real (b,n), True = a real key -> weights (b,h,n,n); a row without open keys is zero",
+    parts={"values": 2},
+    reference=_causal_weights,
+    forbidden=(ready_made.ATTENTION, *ATTENTION_OF_ATTNLIB),
+    cases=(
+        Case(name="padding on the right", inputs=partial(_padded, b=3, h=2, n=7, side="right")),
+        Case(name="padding on the left", inputs=partial(_padded, b=5, h=3, n=7, side="left"), mutation=True),
+        Case(
+            name="padding on the left, gradients too",
+            inputs=partial(_padded, b=2, h=3, n=5, side="left"),
+            dtype=torch.float64,
+            gradient=True,
+        ),
+        Case(name="on another device", inputs=partial(_padded, b=3, h=2, n=7, side="right"), other_device=True),
+        Case(name="other sizes, right", inputs=partial(_padded, b=7, h=1, n=5, side="right"), hidden=True),
+        Case(name="other sizes, left", inputs=partial(_padded, b=3, h=5, n=11, side="left"), hidden=True),
+    ),
+    made_of=(MendedSizes, Past, RealKeys, Join, MendedPadding),
+    pairs=(
+        "strict",
+        "one_ahead",
+        "no_causal_mask",
+        "padding_on_queries",
+        "padding_ignored",
+        "padding_upside_down",
+        "empty_rows_nan",
+        "empty_rows_equal",
+    ),
+    without=(
+        "padding_on_queries_and_empty_rows_equal",  # that is how the code is given
+        "padding_on_queries_and_empty_rows_nan",  # nan_uncovered
+        "no_causal_mask_and_empty_rows_nan",
+        "no_causal_mask_and_empty_rows_equal",
+        "padding_ignored_and_empty_rows_nan",
+        "padding_ignored_and_empty_rows_equal",
+        "padding_instead_of_causal",
+        "over_axis_one",
+        "causal",
+        "softmax_in_float32",
+        "squeezed",
+        "mutates_input",
+        "first_detached",
+        "others_detached",
+    ),
+    own=(as_given(_causal_weights_as_given),),
+)
+
+
+def _packed_causal(ids: Tensor) -> tuple[Tensor, Tensor]:
+    """Neighbours with the same number are one text; -1 is padding."""
+    n = ids.shape[1]
+    begins = torch.ones_like(ids, dtype=torch.bool)
+    begins[:, 1:] = ids[:, 1:] != ids[:, :-1]
+    text, real = begins.cumsum(dim=1), ids != -1
+    place = torch.arange(n, device=ids.device).expand_as(ids)
+    mask = (text[:, :, None] == text[:, None, :]) & attnlib.causal_mask(n, n, device=ids.device) & real[:, :, None]
+    return mask, (place - (place * begins).cummax(dim=1).values) * real
+
+
+def _packed(draw: Draw, *, b: int, n: int, lowest: int = 0, longest: int = 3) -> tuple[Tensor]:
+    """Texts of one token and more; numbers come back, and with a `lowest` of -1 there is padding anywhere."""
+    ids = draw.integers(lowest, 4, (b, n)).repeat_interleave(longest, dim=1)
+    starts = draw.integers(0, ids.shape[1] - n + 1, (b,)).tolist()
+    return (torch.stack([row[start : start + n] for row, start in zip(ids, starts, strict=True)]),)
+
+
+def _row(*ids: int) -> tuple[Tensor]:
+    return (torch.tensor([ids]),)
+
+
+_PADDED = partial(_packed, lowest=-1)
+
+PACKED_CAUSAL = CourseExercise(
+    name="packed_causal",
+    lesson=LESSON,
+    contract="numbers of texts (b, n), -1 = padding -> mask bool (b, n, n), positions int64 (b, n)",
+    parts={"values": 3, "padding": 2, "robustness": 1},
+    stretch=True,
+    reference=_packed_causal,
+    outputs=("mask", "positions"),
+    forbidden=("attnlib.causal_mask", "attnlib.sliding_window_mask", "attnlib.attention_sink_mask"),
+    cases=(
+        Case(name="three texts, numbered in their order", inputs=lambda draw: _row(0, 0, 0, 1, 1, 2, 2, 2, 2)),
+        Case(name="numbers that come back", inputs=lambda draw: _row(4, 4, 7, 4)),
+        Case(name="one text", inputs=lambda draw: _row(5, 5, 5)),
+        Case(name="three rows, each packed in its own way", inputs=partial(_packed, b=3, n=11)),
+        Case(
+            name="called a second time, with other rows",
+            inputs=partial(_packed, b=3, n=11),
+            after=(partial(_packed, b=3, n=11),),
+        ),
+        Case(
+            name="called before with other sizes",
+            inputs=partial(_packed, b=3, n=11),
+            after=(partial(_packed, b=2, n=7), partial(_packed, b=5, n=13)),
+        ),
+        Case(name="padding at the end", inputs=lambda draw: _row(0, 0, 1, 1, 1, -1, -1), part="padding"),
+        Case(name="padding anywhere", inputs=partial(_PADDED, b=5, n=13), part="padding"),
+        Case(name="the numbers stay as they are", inputs=partial(_PADDED, b=2, n=7), mutation=True, part="robustness"),
+        Case(name="on another device", inputs=partial(_PADDED, b=2, n=7), other_device=True, part="robustness"),
+        Case(name="other sizes", inputs=partial(_packed, b=7, n=17, longest=5), hidden=True),
+        Case(name="texts of one token", inputs=partial(_PADDED, b=3, n=7, longest=1), part="padding", hidden=True),
+    ),
+    example=lambda: _row(4, 4, 7, 4),
+    made_of=(NumberTexts, SeeOwnText, CountPositions, GiveBoth),
+    pairs=("number_taken_for_text", "no_causal_mask", "strict", "positions_not_restarted", "padding_is_a_text"),
+)
+
+
+PREDICT_ZEROED_FUTURE = Exercise(
+    name="predict_zeroed_future",
+    lesson=LESSON,
+    contract="whether the past learns of the future when future weights are set to zero after the softmax",
+    kind="choice",
+    parts={"choice": 1},
+    reference="C",
+    explanation="Every weight of the softmax is divided by a sum over all keys, future ones included. A large future "
+    "score makes that sum large and the kept weights small. So an output near zero tells what is to come.",
+    misconceptions=(
+        wrong(
+            "zero_weight_no_influence",
+            "A weight of zero does not end the influence",
+            "You are right that no future *value* comes through: its weight is 0. But the weights that are kept were "
+            "divided by a sum in which the future *scores* stand. When one of them grows, all kept weights shrink.",
+            "A",
+        ),
+        wrong(
+            "only_the_first_row",
+            "The first row is not the only one",
+            "The first row shows it best: one weight is left, and it is not 1. But every row but the last has lost "
+            "something, and how much depends on the words to come.",
+            "B",
+        ),
+        wrong(
+            "values_leak",
+            "The values do not leak",
+            "A value with weight 0 adds nothing, so which values stand in the future does not matter. It is the future "
+            "*keys* that leak: their scores are in the denominator of every weight that is kept.",
+            "D",
+        ),
+    ),
+)
+
+PREDICT_BLOCKED_ROW = Exercise(
+    name="predict_blocked_row",
+    lesson=LESSON,
+    contract="the weights of a query for which every key is blocked with -1e9",
+    kind="choice",
+    parts={"choice": 1},
+    reference="B",
+    explanation="Softmax sees only differences. A row of equal numbers has none, whether they are 0 or -1e9: four "
+    "keys, 1/4 each. The query attends to everything that it must not see.",
+    misconceptions=(
+        wrong(
+            "low_scores_low_weights",
+            "Low scores are not low weights",
+            "exp(-1e9) is 0, you are right. But the softmax subtracts the largest score of the row first, and that is "
+            "-1e9, too. What is left is a row of zeros, and e⁰ = 1 for all. A softmax always hands out 1.",
+            "A",
+        ),
+        wrong(
+            "nan_from_finite",
+            "-1e9 is a number",
+            "NaN would come from -inf: -inf minus -inf is not defined. -1e9 minus -1e9 is 0. That is why people like "
+            "-1e9, and why their mistakes stay unseen.",
+            "C",
+        ),
+        wrong(
+            "scores_come_through",
+            "The scores are gone",
+            "masked_fill puts -1e9 *in place of* the score, so nothing of it is left. If -1e9 were *added*, the "
+            "differences might survive (in float64), or be rounded away (in float32).",
+            "D",
+        ),
+    ),
+)
+
+PREDICT_OTHER_ENDING = Exercise(
+    name="predict_other_ending",
+    lesson=LESSON,
+    contract="which outputs of causal attention differ between two sentences that differ in their last word",
+    kind="choice",
+    parts={"choice": 1},
+    reference="A",
+    explanation="Only the last position sees the last word. All others see the same words in both sentences, and give "
+    "the same output, to the last bit. “it” cannot know yet what it stands for.",
+    misconceptions=(
+        wrong(
+            "it_looks_ahead",
+            "“it” comes before the word that explains it",
+            "For a reader “it” depends on the last word, because a reader can look back from it. Here each position "
+            "looks back from where *it* stands, and “it” stands two words before the end.",
+            "B",
+        ),
+        wrong(
+            "everything_changes",
+            "Without a mask you would be right",
+            "With the future open, every word asks the last one, too, and every output changes. The mask takes "
+            "that key away from all queries but the last.",
+            "C",
+        ),
+        wrong(
+            "noun_changes_too",
+            "Nobody goes back to “animal”",
+            "It would help to mark “animal” once the sentence has shown who is meant. But its output was computed from "
+            "what came before it, and nothing later can reach it, in this layer or in any further one.",
+            "D",
+        ),
+    ),
+)
+
+EXERCISES = (
+    CAUSAL_MASK,
+    PREDICT_ZEROED_FUTURE,
+    RENORMALISED_CAUSAL_WEIGHTS,
+    PREDICT_BLOCKED_ROW,
+    MASKED_SOFTMAX,
+    PADDING_MASK,
+    PREDICT_OTHER_ENDING,
+    CAUSAL_SELF_ATTENTION,
+    MEND_PADDED_CAUSAL_WEIGHTS,
+    PACKED_CAUSAL,
+)

@@ -1,0 +1,682 @@
+"""The exercises of lesson 06: the encoder block, its norms and its MLP."""
+
+from functools import partial
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+import attnlib
+from attnlib.checks.asking.ready_made import BLOCKS, NORMS
+from attnlib.checks.course.slips.attention import Compare
+from attnlib.checks.course.slips.block import (
+    AddAttention,
+    AddThought,
+    Attend,
+    AttentionLayers,
+    FirstNorm,
+    HiddenLayersOfBlock,
+    HiddenWidth,
+    MemoryOfBlock,
+    MixWhole,
+    OpenWords,
+    RealWords,
+    SecondNorm,
+    ShareWithWords,
+    Think,
+    TwoNorms,
+    WholeParts,
+)
+from attnlib.checks.course.slips.heads import EvenSplit, EvenWidth, Finish, HeadScale, Merge, ProjectHeads
+from attnlib.checks.course.slips.norm import Centre, Divide, GainAndBias, Statistics
+from attnlib.checks.course.slips.perceptron import (
+    Bend,
+    Drop,
+    DropHidden,
+    DropOutput,
+    HiddenLayers,
+    Narrow,
+    Probability,
+    Widen,
+)
+from attnlib.checks.course.slips.post_norm import NormAttention, NormThought, PostParts, StreamToAttention
+from attnlib.checks.course.steps import CourseExercise, Step
+from attnlib.checks.course.usual import as_given, usual_cases, wrong
+from attnlib.checks.draw import Draw
+from attnlib.checks.exercise import Asked, Case, Exercise
+
+LESSON = "06_encoder_block"
+
+PREDICT_NO_RESIDUALS = Exercise(
+    name="predict_no_residuals",
+    lesson=LESSON,
+    contract='"A", "B", "C" or "D": how alike eleven random words are after 24 layers of attention and nothing else',
+    kind="choice",
+    parts={"prediction": 1},
+    reference="B",
+    explanation="Attention averages, and averages of averages of the same eleven words have less and less left to "
+    "differ in. With nothing to bring back what a word was, all eleven end up as one vector.",
+    misconceptions=(
+        wrong(
+            "random_stays_random",
+            "Random matrices, but the same ones for all words",
+            "Random words are at right angles to one another, and a random matrix would leave them so. But an "
+            "average comes with it: each output is mixed from the same eleven values, and mixtures of the same things "
+            "resemble one another.",
+            "A",
+        ),
+        wrong(
+            "heads_specialise",
+            "Nothing drives the words apart",
+            "Heads that pick different words would help, and trained ones do. But all a head can do is pick among "
+            "the vectors that are there; it cannot make a difference that is not there. Each layer can only lose some.",
+            "C",
+        ),
+        wrong(
+            "numbers_explode",
+            "An average cannot explode",
+            "Each output lies between the values that it is made of, and each layer here normalises what it gets. The "
+            "numbers stay tame. What is lost is the difference between the words.",
+            "D",
+        ),
+    ),
+)
+
+PREDICT_CROSSOVER = Exercise(
+    name="predict_crossover",
+    lesson=LESSON,
+    contract='"A", "B", "C" or "D": from which length on a block of width 64 spends most on comparing words',
+    kind="choice",
+    parts={"prediction": 1},
+    reference="C",
+    explanation="Scores and mixture cost 2·N²·D multiplications, the four projections 4·N·D², the perceptron 8·N·D². "
+    "2·N²·D = 12·N·D² at N = 6·D = 384. Below that, most of the work is plain matrix products, word by word.",
+    misconceptions=(
+        wrong(
+            "square_is_always_larger",
+            "A square with a small factor",
+            "N² grows faster, but from far below: at N = 8 the words' comparisons cost 2·64·64 = 8192 multiplications, "
+            "the projections and the perceptron 12·8·4096 = 393216.",
+            "A",
+        ),
+        wrong(
+            "forgets_the_factors",
+            "The factors count",
+            "N²·D and N·D² are equal at N = D, you are right so far. But N²·D comes twice, for scores and mixture, and "
+            "N·D² twelve times: four for the projections, four each for up and down. So 2·N²·D = 12·N·D².",
+            "B",
+        ),
+        wrong(
+            "compares_n_with_d_squared",
+            "One factor D too many",
+            "Set 2·N²·D equal to 12·N·D² and divide both sides by 2·N·D: what is left is N = 6·D, not D².",
+            "D",
+        ),
+    ),
+)
+
+
+def layer_norm(x: Tensor, gain: Tensor, bias: Tensor, eps: float = 1e-5) -> Tensor:
+    """The contract's form: eps may be given by position."""
+    return attnlib.layer_norm(x, gain, bias, eps=eps)
+
+
+def _vectors(draw: Draw, *, shape: tuple[int, ...], spread: float = 1.7, eps: float | None = None) -> tuple[Any, ...]:
+    d_model = shape[-1]
+    x = draw.normal(*shape, scale=spread, shift=0.6 if spread > 1 else 0.0)
+    arguments = (x, draw.normal(d_model, scale=1.2, shift=0.4), draw.normal(d_model, scale=0.5, shift=0.4))
+    return arguments if eps is None else (*arguments, eps)
+
+
+def _one_constant(draw: Draw) -> tuple[Tensor, ...]:
+    x, gain, bias = _vectors(draw, shape=(2, 3, 7))
+    x[1, 2] = 3.0
+    return x, gain, bias
+
+
+def _far_from_zero(draw: Draw, *, shape: tuple[int, ...]) -> tuple[Tensor, ...]:
+    """Vectors with a standard deviation of 0.5 around 3000 and -3000, and one whose entries are all 1234.5."""
+    x, gain, bias = _vectors(draw, shape=shape, spread=0.5)
+    x = x + torch.where(draw.normal(*shape[:-1], 1) > 0, 3000.0, -3000.0).to(x.dtype)
+    x[0, 1] = 1234.5  # a mean without rounding, where there are 8 of them
+    return x, gain, bias
+
+
+def _example() -> tuple[Tensor, ...]:
+    return torch.tensor([[1.0, 3.0, 4.0, 5.0, 7.0]]), torch.ones(5), torch.zeros(5)
+
+
+LAYER_NORM = CourseExercise(
+    name="layer_norm",
+    lesson=LESSON,
+    contract="(…, d_model), gain and bias (d_model), eps -> (…, d_model), normalised along the last axis",
+    parts={"values": 2, "small spread": 1, "gradient": 1, "robustness": 1},
+    reference=layer_norm,
+    forbidden=("attnlib.layer_norm", NORMS),
+    cases=(
+        *usual_cases(
+            _vectors,
+            {"shape": (2, 5, 7)},
+            one={"shape": (1, 3, 11)},
+            word={"shape": (2, 1, 7)},
+            more=[{"shape": (3, 2, 5, 13)}, {"shape": (17,)}, {"shape": (7, 5)}, {"shape": (5, 2, 19)}],
+        ),
+        Case(name="four axes", inputs=partial(_vectors, shape=(2, 3, 5, 7))),
+        Case(name="eps given", inputs=partial(_vectors, shape=(2, 3, 7), eps=0.5)),
+        Case(
+            name="vectors with hardly any spread",
+            inputs=partial(_vectors, shape=(2, 5, 7), spread=0.002),
+            part="small spread",
+        ),
+        # the mean of seven threes may be off by a rounding, and that is divided by sqrt(eps): 3 / 0.003
+        Case(name="one vector whose entries are all equal", inputs=_one_constant, part="small spread", magnitude=1e3),
+        # x · gain / 0.5 may be rounded before the mean is subtracted, as torch does: 3000 · 3 / 0.5
+        Case(
+            name="vectors far from zero",
+            inputs=partial(_far_from_zero, shape=(2, 5, 8)),
+            part="small spread",
+            magnitude=18e3,
+        ),
+        Case(
+            name="vectors with hardly any spread, gradients",
+            inputs=partial(_vectors, shape=(3, 5, 11), spread=0.003),
+            part="small spread",
+            gradient=True,
+            dtype=torch.float64,
+            hidden=True,
+        ),
+    ),
+    example=_example,
+    made_of=(Statistics, Centre, Divide, GainAndBias),
+    pairs=("unbiased_variance", "over_positions", "no_eps", "no_gain_and_bias", "no_bias"),
+)
+
+
+MANY = 1000  # equal vectors, so that the shares of what dropout makes of them can be read off
+SHARES = (150, 405, 755)  # places in the sorted results, far from every step: see `_dropped`
+PROBABILITY = 0.3
+
+
+class FeedForward(attnlib.FeedForward):
+    """The contract's form: dropout may be given by position."""
+
+    def __init__(self, d_model: int, d_hidden: int, dropout: float = 0.0) -> None:
+        super().__init__(d_model, d_hidden, dropout=dropout)
+
+
+def _inputs(draw: Draw, *, b: int, n: int, sizes: tuple[int, int]) -> tuple[tuple[Any, ...], tuple[Tensor]]:
+    return sizes, (draw.normal(b, n, sizes[0], scale=1.3),)
+
+
+def _equal_vectors(draw: Draw, *, given: bool = True) -> tuple[tuple[Any, ...], tuple[Tensor]]:
+    return (3, 5, PROBABILITY) if given else (3, 5), (torch.ones(1, MANY, 3, dtype=draw.dtype),)
+
+
+def plain_perceptron(shapes: dict[str, tuple[int, ...]], prefix: str = "") -> dict[str, Tensor]:
+    """Weights with which each entry x becomes dropout(dropout(gelu(x + 1/2)) + 1)."""
+    return {
+        f"{prefix}up.weight": torch.eye(*shapes[f"{prefix}up.weight"]),
+        f"{prefix}down.weight": torch.eye(*shapes[f"{prefix}down.weight"]),
+        f"{prefix}up.bias": torch.full(shapes[f"{prefix}up.bias"], 0.5),
+        f"{prefix}down.bias": torch.ones(shapes[f"{prefix}down.bias"]),
+    }
+
+
+def _dropped(asked: Asked, inputs: tuple[Any, ...], *, training: bool) -> tuple[Tensor, ...]:
+    """What dropout makes of many equal vectors, sorted: not a matter of chance, but for once in 10^9.
+
+    Where p = 0.3 is dropped, 30 % of the results are 0, 21 % are what the bias of `down` becomes alone, and 49 % come
+    through whole. `SHARES` are the middles of these three stretches, six standard deviations from their ends.
+
+    Two more rows tell whether the entries of a vector are dropped each by itself: in 63 % of the vectors some are 0 and
+    some are not, and in 40 % some of those that are not are whole and some are the bias alone.
+    """
+    assert asked.shapes is not None
+    asked.load(plain_perceptron(asked.shapes))
+    asked.train(training)
+    (output,) = asked(*inputs)
+    entries = output.reshape(MANY, -1)
+    none = entries == 0
+    kept = ~none & ~torch.isclose(entries, entries.amax(dim=-1, keepdim=True))
+    apart = torch.stack([none.any(dim=-1) & ~none.all(dim=-1), kept.any(dim=-1)]).to(entries.dtype).sort().values
+    each = torch.stack([apart[0, MANY // 2], apart[1, MANY * 85 // 100]])
+    return (torch.cat([entries.sort(dim=0).values[list(SHARES)], each[:, None].expand(-1, entries.shape[-1])]),)
+
+
+def _drawn_twice(asked: Asked, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
+    """Of many equal vectors, sorted: where one of two calls in training drops an entry and the other does not.
+
+    With p = 0.3 that is so in 42 % of them; the two places are the middles of the shares that are alike and apart.
+    """
+    assert asked.shapes is not None
+    asked.load(plain_perceptron(asked.shapes))
+    asked.train(True)
+    (first,), (second,) = asked(*inputs), asked(*inputs)
+    apart = ((first == 0) != (second == 0)).reshape(MANY, -1).to(first.dtype).sort(dim=0).values
+    return (apart[[MANY * 29 // 100, MANY * 79 // 100]],)
+
+
+def in_training(asked: Asked, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
+    """The plain result in training: without a dropout given, the same as at evaluation."""
+    asked.train(True)
+    return asked(*inputs)
+
+
+FEED_FORWARD = CourseExercise(
+    name="FeedForward",
+    lesson=LESSON,
+    contract="FeedForward(d_model, d_hidden, dropout=0.0), forward: (b, n, d_model) -> (b, n, d_model)",
+    parts={"values": 2, "dropout": 1, "gradient": 1, "robustness": 1},
+    kind="module",
+    reference=FeedForward,
+    forbidden=("attnlib.FeedForward.forward",),
+    weight_scale=1.2,
+    cases=(
+        *usual_cases(
+            _inputs,
+            {"b": 2, "n": 5, "sizes": (7, 13)},
+            one={"b": 1, "n": 3, "sizes": (5, 11)},
+            more=[
+                {"b": 3, "n": 11, "sizes": (13, 5)},
+                {"b": 5, "n": 2, "sizes": (3, 7)},
+                {"b": 2, "n": 7, "sizes": (7, 11)},
+            ],
+        ),
+        Case(
+            name="in training, with dropout 0.3",
+            inputs=_equal_vectors,
+            part="dropout",
+            probe=partial(_dropped, training=True),
+        ),
+        Case(
+            name="two calls in training, with dropout 0.3",
+            inputs=_equal_vectors,
+            part="dropout",
+            probe=_drawn_twice,
+        ),
+        Case(
+            name="at evaluation, with dropout 0.3",
+            inputs=_equal_vectors,
+            part="dropout",
+            probe=partial(_dropped, training=False),
+        ),
+        Case(
+            name="in training, dropout not given",
+            inputs=partial(_equal_vectors, given=False),
+            part="dropout",
+            probe=partial(_dropped, training=True),
+        ),
+    ),
+    made_of=(Probability, HiddenLayers, Drop, Widen, Bend, DropHidden, Narrow, DropOutput),
+    pairs=("gelu_by_tanh", "relu", "no_dropout"),
+)
+
+
+WHOLE_BLOCKS = (
+    "attnlib.EncoderBlock.forward",
+    "attnlib.Encoder.forward",
+    "attnlib.DecoderBlock.forward",
+    BLOCKS,
+)
+
+
+class EncoderBlock(attnlib.EncoderBlock):
+    """The contract's form: the arguments may be given by position."""
+
+    def __init__(self, d_model: int, num_heads: int, mlp_ratio: float = 4.0, dropout: float = 0.0) -> None:
+        super().__init__(d_model, num_heads, mlp_ratio=mlp_ratio, dropout=dropout)
+
+    def forward(self, x: Tensor, key_mask: Tensor | None = None) -> Tensor:  # type: ignore[override]
+        return super().forward(x, key_mask)
+
+
+def block_inputs(draw: Draw, *, b: int, n: int, sizes: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Tensor]]:
+    """Constructor arguments, and vectors around a mean that is not 0."""
+    return sizes, (draw.normal(b, n, sizes[0], scale=1.3, shift=0.5),)
+
+
+def _padded(
+    draw: Draw, *, lengths: tuple[int, ...], sizes: tuple[Any, ...], first: bool = False
+) -> tuple[tuple[Any, ...], tuple[Tensor, Tensor]]:
+    """Sentences of these lengths; the padding is `first`, or at the end."""
+    longest = max(lengths)
+    mask = torch.arange(longest) < torch.tensor(lengths)[:, None]
+    x = draw.normal(len(lengths), longest, sizes[0], scale=1.3, shift=0.5)
+    return sizes, (x, mask.flip(-1) if first else mask)
+
+
+def _at_real_positions(asked: Asked, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
+    """The output with zeros at padded positions: what a block makes of those is left open."""
+    (output,) = asked(*inputs)
+    return (output.masked_fill(~inputs[1][..., None], 0.0),)
+
+
+def single_words(draw: Draw) -> tuple[tuple[Any, ...], tuple[Tensor]]:
+    return (12, 3, 2.65, PROBABILITY), (torch.zeros(MANY, 1, 12, dtype=draw.dtype),)
+
+
+def dropped(asked: Asked, inputs: tuple[Any, ...], *, training: bool) -> tuple[Tensor, ...]:
+    """What dropout makes of many single words, sorted: see `_dropped`.
+
+    A word that is alone in its sentence has the weight 1 for itself. With the weights set here attention is then
+    1 + 1, value and bias, and any dropout in it shows; the perceptron sees ones.
+    """
+    assert asked.shapes is not None
+    numbers = {
+        "attn.w_v.weight": 0.0,
+        "attn.w_v.bias": 1.0,
+        "attn.w_o.bias": 1.0,
+        "norm2.weight": 0.0,
+        "norm2.bias": 1.0,
+    }
+    weights = {name: torch.full(asked.shapes[name], number) for name, number in numbers.items()}
+    asked.load(weights | plain_perceptron(asked.shapes, "mlp.") | {"attn.w_o.weight": torch.eye(12)})
+    asked.train(training)
+    (output,) = asked(*inputs)
+    words = output.reshape(MANY, -1)
+    apart = (words.amax(dim=-1) - words.amin(dim=-1) > 1e-3).sort().values[MANY // 2]  # entries dropped each by itself
+    return (torch.cat([words.sort(dim=0).values[list(SHARES)], apart.to(words).expand(1, words.shape[-1])]),)
+
+
+def padding_case(name: str, *, part: str = "mask", hidden: bool = False, **inputs: Any) -> Case:
+    """Sentences with padding, compared where the words are real, gradients too."""
+    return Case(
+        name=name,
+        inputs=partial(_padded, **inputs),
+        part=part,
+        probe=_at_real_positions,
+        hidden=hidden,
+        gradient=True,
+        dtype=torch.float64,
+    )
+
+
+ENCODER_BLOCK = CourseExercise(
+    name="EncoderBlock",
+    lesson=LESSON,
+    contract="EncoderBlock(d_model, num_heads, mlp_ratio=4.0, dropout=0.0), forward(x, key_mask=None): "
+    "(b, n, d_model) -> (b, n, d_model)",
+    parts={"values": 3, "mask": 1, "dropout": 1, "gradient": 1, "robustness": 1},
+    kind="module",
+    reference=EncoderBlock,
+    forbidden=WHOLE_BLOCKS,
+    weight_scale=1.2,
+    cases=(
+        *usual_cases(
+            block_inputs,
+            {"b": 2, "n": 5, "sizes": (12, 3, 2.65)},
+            one={"b": 1, "n": 3, "sizes": (20, 5)},
+            more=[
+                {"b": 3, "n": 7, "sizes": (8, 2, 1.9)},
+                {"b": 2, "n": 11, "sizes": (5, 5, 3.0)},
+                {"b": 5, "n": 2, "sizes": (4, 1, 0.8)},
+                {"b": 2, "n": 1, "sizes": (32, 2, 0.55)},
+            ],
+        ),
+        padding_case("sentences of 5, 3 and 2 words", lengths=(5, 3, 2), sizes=(12, 3, 2.65)),
+        padding_case("a sentence that is nothing but padding", lengths=(5, 0, 3), sizes=(12, 3, 1.3)),
+        Case(
+            name="called before with a key mask, now without one",
+            inputs=partial(block_inputs, b=3, n=5, sizes=(12, 3, 1.3)),
+            part="mask",
+            after=(partial(_padded, lengths=(5, 3, 2), sizes=(12, 3, 1.3)),),
+        ),
+        Case(
+            name="called before without a key mask, and with another one",
+            inputs=partial(_padded, lengths=(2, 5, 3), sizes=(12, 3, 1.3)),
+            part="mask",
+            probe=_at_real_positions,
+            after=(
+                partial(block_inputs, b=3, n=5, sizes=(12, 3, 1.3)),
+                partial(_padded, lengths=(5, 3, 2), sizes=(12, 3, 1.3)),
+            ),
+        ),
+        Case(
+            name="padding, and memory that is not contiguous",
+            inputs=partial(_padded, lengths=(5, 0, 2), sizes=(12, 3, 2.65)),
+            part="robustness",
+            probe=_at_real_positions,
+            strided=True,
+            mutation=True,
+        ),
+        padding_case("padding before the words", lengths=(7, 2), sizes=(8, 2, 1.9), first=True, hidden=True),
+        padding_case("a single real word", lengths=(1, 11, 6), sizes=(20, 5), hidden=True),
+        Case(
+            name="in training, with dropout 0.3",
+            inputs=single_words,
+            part="dropout",
+            probe=partial(dropped, training=True),
+        ),
+        Case(
+            name="at evaluation, with dropout 0.3",
+            inputs=single_words,
+            part="dropout",
+            probe=partial(dropped, training=False),
+        ),
+        Case(
+            name="in training, dropout not given",
+            inputs=partial(block_inputs, b=2, n=5, sizes=(12, 3)),
+            part="dropout",
+            probe=in_training,
+            hidden=True,
+        ),
+        Case(
+            name="d_model = 13 for 3 heads",
+            inputs=partial(block_inputs, b=2, n=5, sizes=(13, 3)),
+            part="robustness",
+            raises=True,
+        ),
+    ),
+    made_of=(
+        TwoNorms,
+        EvenWidth,
+        AttentionLayers,
+        HiddenWidth,
+        HiddenLayersOfBlock,
+        Probability,
+        Drop,
+        FirstNorm,
+        MemoryOfBlock,
+        RealWords,
+        OpenWords,
+        ProjectHeads,
+        EvenSplit,
+        Compare,
+        HeadScale,
+        ShareWithWords,
+        MixWhole,
+        Merge,
+        Finish,
+        AddAttention,
+        SecondNorm,
+        Widen,
+        Bend,
+        DropHidden,
+        Narrow,
+        DropOutput,
+        AddThought,
+    ),
+    pairs=("padding_ignored", "one_norm_twice", "gelu_by_tanh", "no_dropout", "dropout_on_weights"),
+    few={
+        Probability: ("no_dropout", "fixed_share_dropped"),
+        HiddenLayersOfBlock: ("without_bias",),
+        Drop: ("dropout_always", "dropout_only_at_evaluation", "dropout_not_scaled", "scaled_at_evaluation"),
+        ProjectHeads: (),
+        EvenSplit: (
+            "split_by_reshape",
+            "split_and_merged_by_reshape",
+            "split_taking_turns",
+            "heads_taking_turns",
+            "heads_left_behind_words",
+            "never_split",
+            "torch_complains",
+        ),
+        Compare: ("exchanged", "keys_values_exchanged"),
+        HeadScale: ("no_scale", "scaled_by_d", "multiplied_by_root_d", "scaled_by_root_d_model", "fixed_scale"),
+        ShareWithWords: (
+            "over_queries",
+            "over_heads",
+            "over_first_axis",
+            "no_softmax",
+            "softmax_twice",
+            "causal",
+            "dropout_returned",
+            "mask_after_softmax",
+            "scores_times_mask",
+            "mask_added",
+            "empty_rows_nan",
+            "nan_swept_forward",
+        ),
+        MixWhole: ("dropout_on_weights", "weights_transposed"),
+        Merge: ("merged_by_reshape", "merged_taking_turns"),
+        Finish: ("no_output_projection", "output_projection_transposed"),
+        Widen: ("norm_inside", "dropout_of_the_input"),
+        Bend: ("gelu_by_tanh", "gelu_by_sigmoid", "relu", "silu", "no_activation", "dropout_before_gelu"),
+        Narrow: ("activation_after_down",),
+    },
+    without=(
+        "padding_on_both",  # what comes out at padded positions is left open
+        "padding_repeated_otherwise",
+        "fixed_scale_4",  # right where a head is 4 wide
+        "no_bias_by_default",
+        "padding_not_lined_up",
+        "layers_as_wide_as_words",
+        "no_dropout_and_dropout_on_weights",
+    ),
+    same={"padding_on_queries": "padding_ignored"},
+)
+
+
+class _Given(EncoderBlock):
+    def forward(self, x: Tensor, key_mask: Tensor | None = None) -> Tensor:  # type: ignore[override]
+        x = self.norm1(x)
+        x = x + self.attn(x, key_mask=key_mask)
+        return x + cast(Tensor, self.mlp(self.norm1(x)))
+
+
+MEND_ENCODER_BLOCK = CourseExercise(
+    name="mend_encoder_block",
+    lesson=LESSON,
+    contract="a pre-LN block: x + attn(norm1(x)), then x + mlp(norm2(x))",
+    parts={"values": 2},
+    kind="module",
+    reference=EncoderBlock,
+    forbidden=WHOLE_BLOCKS,
+    weight_scale=1.2,
+    cases=(
+        *(
+            case
+            for case in usual_cases(
+                block_inputs,
+                {"b": 2, "n": 5, "sizes": (12, 3, 2.65)},
+                one={"b": 1, "n": 3, "sizes": (20, 5)},
+            )
+            if case.part == "values"
+        ),
+        padding_case("sentences of 5, 3 and 2 words", part="values", lengths=(5, 3, 2), sizes=(12, 3, 2.65)),
+        Case(name="other sizes", inputs=partial(block_inputs, b=3, n=7, sizes=(32, 2, 1.9)), hidden=True),
+        Case(
+            name="in training, with dropout 0.3",
+            inputs=single_words,
+            probe=partial(dropped, training=True),
+            hidden=True,
+        ),
+        Case(
+            name="in training, dropout not given",
+            inputs=partial(block_inputs, b=2, n=5, sizes=(12, 3)),
+            probe=in_training,
+            hidden=True,
+        ),
+    ),
+    made_of=(
+        WholeParts,
+        FirstNorm,
+        MemoryOfBlock,
+        RealWords,
+        OpenWords,
+        Attend,
+        AddAttention,
+        SecondNorm,
+        Think,
+        AddThought,
+    ),
+    pairs=("first_norm_forgotten", "first_residual_from_the_norm", "one_norm_twice", "padding_ignored"),
+    without=(
+        "first_residual_from_the_norm_and_one_norm_twice",  # that is how the code is given
+        "padding_on_both",
+        "padding_repeated_otherwise",
+        "padding_not_lined_up",
+        "mask_lives_on",  # no case here calls the block twice with different masks
+        "first_key_mask_kept",
+        "first_padding_for_all",  # the first sentence has no padding
+    ),
+    same={"padding_on_queries": "padding_ignored"},
+    own=(as_given(_Given),),
+)
+
+
+class PostNormBlock(attnlib.EncoderBlock):
+    """The contract's form, without dropout."""
+
+    def __init__(self, d_model: int, num_heads: int, mlp_ratio: float = 4.0) -> None:
+        super().__init__(d_model, num_heads, mlp_ratio=mlp_ratio, norm_first=False)
+
+    def forward(self, x: Tensor, key_mask: Tensor | None = None) -> Tensor:  # type: ignore[override]
+        return cast(Tensor, super().forward(x, key_mask=key_mask))
+
+
+def _two_branches(draw: Draw) -> tuple[tuple[Any, ...], tuple[Tensor]]:
+    """Words far from mean 0 and variance 1, so that it shows where they are normalised."""
+    return (12, 3, 1.3), (draw.normal(2, 7, 12, scale=3.0, shift=2.0),)
+
+
+class PostAttend(Step):
+    """Attention as a whole, to real words."""
+
+    makes = ("output",)
+
+    def right(self, attn: nn.Module, x: Tensor, allowed: Tensor) -> Any:
+        return attn(x, mask=allowed)
+
+
+POST_NORM_BLOCK = CourseExercise(
+    name="PostNormBlock",
+    lesson=LESSON,
+    contract="PostNormBlock(d_model, num_heads, mlp_ratio=4.0), forward(x, key_mask=None): (b, n, d_model) -> "
+    "(b, n, d_model); norm1(x + attn(x)), then norm2(x + mlp(x))",
+    parts={"values": 3, "mask": 1, "gradient": 1, "robustness": 1},
+    stretch=True,
+    kind="module",
+    reference=PostNormBlock,
+    forbidden=WHOLE_BLOCKS,
+    weight_scale=1.2,
+    cases=(
+        *usual_cases(
+            block_inputs,
+            {"b": 2, "n": 5, "sizes": (12, 3, 2.65)},
+            one={"b": 1, "n": 3, "sizes": (20, 5)},
+            more=[
+                {"b": 3, "n": 7, "sizes": (8, 2, 1.9)},
+                {"b": 2, "n": 11, "sizes": (32, 4, 0.55)},
+            ],
+        ),
+        Case(name="large words, far from zero", inputs=_two_branches),
+        padding_case("sentences of 5, 3 and 2 words", lengths=(5, 3, 2), sizes=(12, 3, 2.65)),
+        padding_case("a sentence that is nothing but padding", lengths=(5, 0, 3), sizes=(12, 3, 1.3)),
+        padding_case("padding before the words", lengths=(7, 2), sizes=(8, 2, 1.9), first=True, hidden=True),
+    ),
+    made_of=(PostParts, StreamToAttention, RealWords, OpenWords, PostAttend, NormAttention, Think, NormThought),
+    pairs=("first_norm_forgotten", "second_residual_forgotten", "padding_ignored"),
+    few={RealWords: ("padding_ignored", "padding_upside_down", "key_mask_demanded")},
+    without=("mask_lives_on", "first_key_mask_kept"),  # no case here calls the block twice with different masks
+)
+
+EXERCISES = (
+    PREDICT_NO_RESIDUALS,
+    LAYER_NORM,
+    FEED_FORWARD,
+    ENCODER_BLOCK,
+    MEND_ENCODER_BLOCK,
+    POST_NORM_BLOCK,
+    PREDICT_CROSSOVER,
+)

@@ -1,0 +1,111 @@
+"""The one place where failures, differences and isolated traits become sentences; no other module reads them."""
+
+from torch import Tensor
+
+from attnlib.checks.asking.failure import Failure
+from attnlib.checks.naming.isolate import Isolated
+from attnlib.checks.naming.symptom_names import AMONG, alone
+from attnlib.checks.trial.compare import Aspect, Difference, Numbers
+
+LONGEST_HEADLINE = 80  # characters: what fits on a line of a notebook, beside the exercise's name
+HEADLINES: dict[Aspect, str] = {
+    "shape": "the shape is not right",
+    "dtype": "the dtype is not right",
+    "device": "the device is not right",
+    "values": "the values are not right",
+    "mutation": "changes its input",
+    "gradient": "the gradient is not right",
+}
+NEW_TENSORS = "make new tensors with device=x.device, or from an input (x.new_zeros, torch.zeros_like)"
+IN_WORDS: dict[tuple[Aspect, str], str] = {
+    ("failure", "accepted"): "takes these inputs, and must refuse them with an error such as {expected}",
+    ("shape", ""): "{label}expected shape {expected}, got {got}",
+    ("dtype", ""): "{label}expected dtype {expected}, got {got}",
+    ("device", ""): "{label}expected a tensor on {expected}, got one on {got}",
+    ("device", "mixed"): f"mixes tensors of two devices: {NEW_TENSORS}",
+    ("device", "made_on_cpu"): f"returns a tensor on the CPU whatever device the input is on: {NEW_TENSORS}",
+    ("device", "moved"): "follows its inputs to another device",
+    ("values", ""): "{label}{numbers}",
+    ("mutation", ""): "changes its input {names} in place",
+    ("mutation", "untouched"): "leaves its input as it is",
+    ("gradient", "cut_off"): "no gradient flows back: the output is cut off from the inputs",
+    ("gradient", "not_cut_off"): "a gradient flows where none should",
+    ("gradient", "unreached"): "no gradient reaches {names}",
+    ("gradient", ""): "the gradient with respect to {names} is wrong; {numbers}",
+}
+
+
+def of_difference(difference: Difference) -> str:
+    """What differs, in a sentence."""
+    if difference.aspect == "failure" and isinstance(difference.got, Failure):
+        return of_failure(difference.got)
+    names = ", ".join(difference.names)
+    return IN_WORDS[difference.aspect, difference.how].format(
+        label=f"{names}: " if names else "",
+        names=names,
+        expected=_short(difference.expected),
+        got=_short(difference.got),
+        numbers="" if difference.numbers is None else _of_numbers(difference.numbers),
+    )
+
+
+def of_failure(failure: Failure) -> str:
+    """What happened in place of a result, as a clause."""
+    return ": ".join(part for part in (_clause(failure), _details(failure)) if part)
+
+
+def headline(failure: Failure) -> tuple[str, str]:
+    """What happened, and apart from it the details, where the two together are too long for a headline."""
+    text, clause, details = of_failure(failure), _clause(failure), _details(failure)
+    if not details or len(text) <= LONGEST_HEADLINE or len(clause) > LONGEST_HEADLINE:
+        return text, ""
+    if failure.exception or "_" in details.split(" ")[0]:  # words to be searched for as they are; an argument's name
+        return clause, details
+    return clause, f"{details[:1].upper()}{details[1:]}"
+
+
+def _clause(failure: Failure) -> str:
+    return f"raised {failure.exception}" if failure.exception else failure.text
+
+
+def _details(failure: Failure) -> str:
+    return failure.text if failure.exception else failure.details
+
+
+def of_isolated(found: Isolated) -> str:
+    """What is off, in a sentence that is true of every case that was tried; empty if nothing is isolated."""
+    if len(found.traits) == 1:
+        return f"{alone(found.traits[0].id, found.traits[0].axes)}."
+    if found.traits:
+        clauses = "; and ".join(AMONG[trait.id].format(*trait.axes) for trait in found.traits)
+        return f"Two things are wrong: {clauses}. Everything else that was tried is right."
+    if found.part:
+        return f"Only “{found.part}” is wrong; everything else that was tried is right."
+    return f"Right: {', '.join(found.right)}. Wrong: {', '.join(found.wrong)}." if found.wrong else ""
+
+
+def _of_numbers(numbers: Numbers) -> str:
+    want, have, wrong = numbers.want, numbers.have, numbers.wrong
+    place = tuple(int(i) for i in wrong.nonzero()[0])
+    bad = have[~have.isfinite()] if have.is_floating_point() and bool(want.isfinite().all()) else have[:0]
+    what = f"{int(wrong.sum())} of {wrong.numel()} numbers differ"
+    if bad.numel():
+        what = f"{bad.numel()} of {have.numel()} numbers are {'NaN' if bool(bad.isnan().any()) else 'infinite'}"
+    elif numbers.size < float("inf"):
+        what += f", by up to {numbers.size:.3g} (allowed for rounding: {numbers.allowed:.1e})"
+    index = f"[{', '.join(map(str, place))}]" if place else "the only number"
+    expected, found = _both(want[place], have[place])
+    return f"first difference at {index}: expected {expected}, got {found}; {what}"
+
+
+def _both(want: Tensor, have: Tensor) -> tuple[str, str]:
+    """Both with four digits, or with as many as it takes to see a difference."""
+    if not want.is_floating_point():
+        return str(want.item()), str(have.item())
+    shown = [(f"{want.item():.{digits}g}", f"{have.item():.{digits}g}") for digits in (4, 8, 12, 17)]
+    return next((pair for pair in shown if pair[0] != pair[1]), shown[-1])
+
+
+def _short(value: object) -> str:
+    """A shape, a dtype, a device, or the error that is wanted."""
+    return value.error if isinstance(value, Failure) else str(value).removeprefix("torch.")

@@ -1,0 +1,51 @@
+"""Whether a lesson's claims hold from other starts: the whole lesson, with all of its assertions, for each seed."""
+
+import argparse
+import re
+import sys
+import time
+
+from autograder.building.run_lesson import run_lesson
+from autograder.lesson_text.layout import Layout
+from autograder.lesson_text.lesson import read_lesson
+from autograder.showing.errors import CourseError
+
+SEED = re.compile(r"^seed = \d+", re.MULTILINE)
+NOT_COMPARED = "nbval-ignore-output"
+
+
+def run_with(lesson: str, seed: int) -> str:
+    """What the lesson's cells that train print, with this seed; a CourseError where an assertion of its fails."""
+    layout = Layout()
+    notebook = read_lesson(layout.solutions / f"{lesson}.py")
+    seeded = [cell for cell in notebook.cells if cell.cell_type == "code" and SEED.search(cell.source)]
+    if len(seeded) != 1:
+        raise CourseError(f"{lesson}: one cell has to say `seed = ...`, and {len(seeded)} do.")
+    seeded[0].source = SEED.sub(f"seed = {seed}", seeded[0].source)
+    executed = run_lesson(notebook, lesson, layout.solutions)
+    trained = [cell for cell in executed.cells if NOT_COMPARED in cell.metadata.get("tags", [])]
+    return "".join(output.text for cell in trained for output in cell.outputs if output.output_type == "stream")
+
+
+def main(lesson: str = "07_positions", seeds: tuple[int, ...] = (1, 2, 3)) -> bool:
+    """Print what came out for each seed, and whether all assertions held for all of them."""
+    held = 0
+    for seed in seeds:
+        started = time.perf_counter()
+        try:
+            print(f"{lesson}, seed {seed}\n{run_with(lesson, seed)}")
+        except CourseError as error:
+            print(f"seed {seed}: {error}\n")
+        else:
+            held += 1
+            print(f"every assertion holds; {time.perf_counter() - started:.0f} s\n")
+    print(f"{lesson}: all assertions hold for {held} of {len(seeds)} seeds")
+    return held == len(seeds)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("lesson")
+    parser.add_argument("seeds", nargs="*", type=int, default=[1, 2, 3])
+    asked = parser.parse_args()
+    sys.exit(not main(asked.lesson, tuple(asked.seeds)))
