@@ -88,7 +88,7 @@ def test_a_class_of_five_counted_by_hand():
         ("over_queries", 2, ("bea", "dan")),
         ("no_shift", 1, ("cyd",)),
     ]
-    assert item.findings[0].title == "The softmax runs down the columns"
+    assert item.findings[0].title == "The softmax runs over the queries"
     assert [(part.name, part.earned, part.known) for part in item.parts] == [
         ("values", 2, 5),
         ("large scores", 1, 5),
@@ -216,7 +216,7 @@ def test_the_page_needs_nothing_from_elsewhere():
     plots = [base64.b64decode(a.partition(",")[2]) for a in found.addresses if a.startswith("data:")]
     assert [ElementTree.fromstring(plot).tag for plot in plots] == ["{http://www.w3.org/2000/svg}svg"] * 2
     assert "2 January 2026" in html
-    assert re.search(r"over_queries</span> The softmax runs down the columns.*?bea, dan", html, re.DOTALL)
+    assert re.search(r"over_queries</span> The softmax runs over the queries.*?bea, dan", html, re.DOTALL)
 
 
 def test_the_same_class_gives_the_same_page():

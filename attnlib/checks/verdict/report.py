@@ -38,6 +38,8 @@ class Report:
     parts: dict[str, bool] = field(default_factory=dict)
     untried: tuple[str, ...] = ()
     """The parts in which nothing was found wrong, and that do not count because a failure elsewhere ended the check."""
+    unwritten: bool = False
+    """Whether there is no answer yet that could be right or wrong."""
     headline: str = ""
     sections: tuple[Section, ...] = ()
 
@@ -69,14 +71,14 @@ class Report:
 
 def headline(report: Report) -> str:
     """The first line: mark, exercise, what is the matter, points."""
-    mark = "✓" if report.passed else "✗"
+    mark = "✓" if report.passed else "○" if report.unwritten else "✗"
     points = f"{report.points:g} of {report.max_points} point{'s' * (report.max_points != 1)}"
     return f"{mark} {report.exercise}: {report.headline} ({points if report.max_points else 'no points: an extra'})"
 
 
 def parts_line(report: Report) -> str:
-    """Which properties hold; empty where there is only one."""
-    if len(report.parts) < 2 or report.passed:
+    """Which properties hold; empty where there is only one, and before anything is written."""
+    if len(report.parts) < 2 or report.passed or report.unwritten:
         return ""
     base = next(iter(report.parts))
     if not report.parts[base] and base not in report.untried:
@@ -107,7 +109,7 @@ def _marked_up(line: str) -> str:
 
 def as_html(report: Report) -> str:
     """The report for a notebook."""
-    colour = "#1a7f37" if report.passed else "#b35900"
+    colour = "#1a7f37" if report.passed else "#808080" if report.unwritten else "#b35900"
     lines = [f'<div style="border-left: 4px solid {colour}; padding: 0.2em 0 0.2em 0.9em; max-width: 60em">']
     lines.append(f'<div style="color: {colour}; font-weight: bold">{_marked_up(headline(report))}</div>')
     for section in report.sections:

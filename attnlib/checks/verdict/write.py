@@ -64,6 +64,7 @@ def write_report(
         diagnosis=findings[0].id if findings and not passed else None,
         parts=parts,
         untried=_untried(trials, cases),
+        unwritten=any(f.kind == "unwritten" for f in (failure, *(t.got.failure for t in visibly_wrong(trials))) if f),
         headline=headline,
         sections=tuple(sections),
     )

@@ -134,7 +134,7 @@ class SumOverHeads(LoopOverHeads):
                 for w in (self.w_q, self.w_k, self.w_v)
             )
             scores = torch.einsum("bqd,bkd->bqk", q, k) * d**-0.5
-            weights = scores.exp() / scores.exp().sum(-1, keepdim=True)
+            weights = (scores - scores.logsumexp(-1, keepdim=True)).exp()
             total = total + weights @ v @ self.w_o.weight[:, rows].T
             kept.append(weights.detach())
         return [total if self.w_o.bias is None else total + self.w_o.bias, torch.stack(kept, 1)]
