@@ -79,7 +79,8 @@ def ours(
 ) -> tuple[float, list[Graded], int]:
     """Seconds a student, what was graded, and the most bytes that a student's process held."""
     submitted = layout.course / "submitted"
-    pairs = [pair for pair in chosen_submissions(layout, submitted, (lesson,)) if pair[0] in students]
+    submissions, _ = chosen_submissions(layout, submitted, (lesson,))
+    pairs = [pair for pair in submissions if pair[0] in students]
     run = Run(
         layout,
         NbgraderCourse(layout.course),
