@@ -36,22 +36,13 @@ from attnlib.checks.course.slips.lesson05_masks import (
 from attnlib.checks.course.slips.masks import Align, Join, MaskForm, OptionalKeyMask, Past, PastOfMore, RealKeys
 from attnlib.checks.course.slips.packed import CountPositions, GiveBoth, NumberTexts, SeeOwnText
 from attnlib.checks.course.slips.projections import OfItself
+from attnlib.checks.course.slips.tensors import OF_A_BATCH
 from attnlib.checks.course.steps import CourseExercise
 from attnlib.checks.course.usual import as_given, usual_cases, wrong
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Asked, Case, Exercise, Inputs
 
 LESSON = "05_causal_attention"
-OF_A_BATCH = (
-    "first_entry_alone",
-    "first_entry_kept",
-    "axis_put_before",
-    "two_entries_only",
-    "batch_second",
-    "list_of_entries",
-    "batch_of_one_only",
-)
-"""What goes wrong with a batch: a causal mask has none."""
 
 
 def _causal_mask(q_len: int, k_len: int) -> Tensor:

@@ -32,22 +32,13 @@ from attnlib.checks.course.slips.lesson07_positions import (
     TurnNew,
     TurnPairs,
 )
+from attnlib.checks.course.slips.tensors import OF_A_BATCH
 from attnlib.checks.course.steps import CourseExercise
 from attnlib.checks.course.usual import as_given, usual_cases, wrong
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Asked, Case, Exercise
 
 LESSON = "07_positions"
-OF_A_BATCH = (
-    "first_entry_alone",
-    "first_entry_kept",
-    "axis_put_before",
-    "two_entries_only",
-    "batch_second",
-    "list_of_entries",
-    "batch_of_one_only",
-)
-"""What goes wrong with a batch: a table has none."""
 
 PREDICT_NO_POSITION = Exercise(
     name="predict_no_position",

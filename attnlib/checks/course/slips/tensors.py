@@ -20,6 +20,18 @@ Inputs = tuple[Any, ...]
 Kept = dict[Any, Any]
 
 
+OF_A_BATCH = (
+    "first_entry_alone",
+    "first_entry_kept",
+    "axis_put_before",
+    "two_entries_only",
+    "batch_second",
+    "list_of_entries",
+    "batch_of_one_only",
+)
+"""What goes wrong with a batch: a causal mask and a table of positions have none."""
+
+
 def facts(exercise: Exercise) -> frozenset[str]:
     """What the declaration says of an exercise, for `only_with`."""
     cases, function = exercise.cases, exercise.kind == "function"
