@@ -72,6 +72,7 @@ from .positions import (
 )
 from .projections import QKVProjection, embed, project_qkv, project_qkv_fused
 from .renormalise import renormalised_causal_weights
+from .sampling import generate, sample_next
 from .scores import attention_scores
 from .self_attention import SelfAttention
 from .softmax import masked_softmax, softmax
@@ -106,6 +107,7 @@ __all__ = [
     "from_keep",
     "from_padding",
     "from_torch",
+    "generate",
     "layer_norm",
     "masked_softmax",
     "merge_heads",
@@ -118,6 +120,7 @@ __all__ = [
     "project_qkv_fused",
     "renormalised_causal_weights",
     "rotate",
+    "sample_next",
     "scaled_dot_product_attention",
     "sinusoidal_positions",
     "sliding_window_mask",

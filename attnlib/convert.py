@@ -161,7 +161,7 @@ def _decoder_to_torch(ours: DecoderBlock) -> nn.TransformerDecoderLayer:
     return theirs
 
 
-def _block_options(theirs: _TorchLayer) -> dict:
+def _block_options(theirs: _TorchLayer) -> dict[str, Any]:
     """The constructor's arguments for a block that computes what PyTorch's layer computes."""
     attentions = [theirs.self_attn]
     outside, inside = [theirs.dropout1.p], [theirs.dropout.p, theirs.dropout2.p]
@@ -186,7 +186,7 @@ def _block_options(theirs: _TorchLayer) -> dict:
     }
 
 
-def _layer_options(ours: EncoderBlock | DecoderBlock) -> dict:
+def _layer_options(ours: EncoderBlock | DecoderBlock) -> dict[str, Any]:
     return {
         "dim_feedforward": ours.mlp.up.out_features,
         "dropout": ours.mlp.dropout,

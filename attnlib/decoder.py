@@ -1,6 +1,7 @@
 """The decoder: blocks that attend to their own past and to a memory."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from jaxtyping import Bool, Float
@@ -75,20 +76,17 @@ class DecoderBlock(nn.Module):
         ``key_mask``, ``mask``, ``is_causal`` and ``cache`` are the self-attention's, ``memory_key_mask`` and
         ``memory_mask`` the cross-attention's, each as for ``MultiHeadAttention``: bool, True = may attend.
         """
-
-        def attend(y: Tensor) -> Tensor:
-            return self.attn(y, key_mask=key_mask, mask=mask, is_causal=is_causal, cache=cache)
-
-        def cross(y: Tensor) -> Tensor:
-            return self.cross(y, memory, key_mask=memory_key_mask, mask=memory_mask)
-
+        attend = partial(self.attn, key_mask=key_mask, mask=mask, is_causal=is_causal, cache=cache)
+        cross = partial(self.cross, memory=memory, key_mask=memory_key_mask, mask=memory_mask)
         if self.norm_first:
             x = x + attend(self.norm1(x))
             x = x + cross(self.norm2(x))
-            return x + self.mlp(self.norm3(x))
-        x = self.norm1(x + attend(x))
-        x = self.norm2(x + cross(x))
-        return self.norm3(x + self.mlp(x))
+            x = x + self.mlp(self.norm3(x))
+        else:
+            x = self.norm1(x + attend(x))
+            x = self.norm2(x + cross(x))
+            x = self.norm3(x + self.mlp(x))
+        return x
 
 
 class Decoder(nn.Module):
@@ -133,4 +131,5 @@ class Decoder(nn.Module):
                 is_causal=is_causal,
                 cache=None if caches is None else caches[i],
             )
-        return self.norm(x)
+        x = self.norm(x)
+        return x

@@ -64,9 +64,11 @@ class EncoderBlock(nn.Module):
         """Shapes: x (b, n, d_model) -> (b, n, d_model); masks and cache as for ``MultiHeadAttention``."""
         if self.norm_first:
             x = x + self.attn(self.norm1(x), key_mask=key_mask, mask=mask, is_causal=is_causal, cache=cache)
-            return x + self.mlp(self.norm2(x))
-        x = self.norm1(x + self.attn(x, key_mask=key_mask, mask=mask, is_causal=is_causal, cache=cache))
-        return self.norm2(x + self.mlp(x))
+            x = x + self.mlp(self.norm2(x))
+        else:
+            x = self.norm1(x + self.attn(x, key_mask=key_mask, mask=mask, is_causal=is_causal, cache=cache))
+            x = self.norm2(x + self.mlp(x))
+        return x
 
 
 def last_norm(
@@ -107,4 +109,5 @@ class Encoder(nn.Module):
         for i, layer in enumerate(self.layers):
             cache = None if caches is None else caches[i]
             x = layer(x, key_mask, mask=mask, is_causal=is_causal, cache=cache)
-        return self.norm(x)
+        x = self.norm(x)
+        return x

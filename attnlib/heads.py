@@ -25,7 +25,8 @@ def split_heads(x: Float[Tensor, "... n width"], num_heads: int) -> Float[Tensor
     width = x.shape[-1]
     if num_heads < 1 or width % num_heads:
         raise ValueError(f"the width must be divisible by num_heads, got width {width} and num_heads = {num_heads}")
-    return x.unflatten(-1, (num_heads, width // num_heads)).transpose(-3, -2)
+    heads: Tensor = x.unflatten(-1, (num_heads, width // num_heads))
+    return heads.transpose(-3, -2)
 
 
 def merge_heads(x: Float[Tensor, "... h n d"]) -> Float[Tensor, "... n width"]:

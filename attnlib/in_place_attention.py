@@ -1,5 +1,6 @@
 """The equation written over its own scores: one matrix (q, k) where the plain form allocates up to four."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -75,7 +76,8 @@ def biased_softmax_(
     Shapes: scores (..., k), not a view -> the same. The bias is broadcastable to ``shape``, which holds as many numbers
     as the scores, in the same order, and is finite somewhere in each row.
     """
-    return _BiasedSoftmax.apply(scores, bias, shape)
+    softmax: Callable[..., Tensor] = _BiasedSoftmax.apply
+    return softmax(scores, bias, shape)
 
 
 class _BiasedSoftmax(torch.autograd.Function):

@@ -24,7 +24,7 @@ class LanguageModel(nn.Module):
     True
 
     Layers: ``embed``, ``positions`` (``table``, learned), ``blocks`` (an ``Encoder``: ``layers``, and ``norm`` at the
-    end), ``head`` without bias. The other arguments are ``EncoderBlock``'s.
+    end), ``head`` without bias. The other arguments are ``EncoderBlock``'s. ``max_len`` is kept, for ``generate``.
     Raises ValueError when the sequence ends beyond max_len.
     Radford et al. 2019, "Language Models are Unsupervised Multitask Learners"; tied embeddings: Press and Wolf 2017.
     """
@@ -33,6 +33,7 @@ class LanguageModel(nn.Module):
         self, vocab: int, d_model: int, num_heads: int, depth: int, max_len: int, *, tie: bool = True, **block: Any
     ) -> None:
         super().__init__()
+        self.max_len = max_len
         self.embed = nn.Embedding(vocab, d_model)
         nn.init.normal_(self.embed.weight, std=0.02)  # as logits, a tied embedding with std 1 would be far too large
         self.positions = LearnedPositions(max_len, d_model)

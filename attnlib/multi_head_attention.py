@@ -113,10 +113,9 @@ class MultiHeadAttention(nn.Module):
             return_weights=return_weights,
             backend=self.backend,
         )
-        if isinstance(attended, tuple):
-            output, weights = attended
-            return self.w_o(merge_heads(output)), weights
-        return self.w_o(merge_heads(attended))
+        output, weights = attended if isinstance(attended, tuple) else (attended, None)
+        output = self.w_o(merge_heads(output))
+        return output if weights is None else (output, weights)
 
 
 def _join_masks(mask: Tensor | None, key_mask: Tensor | None, shape: tuple[int, int]) -> Tensor | None:

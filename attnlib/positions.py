@@ -145,9 +145,9 @@ def to_half_pairs(w: Float[Tensor, "... out"], num_heads: int, *, back: bool = F
     Shapes: w (..., h * d) -> (..., h * d): x @ w are the queries or keys. Transpose the weight of an nn.Linear first.
     """
     if back:
-        halves = w.unflatten(-1, (num_heads, 2, -1))  # (..., h, half, pair)
+        halves: Tensor = w.unflatten(-1, (num_heads, 2, -1))  # (..., h, half, pair)
         return halves.transpose(-1, -2).flatten(-3)
-    pairs = w.unflatten(-1, (num_heads, -1, 2))  # (..., h, pair, half)
+    pairs: Tensor = w.unflatten(-1, (num_heads, -1, 2))  # (..., h, pair, half)
     return pairs.transpose(-1, -2).flatten(-3)
 
 

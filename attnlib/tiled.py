@@ -1,5 +1,6 @@
 """Attention block by block, in memory that grows with n instead of n^2."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -52,7 +53,8 @@ def tiled_attention(
         groups = q.shape[-3] // k.shape[-3]
         k, v = k.repeat_interleave(groups, dim=-3), v.repeat_interleave(groups, dim=-3)
     scale = q.shape[-1] ** -0.5 if scale is None else scale
-    output, _ = _TiledAttention.apply(q, k, v, mask, is_causal, scale, block_q, block_k)
+    attend: Callable[..., tuple[Tensor, Tensor]] = _TiledAttention.apply
+    output, _ = attend(q, k, v, mask, is_causal, scale, block_q, block_k)
     return output
 
 

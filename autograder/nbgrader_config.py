@@ -22,7 +22,7 @@ from autograder.in_nbgrader.guards import guard  # noqa: E402
 
 guard()  # a student's folder is read as `grade` reads it: no link is followed, and few files are copied
 
-c = get_config()
+c = get_config()  # type: ignore[name-defined]  # traitlets puts it into the names of this file
 
 c.CourseDirectory.root = str(HERE / "course")
 if os.environ.get("AUTOGRADER_DB"):  # postgresql://user:password@host/course; else SQLite, in the course's folder

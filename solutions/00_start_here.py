@@ -6,7 +6,7 @@
 # handwriting. A third one writes. All of it runs on a laptop.
 #
 # Attention is, at its heart, one question asked many times: *how well do these two vectors fit together?* In this
-# lesson you write the code that asks it for all pairs at once. You need nothing but counting to follow every number.
+# lesson you write the code that asks it for all pairs at once, and you can check every number by counting.
 #
 # | | |
 # | --- | --- |
@@ -61,9 +61,9 @@ wide = "The animal did not cross the street because it was wide".lower().split()
 print(len(tired), "words:", *tired)
 
 # %% [markdown]
-# Real models learn a vector for each word. You will get there in the next lesson. Here we take vectors that you can
-# check with a pencil: **count the letters**. A word becomes 26 numbers, one for each letter of the alphabet. These
-# vectors know nothing of meaning, only of spelling. That is fine: the tools are the same.
+# Real models learn a vector for each word, and you will get there in the next lesson. Here we take vectors that you
+# can check with a pencil: **count the letters**. A word becomes 26 numbers, one for each letter of the alphabet. Such
+# vectors know nothing about meaning, only about spelling. That is fine: the tools are the same.
 
 
 # %%
@@ -81,8 +81,8 @@ print({letter: int(count) for letter, count in zip(ascii_lowercase, street, stri
 # ## Name the axes
 #
 # PyTorch tells you that a tensor has shape `(11, 26)`. It does not tell you what the 11 is. By lesson 03 your tensors
-# have four axes, two of them often of the same size, and most bugs in attention code are a right number on the wrong
-# axis. So every axis gets a letter, the same one in the whole course:
+# have four axes, two of them often of the same size, and most bugs in attention code put the right number on the
+# wrong axis. So every axis gets a letter, the same one in the whole course:
 #
 # | letter | the axis counts |
 # | --- | --- |
@@ -93,7 +93,7 @@ print({letter: int(count) for letter, count in zip(ascii_lowercase, street, stri
 # | `h` | attention heads, from lesson 03 on |
 #
 # Where several widths meet, each gets a name that begins with `d`, such as `d_model` in lesson 01. We write `(b, n, d)`
-# for a shape. Our two sentences make one tensor of that kind. Say its shape before you run the cell.
+# for a shape. Our two sentences together make one such tensor. Say its shape before you run the cell.
 
 # %%
 batch = torch.stack([letter_counts(tired), letter_counts(wide)])
@@ -139,7 +139,7 @@ largest_dot = "B"
 check("predict_largest_dot", largest_dot)
 
 # %% [markdown]
-# Now look. Go through the bars and find the reason for the surprise.
+# Now look at all eleven, and find the reason for the surprise.
 
 # %%
 scores = torch.stack([the @ word for word in counts])
@@ -156,7 +156,7 @@ show("The dot products of “the” with eleven words: “street” has 4, “th
 # %% [markdown]
 # *street* has two `t` and two `e`, and each counts twice. **A dot product measures how well two vectors agree times how
 # long they are.** A long vector can beat a perfect match. Attention uses the dot product all the same: the length lets
-# a word say "look at me" more loudly. Keep this in mind when lesson 02 asks how large the numbers get.
+# a word say "look at me" more loudly. Keep this in mind: lesson 02 asks how large these numbers get.
 
 # %% [markdown]
 # ## Write a product with `einsum`
@@ -196,7 +196,7 @@ print(word_lengths[0], letter_totals.shape, everything)
 #
 # There are two ways to get from shape `(2, 3)` to shape `(3, 2)`, and they are not the same. *Transposing* turns rows
 # into columns. *Reshaping* keeps all numbers in their order and only breaks the lines elsewhere. PyTorch lets you take
-# the wrong one without a word. Three-letter words show it best. Read each result line by line:
+# the wrong one without a word. Two words of three letters show it best. Read each result line by line:
 
 # %%
 codes = [[ord(letter) for letter in word] for word in ("did", "not")]
@@ -214,7 +214,8 @@ print("reshape:  ", spell(letters.reshape(3, 2)))
 
 # %% [markdown]
 # `rearrange` gives first letters, second letters, third letters: an axis moved. `reshape` gives `di`, `dn`, `ot`:
-# pieces of words, letters of two words mixed in one row. The shapes agree, so no error will ever tell you. Names do.
+# pieces of words, letters of two words mixed in one row. The shapes agree, so no error will ever tell you. Named axes
+# do.
 #
 # And when a pattern does not fit, einops says what it saw and what you asked for:
 
@@ -238,10 +239,10 @@ print("first: ", (votes / totals).tolist())
 print("second:", (votes / rearrange(totals, "q -> q 1")).tolist())
 
 # %% [markdown]
-# The second: 6 of 8 is 0.75, 4 of 16 is 0.25. In the first, `totals` with shape `(q)` was lined up with the *last* axis
-# of `votes`, which is `k`: the 2 was divided by the other row's 16. It ran only because there were as many questions as
-# answers, and attention of a sentence to itself is always like that. So write `q 1` or `1 k`, and say which axis you
-# mean.
+# The second is right: 6 of 8 is 0.75, and 4 of 16 is 0.25. In the first, `totals` with shape `(q)` was lined up with
+# the *last* axis of `votes`, which is `k`: the 2 was divided by the other row's 16. It ran only because there were as
+# many questions as answers, and that is always so when a sentence attends to itself. So write `q 1` or `1 k`, and say
+# which axis you mean.
 
 # %%
 shares = votes / rearrange(totals, "q -> q 1")
@@ -297,12 +298,12 @@ with suppress(CheckFailed):
 # - Sequence 0 of `x` meets sequence 0 of `y`, and no other.
 # - Everything in torch and einops is allowed, loops included.
 # - **As always**, which later exercises say in these two words: return the dtype and the device that you were given,
-#   let gradients flow to every input, and do not change your inputs in place. Most of it is called robustness in the
-#   points: {parts}.
-# - Compute in that dtype, too. To go through `.float()` and back is fine for half precision, and large models do it;
-#   float64 loses half of its digits there. A guard such as `1e-12` against a division by zero does no harm.
-# - You may be called again, with more words or fewer, with a mask or without: nothing may be left from the call before.
-#   Every axis has a length of at least 1.
+#   let gradients flow to every input, and do not change your inputs in place. In the points, most of this is called
+#   robustness: {parts}.
+# - Compute in that dtype, too. Going through `.float()` and back is fine for half precision, and large models do it,
+#   but float64 loses half of its digits on the way. A guard such as `1e-12` against a division by zero does no harm.
+# - Your function may be called again, with more words or fewer, with a mask or without: nothing may be left over from
+#   the call before. Every axis has a length of at least 1.
 
 
 # %%
@@ -432,9 +433,82 @@ check("mend_squared_distances", mend_squared_distances)
 
 # %% [markdown]
 # Most broken attention code that you will meet is of this kind: no error, a plausible shape, and a number that nobody
-# followed by hand. Two habits catch it. Work out one entry with a pencil. And test with axes that all have different
-# sizes, as the checks do: then an axis in the wrong place has nowhere to hide.
+# ever worked out by hand. Two habits catch it. Work out one entry with a pencil. And test with axes that all have
+# different sizes, as the checks do: a misplaced axis then has nowhere to hide.
 #
+# ## For those who want more
+#
+# ### Stretch: write einsum yourself ({points}, difficulty 4, 40 minutes)
+#
+# You have used `einsum` for an hour. It is no magic: read the pattern, line the axes up by name, multiply, sum. Write
+# `little_einsum(x, y, pattern)` for two tensors.
+#
+# - `pattern` is written as for einops: `"b q d, b k d -> b q k"`. Names are words, separated by spaces.
+# - Names missing after the arrow are summed, also those that only one of the tensors has. The others come in the order
+#   in which they are named after the arrow.
+# - No name stands twice in one tensor. There may be nothing after the arrow: then the result is a single number.
+# - As always. The parts of the check: {parts}. Not allowed: any ready-made einsum, `tensordot` included.
+#
+# First with a pencil: for `"q d, d k -> k q"` with sizes 2, 3 and 5, put both tensors into the order `k q d`, with a 1
+# where a tensor lacks the axis. Which two shapes meet?
+
+
+# %%
+def little_einsum(x: Tensor, y: Tensor, pattern: str) -> Tensor:
+    """Two tensors and a pattern such as "b q d, b k d -> b q k" -> what einops.einsum returns."""
+    ### BEGIN SOLUTION
+    inputs, output = pattern.split("->")
+    names_x, names_y = (names.split() for names in inputs.split(","))
+    kept = output.split()
+    summed = [name for name in dict.fromkeys(names_x + names_y) if name not in kept]
+
+    def line_up(tensor: Tensor, names: list[str]) -> Tensor:
+        """The axes in the order kept, summed; 1 where the tensor lacks one."""
+        axes = [names.index(name) for name in kept + summed if name in names]
+        sizes = [tensor.shape[names.index(name)] if name in names else 1 for name in kept + summed]
+        return tensor.permute(axes).reshape(sizes)
+
+    product = line_up(x, names_x) * line_up(y, names_y)
+    if not summed:
+        return product
+    return product.sum(dim=list(range(len(kept), len(kept) + len(summed))))
+    ### END SOLUTION
+
+
+# %%
+check("little_einsum", little_einsum)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Cut the pattern at the arrow, the left half at the comma, and each piece with `split()`. Which names are summed?
+# Choose one order for all names: first those that stay, then those that are summed.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# Bring both tensors to that order: `permute` moves the axes that a tensor has, `reshape` puts in a 1 for each one that
+# it lacks. `permute` wants, for each axis of the result, where it comes *from*.
+#
+# </details>
+# <details><summary>Hint 3</summary>
+#
+# Now both tensors have the same axes, so their product broadcasts. The axes to be summed are the last ones. `sum` takes
+# a list of axes; an empty list means *all* of them, so treat that case separately.
+#
+# </details>
+
+# %% [markdown]
+# What you wrote is what `einsum` means, not how it is computed: the product with all axes would be far too large for
+# real sizes. For `pairwise_dot` it holds $b \cdot q \cdot k \cdot d$ numbers, where a matrix product needs only
+# $b \cdot q \cdot k$. PyTorch's `einsum` turns the pattern into matrix products.
+
+# %%
+everything_at_once = rearrange(batch, "b q d -> b q 1 d") * rearrange(batch, "b k d -> b 1 k d")
+assert_close(everything_at_once.sum(dim=-1), einsum(batch, batch, "b q d, b k d -> b q k"), rtol=0, atol=0)
+print(everything_at_once.numel(), "products for", batch.shape[0] * 11 * 11, "results")
+
+# %% [markdown]
 # ## Take this with you
 #
 # **Give every axis a name, and test with sizes that are all different.**
@@ -459,9 +533,9 @@ check("mend_squared_distances", mend_squared_distances)
 #
 # <details><summary>Answers</summary>
 #
-# 1. *the* itself, at distance 0, and after it *it*, at 3: the next cell prints the whole row. With distances no word
-#    could be more interesting than the word itself, whoever asks. With dot products a key can be long, and be looked at
-#    more by everybody.
+# 1. *the* itself, at distance 0, and after it *it*, at 3: the next cell prints the whole row. With distances, nothing
+#    could ever interest a word more than the word itself. With dot products a key can be long, and then everybody
+#    looks at it more.
 # 2. Its rows are reversed. If you reverse both, rows and columns are: the same numbers for the same pairs of words.
 # 3. $q \cdot k \cdot d$. A text that asks itself has $q = k = n$, so ten times the length costs a hundred times as
 #    much.

@@ -9,12 +9,13 @@
 #
 # | | |
 # | --- | --- |
-# | **You will build** | `embed`, `project_qkv`, its fused form, and `QKVProjection`, the module that owns the weights |
+# | **You will build** | a recurrent network, `embed`, `project_qkv` and its fused form, and `QKVProjection` |
 # | **You will understand** | why attention was invented, what q, k and v do, how three products become one |
-# | **You need** | lesson 00 (named axes, `einsum`, the dot product), a pencil, about 75 minutes |
+# | **You need** | lesson 00 (named axes, `einsum`, the dot product), a pencil, about 90 minutes |
 #
-# No later cell needs your solutions: where one is needed, the cell uses `attnlib`. In the exercises everything in torch
-# and einops is allowed, except `attnlib`'s function of the same name. Cells that only draw are folded.
+# No later cell needs your solutions: where one is needed, the cell uses `attnlib`. The measurement of forgetting runs
+# on *your* recurrent network once it passes its check. In the exercises everything in torch and einops is allowed,
+# except `attnlib`'s function of the same name. Cells that only draw are folded.
 
 # %%
 from collections import Counter, defaultdict
@@ -27,7 +28,7 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 import attnlib
-from attnlib.checks import check
+from attnlib.checks import check, yours_or_ours
 from attnlib.plot import ACCENT, GREY, INK, Arrow, Box, plot_boxes, plot_course_map, show, use_style
 
 use_style()
@@ -63,7 +64,7 @@ assert (right, len(tired + wide)) == (19, 22)
 print(f"The best possible dictionary gets {right} of {len(tired + wide)} words right.")
 
 # %% [markdown]
-# No larger dictionary helps. How to translate *the* and *it* depends on the words around them, and the word that
+# A larger dictionary does not help. How to translate *the* and *it* depends on the words around them, and the word that
 # decides may be far away: *it* needs *animal*, seven words back, and *tired*, two words ahead. (A real translation also
 # changes the order: *Das Tier überquerte die Straße nicht, weil es müde war.*)
 #
@@ -72,10 +73,71 @@ print(f"The best possible dictionary gets {right} of {len(tired + wide)} words r
 # Before attention, the answer was a recurrent network. It reads word after word and folds each one into a *state*, a
 # vector of fixed width. After the last word, the state is all that the translator gets to see:
 #
-# $$s_t = \tanh(s_{t-1} W + x_t)$$
+# $$s_t = \tanh(s_{t-1} W + x_t), \qquad s_0 = 0$$
 #
-# How much of the sentence is still in there? Measure it: feed thousands of random strings of 11 words to such a
-# network, and let a linear reader, fitted by least squares, guess from the state which word was at each position.
+# ### Exercise: read word by word ({points}, difficulty 2, 10 minutes)
+#
+# Write that network, and the experiment below runs on it. Write `recurrent_states(x, w)`, which returns the state after
+# each word. First with a pencil: a state is one number wide, $W = (2)$, and the words are $0.5$ and $-1$. What are the
+# two states, and what would they be if the words came in the other order?
+#
+# - `x` is `(b, n, d)`: n words for each sentence. `w` is `(d, d)`. The result is `(b, n, d)`.
+# - The first word meets a state of zeros. A word is added as it is; only the state is multiplied.
+# - As always. A loop over the words is what is meant: each state needs the one before.
+
+
+# %%
+def recurrent_states(x: Tensor, w: Tensor) -> Tensor:
+    """Words (b, n, d), a matrix (d, d) -> the state after each word (b, n, d)."""
+    ### BEGIN SOLUTION
+    state = torch.zeros_like(x[:, 0])
+    states = []
+    for position in range(x.shape[1]):
+        state = torch.tanh(state @ w + x[:, position])
+        states.append(state)
+    return torch.stack(states, dim=1)
+    ### END SOLUTION
+
+
+# %%
+check("recurrent_states", recurrent_states)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# One variable holds the state, one list collects the states. Before the loop, the state is `(b, d)` and all zeros. How
+# do you make zeros with the dtype and the device of `x`?
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# The words are on axis 1: `x[:, t]` is word t of every sentence, `(b, d)`. `for word in x` would go through the
+# sentences.
+#
+# </details>
+# <details><summary>Hint 3</summary>
+#
+# In the loop: the state times `w`, plus the word, and tanh of the sum. Append it. At the end `torch.stack` with
+# `dim=1`, so that the batch stays in front.
+#
+# </details>
+# <details><summary>What the pencil should say</summary>
+#
+# $\tanh(0.5) = 0.46$, then $\tanh(0.92 - 1) = -0.08$. The other way round: $\tanh(-1) = -0.76$, then
+# $\tanh(-1.52 + 0.5) = -0.77$. A recurrent network knows the order of its words, and it has to wait for each of them.
+#
+# </details>
+
+# %% [markdown]
+# How much of the sentence is still in the last state? Measure it: feed thousands of random strings of 11 words to
+# such a network, and let a linear reader, fitted by least squares, guess from the state which word was at each
+# position.
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: it says whose function is used, which is another one in a student's notebook
+read = yours_or_ours("recurrent_states", globals())
+pencil = read(torch.tensor([[[0.5], [-1.0]], [[-1.0], [0.5]]]), torch.tensor([[2.0]]))
+assert_close(pencil[..., 0], torch.tensor([[0.46, -0.08], [-0.76, -0.77]]), rtol=0, atol=6e-3)
 
 
 # %%
@@ -85,10 +147,7 @@ def read_words(word_ids: Tensor, width: int) -> Tensor:
     table = torch.randn(11, width, generator=generator)
     noise = torch.randn(width, width, generator=generator)
     weight = torch.linalg.qr(noise).Q  # turns the state, keeps its length
-    states = [torch.zeros(len(word_ids), width)]
-    for ids in word_ids.T:
-        states.append(torch.tanh(states[-1] @ weight + table[ids]))
-    return torch.stack(states[1:])
+    return rearrange(read(table[word_ids], weight), "b n d -> n b d")
 
 
 def recall(states: Tensor, ids: Tensor) -> float:
@@ -100,7 +159,7 @@ def recall(states: Tensor, ids: Tensor) -> float:
 
 # %% [markdown]
 # Predict: the reader gets only the *last* state, of width 8, 32 or 128. Which positions of the sentence will it still
-# know? Guessing alone is right once in 11 times. And how much will a state help that is four times as wide?
+# know? Guessing alone is right once in 11 times. And how much does it help to make the state four times as wide?
 
 # %%
 word_ids = torch.randint(11, (5000, 11), generator=torch.Generator().manual_seed(2))
@@ -132,13 +191,13 @@ show(
 )
 
 # %% [markdown]
-# The newest words push the oldest out. Four times the width buys two more words, so a wider state only moves the wall.
-# A trained network chooses better what to keep, but it is up against the same wall: the state has a fixed width, and
-# sentences do not. (Bahdanau, Cho and Bengio saw this in 2014 in a trained translator, whose quality fell as sentences
-# grew longer. Their remedy was attention.)
+# The newest words push the oldest out. Four times the width buys two more words, so a wider state only moves the
+# wall. A trained network is better at choosing what to keep, but it runs into the same wall: the state has a fixed
+# width, and sentences do not. (Bahdanau, Cho and Bengio saw this in 2014 in a trained translator, whose quality fell
+# as sentences grew longer. Their remedy was attention.)
 #
-# The dashed line is the way out. **Every word was known at the moment when it had just been read. So keep the vectors
-# of all words, and let whoever needs one look it up.** What remains to be invented is the look-up.
+# The dashed line is the way out. **Every word was known right after it had been read. So keep the vectors of all
+# words, and let whoever needs one look it up.** All that remains to be invented is the look-up.
 #
 # ## Look something up softly
 #
@@ -202,12 +261,12 @@ show(
 )
 
 # %% [markdown]
-# That is all of attention but for two things. The shares are made with a softmax, which lesson 02 adds. And nobody
-# writes queries, keys and values by hand: **each word's vector makes all three, with three learned matrices.** You
-# build these now.
+# That is attention, but for two things. The shares are made with a softmax, which lesson 02 adds. And nobody writes
+# queries, keys and values by hand: **each word's vector makes all three, with three learned matrices.** You build
+# these now.
 #
-# Here is the idea in the same numbers. Say that a noun's vector is (can be tired, can be wide, takes *es*, takes
-# *sie*); its width is called $d_{model}$, here 4. One matrix picks what matters for being found, another what is worth
+# Here is the idea in the same numbers. Let a noun's vector be (can be tired, can be wide, takes *es*, takes *sie*);
+# its width is called $d_{model}$, here 4. One matrix picks what matters for being found, another what is worth
 # bringing back:
 
 # %%
@@ -236,7 +295,7 @@ print(to_id)
 print(token_ids)
 
 # %% [markdown]
-# Our table is random, drawn once with a fixed seed. Its numbers mean nothing yet: meaning is what training puts there.
+# Our table is random, drawn once with a fixed seed. Its numbers mean nothing yet: training is what gives them meaning.
 # We keep it small, `d_model` = 6 numbers for each word, so that you can see them all.
 
 # %%
@@ -307,9 +366,9 @@ print(small.tolist())
 # %% [markdown]
 # ## See that a look-up is a matrix product
 #
-# Write a token as a *one-hot* vector, a 1 at its id and 0 elsewhere. Multiplied by the table, it selects one row. So an
-# embedding is a linear layer without a bias whose input happens to be one-hot, and nobody multiplies by all those
-# zeros.
+# Write a token as a *one-hot* vector, a 1 at its id and 0 elsewhere. Multiplied by the table, it selects one row. So
+# an embedding is a linear layer without a bias whose input happens to be one-hot; the look-up merely saves the
+# multiplications by zero.
 
 # %%
 x = attnlib.embed(token_ids, table)  # (b, n, d_model)
@@ -539,8 +598,9 @@ for one_of_three, one_of_fused in zip((q, k, v), fused, strict=True):
 # Fused weights come in more than one order. Many models store the columns as all of q, then all of k, then all of v.
 # The code of [a much read einsum
 # tutorial](https://github.com/The-AI-Summer/self-attention-cv/blob/main/self_attention_cv/transformer_vanilla/self_attention.py)
-# lets them take turns: the first column of q, of k, of v, the second of q, of k, of v, and so on. Each is right for a
-# model that was trained with it. Load the weights of one into the code of the other, and nothing complains.
+# lets them take turns: the first column of q, of k, of v, the second of q, of k, of v, and so on. Either order is
+# right for a model that was trained with it. Load the weights of one into the code of the other, and nothing
+# complains.
 #
 # The function below cuts as the tutorial does. It was given the weights of a model of the first kind, and the model
 # talks nonsense. **Find the bug and fix it**, for weights whose columns are all of q, then all of k, then all of v.
@@ -605,7 +665,7 @@ assert_close(layer(x), q, rtol=0, atol=1e-6)
 
 # %% [markdown]
 # Forget the transpose here, and PyTorch stops you, because 6 is not 4. In most real models $d_{in}$ and $d_{out}$ are
-# equal. Then nothing stops you, and every query is wrong:
+# equal. There nothing stops you, and every query is wrong:
 
 # %%
 square = torch.randn(d_model, d_model, generator=generator)
@@ -668,7 +728,7 @@ check("QKVProjection", QKVProjection)
 # </details>
 
 # %% [markdown]
-# The last rung of the ladder: the module, its weights turned back and its biases added by hand, is `project_qkv`.
+# The last rung of the ladder: transpose the module's weights, add its biases by hand, and you have `project_qkv` again.
 
 # %%
 projection = attnlib.QKVProjection(d_model, d_k, d_v)
@@ -709,9 +769,9 @@ show(
 
 # %% [markdown]
 # In the row of *animal* the largest score is that of *street*, 6.56, before *tired* with 3.91; and when *tired* asks,
-# *animal* scores below 0. A question and its reverse are two different things. That these words fit is chance, because
-# the table and the matrices are random. Lesson 02 turns such rows into shares and lets every word collect what it
-# found.
+# *animal* scores below 0. A question and its reverse are two different things. Which words fit is pure chance here,
+# because the table and the matrices are random. Lesson 02 turns such rows into shares and lets every word take home
+# what it found.
 
 # %% [markdown]
 # ## For those who want more
@@ -723,10 +783,10 @@ show(
 #
 # $$(x W^Q + b_q) \cdot (y W^K + b_k)$$
 #
-# Multiply it out with a pencil: there are four terms. The next lesson adds that the same number, added to all scores of
-# one query, changes nothing. So drop every term in which $y$ does not occur, and two are left: $x M y^\top + u \cdot
-# y$. Write `fold_query_key(w_q, b_q, w_k, b_k)`, which returns $M$ and $u$. One of the four inputs turns out to be
-# useless.
+# Multiply it out with a pencil: there are four terms. The next lesson adds that the same number, added to all scores
+# of one query, changes nothing. So drop every term in which $y$ does not occur, and two are left: $x M y^\top + u
+# \cdot y$. Write `fold_query_key(w_q, b_q, w_k, b_k)`, which returns $M$ and $u$. One of the four inputs turns out
+# not to matter.
 #
 # - `w_q` and `w_k` are `(d_model, d_k)`, `b_q` and `b_k` are `(d_k,)`; the result is `(d_model, d_model)` and
 #   `(d_model,)`, in this order. No scale.

@@ -47,16 +47,17 @@ use_style()
 # %% [markdown]
 # ## Ask who did it, and to whom
 #
-# Take *the cat saw the dog* and *the dog saw the cat*. At the end of the sentence somebody asks both questions at once,
-# with a single head. Its query looks at both nouns equally, so each gets the weight ½. Let the values be the plainest
-# possible: a noun brings its name, $(1, 0)$ for *cat* and $(0, 1)$ for *dog*.
+# Take *the cat saw the dog* and *the dog saw the cat*. At the end of the sentence, a word asks both questions at
+# once, with a single head. Its query looks at both nouns equally, so each gets the weight ½. Let the values be the
+# plainest possible: a noun brings its name, $(1, 0)$ for *cat* and $(0, 1)$ for *dog*.
 #
 # - *the cat saw the dog*: $\frac12 (1, 0) + \frac12 (0, 1) = (\frac12, \frac12)$
 # - *the dog saw the cat*: $\frac12 (0, 1) + \frac12 (1, 0) = (\frac12, \frac12)$
 #
 # The same vector. That both are only *halves* is no loss: a matrix behind the head could multiply by 2. What is lost,
 # and what no matrix can bring back, is **which answer belongs to which question**. Other weights do not help. With ⅔
-# and ⅓ the sentences differ, but the head still returns one sum of two names, written on top of each other.
+# and ⅓ the two sentences give different vectors, but each is still one sum of two names, written on top of each
+# other.
 #
 # Two heads write side by side. The first looks at whoever comes before *saw*, the second at whoever comes after it:
 
@@ -208,8 +209,8 @@ show(
 )
 
 # %% [markdown]
-# *it* came as a mere pronoun. It fetched: a thing, alive; in a state; and the hand of the clock at about seven, which
-# is *because*.
+# *it* came in as a mere pronoun. Now it knows that it is alive and in a state, and it has the clock hand of the word
+# before, at about seven: *because*.
 #
 # All of this was made by hand. In a trained network nobody writes $W^Q$, and most heads are not so readable.
 # Yet heads for "the word before" and for "the noun that this pronoun means" have been found in real models again and
@@ -251,16 +252,17 @@ show(
 )
 
 # %% [markdown]
-# Same numbers in $x$, $W^Q$, $W^K$ and $W^V$, and the two quiet questions are gone: the loudest has drowned them.
-# **Heads are nothing but a place to cut: each piece gets a softmax of its own.** This is all that is new in multi-head
-# attention. The rest of the lesson is about doing it fast, training it, and not cutting in the wrong place.
+# The numbers in $x$, $W^Q$, $W^K$ and $W^V$ are the same, and yet the two quiet questions are gone: the loudest has
+# drowned them out. **Heads are nothing but a place to cut: each piece gets a softmax of its own.** Nothing else is
+# new in multi-head attention. The rest of the lesson is about doing it fast, training it, and not cutting in the
+# wrong place.
 
 # %% [markdown]
 # ## Compute all heads with one product
 #
 # The loop above makes three small products for each of $q$, $k$ and $v$. A real model has dozens of heads, and a GPU
-# would rather do one large product. Lesson 01 put $W^Q$, $W^K$ and $W^V$ side by side. Do the same with the heads: a
-# column of a product depends on the same column of the right-hand matrix, and on no other.
+# prefers one large product. Lesson 01 put $W^Q$, $W^K$ and $W^V$ side by side. Do the same with the heads: a column
+# of a product depends on the same column of the right-hand matrix, and on no other.
 #
 # $$x [W_0 \mid W_1 \mid \dots] = [x W_0 \mid x W_1 \mid \dots]$$
 #
@@ -316,7 +318,7 @@ for head, matrix in enumerate(per_head):
 #
 # One product gave $(b, n, h \cdot d)$. The attention function works on the last two axes and carries all axes in front
 # along, as you made sure in lesson 02. So the heads need an axis of their own, *in front of* the words: $(b, h, n, d)$.
-# Then one call serves all heads. A head is to attention what one more sentence in the batch is.
+# Then one call serves all heads. To the attention function, a head is just one more sentence in the batch.
 #
 # Here is head 0 and head 1 of a sentence of three words and width 4. The first digit is the word, the second the
 # column:
@@ -355,7 +357,7 @@ check("split_heads", split_heads)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Two steps: first the width becomes two axes, then the heads move forward. In which order must the two new axes stand,
+# Two steps: first the width becomes two axes, then the heads move forward. In which order must the two new axes come,
 # if neighbours in the width are to stay in the same head?
 #
 # </details>
@@ -386,9 +388,9 @@ print(tuple(q.shape), "->", tuple(together.shape))
 # %% [markdown]
 # ## Cut in the wrong place, and see who can no longer hear whom
 #
-# There is a shorter way to a tensor of shape $(b, h, n, d)$: `x.reshape(b, h, n, d)`. No transpose, no error, the right
-# shape. Published models contain it. To see what it does, give the sentence its full stop: twelve tokens, nine columns,
-# three heads.
+# There is a shorter way to a tensor of shape $(b, h, n, d)$: `x.reshape(b, h, n, d)`. No transpose, no error, the
+# right shape, and it is in published models. To see what it does, give the sentence its full stop: twelve tokens,
+# nine columns, three heads.
 #
 # ### Predict, then run: a head made by reshape ({points}, difficulty 2, 3 minutes)
 #
@@ -443,8 +445,8 @@ show(
 
 # %% [markdown]
 # The colour is the word. In the middle, every row is one word. On the right, head 0 has four words, each torn into
-# three "words" of three columns, and it has never heard of the other eight. Its softmax shares attention among pieces
-# of words.
+# three "words" of three columns, and it has never heard of the other eight. Its softmax divides attention among
+# pieces of words.
 #
 # What are the consequences? Ask who can hear whom: does the output of word $i$ change when word $j$ changes? The
 # derivative knows. Below, random weights and the full path, split and merged: on the left with transposes, on the right
@@ -491,7 +493,7 @@ assert (hearing(transposed) > 0).all()  # everyone hears everyone
 assert (hearing(reshaped)[apart] == 0).all()  # nobody hears the other thirds
 
 # %% [markdown]
-# Pale is little, grey is nothing at all. The sentence has come apart: *the animal did not* | *cross the street
+# Pale means little, grey means nothing at all. The sentence has come apart: *the animal did not* | *cross the street
 # because* | *it was tired .* — the word *it* will never find its animal. Nothing crashes, and the loss falls, since
 # four words are better than none.
 #
@@ -617,10 +619,10 @@ assert counts == dict.fromkeys((1, 8, 64), 4 * 512 * 512)
 assert tables == {h: h * 11 * 11 for h in (1, 8, 64)}  # the tables are h times as large
 
 # %% [markdown]
-# The learned weights are as many, and so are the multiplications: the width is divided among the heads. What does grow
-# is the table of *attention* weights, $h \cdot n^2$ numbers, one table for each head. For long texts that is the
-# larger part of the memory, so heads are cheap rather than free. And there is a price in width: with 64 heads a query
-# has only eight numbers to ask with.
+# There are exactly as many learned weights, and as many multiplications: the width is divided among the heads. What
+# grows is the table of *attention* weights, $h \cdot n^2$ numbers, one table for each head. For long texts that is
+# the larger part of the memory, so heads are cheap rather than free. And narrow heads have a price of their own: with
+# 64 of them, a query has only eight numbers to ask with.
 #
 # The division $d = d_{model} / h$ is a habit, not a law. $d$ may be anything, since $W^O$ brings $h \cdot d$ back to
 # $d_{model}$. So it is an argument of the module.
@@ -792,6 +794,96 @@ hover_links(pair[0], who_tokens, query=5, title=f"Head 0 looks at {who_tokens[fi
 hover_links(pair[1], who_tokens, query=5, title=f"Head 1 looks at {'YX'[first_noun == 4]}: point at any word")
 
 # %% [markdown]
+# ## Take a head away
+#
+# A picture shows where a head looks. Whether it *matters* is another question, and there is a direct way to ask it:
+# take the head away. You have seen that the output is a sum with one term for each head, so that is easy.
+#
+# ### Exercise: measure what each head adds ({points}, difficulty 3, 20 minutes)
+#
+# Write `head_contributions(x, w_q, w_k, w_v, w_o, num_heads)`, which returns that sum's terms:
+#
+# $$\mathrm{added}_i = \mathrm{softmax}\big(x W_i^Q (x W_i^K)^\top / \sqrt d\big)\, x W_i^V\, W_i^O$$
+#
+# - `x` is `(b, n, d_model)`, `w_q`, `w_k` and `w_v` are `(d_model, h·d)`, packed `(h d)`; `w_o` is `(h·d, d_model)`. No
+#   biases.
+# - The result is `(b, h, n, d_model)`. Its sum over the heads is the output of multi-head attention.
+# - As always. The parts of the check: {parts}. Not allowed: a finished attention, PyTorch's or `attnlib`'s.
+
+
+# %%
+def head_contributions(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, num_heads: int) -> Tensor:
+    """x (b, n, d_model), matrices, num_heads -> what each head adds to the output, (b, h, n, d_model)."""
+    ### BEGIN SOLUTION
+    d = w_o.shape[0] // num_heads
+    added = []
+    for head in range(num_heads):
+        own = slice(head * d, (head + 1) * d)
+        q, k = x @ w_q[:, own], x @ w_k[:, own]  # each (b, n, d)
+        weights = torch.softmax(q @ k.transpose(-2, -1) / math.sqrt(d), dim=-1)
+        found = weights @ (x @ w_v[:, own])
+        added.append(found @ w_o[own])
+    return torch.stack(added, dim=1)
+    ### END SOLUTION
+
+
+# %%
+check("head_contributions", head_contributions)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Head $i$ has $d$ neighbouring columns of `w_q`, `w_k` and `w_v`, and the same $d$ *rows* of `w_o`. How large is $d$?
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# A loop over the heads is the plainest way: a slice `own`, attention as in lesson 02 with `w_q[:, own]` and so on, and
+# then a product with `w_o[own]`.
+#
+# </details>
+# <details><summary>Hint 3</summary>
+#
+# The contributions are `(b, n, d_model)` each. `torch.stack` with `dim=1` puts the heads behind the batch. To test it
+# yourself, sum over the heads and compare with `merge_heads(…) @ w_o`.
+#
+# </details>
+
+# %% [markdown]
+# Your trained module has biases. A bias is one more row of the matrix, for an input that is always 1, so they fit in.
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: it says whose function is used, which is another one in a student's notebook
+contributions = yours_or_ours("head_contributions", globals())
+
+
+# %%
+def with_bias(layer: nn.Linear) -> Tensor:
+    return torch.cat([layer.weight.T, layer.bias[None]])
+
+
+ones = torch.ones(*sentences.shape[:2], 1)
+with torch.no_grad():
+    matrices = [with_bias(layer) for layer in (best.w_q, best.w_k, best.w_v)]
+    added = contributions(torch.cat([sentences, ones], dim=-1), *matrices, best.w_o.weight.T, 2)
+    assert_close(added.sum(dim=1) + best.w_o.bias, best(sentences)[0], atol=1e-4, rtol=0)
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: which head reads which noun differs from start to start
+for head, noun in enumerate("XY" if first_noun == 1 else "YX"):
+    left = (added.sum(dim=1) - added[:, head] + best.w_o.bias)[:, -1].sign() == wanted
+    named = {"X": left[:, :6].all(dim=-1), "Y": left[:, 6:].all(dim=-1)}
+    shares = ", ".join(f"{name} right in {found.float().mean():.0%}" for name, found in named.items())
+    print(f"without head {head}, which looks at {noun}: {shares}")
+    assert named[noun].float().mean() < 0.2  # lost
+    assert named["XY".replace(noun, "")].float().mean() == 1.0  # untouched
+
+# %% [markdown]
+# Each head carries one answer, and taking it away loses that answer and no other. This is how people find out what a
+# head of a large model is for: they remove it and see what breaks. (Often nothing does; see the paper by Michel, Levy
+# and Neubig below.)
+
+# %% [markdown]
 # ## Climb the ladder: six forms, one result
 #
 # You will meet multi-head attention in many forms. They are the same function, and you can prove it: take random
@@ -854,10 +946,10 @@ torch_output = attnlib.merge_heads(F.scaled_dot_product_attention(q, k, v)) @ w_
 assert_close(torch_output, einops_output, atol=1e-12, rtol=0)
 
 # %% [markdown]
-# Last: PyTorch's module, **`nn.MultiheadAttention`**. Its traps are in the arguments. It wants `batch_first=True` for
-# our axes, it takes queries, keys and values as three inputs, and it averages the weights over the heads unless it is
-# told not to. Its matrices are transposed, as in every `nn.Linear`, and packed into one `in_proj_weight`,
-# $(3 \cdot h \cdot d, d_{model})$.
+# Last: PyTorch's module, **`nn.MultiheadAttention`**. Its traps are in its arguments. It needs `batch_first=True` for
+# our order of axes, it takes queries, keys and values as three inputs, and it averages the weights over the heads
+# unless it is told not to. Its matrices are transposed, as in every `nn.Linear`, and packed into one
+# `in_proj_weight`, $(3 \cdot h \cdot d, d_{model})$.
 
 # %%
 theirs = nn.MultiheadAttention(d_model, h, bias=False, batch_first=True, dtype=torch.float64)
@@ -987,17 +1079,17 @@ check("mend_multi_head", mend_multi_head)
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# Both lines become a `rearrange` whose left side begins with `(h b)`, and which is told `h`. On the right of the first
-# stand the batch, the words, and the heads joined in the packing that the bullets name; on the right of the second
-# stand four axes in the contract's order.
+# Both lines become a `rearrange` whose left side begins with `(h b)`, and which is told `h`. On its right, the first
+# has the batch, the words, and the heads joined in the packing that the bullets name; the second has four axes in the
+# contract's order.
 #
 # </details>
 
 # %% [markdown]
-# With one sentence in the batch, the weights were right all along. A test with a batch of one would have passed them.
-# "Why did the training test still pass?" asks the author of the tutorial linked above. Probably, he says, the task was
-# too easy, and the scrambling is always the same, so a model with weights to spare learns its way around it. A falling
-# loss is no proof of a right model.
+# With a single sentence in the batch, the weights were right all along, so a test with a batch of one would have let
+# them pass. "Why did the training test still pass?" asks the author of the tutorial linked above. Probably, he says,
+# because the task was too easy; and since the scrambling is always the same, a model with weights to spare learns its
+# way around it. A falling loss is no proof of a right model.
 
 # %% [markdown]
 # ## For those who want more

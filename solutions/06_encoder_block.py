@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 06 · The encoder block: add, normalise, think
 #
-# Attention lets words exchange what they know. That is not yet a network that you can stack. Two things are missing:
+# Attention lets words exchange what they know. That alone is not a network that you can stack. Two things are missing:
 # something that keeps a stack of attention from falling apart, and something that works on what was fetched. In this
 # lesson you add both, and two blocks of your own learn to read handwritten digits.
 #
@@ -38,8 +38,8 @@ torch.set_num_threads(1)  # with matrices this small, a second thread would only
 # %% [markdown]
 # ## See the whole thing first
 #
-# Follow the orange line from left to right: it is the word's own vector, passed on. Twice a branch leaves it, and what
-# the branch brings is added. The numbers are those of *it* in our sentence, and the next sections compute them.
+# Follow the orange line from left to right: it is the word's own vector, passed on. Twice a branch leaves it, and the
+# branch's result is added to it. The numbers are those of *it* in our sentence; the next sections compute them.
 
 # %%
 it_comes_in = torch.tensor([0.0, 0.0, 1.0, 0.0])
@@ -72,7 +72,7 @@ show("The stream of a word: norm1 and attention, added; norm2 and the MLP, added
 # | **replaced** | 3.08 | 0.21 | 0 |
 # | **added** | 3.08 | 0.21 | 1 |
 #
-# Replaced, *it* has three legs and no longer knows that it is a pronoun. Added, it knows both. The sum that runs
+# Replaced, *it* has three legs and has forgotten that it is a pronoun. Added, it knows both. The sum that runs
 # through all blocks is called the *residual stream*, and each sub-layer adds its contribution to it.
 #
 # ### Let two layers find out what *it* is
@@ -213,8 +213,8 @@ assert likeness(added[4]) < 0.6
 # same things forgets what the things were. The residual slows this down a lot, but does not stop it: the blue curve
 # creeps up, too.
 #
-# The plus sign has a second gift, for the way back. The derivative of $x + f(x)$ is $1 + f'(x)$: whatever $f$ does to
-# the gradient, the 1 carries a copy of it past.
+# The plus sign has a second advantage, on the way back. The derivative of $x + f(x)$ is $1 + f'(x)$: whatever $f$
+# does to the gradient, the 1 carries a copy of it past.
 
 # %% [markdown]
 # ## Normalise with a pencil
@@ -245,7 +245,7 @@ assert_close(F.layer_norm(word, (5,)), by_hand, atol=1e-5, rtol=0)
 print("divided by d:", word.var(correction=0).item(), " divided by d - 1:", word.var().item())
 
 # %% [markdown]
-# Ten times as large, or 100 added everywhere: the norm does not see it. And look at the last line of the output.
+# Ten times as large, or with 100 added everywhere: the norm cannot tell. And look at the last line of the output.
 # `Tensor.var` divides by $d - 1$ unless you say otherwise, which is right for estimating a population from a sample.
 # Here nothing is estimated: the five numbers are all there are.
 #
@@ -271,8 +271,8 @@ axes[0].set_ylabel("along (1, 1, −2)")
 show("A cloud of 200 points before the norm; after it they lie on a circle.")
 
 # %% [markdown]
-# Light and dark, short and long words alike are on the circle. Nothing about the other words was needed to put them
-# there: that is the difference from *batch* norm, where the neighbours in the batch have a say.
+# Short words and long ones, light and dark, are all on the circle. No other word was needed to put them there. In
+# *batch* norm, by contrast, the rest of the batch has a say.
 #
 # ### Exercise: write the norm ({points}, difficulty 2, 10 minutes)
 #
@@ -320,7 +320,7 @@ check("layer_norm", layer_norm)
 # </details>
 
 # %% [markdown]
-# Two details are often got wrong, both of them in the [Annotated
+# People often get two details wrong, both of them in the [Annotated
 # Transformer](https://github.com/harvardnlp/annotated-transformer/issues/122) and in [whoever copied from
 # it](https://github.com/codertimo/BERT-pytorch/issues/30): `(x - mean) / (x.std() + eps)`. How much do they matter?
 # Watch one word, $(-1, 1, -1, 1, -1, 1, -1, 1)$ times a size that shrinks. The output should have the size 1, until
@@ -357,8 +357,9 @@ show("For small words the usual mistake gives outputs near 1, where the right no
 # ## Let every word think for itself
 #
 # Attention *moves* things between words. Given the weights, it is linear in the values: it cannot conclude from "has
-# legs" and "has no lanes" that this is an animal. That takes a layer with a nonlinearity. The block's second half is a
-# small *MLP* (multi-layer perceptron), the same for every word, with no word looking at another: widen, bend, narrow.
+# legs" and "has no lanes" that this is an animal. That takes a layer with a nonlinearity. The block's second half is
+# a small *MLP* (multi-layer perceptron), the same for every word, with no word looking at another: widen, apply a
+# nonlinearity, narrow.
 #
 # $$\mathrm{mlp}(x) = \mathrm{GELU}(x W^{\uparrow} + b^{\uparrow}) W^{\downarrow} + b^{\downarrow},
 # \qquad \mathrm{GELU}(x) = x \cdot \Phi(x)$$
@@ -380,7 +381,7 @@ assert_close(concludes[0], it_concludes, atol=5e-3, rtol=0)
 assert_close(concludes[1], torch.zeros(4), atol=1e-5, rtol=0)
 
 # %% [markdown]
-# An approximation of GELU by tanh is still around from times when erf was slow. How far off is it?
+# An approximation of GELU by tanh is still around from the days when erf was slow. How far off is it?
 
 # %%
 t = torch.linspace(-4, 4, 401)
@@ -401,8 +402,8 @@ right.set(xlabel="x", ylabel="thousandths", title="By tanh, it is off by half a 
 show("GELU beside ReLU; GELU by tanh differs from it by up to half a thousandth.")
 
 # %% [markdown]
-# The difference is half a thousandth. That is harmless if you train and run with the same one. If you do not, all
-# twelve layers of a network are off by a little, and no error says so.
+# The difference is half a thousandth. That is harmless if you train and run with the same one. If not, all twelve
+# layers of a network are slightly off, and no error says so.
 #
 # ### Exercise: build the MLP ({points}, difficulty 2, 8 minutes)
 #
@@ -545,7 +546,7 @@ check("EncoderBlock", EncoderBlock)
 # </details>
 
 # %% [markdown]
-# From here on `Block` is yours if it passed, and `attnlib`'s if not yet.
+# From here on, `Block` is your own if it passed its check, and `attnlib`'s if it has not yet.
 
 # %% tags=["nbval-ignore-output"]
 # nbval-ignore-output: it says whose block is used, which is another one in a student's notebook
@@ -606,7 +607,7 @@ assert_close(weights.sum(dim=-1), torch.ones(3, 4, 7, dtype=torch.float64))
 # %% [markdown]
 # ## Read digits with your block
 #
-# Scikit-learn brings 1797 digits that people wrote, 8 by 8 pixels each. What is a word here? A *patch*: cut the image
+# Scikit-learn comes with 1797 handwritten digits, 8 by 8 pixels each. What is a word here? A *patch*: cut the image
 # into sixteen squares of 2×2 pixels, and each is a "word" of four numbers. That is the whole trick of the vision
 # transformer.
 
@@ -752,7 +753,7 @@ show("The loss falls over 20 epochs; six test digits that were misread.")
 assert count(reader) < 40_000
 
 # %% [markdown]
-# Some of these you would not have bet on either. It took two blocks and fewer than 40,000 weights.
+# Some of these you would not have bet on either. And all of it took two blocks and fewer than 40,000 weights.
 #
 # And where does it look? The block does not return its attention weights, but its layers are all there: normalise,
 # project, cut into heads, and lesson 02's formula gives them.
@@ -805,9 +806,9 @@ show("For one patch of a four, the weights of four heads in two blocks: each loo
 
 # %% [markdown]
 # The framed patch asks, and each map shows which of the sixteen patches it listens to (the orange line is the outline
-# of the digit). The heads have come to look at different places, though nobody told them to. Do not read too much into
-# one map: what a patch *does* with what it fetched is decided by the values, the output projection and the MLP. Lesson
-# 11 comes back to that.
+# of the digit). The heads have learned to look at different places, though nobody told them to. Do not read too much
+# into one map: what a patch *does* with what it fetched is decided by the values, the output projection and the MLP.
+# Lesson 11 comes back to that.
 
 # %% [markdown]
 # ## Find the bug
@@ -815,10 +816,10 @@ show("For one patch of a four, the weights of four heads in two blocks: each loo
 # ### Fix: two published mistakes ({points}, difficulty 3, 8 minutes)
 #
 # The block below runs, returns the right shape, and trains. It has two mistakes. The first was in [PyTorch
-# itself](https://github.com/pytorch/pytorch/issues/61165), in the code that brought `norm_first`, and was found before
-# it was released. The second was in [OLMo](https://github.com/allenai/OLMo/issues/222), a large open language model
-# ("good thing is we haven't seen too much difference", its finder wrote), where a year later [the first one turned up,
-# too](https://github.com/allenai/OLMo/pull/680). All have long been fixed. Fix both here.
+# itself](https://github.com/pytorch/pytorch/issues/61165), in the change that added `norm_first`, and was caught
+# before the release. The second was in [OLMo](https://github.com/allenai/OLMo/issues/222), a large open language
+# model ("good thing is we haven't seen too much difference", its finder wrote), where a year later [the first one
+# turned up, too](https://github.com/allenai/OLMo/pull/680). All have long been fixed. Fix both here.
 #
 # - The class must compute what `EncoderBlock` computes: pre-LN, each sub-layer with a norm of its own.
 # - `__init__` is right as it is. The bugs are in `forward`.
@@ -883,12 +884,12 @@ check("mend_encoder_block", MendedBlock)
 #
 # ## Ask where the norm should be
 #
-# Two blocks were enough for the digits. Large models stack dozens, and then it matters where the norm is.
+# Two blocks were enough for the digits. Large models stack dozens of them, and there it matters where the norm is.
 #
 # The paper of 2017 put the norm *after* the sum, $x \leftarrow \mathrm{norm}(x + \mathrm{attn}(x))$: *post-LN*. BERT
 # has it there, and PyTorch's block does unless you say `norm_first=True`. GPT-2, ViT and nearly everyone since put it
 # before the sub-layer: *pre-LN*, as you did. Look at the stream to see the difference. In post-LN it passes through two
-# norms in every block. In pre-LN nothing is in its way: it is a plain sum from the first block to the last.
+# norms in every block. In pre-LN nothing stands in its way: it is a plain sum from the first block to the last.
 
 # %%
 assert nn.TransformerEncoderLayer(8, 2).norm_first is False  # post-LN is PyTorch's default
@@ -896,11 +897,11 @@ plot_block(it_comes_in, it_fetches, it_concludes, columns=columns, norm_first=Fa
 show("Post-LN: the norms are on the stream itself, behind the two sums.")
 
 # %% [markdown]
-# What does that do to training? First with a pencil. In pre-LN each sub-layer adds a vector of about the same size, in
-# a direction of its own, so the *squares* of the sizes add up: after $L$ blocks the stream has a size $s$ of about
+# What does that do to training? Take a pencil first. In pre-LN each sub-layer adds a vector of about the same size,
+# in a direction of its own, so the *squares* of the sizes add up: after $L$ blocks the stream has a size $s$ of about
 # $\sqrt{L}$. The last norm divides it by $s$. On the way back the gradient of everything in the stream is divided by
-# the same $s$. In post-LN every sum is divided at once, so $s$ is 1 at every depth. **So the last block of a pre-LN
-# stack should get the gradient of a post-LN stack's last block, divided by $s$.**
+# the same $s$. In post-LN every sum is normalised immediately, so $s$ is 1 at every depth. **So the last block of a
+# pre-LN stack should get the gradient of a post-LN stack's last block, divided by $s$.**
 #
 # Measure it: stacks of both kinds with the same starting weights classify random words. We take the norm of the
 # gradient at each block's `mlp.down`, before the first step, and the size (root mean square) of the stream after the
@@ -1084,16 +1085,16 @@ ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
 show("Post-LN without warm-up stays at guessing; with warm-up and in pre-LN the loss falls.")
 
 # %% [markdown]
-# Same starting weights, same number of steps. Without a warm-up, post-LN has not left guessing. With one it learns, as
-# BERT did. Pre-LN needs no such care, and has one duty: since its stream is never normalised on the way, one last norm
-# follows the last block, as in your reader.
+# Same starting weights, same number of steps. Without a warm-up, post-LN never gets beyond guessing. With one it
+# learns, as BERT did. Pre-LN needs no such care. It asks for one thing in return: since its stream is never
+# normalised on the way, a last norm has to follow the last block, as in your reader.
 
 # %% [markdown]
 # ## Count what a block costs
 #
-# Write $N$ for the number of words and $D$ for `d_model`, as is usual where costs are counted. A block has two kinds of
-# work. Word by word: four projections of $D \times D$ and the MLP's two matrices of $D \times 4D$, which is
-# $12 N D^2$ multiplications. Between words: $N^2$ scores of $D$ multiplications over all heads, and as many for the
+# Write $N$ for the number of words and $D$ for `d_model`, as is usual where costs are counted. A block does two kinds
+# of work. Word by word: four projections of $D \times D$ and the MLP's two matrices of $D \times 4D$, which is $12 N
+# D^2$ multiplications. Between words: $N^2$ scores of $D$ multiplications over all heads, and as many for the
 # mixture, which is $2 N^2 D$.
 #
 # ### Predict, then run: when do the pairs win? ({points}, difficulty 3, 4 minutes)
@@ -1172,11 +1173,11 @@ assert pairs[-1] > 5 * pairs[-3]  # four times as many words: sixteen times the 
 
 # %% [markdown]
 # The measured curves cross, too, but not at $N = 6D$: where they do depends on the machine, because the two kinds of
-# work do not run at the same speed. Matrix products are what processors do best. Between words there is more to do than
-# multiply: the softmax needs an exponential for each of the $N^2$ weights, and tables of $h N^2$ numbers are written to
-# memory and read again, until they no longer fit into the fast part of it. (Lesson 10 is about not writing them.) For
-# our sixteen patches none of this matters. For $D = 768$ and 512 words, as in BERT, $N$ is far below $6D = 4608$, and
-# nine tenths of the multiplications are word by word.
+# work run at different speeds. Matrix products are what processors do best. Between words there is more to do than
+# multiply: the softmax needs an exponential for each of the $N^2$ weights, and tables of $h N^2$ numbers are written
+# to memory and read again, until they no longer fit into the fast part of it. (Lesson 10 is about not writing them.)
+# For our sixteen patches none of this matters. For $D = 768$ and 512 words, as in BERT, $N$ is far below $6D = 4608$,
+# and nine tenths of the multiplications are word by word.
 
 # %%
 between_bert, word_by_word_bert = 2 * 512**2 * 768, 12 * 512 * 768**2
@@ -1202,16 +1203,16 @@ assert_close(word_by_word_bert / (between_bert + word_by_word_bert), 0.9, atol=5
 # 1. Leave out the positions (`+ self.positions`) and train again. How many digits are still read, as a bag of sixteen
 #    patches? Explain that it is not one in ten.
 # 2. At the start of training, set `w_o` and `down` of every block to zero, weight and bias. What does a stack of such
-#    blocks compute, and what is the gradient of the first layer's `w_q`? Some large models are started nearly like
-#    this.
+#    blocks compute, and what is the gradient of the first layer's `w_q`? Some large models are initialised almost
+#    like this.
 # 3. A pre-LN stream is never normalised, so its size grows with depth, and each block adds about as much as the first
 #    did. How much does the hundredth block still change? Is that what the right-hand picture of the gradients showed?
 #
 # <details><summary>Answers</summary>
 #
 # 1. Try it: in a short training of ours, two of three were right. A bag of patches still says how much ink there is,
-#    and which strokes: corners, edges, empty patches. An eight has many half-filled patches and a one has few. What is
-#    lost is where they are, and with it whatever only the arrangement tells.
+#    and which strokes: corners, edges, empty patches. An eight has many half-filled patches and a one has few. What
+#    is lost is where they are, and with it everything that only their arrangement can tell.
 # 2. It computes nothing: both branches add zero, and the stream passes unchanged, so the whole stack is as easy to
 #    train as a single layer. The gradient of `w_q` is zero at the first step, because whatever it does is multiplied by
 #    `w_o` = 0. But the gradient of `w_o` itself is not, so from the second step on the branch begins to count.

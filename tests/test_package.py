@@ -7,7 +7,7 @@ import pytest
 import attnlib
 
 SOURCES = sorted(Path(attnlib.__file__).parent.glob("*.py"))
-ALLOWED = {"torch", "jaxtyping", "matplotlib", "numpy", "math", "collections", "typing", "itertools"}
+ALLOWED = {"torch", "jaxtyping", "matplotlib", "numpy", "math", "collections", "functools", "typing", "itertools"}
 
 
 @pytest.mark.parametrize("name", attnlib.__all__)

@@ -4,6 +4,7 @@ Here the two halves meet: the course, which has the exercises, and the engine, w
 """
 
 import sys
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -11,8 +12,9 @@ import torch
 from attnlib.checks import course
 from attnlib.checks.asking.observe import Memory
 from attnlib.checks.asking.time_limits import TimeLimits
+from attnlib.checks.course.another import another
 from attnlib.checks.verdict.judge import run_exercise
-from attnlib.checks.verdict.report import Report, headline
+from attnlib.checks.verdict.report import Report, Section, headline
 
 
 def run(
@@ -62,14 +64,30 @@ class CheckFailed(AssertionError):
 def check(name: str, attempt: Any) -> None:
     """Show the verdict on an attempt at the exercise `name`; raise `CheckFailed` if it is not all right.
 
-    >>> import torch
-    >>> check("pairwise_dot", lambda x, y: torch.einsum("b q d, b k d -> b q k", x, y))
-    ✓ pairwise_dot: all right (4 of 4 points)
+    If it is, another right answer is shown, too.
+
+    >>> check("merge_heads", lambda x: x.transpose(1, 2).flatten(2))
+    ✓ merge_heads: all right (4 of 4 points)
+    <BLANKLINE>
+      Another right answer:
+        def merge_heads(x: Tensor) -> Tensor:
+            return torch.cat(x.unbind(dim=1), dim=-1)
+    <BLANKLINE>
+      Why it works:
+      `unbind` takes the heads apart and `cat` puts them side by side, so nothing has to be
+      transposed.
     """
     report = run(name, attempt)
-    _show(report)
+    _show(_with_another(report) if report.passed else report)
     if not report.passed:
         raise CheckFailed(report)
+
+
+def _with_another(report: Report) -> Report:
+    if (other := another(course.find(report.exercise))) is None:
+        return report
+    shown = (Section("Another right answer", other.source, fixed=True), Section("Why it works", other.why))
+    return replace(report, sections=(*report.sections, *shown))
 
 
 def grade(name: str, attempt: Any) -> float:

@@ -25,6 +25,9 @@ class Asked(Protocol):
 
     def __call__(self, *inputs: Any) -> tuple[Tensor, ...]: ...
 
+    def left(self) -> list[Tensor]:
+        """The tensors and numbers among the inputs of the last call, as the attempt left them."""
+
     def load(self, weights: dict[str, Tensor]) -> None:
         """Set parameters of a module."""
 
@@ -56,6 +59,8 @@ class Misconception:
     explanation: str
     implementation: Any
     same_as: str | None = None
+    thread: str = ""
+    """The address of a published discussion in which somebody has made this mistake."""
     heading: str = "A common misunderstanding"
 
 

@@ -258,7 +258,8 @@ def _matrix(name: str, value: Tensor) -> Tensor:
     if value.ndim > 2 or not 0 < value.numel() <= LARGEST:
         wanted = f"a vector or a matrix of at most {LARGEST} numbers"
         raise ValueError(f"{name} must be {wanted} for its numbers to be shown, got {tuple(value.shape)}")
-    return torch.atleast_2d(value.detach().to("cpu", torch.float32))
+    matrix: Tensor = torch.atleast_2d(value.detach().to("cpu", torch.float32))
+    return matrix
 
 
 def _text(

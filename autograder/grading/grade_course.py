@@ -264,11 +264,10 @@ def _results(judged: Judged, assignment: Assignment) -> Iterator[Result]:
 
 
 def _what_is_said(report: dict[str, Any]) -> str | None:
-    """The misconception; if there is none, what the report says first."""
+    """The misconception; if there is none, the error of the answer's cell, or what the report says first."""
     if report.get("passed"):
         return None
-    said = str(report.get("diagnosis") or report.get("headline") or "")
-    return said.removeprefix("its cell ended with ") or None
+    return str(report.get("diagnosis") or report.get("error_of_cell") or report.get("headline") or "") or None
 
 
 def results_of(

@@ -1,6 +1,5 @@
 """Judging a notebook: each answer in a process of its own in the sandbox, the verdict here."""
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,10 +17,12 @@ from autograder.judging.budget import Budget, OutOfTime
 from autograder.judging.verdict import Verdict
 from autograder.lesson_text.assignment import Assignment, Question
 from autograder.sandbox.process import Child, Died, Sandbox
-from autograder.sandbox.remote import RemoteAttempt
+from autograder.sandbox.remote import RemoteAttempt, failure_from
 from autograder.sandbox.views import view, whole_view
 from autograder.showing.errors import CourseError, trace_of
 
+OURS = ("attnlib", "autograder")
+OUTCOME = ("error", "text", "printed", "lacks_name", "lacks_module")
 UNANSWERED = Failure("unwritten", "is not answered yet")
 
 
@@ -50,16 +51,14 @@ class Asked:
 
     @property
     def lacking(self) -> list[str]:
-        """The names for want of which it failed."""
-        return self._said(r"name '(\w+)' is not defined")
+        """The name for want of which it failed, in a list."""
+        return [self.report.failure.lacks_name] if self.report.failure and self.report.failure.lacks_name else []
 
     @property
     def lacking_modules(self) -> list[str]:
-        """The modules for want of which it failed."""
-        return self._said(r"No module named '(\w+)")
-
-    def _said(self, pattern: str) -> list[str]:
-        return [] if self.report.passed else re.findall(pattern, " ".join(self.report.message.split()))
+        """The module for want of which it failed, in a list; none if it is ours, which no file beside stands for."""
+        module = self.report.failure.lacks_module if self.report.failure else ""
+        return [module] if module and module not in OURS else []
 
     def not_shown(self, cells: Cells) -> tuple[str, ...]:
         """If names were lacking, the demonstrations that did not run to their end: they may need what is withheld."""
@@ -222,7 +221,7 @@ class Judge:
     def _judge(self, child: Child, question: Question, told: dict[str, Any], ran: list[dict[str, Any]]) -> Report:
         exercise = question.exercise
         if told.get("missing") or not isinstance(told.get("value"), (dict, type(None))):
-            return failed(exercise, _missing(question, str(told.get("missing"))[:300], ran))
+            return failed(exercise, _missing(question, failure_from(told.get("missing")), ran))
         if exercise.kind == "choice":
             return run_exercise(exercise, _choice(told.get("value") or {}))
         unfit = told.get("unfit")
@@ -240,15 +239,15 @@ def _forbidden(use: list[str]) -> Failure:
     return Failure("forbidden", f"calls {name}, which this exercise asks you to do without: `{text[:120]}`")
 
 
-def _missing(question: Question, missing: str, ran: list[dict[str, Any]]) -> Failure:
+def _missing(question: Question, missing: Failure, ran: list[dict[str, Any]]) -> Failure:
     """There is no answer to judge: because its cell failed, or because it defines something else."""
     stopped = [cell for cell in ran if cell["error"] and cell["name"] == question.answer]
     stopped = stopped or [cell for cell in ran if cell["error"]]
     if stopped:
-        text = stopped[0]["text"]
-        said = text if text.startswith(stopped[0]["error"]) else f"{stopped[0]['error']}: {text}"
-        return Failure("raised", f"its cell ended with {said}")
-    return Failure("type", f"is not there: {missing}")
+        cell = stopped[0]
+        lacks = {key: cell[key] for key in ("lacks_name", "lacks_module")}
+        return Failure("cell", cell["text"], exception=cell["error"], **lacks)
+    return replace(missing, kind="type", text=f"is not there: {missing.error[:300]}", exception="", line=0, source="")
 
 
 def _choice(value: dict[str, Any]) -> Any:
@@ -262,6 +261,6 @@ def _outcomes(told: Any) -> list[dict[str, Any]]:
     found = []
     for cell in told if isinstance(told, list) else []:
         if isinstance(cell, dict):
-            found.append({key: str(cell.get(key, ""))[:4000] for key in ("error", "text", "printed")})
+            found.append({key: str(cell.get(key, ""))[:4000] for key in OUTCOME})
             found[-1]["name"] = str(cell.get("cell", ""))[:200]
     return found[:1000]

@@ -58,7 +58,7 @@ def _outputs_of_answer(found: dict[str, Any]) -> list[NotebookNode]:
     if found["printed"]:
         outputs.append(new_output("stream", name="stdout", text=found["printed"]))
     if found["error"]:
-        said = f"{found['error']}: {found['text'].removeprefix(found['error'] + ': ')}"
+        said = f"{found['error']}: {found['text']}".rstrip(": ")
         outputs.append(new_output("error", ename=found["error"], evalue=found["text"], traceback=[said]))
     return outputs
 

@@ -12,7 +12,7 @@ from autograder.proof.counts import Proof
 from autograder.proof.measure import code_exercises, fates, verdicts
 from autograder.proof.page import page
 from autograder.proof.requirements import requirements
-from autograder.proof.tables import cost_table, requirement_table, right_table, told_table, wrong_table
+from autograder.proof.tables import cost_table, requirement_table, right_table, slips_table, told_table, wrong_table
 from autograder.showing.errors import CourseError
 from autograder.showing.terminal import Terminal
 
@@ -27,7 +27,7 @@ def prove(wanted: tuple[str, ...], *, seeds: int, page_file: Path | None) -> Non
     proofs = measure(_chosen(wanted), seeds)
     total = Proof.total(proofs.values())
     console = Terminal()
-    for table in (wrong_table, right_table, told_table, cost_table):
+    for table in (wrong_table, right_table, told_table, slips_table, cost_table):
         console.print(table(proofs))
     console.print(requirement_table(total))
     if page_file is not None:

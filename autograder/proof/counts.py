@@ -52,6 +52,17 @@ shows, by the words of the exception in which it ends; or by the first wrong num
 
 
 @dataclass(frozen=True)
+class Withheld:
+    """What would be said of a misconception by the "change" or the "symptom" if it were on no list; "" is nothing."""
+
+    exercise: str
+    id: str
+    title: str
+    way: str
+    instead: str
+
+
+@dataclass(frozen=True)
 class Fate:
     """What became of a mutant: which cases killed it ("visible", "hidden"), or "" and the reason why it is right.
 
@@ -63,6 +74,7 @@ class Fate:
     reason: str = ""
     told_by: str = ""
     cpu_ms: float = 0.0
+    withheld: Withheld | None = None
 
 
 @dataclass(frozen=True)
@@ -73,6 +85,7 @@ class Proof:
     fates: tuple[Fate, ...] = ()
     stale: tuple[str, ...] = ()
     """Mutants that are listed as equivalent, but are none, or are killed."""
+    withheld: tuple[Withheld, ...] = ()
 
     @staticmethod
     def total(proofs: "Iterable[Proof]") -> "Proof":
@@ -82,6 +95,7 @@ class Proof:
             tuple(v for p in listed for v in p.verdicts),
             tuple(f for p in listed for f in p.fates),
             tuple(s for p in listed for s in p.stale),
+            tuple(w for p in listed for w in p.withheld),
         )
 
     @property
@@ -134,6 +148,16 @@ class Proof:
     def told_by(self, way: str) -> Rate:
         """Those of them that are told in one of `WAYS`."""
         return Rate(sum(f.told_by == way for f in self.told), len(self.told))
+
+    @property
+    def slips(self) -> dict[tuple[str, str, str], dict[str, str]]:
+        """Of each misconception, as exercise, id and title: what each way would say in its place."""
+        found: dict[tuple[str, str, str], dict[str, str]] = {}
+        for w in self.withheld:
+            said = found.setdefault((w.exercise, w.id, w.title), {})
+            if w.instead:
+                said.setdefault(w.way, w.instead)
+        return found
 
     @property
     def equivalent(self) -> list[Fate]:

@@ -14,10 +14,11 @@ from attnlib.checks.verdict.judge import cases_of, run_exercise, try_case
 from attnlib.checks.verdict.report import Report
 from autograder.lesson_text.layout import Layout
 from autograder.proof.answers import Answer, alternatives, lesson_answers, run_source, written_plainly
-from autograder.proof.counts import Fate, Proof, Verdict
+from autograder.proof.counts import Fate, Proof, Verdict, Withheld
 from autograder.proof.equivalent import EQUIVALENT
 from autograder.proof.mutants import Mutant, mutants
 from autograder.proof.observed import Observed
+from autograder.proof.withheld import by_one_change, by_symptoms
 
 ONE_IN = 10  # mutants: of so many it is noted what the student is told of them
 
@@ -37,10 +38,12 @@ def verdicts(name: str, seeds: range) -> Proof:
     answers = [*right, *wrong]
     _warm_up(exercise)
     found = [_timed(exercise, *answer, hidden) for hidden in (False, True) for answer in answers if 0 in seeds]
+    withheld: list[Withheld] = []
     for seed in seeds:
         observed = Observed(exercise, seed)
+        withheld += by_symptoms(observed) if seed == 0 else ()
         found += [_quick(observed, *answer, hidden) for hidden in (False, True) for answer in answers if seed]
-    return Proof(verdicts=tuple(found))
+    return Proof(verdicts=tuple(found), withheld=tuple(withheld))
 
 
 def _timed(exercise: Exercise, answer: str, expected: str | None, attempt: Any, hidden: bool) -> Verdict:
@@ -80,8 +83,9 @@ def fates(name: str) -> Proof:
         if answer is not None
         for mutant in mutants(answer.source)
     }
+    changes = tuple(fate.withheld for fate in found.values() if fate.withheld)
     stale = [key for key in reasons if key not in found or found[key].killed_by]
-    return Proof(fates=tuple(found.values()), stale=tuple(f"{name}: {key}" for key in stale))
+    return Proof(fates=tuple(found.values()), stale=tuple(f"{name}: {key}" for key in stale), withheld=changes)
 
 
 def _fate(exercise: Exercise, answer: Answer, mutant: Mutant, reason: str, limits: TimeLimits) -> Fate:
@@ -94,13 +98,15 @@ def _fate(exercise: Exercise, answer: Answer, mutant: Mutant, reason: str, limit
         return fate  # a cell that fails in a notebook: Python tells
     cpu = time.process_time()
     report = run_exercise(exercise, attempt, limits=limits)
-    return replace(fate, told_by=_way(exercise, report), cpu_ms=1000 * (time.process_time() - cpu))
+    fate = replace(fate, told_by=_way(exercise, report), cpu_ms=1000 * (time.process_time() - cpu))
+    listed = fate.told_by == "misconception" and report.diagnosis
+    return replace(fate, withheld=by_one_change(exercise, listed, attempt, limits)) if listed else fate
 
 
 def _way(exercise: Exercise, report: Report) -> str:
     """Which of `counts.WAYS` it is."""
     if report.diagnosis is None:
-        return "exception" if report.headline.startswith("raised") else "nothing"
+        return "exception" if report.failure is not None and report.failure.kind == "raised" else "nothing"
     if report.diagnosis in {m.id for m in exercise.misconceptions}:
         return "misconception"
     return "symptom" if report.diagnosis in SYMPTOMS else "change"

@@ -60,6 +60,15 @@ def told_table(proofs: Mapping[str, Proof]) -> Table:
     return table
 
 
+def slips_table(proofs: Mapping[str, Proof]) -> Table:
+    """What would be said of the misconceptions if they were on no list; the page says it of each."""
+    table = _table("Misconceptions, were they on no list", "slips", "change\nor symptom", "neither")
+    for name, proof in with_total(proofs).items():
+        said = [bool(ways) for ways in proof.slips.values()]
+        _add(table, name, str(len(said)), str(sum(said)), str(len(said) - sum(said)))
+    return table
+
+
 def cost_table(proofs: Mapping[str, Proof]) -> Table:
     """What a visible check costs, on processor time and by the clock on the wall."""
     table = _table("One visible check, in ms", "checks", "processor:\nmedian", "most", "wall:\nmedian", "most")

@@ -1,6 +1,5 @@
 """An answer that lives in the sandbox, asked from here. What comes back is numbers; the verdict is computed here."""
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,11 +7,10 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from attnlib.checks.asking.attempt import Attempt, Shapes, Terms
+from attnlib.checks.asking.attempt import Attempt, Shapes, Terms, values_in
 from attnlib.checks.asking.failure import REASONS, Failed, Failure
 from autograder.sandbox.process import Child, Died
 
-PLACE = re.compile(r"line \d{1,6}: `")
 KINDS = ("unwritten", "raised", "time", "type", "parameters", "forbidden")
 
 
@@ -37,6 +35,7 @@ class RemoteSession:
         self.printed, self.devices_mixed = "", False
         self.shapes: Shapes = {}
         self.given: list[Tensor] = []
+        self.values = 0
         self.opening: dict[str, Any] = {
             "outputs": list(terms.outputs),
             "forbidden": [name for name in terms.forbidden if not name.startswith("attnlib.")],
@@ -55,7 +54,7 @@ class RemoteSession:
         self.printed = _text(reply.get("printed"), 2000)
         self.devices_mixed = reply.get("devices_mixed") is True
         if "failure" in reply:
-            raise Failed(_failure(reply["failure"]))
+            raise Failed(failure_from(reply["failure"]))
         return reply
 
     def _tensors(self, reply: dict[str, Any], count: int) -> list[Tensor]:
@@ -87,6 +86,7 @@ class RemoteSession:
     def call(self, inputs: Sequence[Any], gradient: bool = False) -> tuple[Tensor, ...]:
         reply = self._ask("call", inputs=list(inputs), gradient=gradient)
         self.given = [t for t in tree_leaves(list(inputs)) if isinstance(t, Tensor)]
+        self.values = len(values_in(list(inputs)))
         found = self._tensors(reply, len(self.outputs))
         if self.device != "meta" and any(t.is_meta for t in found):  # its shape could ask for all memory here
             raise Failed(
@@ -95,7 +95,7 @@ class RemoteSession:
         return tuple(found)
 
     def inputs(self) -> list[Tensor]:
-        return self._numbers(self._ask("inputs"), len(self.given))
+        return self._numbers(self._ask("inputs"), self.values)
 
     def backward(self, cotangents: Sequence[Tensor | None]) -> list[Tensor]:
         shapes = [tuple(t.shape) for t in self.given if t.is_floating_point()]
@@ -109,19 +109,22 @@ class RemoteSession:
         pass
 
 
-def _failure(told: Any) -> Failure:
+def failure_from(told: Any) -> Failure:
     """A failure in the child's words, which only its own student reads."""
     if not isinstance(told, dict) or told.get("kind") not in KINDS:
         return Failure("raised", "failed")
-    place = _text(told.get("place"), 200)
+    line = told.get("line")
     return Failure(
         told["kind"],
         _text(told.get("text"), 500),
-        place if PLACE.match(place) else "",
+        line if type(line) is int and 0 < line < 1_000_000 else 0,
+        _text(told.get("source"), 200),
         told.get("own") is True,
         exception=_text(told.get("exception"), 100),
         reason=next((reason for reason in REASONS if reason == told.get("reason")), ""),
         details=_text(told.get("details"), 500),
+        lacks_name=_text(told.get("lacks_name"), 100),
+        lacks_module=_text(told.get("lacks_module"), 100),
     )
 
 

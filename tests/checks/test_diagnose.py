@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
+from torch.utils._pytree import tree_map_only
 
 import attnlib
 from attnlib.checks import exercises, run
@@ -37,8 +39,12 @@ def test_only_rivals_that_are_right_otherwise_are_asked_on_another_device(monkey
 
     monkeypatch.setattr(observing, "AskedSession", Counting)
     exercise = exercises()["MultiHeadSelfAttention"]
-    wrong = next(m for m in exercise.misconceptions if m.id == "cpu_only")
-    assert run_exercise(exercise, wrong.implementation).diagnosis == "cpu_only"
+
+    class OnTheCpuOnly(exercise.answer({})):  # type: ignore[misc, attr-defined]
+        def forward(self, *inputs: Any) -> Any:
+            return tree_map_only(Tensor, lambda t: t + torch.zeros(t.shape, dtype=t.dtype), super().forward(*inputs))
+
+    assert run_exercise(exercise, OnTheCpuOnly).diagnosis == "on_the_cpu_only"
     assert 2 < asked["meta"] < len(exercise.misconceptions) / 2
 
 

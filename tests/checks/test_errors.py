@@ -18,7 +18,7 @@ def explained(exercise: str, *texts: str, own: bool = False, hidden: bool = Fals
     """What is said of an attempt of unknown source that raises these errors in the first cases."""
     it = exercises()[exercise]
     failures = [
-        Failure("raised", said, "", own, exception=name) for name, _, said in (text.partition(": ") for text in texts)
+        Failure("raised", said, own=own, exception=name) for name, _, said in (text.partition(": ") for text in texts)
     ]
     trials = [
         Trial(replace(case, hidden=hidden), Observation(), Observation(failure=failure), Difference("failure"))

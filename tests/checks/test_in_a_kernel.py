@@ -75,10 +75,14 @@ def test_a_cell_can_ask_again_after_a_check(kernel):
     assert "somebody was asked" in reply["shown"]
 
 
-def test_the_kernel_can_be_interrupted_while_an_answer_waits(kernel):
+def test_the_kernel_can_be_interrupted_while_an_answer_waits(kernel, tmp_path):
     manager, client = kernel
-    client.execute(checked("print('here', flush=True) or time.sleep(40)"))
-    time.sleep(3)
+    here = tmp_path / "here"
+    client.execute(checked(f"import pathlib; pathlib.Path({str(here)!r}).touch(); time.sleep(40)"))
+    until = time.monotonic() + MUCH
+    while not here.exists():
+        assert time.monotonic() < until
+        time.sleep(0.05)
     manager.interrupt_kernel()
     while (reply := client.get_shell_msg(timeout=MUCH))["msg_type"] != "execute_reply":
         pass

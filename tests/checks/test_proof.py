@@ -133,7 +133,7 @@ def test_the_command_prints_the_tables_and_writes_the_page(tmp_path: Path) -> No
     assert max(len(line) for line in done.stdout.splitlines() if not line.startswith("The page: ")) <= 80
     assert "…" not in done.stdout.split("Required")[0]
     for name in ("padding_mask", "merge_heads", "all"):
-        assert len(re.findall(rf"^ *{name} ", done.stdout, flags=re.MULTILINE)) == 4
+        assert len(re.findall(rf"^ *{name} ", done.stdout, flags=re.MULTILINE)) == 5
     assert "<td>padding_mask</td>" in file.read_text(encoding="utf-8")
 
 

@@ -20,6 +20,7 @@ from attnlib.checks.verdict.report import MIME
 from attnlib.checks.verdict.words import headline
 
 NOTEBOOK = {
+    "F": torch.nn.functional,
     "attnlib": attnlib,
     "einsum": einsum,
     "nn": nn,
@@ -287,3 +288,10 @@ def test_a_part_that_fails_on_hidden_inputs_alone_is_named_beside_what_is_seen()
     assert report.points == 0
     assert "no gradient flows back" in words(report.message)
     assert "In a case of the grader's own (values)" in words(report.message)
+
+
+def test_somebody_elses_case_is_linked() -> None:
+    report = run("attention_scores", lambda q, k: q @ k.mT)
+    [section] = [section for section in report.sections if section.link]
+    assert f"Someone else's case: {section.link}" in report.message
+    assert f'<a href="{section.link}">' in report._repr_mimebundle_()["text/html"]

@@ -1,5 +1,6 @@
 """`run` turns whatever an attempt does into a report, and never raises because of it."""
 
+import re
 import subprocess
 import sys
 import warnings
@@ -110,9 +111,8 @@ class Sub(Tensor):
     ],
 )
 def test_whatever_an_attempt_does_becomes_a_report(attempt: object, said: str) -> None:
-    import re
-
-    report = run("pairwise_dot", attempt, limits=QUICK)
+    limits = QUICK if "did not end" in said else None
+    report = run("pairwise_dot", attempt, limits=limits)
     assert not report.passed
     assert report.score == 0.0
     assert re.search(said, " ".join(report.message.split())), report.message
@@ -149,17 +149,12 @@ class WrongShape(SelfAttentionWith):
         (MissingLayer, r"has no parameter 'w_k.weight': it has w_q.weight, w_v.weight"),
         (ExtraLayer, r"has a parameter 'w_o.weight' that the contract does not ask for"),
         (WrongShape, r"parameter 'w_v.weight' must have shape \(11, 7\), got \(3, 7\)"),
-        (
-            SelfAttentionWith(3, 3, 3),
-            r"must be the class, but you passed an object made from it: pass SelfAttentionWith",
-        ),
+        (SelfAttentionWith(3, 3, 3), r"the class, but you passed an object made from it: pass SelfAttentionWith"),
         (int, r"must be a subclass of nn.Module, but the class int is not"),
         (lambda *sizes: 3, r"must be an nn.Module, but calling it gave a int"),
     ],
 )
 def test_a_module_that_breaks_the_contract_is_told_so(attempt: object, said: str) -> None:
-    import re
-
     report = run("SelfAttention", attempt)
     assert not report.passed
     assert re.search(said, " ".join(report.message.split())), report.message
@@ -267,12 +262,12 @@ def test_points_are_earned_part_by_part() -> None:
     assert report.parts == {"values": True, "gradient": False, "robustness": True}
     assert report.points == 3.0
     assert report.score == 0.75
-    assert report.diagnosis == "detached"
+    assert report.diagnosis == "gradient_cut_off"
 
 
 def test_check_prints_and_raises_grade_prints_and_returns(capsys: pytest.CaptureFixture[str]) -> None:
     assert check("pairwise_dot", right) is None
-    assert capsys.readouterr().out == "✓ pairwise_dot: all right (4 of 4 points)\n"
+    assert capsys.readouterr().out.startswith("✓ pairwise_dot: all right (4 of 4 points)\n\n  Another right answer:\n")
     with pytest.raises(CheckFailed, match="the values are not right"):
         check("pairwise_dot", lambda x, y: right(x, y) * 2)
     assert "One change away: One step too many" in " ".join(capsys.readouterr().out.split())

@@ -3,6 +3,7 @@
 import ast
 import inspect
 import pkgutil
+import re
 from importlib import import_module
 from pathlib import Path
 
@@ -157,3 +158,17 @@ def test_an_explanation_is_written_once() -> None:
                 text = ast.get_docstring(slip) or ""
                 name = f"{path.stem}.{step.name}.{slip.name}"
                 assert not text or written.setdefault(" ".join(text.split()), name) == name
+
+
+def test_a_published_case_comes_with_all_forms_of_a_slip() -> None:
+    known = {m.id: m.thread for m in exercises()["MultiHeadSelfAttention"].misconceptions}
+    forms = {id: thread for id, thread in known.items() if id.startswith("split_by_reshape")}
+    assert len(forms) > 3
+    assert len({*forms.values()} - {""}) == 1
+    assert known["scaled_by_root_width"] != known["split_by_reshape"]
+
+
+def test_published_cases_are_addresses_of_threads() -> None:
+    threads = {m.thread for e in exercises().values() for m in e.misconceptions} - {""}
+    assert len(threads) >= 8
+    assert [t for t in threads if not re.fullmatch(r"https://github\.com/[\w.-]+/[\w.-]+/(issues|pull)/\d+", t)] == []

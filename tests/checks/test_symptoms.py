@@ -183,3 +183,9 @@ def test_several_exceptions_have_no_common_name() -> None:
         return x @ y if len(x) == 1 else x[100]
 
     assert names("pairwise_dot", one_or_the_other) == []
+
+
+def test_numbers_in_place_of_truth_values_are_a_wrong_answer_and_no_fault_of_the_check() -> None:
+    report = run("causal_mask", lambda q_len, k_len: torch.full((q_len, k_len), 0.3))
+    assert not report.passed
+    assert "expected dtype bool, got float32" in report.message

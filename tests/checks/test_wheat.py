@@ -12,6 +12,8 @@ import wheat
 
 from attnlib.checks import exercises, run
 from attnlib.checks.asking.time_limits import here
+from attnlib.checks.course import also
+from attnlib.checks.course.another import Another, another
 
 pytestmark = pytest.mark.slow
 
@@ -26,6 +28,8 @@ ALTERNATIVES = {
 ANSWERS = [
     pytest.param(name, a, id=f"{name}-{i}") for name, answers in ALTERNATIVES.items() for i, a in enumerate(answers)
 ]
+SHOWN: dict[str, Another] = {name: found for name, e in exercises().items() if (found := another(e)) is not None}
+ANSWERS += [pytest.param(name, found.attempt, id=f"{name}-shown") for name, found in SHOWN.items()]
 
 
 @pytest.mark.parametrize("name", [name for name, e in exercises().items() if e.kind != "choice"])
@@ -35,6 +39,23 @@ def test_every_exercise_has_five_alternatives(name: str) -> None:
 
 def test_alternatives_are_of_exercises_that_exist() -> None:
     assert set(ALTERNATIVES) <= set(exercises())
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_what_is_shown_after_a_right_answer_is_short(name: str) -> None:
+    """It is python, without its docstring, and one sentence or two say why it works."""
+    lines = SHOWN[name].source.split("\n")
+    assert '"""' not in SHOWN[name].source
+    assert len(lines) <= 12
+    assert max(map(len, lines)) <= 120
+    assert lines[0].startswith("def forward(self" if exercises()[name].kind == "module" else f"def {name}(")
+    assert 20 <= len(SHOWN[name].why) <= 120
+
+
+def test_nothing_but_answers_is_shown() -> None:
+    written = {name for name, value in vars(also).items() if getattr(value, "__module__", "") == also.__name__}
+    assert written == set(SHOWN)
+    assert all(exercises()[name].kind != "choice" for name in SHOWN)
 
 
 @pytest.mark.parametrize(("name", "answer"), ANSWERS)

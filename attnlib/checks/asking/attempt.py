@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from . import limits  # relative, so that these files can stand elsewhere
+from . import given, limits  # relative, so that these files can stand elsewhere
 from .clock import Clock, InputAsked, Patience, TimeLimitExceeded, nobody_to_ask, time_limit
 from .contract import checked, compare_parameters, unfit_reason
-from .failure import ContractBroken, Failed, Failure, failure_of, overtime, place_in_attempt
+from .failure import ContractBroken, Failed, Failure, failure_of, line_of_attempt, overtime
 from .other_device import OtherDevice, on_other_device
 from .time_limits import TimeLimits, here
 from .watch import Watch
@@ -56,7 +56,10 @@ class Session(Protocol):
         """The outputs; with `gradient`, those that carry one require it, and `backward` may follow."""
 
     def inputs(self) -> list[Tensor]:
-        """The tensors among the inputs of the last call, as the attempt left them: as many, empty if lists changed."""
+        """Tensors and numbers among the inputs of the last call, as the attempt left them (see `values_in`).
+
+        As many as there were; empty tensors if something was taken out of a list or a dictionary, or put into it.
+        """
 
     def backward(self, cotangents: Sequence[Tensor | None]) -> list[Tensor]:
         """Gradients of Σ output · cotangent: of the last call's inputs, then of the weights in alphabetical order."""
@@ -102,6 +105,7 @@ class LocalSession:
         self.weights: dict[str, nn.Parameter] = {}
         self.arguments: tuple[Any, ...] = ()
         self.given: list[Tensor] = []
+        self.values = 0
         self.outputs: tuple[Tensor, ...] = ()
         self.printed = ""
         self.other_device = OtherDevice() if terms.device == "meta" else None
@@ -121,8 +125,8 @@ class LocalSession:
                 if self.clock.is_over():  # and the attempt has swallowed that
                     raise TimeLimitExceeded
             except InputAsked as error:
-                line = place_in_attempt(error.__traceback__)
-                raise Failed(Failure("time", "asks for input, and a check calls it by itself", line)) from None
+                at = line_of_attempt(error.__traceback__)
+                raise Failed(Failure("time", "asks for input, and a check calls it by itself", *at)) from None
             except ContractBroken as error:
                 raise Failed(error.failure) from None
             except BaseException as error:
@@ -157,7 +161,7 @@ class LocalSession:
 
     def call(self, inputs: Sequence[Any], gradient: bool = False) -> tuple[Tensor, ...]:
         drawn = tree_map_only(Tensor, lambda t: laid_out_like(t, self.terms.device), tuple(inputs))
-        self.arguments, self.given = drawn, _tensors_in(drawn)
+        self.arguments, self.given, self.values = drawn, _tensors_in(drawn), len(values_in(drawn))
         if gradient:
             for tensor in self._differentiable():
                 tensor.requires_grad_()
@@ -167,7 +171,9 @@ class LocalSession:
             watched = watch if self.terms.forbidden else contextlib.nullcontext()  # under watch, torch is slower
             try:
                 with self.other_device or watched:
-                    self.outputs = checked(self.terms.outputs, self.call_it(*drawn))
+                    objects = given.made(drawn)
+                    self.outputs = checked(self.terms.outputs, self.call_it(*objects))
+                    given.note(objects, drawn)
             except Exception:
                 if not watch.called:
                     raise
@@ -180,10 +186,9 @@ class LocalSession:
         return [t for t in self.given if t.is_floating_point()]
 
     def inputs(self) -> list[Tensor]:
-        now = _tensors_in(self.arguments)
-        if len(now) != len(self.given):  # something was taken out of a list, or put into it
-            return [t.new_empty(0) for t in self.given]
-        return [t.detach() for t in now]
+        with self._limited():  # a number may be too large for a tensor
+            now = values_in(self.arguments)
+        return [t.detach() for t in now] if len(now) == self.values else [torch.empty(0)] * self.values
 
     def backward(self, cotangents: Sequence[Tensor | None]) -> list[Tensor]:
         pairs = [(out, c) for out, c in zip(self.outputs, cotangents, strict=True) if c is not None]
@@ -199,6 +204,12 @@ class LocalSession:
 
 def _tensors_in(arguments: Any) -> list[Tensor]:
     return [t for t in tree_leaves(arguments) if isinstance(t, Tensor)]
+
+
+def values_in(arguments: Any) -> list[Tensor]:
+    """The tensors among them, and the numbers as tensors: a cache is two buffers and how many positions they hold."""
+    leaves = (leaf for leaf in tree_leaves(arguments) if isinstance(leaf, (Tensor, int, float)))
+    return [leaf if isinstance(leaf, Tensor) else torch.tensor(leaf) for leaf in leaves]
 
 
 def laid_out_like(tensor: Tensor, device: str) -> Tensor:

@@ -16,7 +16,7 @@ HERE = str(Path(__file__).parents[1].absolute())
 STANDARD = sysconfig.get_path("stdlib")
 LIBRARIES = ("site-packages", "dist-packages", "/attnlib/", "<frozen", HERE, STANDARD)  # not the learner's own code
 
-Kind = Literal["unwritten", "raised", "time", "type", "parameters", "forbidden", "choice", "died"]
+Kind = Literal["unwritten", "raised", "time", "type", "parameters", "forbidden", "choice", "died", "cell"]
 Reason = Literal["", "nothing", "something_else", "missing", "renamed", "unasked", "frozen", "another_shape", "unsized"]
 REASONS: tuple[Reason, ...] = get_args(Reason)
 
@@ -27,8 +27,9 @@ class Failure:
 
     kind: Kind
     text: str
-    place: str = ""
-    """The attempt's line."""
+    line: int = 0
+    """The number of the attempt's line, and what is written there; none where the attempt has no line of its own."""
+    source: str = ""
     own: bool = False
     """Of an exception: raised by a `raise` or an `assert` of the attempt, not by anything that it calls."""
     exception: str = ""
@@ -37,6 +38,14 @@ class Failure:
     """Which promise of the contract was broken: about what is returned, or about a parameter."""
     details: str = ""
     """What belongs to it and need not stand in a headline."""
+    lacks_name: str = ""
+    """Of a NameError the name that is not defined, of a ModuleNotFoundError the module that is not there."""
+    lacks_module: str = ""
+
+    @property
+    def place(self) -> str:
+        """The attempt's line in words; empty where there is none."""
+        return f"line {self.line}: `{self.source}`" if self.source else ""
 
     @property
     def error(self) -> str:
@@ -72,17 +81,32 @@ RAISES = re.compile(r"(^|:)\s*(raise|assert)\b")
 
 def failure_of(error: BaseException) -> Failure:
     """What an exception in the attempt is to be called, and the attempt's line that raised it."""
-    place, own = place_in_attempt(error.__traceback__), _raised_itself(error.__traceback__)
+    (line, source), own = line_of_attempt(error.__traceback__), _raised_itself(error.__traceback__)
     if isinstance(error, NotImplementedError) and (not error.args or own):
         told = "is not written yet: put your code in place of `raise NotImplementedError`"
-        return Failure("unwritten", told, place)
+        return Failure("unwritten", told, line, source)
     try:
         said = str(error)
     except BaseException:
         said = "(a message that cannot be printed)"
     name, special = _names(type(error))
     first_lines = " ".join(said.strip().split("\n")[:3])[:400]
-    return Failure("raised", f"{special}{first_lines}".rstrip(": "), place, own, exception=name)
+    return Failure(
+        "raised",
+        f"{special}{first_lines}".rstrip(": "),
+        line,
+        source,
+        own,
+        exception=name,
+        lacks_name=_lacking(error) if name == "NameError" else "",
+        lacks_module=_lacking(error) if name == "ModuleNotFoundError" else "",
+    )
+
+
+def _lacking(error: BaseException) -> str:
+    """The name that Python notes in the error, without a module's submodules."""
+    name = getattr(error, "name", None)
+    return name.split(".")[0] if type(name) is str else ""
 
 
 def _names(error: type[BaseException]) -> tuple[str, str]:
@@ -103,10 +127,10 @@ def _raised_itself(trace: TracebackType | None) -> bool:
     return home.startswith(HERE) or not any(part in home for part in LIBRARIES)
 
 
-def place_in_attempt(trace: TracebackType | None) -> str:
+def line_of_attempt(trace: TracebackType | None) -> tuple[int, str]:
     """The last line of the learner's own code in a traceback: of a notebook cell, or of a file outside libraries."""
     frame = _own_frame(traceback.extract_tb(trace))
-    return f"line {frame.lineno}: `{frame.line.strip()}`" if frame is not None and frame.line else ""
+    return (frame.lineno or 0, frame.line.strip()) if frame is not None and frame.line else (0, "")
 
 
 def overtime(clock: Clock) -> Failure:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from attnlib.checks.asking.attempt import Attempt, Local, Session, Terms
+from attnlib.checks.asking.attempt import Attempt, Local, Session, Terms, values_in
 from attnlib.checks.asking.failure import Failed, Failure
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Case, Exercise, Probe
@@ -82,7 +82,7 @@ def observe(
     session = attempt.open(Terms(outputs=exercise.outputs, forbidden=forbidden, device=place))
     seen = Observation(exact=exact)
     try:
-        _observe(exercise, session, case, (exercise.name, case.name, seed), seen)
+        _observe(exercise, session, case, (exercise.name, case.name, seed), seen, device=place)
     except Failed as error:
         seen.failure = error.failure
     finally:
@@ -91,7 +91,9 @@ def observe(
     return seen
 
 
-def _observe(exercise: Exercise, session: Session, case: Case, key: tuple, seen: Observation) -> None:
+def _observe(
+    exercise: Exercise, session: Session, case: Case, key: tuple[Any, ...], seen: Observation, *, device: str
+) -> None:
     dtype = torch.float64 if seen.exact else case.dtype
 
     def drawn(make: Callable[[Draw], tuple[Any, ...]], *extra: object) -> tuple[Any, ...]:
@@ -122,7 +124,8 @@ def _observe(exercise: Exercise, session: Session, case: Case, key: tuple, seen:
     seen.outputs = tuple(t.detach() for t in outputs)
     if case.mutation:
         seen.mutated = _mutated(exercise, inputs, session.inputs())
-    if case.gradient:
+    elsewhere = any(t.device.type != torch.device(device).type for t in outputs)  # then that alone is what is wrong
+    if case.gradient and not elsewhere:
         _note_gradients(exercise, outputs, asked, key, seen)
 
 
@@ -161,6 +164,9 @@ class AskedSession:
         self.inputs, self.outputs = inputs, self.session.call(inputs, self.gradient)
         return self.outputs
 
+    def left(self) -> list[Tensor]:
+        return self.session.inputs()
+
     def load(self, weights: dict[str, Tensor]) -> None:
         self.session.load(weights)
 
@@ -170,7 +176,7 @@ class AskedSession:
 
 @lru_cache(maxsize=64, typed=True)  # a diagnosis asks a hundred rivals about the same few cases
 def _drawn_weights(
-    reference: Any, scale: float, key: tuple, dtype: torch.dtype, *sizes: Any
+    reference: Any, scale: float, key: tuple[Any, ...], dtype: torch.dtype, *sizes: Any
 ) -> dict[str, Tensor] | None:
     """The contract's parameters; None if the reference refuses these sizes: then the attempt is judged as it is.
 
@@ -198,7 +204,7 @@ def _mutated(exercise: Exercise, inputs: tuple[Any, ...], after: list[Tensor]) -
     """The names of the inputs that are no longer what they were."""
     changed, left = [], iter(after)
     for name, value in zip(input_names(exercise), inputs, strict=False):
-        pairs = [(t, next(left)) for t in tree_leaves(value) if isinstance(t, Tensor)]
+        pairs = [(t, next(left)) for t in values_in(value)]
         if not all(_same(before, now) for before, now in pairs):
             changed.append(name)
     return tuple(changed)
@@ -209,7 +215,7 @@ def _same(before: Tensor, after: Tensor) -> bool:
 
 
 def _note_gradients(
-    exercise: Exercise, outputs: tuple[Tensor, ...], asked: AskedSession, key: tuple, seen: Observation
+    exercise: Exercise, outputs: tuple[Tensor, ...], asked: AskedSession, key: tuple[Any, ...], seen: Observation
 ) -> None:
     """Gradients of a fixed random combination of the outputs, with respect to every input and weight.
 

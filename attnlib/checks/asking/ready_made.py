@@ -17,6 +17,7 @@ MASKED_SOFTMAX = "every ready-made masked softmax"
 ATTENTION = "every ready-made attention"
 NORMS = "every ready-made norm"
 BLOCKS = "every ready-made Transformer block"
+EINSUM = "every ready-made einsum"
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,11 @@ FAMILIES = {
         r"transformer(en|de)coder",
         "Here you put the block together from its layers. Not allowed is a block that is ready-made, such as "
         "`nn.TransformerEncoderLayer`.",
+    ),
+    EINSUM: Family(
+        r"einsum|tensordot",
+        "Here you write einsum itself: line the axes up, multiply, sum. Not allowed is an einsum that is ready-made, "
+        "torch's, einops' or NumPy's.",
     ),
 }
 BACKWARD = "backward"  # in the name of an operator: what autograd runs, and no way to the result

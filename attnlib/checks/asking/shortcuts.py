@@ -20,6 +20,9 @@ LOCAL = ""  # a name that the source binds to something of its own: a tensor, fo
 OBJECT = "an object of the attempt"
 
 
+Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+
+
 @dataclass(frozen=True)
 class Use:
     """A forbidden name in the source: by its qualified name, with the line's number and text."""
@@ -68,20 +71,20 @@ class _Reader:
     uses: list[Use] = field(default_factory=list)
 
     def read(self, body: list[ast.stmt]) -> None:
-        later: list[ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda] = []
+        later: list[Function] = []
         for statement in body:
             self._visit(statement, later)
         for function in later:
             self._read_function(function)
 
-    def _read_function(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> None:
+    def _read_function(self, node: Function) -> None:
         arguments = node.args
         listed = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
         self.scopes.append({a.arg: LOCAL for a in listed if a is not None})
         self.read([ast.Expr(node.body)] if isinstance(node, ast.Lambda) else node.body)
         self.scopes.pop()
 
-    def _visit(self, node: ast.AST, later: list) -> None:
+    def _visit(self, node: ast.AST, later: list[Function]) -> None:
         if isinstance(node, ast.Import | ast.ImportFrom):
             self._import(node)
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -105,12 +108,12 @@ class _Reader:
             self._note_method(node)
             self._visit_all(_in_order(node), later)
 
-    def _visit_all(self, nodes: Iterable[ast.AST | None], later: list) -> None:
+    def _visit_all(self, nodes: Iterable[ast.AST | None], later: list[Function]) -> None:
         for node in nodes:
             if node is not None:
                 self._visit(node, later)
 
-    def _bind(self, node: ast.AST, later: list) -> None:
+    def _bind(self, node: ast.AST, later: list[Function]) -> None:
         """What is assigned is read first; an alias of a module or function stands for it from here on."""
         value = next(getattr(node, f) for f in ("value", "iter", "context_expr") if hasattr(node, f))
         targets = getattr(node, "targets", [getattr(node, "target", getattr(node, "optional_vars", None))])

@@ -115,8 +115,8 @@ ALARM = Clock.look.__code__
 @functools.cache
 def _settings() -> Any:
     without = dict.fromkeys(("shapes", "memory", "stack", "flops", "modules"), False)
-    config: Any = torch.autograd.ProfilerConfig
-    return config(torch.autograd.ProfilerState.CPU, *without.values(), _profiler._ExperimentalConfig())
+    autograd: Any = torch.autograd  # whose stub exports neither of the two
+    return autograd.ProfilerConfig(autograd.ProfilerState.CPU, *without.values(), _profiler._ExperimentalConfig())
 
 
 @functools.cache

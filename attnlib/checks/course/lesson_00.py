@@ -1,11 +1,14 @@
 """Lesson 00, the tools: dot products and squared distances of every x with every y."""
 
+import math
 from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from attnlib.checks.asking.ready_made import EINSUM
+from attnlib.checks.course.slips.einsum import LineUp, MultiplyAligned, ReadPattern, SumMissing
 from attnlib.checks.course.steps import CourseExercise, Step, along_with, each, spells
 from attnlib.checks.course.usual import as_given, usual_cases, wrong
 from attnlib.checks.draw import Draw
@@ -142,27 +145,6 @@ class Dots(Pairs):
     def right(self, x: Tensor, y: Tensor) -> Tensor:
         return x @ y.mT
 
-    @each(letters=("bqd,ckd->bqk", "bqd,ckd->qk", "bqd,ckd->bcqk", "bqd,ckd->bqck"))
-    def batches_mixed(self, x: Tensor, y: Tensor, letters: str) -> Tensor:
-        """The batches are mixed.
-
-        A sequence of x also met the sequences of y from elsewhere in the batch. Sequence 0 meets sequence 0 alone: the
-        letter b has to be in both inputs and in the output. (`tensordot` cannot keep a batch in step; `@` can.)
-        """
-        return torch.einsum(letters, x, y)
-
-    @spells(batches_mixed)
-    def sequences_joined(self, x: Tensor, y: Tensor) -> Tensor:
-        return x.flatten(0, 1) @ y.flatten(0, 1).T
-
-    def batch_added_up(self, x: Tensor, y: Tensor) -> Tensor:
-        """The batch is added up.
-
-        The letter b is missing after the arrow, so the tables of all sequences are added into one. Every sequence keeps
-        a table of its own: (b, q, k).
-        """
-        return (x @ y.mT).sum(dim=0)
-
     def reshaped(self, x: Tensor, y: Tensor) -> Tensor:
         """reshape where a transpose was needed.
 
@@ -252,7 +234,7 @@ class Plain(Step):
         The result is divided by the root of d. That belongs to lesson 02, where you will see why. Use the plain dot
         product here.
         """
-        return dots / x.shape[-1] ** 0.5
+        return dots / math.sqrt(x.shape[-1])
 
     def softmax_taken(self, dots: Tensor) -> Tensor:
         """The softmax is taken already.
@@ -312,15 +294,6 @@ class Lengths(Step):
         """
         x_length, y_length = self.right(x, y)
         return 0 if whose == "x" else x_length, 0 if whose == "y" else y_length
-
-    def y_without_axis(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """The length of y has lost an axis.
-
-        Without keepdim the lengths of y have shape (b, k), and broadcasting takes their first axis, the batch, for the
-        rows. With keepdim=True they are (b, k, 1); transposed, (b, 1, k), they vary along the columns.
-        """
-        x_length, y_length = self.right(x, y)
-        return x_length, y_length.squeeze(1)
 
     @each(axes=((1,), (1, 2)))
     def y_over_positions(self, x: Tensor, y: Tensor, axes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
@@ -408,7 +381,7 @@ class Products(Step):
 
         Without scale=1.0, `attention_scores` divides by the root of d. The formula has the plain dot product.
         """
-        return x @ y.mT / x.shape[-1] ** 0.5
+        return x @ y.mT / math.sqrt(x.shape[-1])
 
     @spells(Lengths.lengths_detached)
     def dots_detached(self, x: Tensor, y: Tensor) -> Tensor:
@@ -560,4 +533,61 @@ MEND_SQUARED_DISTANCES = CourseExercise(
     own=(as_given(lambda x, y: (x**2).sum(-1, keepdim=True) + (y**2).sum(-1, keepdim=True) - 2 * x @ y.mT),),
 )
 
-EXERCISES = (PREDICT_LARGEST_DOT, PAIRWISE_DOT, MEND_SQUARED_DISTANCES)
+
+def _little_einsum(x: Tensor, y: Tensor, pattern: str) -> Tensor:
+    """By torch's own, with a letter for each name."""
+    names = dict.fromkeys(pattern.replace(",", " ").replace("->", " ").split())
+    letters = dict(zip(names, "abcdefghijkl", strict=False))
+    inputs, _, output = pattern.partition("->")
+    written = [" ".join(letters[name] for name in side.split()) for side in (*inputs.split(","), output)]
+    return torch.einsum(f"{written[0]}, {written[1]} -> {written[2]}", x, y)
+
+
+def _named(draw: Draw, *, pattern: str, **sizes: int) -> tuple[Tensor, Tensor, str]:
+    inputs = pattern.partition("->")[0].split(",")
+    x, y = (draw.normal(*(sizes[name] for name in names.split())) for names in inputs)
+    return x, y, pattern
+
+
+_DOTS = "q d b, d b k -> b k q"
+
+LITTLE_EINSUM = CourseExercise(
+    name="little_einsum",
+    lesson=LESSON,
+    contract="two tensors and a pattern such as 'b q d, b k d -> b q k' -> what einops.einsum returns",
+    parts={"values": 3, "gradient": 1, "robustness": 1},
+    stretch=True,
+    reference=_little_einsum,
+    forbidden=(EINSUM,),
+    cases=(  # where several axes are summed, the numbers on the way are larger than the result
+        *usual_cases(
+            _named,
+            {"pattern": _DOTS, "b": 2, "q": 5, "k": 7, "d": 3},
+            one={"pattern": _DOTS, "b": 1, "q": 3, "k": 2, "d": 5},
+            more=[
+                {"pattern": "b k d, d q b -> b q k", "b": 3, "q": 2, "k": 11, "d": 7},
+                {"pattern": "b q k, k d b -> b q d", "b": 5, "q": 3, "k": 2, "d": 13},
+            ],
+        ),
+        Case(name="nothing is summed", inputs=partial(_named, pattern="q, k -> k q", q=3, k=5)),
+        Case(name="everything is summed", inputs=partial(_named, pattern="n d, d n ->", n=5, d=7), magnitude=9.0),
+        Case(
+            name="one input's own axes are summed",
+            inputs=partial(_named, pattern="b n word, letter b -> b", b=2, n=3, word=5, letter=7),
+            magnitude=9.0,
+        ),
+        Case(
+            name="names that are words",
+            inputs=partial(_named, pattern="batch word letter, letter -> word batch", batch=2, word=5, letter=3),
+        ),
+    ),
+    example=lambda: (
+        torch.tensor([[1.0, 2.0], [3.0, 4.0]]),
+        torch.tensor([[1.0, 0.0, 2.0], [0.0, 1.0, 1.0]]),
+        "q d, d k -> k q",
+    ),
+    made_of=(ReadPattern, LineUp, MultiplyAligned, SumMissing),
+    pairs=("permuted_backwards", "not_summed", "averaged", "added"),
+)
+
+EXERCISES = (PREDICT_LARGEST_DOT, PAIRWISE_DOT, MEND_SQUARED_DISTANCES, LITTLE_EINSUM)

@@ -1,12 +1,12 @@
 """Lesson 01, queries, keys and values: the look-up, three matrices, one matrix for all, three layers."""
 
+import math
 from functools import partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.func import functional_call
 
 import attnlib
 from attnlib.checks.course.slips.bilinear import GiveMatrixAndVector, OneMatrix, OneVector
@@ -24,10 +24,11 @@ from attnlib.checks.course.slips.qkv import (
     three,
 )
 from attnlib.checks.course.slips.qkv import Layers as Functions
+from attnlib.checks.course.slips.recurrent import CollectStates, ReadWords, fold_in, read
 from attnlib.checks.course.steps import CourseExercise, Step, each, spells
 from attnlib.checks.course.usual import as_given, usual_cases, wrong
 from attnlib.checks.draw import Draw
-from attnlib.checks.exercise import Case, Exercise
+from attnlib.checks.exercise import Case, Exercise, Inputs
 
 LESSON = "01_qkv_projections"
 QKV = ("q", "k", "v")
@@ -77,20 +78,6 @@ class LookUp(Step):
         """
         rows = table[torch.arange(token_ids.shape[1], device=token_ids.device) % len(table)]
         return rows.expand(*token_ids.shape, table.shape[1])
-
-    def first_sentence_only(self, token_ids: Tensor, table: Tensor) -> Tensor:
-        """Every sentence gets the first one's vectors.
-
-        Only ids[0] is looked up. Index the table with all ids at once: an index of shape (b, n) gives (b, n, d_model).
-        """
-        return table[token_ids[0]].expand(*token_ids.shape, table.shape[1])
-
-    def flattened(self, token_ids: Tensor, table: Tensor) -> Tensor:
-        """The sentences run into one another.
-
-        The batch axis is gone: the result is (b·n, d_model). Keep the shape of the ids, and add d_model behind.
-        """
-        return table[token_ids.reshape(-1)]
 
     def columns_taken(self, token_ids: Tensor, table: Tensor) -> Tensor:
         """Columns are taken instead of rows.
@@ -212,7 +199,7 @@ class Rows(Step):
         They are multiplied or divided by √d_model, or brought to length 1. Some models do that after the look-up
         (Vaswani et al. 2017, section 3.4). Here the look-up copies rows, and does not change them.
         """
-        return rows * rows.shape[-1] ** power
+        return rows * math.pow(rows.shape[-1], power)
 
     @spells(scaled_by_root_d)
     def normalised(self, rows: Tensor) -> Tensor:
@@ -228,17 +215,6 @@ class Rows(Step):
     @spells(summed)
     def averaged(self, rows: Tensor) -> Tensor:
         return rows.mean(dim=1)
-
-    def axes_exchanged(self, rows: Tensor) -> Tensor:
-        """The features come before the tokens.
-
-        The result is (b, d_model, n), or (d_model, b, n). Attention wants one row per token: (b, n, d_model).
-        """
-        return rows.mT
-
-    @spells(axes_exchanged)
-    def features_first(self, rows: Tensor) -> Tensor:
-        return rows.movedim(-1, 0)
 
 
 class CutWidths(Cut):
@@ -316,23 +292,13 @@ class CutWidths(Cut):
 class FusedInOrder(CutInOrder):
     """The cuts are made at widths that are arguments."""
 
-    @spells(CutInOrder.words_cut)
-    def words_sliced(self, x: Tensor, w_qkv: Tensor, d_k: int) -> Three:
-        fused = x @ w_qkv
-        return fused[:, :d_k], fused[:, d_k : 2 * d_k], fused[:, 2 * d_k :]
-
-    @spells(CutInOrder.words_cut)
-    @each(axis=(1, 0))
-    def split_along_words(self, x: Tensor, w_qkv: Tensor, d_k: int, d_v: int, axis: int) -> tuple[Tensor, ...]:
-        return (x @ w_qkv).split([d_k, d_k, d_v], dim=axis)
-
     @spells(InOrder.values_d_k_wide)
     def pieces_of_d_k(self, x: Tensor, w_qkv: Tensor, d_k: int) -> tuple[Tensor, ...]:
-        return (x @ w_qkv).split(d_k, dim=-1)
+        return torch.split(x @ w_qkv, d_k, dim=-1)
 
     @spells(InOrder.values_d_k_wide)
     def pieces_of_d_k_unpacked(self, x: Tensor, w_qkv: Tensor, d_k: int) -> Three:
-        q, k, v = (x @ w_qkv).split(d_k, dim=-1)
+        q, k, v = torch.split(x @ w_qkv, d_k, dim=-1)
         return q, k, v
 
     def widths_taken_for_places(self, x: Tensor, w_qkv: Tensor, d_k: int) -> tuple[Tensor, ...]:
@@ -406,11 +372,11 @@ class ThirdsInOrder(CutInOrder):
 
     @spells(CutThirds.as_wide_as_x)
     def split_as_wide_as_x(self, x: Tensor, w_qkv: Tensor) -> tuple[Tensor, ...]:
-        return (x @ w_qkv).split(x.shape[-1], dim=-1)
+        return torch.split(x @ w_qkv, x.shape[-1], dim=-1)
 
     @spells(CutThirds.as_wide_as_x)
     def split_as_wide_as_x_unpacked(self, x: Tensor, w_qkv: Tensor) -> Three:
-        q, k, v = (x @ w_qkv).split(x.shape[-1], dim=-1)
+        q, k, v = torch.split(x @ w_qkv, x.shape[-1], dim=-1)
         return q, k, v
 
     def pieces_of_three(self, x: Tensor, w_qkv: Tensor) -> tuple[Tensor, ...]:
@@ -419,7 +385,7 @@ class ThirdsInOrder(CutInOrder):
         `split(3)`, or `(three d)` with d=3, says that each vector has three numbers. It is the number of pieces that is
         3: three=3, or chunk(3, dim=-1).
         """
-        return (x @ w_qkv).split(3, dim=-1)
+        return torch.split(x @ w_qkv, 3, dim=-1)
 
     @spells(pieces_of_three)
     def three_in_place_of_d(self, x: Tensor, w_qkv: Tensor) -> Three:
@@ -521,25 +487,6 @@ class ProjectThreeWithLayers(ProjectThree, ProjectWithLayers):
         """
         return tuple(nn.Linear(x.shape[-1], w.out_features)(x) for w in (w_q, w_k, w_v))
 
-    def layers_returned(self, w_q: nn.Linear, w_k: nn.Linear, w_v: nn.Linear) -> tuple[Any, ...]:
-        """The layers are returned, not what they compute.
-
-        `self.w_q` is a layer, and `self.w_q.weight` its matrix. Call the layer with the input: self.w_q(x).
-        """
-        return w_q, w_k, w_v
-
-    @spells(layers_returned)
-    def matrices_returned(self, w_q: nn.Linear, w_k: nn.Linear, w_v: nn.Linear) -> Three:
-        return w_q.weight, w_k.weight, w_v.weight
-
-    def weights_detached(self, x: Tensor, w_q: nn.Linear, w_k: nn.Linear, w_v: nn.Linear) -> tuple[Tensor, ...]:
-        """The gradient does not reach the weights.
-
-        `.data` or `.detach()` cuts the weights off, so that the layers would never learn. Call the layer: self.w_q(x).
-        """
-        frozen = [{name: t.detach() for name, t in w.named_parameters()} for w in (w_q, w_k, w_v)]
-        return tuple(functional_call(w, now, x) for w, now in zip((w_q, w_k, w_v), frozen, strict=True))
-
 
 PREDICT_QUERY_OF_IT = Exercise(
     name="predict_query_of_it",
@@ -603,7 +550,6 @@ EMBED = CourseExercise(
     ),
     example=lambda: (torch.tensor([[2, 0, 2]]), torch.tensor([[0.0, 1.0], [5.0, 5.0], [20.0, 21.0]])),
     made_of=(LookUp, Rows),
-    without=("first_detached", "others_detached", "batch_of_one_only"),
 )
 
 
@@ -644,7 +590,7 @@ PROJECT_QKV = CourseExercise(
     ),
     made_of=(MultiplyByHand, SideBySide, ThreeMatrices, OfItself, ProjectThree, GiveThree, InOrder),
     pairs=PAIRS,
-    without=(*NO_PAIRS, "first_detached"),
+    without=NO_PAIRS,
 )
 
 
@@ -682,7 +628,7 @@ PROJECT_QKV_FUSED = CourseExercise(
     ),
     made_of=(MultiplyByHand, CutWidths, OfItself, ProjectThree, GiveThree, FusedInOrder),
     pairs=PAIRS,
-    without=(*LAYERS, *NO_PAIRS, "first_detached"),
+    without=(*LAYERS, *NO_PAIRS),
 )
 
 
@@ -709,13 +655,13 @@ MEND_UNPACK_QKV = CourseExercise(
     example=lambda: (torch.ones(1, 1, 1), torch.arange(6.0).unsqueeze(0)),
     made_of=(MultiplyByHand, Thirds, CutThirds, OfItself, ProjectThree, GiveThree, ThirdsInOrder),
     pairs=("take_turns", *PAIRS),
-    without=(*LAYERS, *NO_PAIRS, "values_overlap", "equal_thirds", "values_d_k_wide", "stacked", "first_detached"),
+    without=(*LAYERS, *NO_PAIRS, "values_overlap", "equal_thirds", "values_d_k_wide", "stacked"),
     same={"take_turns": "as_given"},
     own=(as_given(lambda x, w_qkv: (x @ w_qkv).unflatten(-1, (-1, 3)).unbind(dim=-1)),),
 )
 
 
-def _module_inputs(draw: Draw, *, b: int, n: int, sizes: tuple) -> tuple[tuple, tuple[Tensor]]:
+def _module_inputs(draw: Draw, *, b: int, n: int, sizes: tuple[int, ...]) -> tuple[Inputs, Inputs]:
     return sizes, (draw.normal(b, n, sizes[0]),)
 
 
@@ -776,10 +722,39 @@ FOLD_QUERY_KEY = CourseExercise(
         Case(name="a square", inputs=partial(_query_key, d_model=5, d_k=5)),
     ),
     made_of=(OneMatrix, OneVector, GiveMatrixAndVector),
-    without=("others_detached", "squeezed"),
+)
+
+
+def _recurrent_states(x: Tensor, w: Tensor) -> Tensor:
+    return torch.stack(read(x, w, fold_in), dim=1)
+
+
+def _words_to_read(draw: Draw, *, b: int, n: int, d: int) -> tuple[Tensor, Tensor]:
+    return draw.normal(b, n, d, scale=0.7), draw.normal(d, d, scale=d**-0.5)
+
+
+RECURRENT_STATES = CourseExercise(
+    name="recurrent_states",
+    lesson=LESSON,
+    contract="words (b, n, d), one matrix (d, d) -> the state after each word (b, n, d)",
+    parts={"values": 2, "gradient": 1, "robustness": 1},
+    stretch=True,
+    reference=_recurrent_states,
+    cases=(
+        *usual_cases(
+            _words_to_read,
+            {"b": 2, "n": 5, "d": 7},
+            one={"b": 1, "n": 3, "d": 5},
+            more=[{"b": 3, "n": 11, "d": 2}, {"b": 5, "n": 2, "d": 13}],
+        ),
+        Case(name="all axes of one length", inputs=partial(_words_to_read, b=3, n=3, d=3)),
+    ),
+    made_of=(ReadWords, CollectStates),
+    pairs=("no_tanh", "matrix_transposed", "last_state_alone", "batch_second"),
 )
 
 EXERCISES = (
+    RECURRENT_STATES,
     EMBED,
     PREDICT_QUERY_OF_IT,
     PROJECT_QKV,

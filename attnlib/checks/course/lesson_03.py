@@ -1,6 +1,7 @@
 """Exercises of lesson 03: multi-head attention."""
 
 import re
+from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -12,6 +13,7 @@ from attnlib.checks.asking.failure import Failed
 from attnlib.checks.asking.ready_made import ATTENTION
 from attnlib.checks.asking.watch import ATTENTION_OF_ATTNLIB
 from attnlib.checks.course.slips.attention import LEADING_AXES, Compare, Mix
+from attnlib.checks.course.slips.contributions import GiveAdded, OwnRows
 from attnlib.checks.course.slips.heads import (
     Finish,
     FourLayers,
@@ -71,14 +73,6 @@ class Stack(Step):
         """
         return torch.stack(list(per_head))
 
-    def new_axis_inside(self, per_head: list[Tensor]) -> Tensor:
-        """One axis too many.
-
-        Yours is (d_model, h, d), with the numbers in the right order. Join the last two axes, so that one
-        matrix product can use it.
-        """
-        return torch.stack(list(per_head), dim=1)
-
     def new_axis_last(self, per_head: list[Tensor]) -> Tensor:
         """The matrices are side by side on a new last axis.
 
@@ -132,7 +126,8 @@ class Stack(Step):
         (h·d_model, h·d) with zeros off the blocks: each head would read only its own slice of the input. In
         multi-head attention every head reads the whole word, so all matrices share the same d_model rows.
         """
-        return torch.block_diag(*per_head)
+        blocks: Tensor = torch.block_diag(*per_head)
+        return blocks
 
     def transposed(self, per_head: list[Tensor]) -> Tensor:
         """The way round of nn.Linear.
@@ -142,13 +137,6 @@ class Stack(Step):
         """
         return torch.cat(list(per_head), dim=-1).T
 
-    def listed(self, per_head: list[Tensor]) -> list[Tensor]:
-        """The matrices are still a list.
-
-        They are collected, but not joined. torch.cat makes one matrix of them.
-        """
-        return list(per_head)
-
     def each_transposed(self, per_head: list[Tensor]) -> Tensor:
         """Each matrix is transposed.
 
@@ -156,13 +144,6 @@ class Stack(Step):
         they are.
         """
         return torch.cat([w.T for w in per_head], dim=-1)
-
-    def first_head_alone(self, per_head: list[Tensor]) -> Tensor:
-        """Only the first matrix is returned.
-
-        The other heads are missing. Is there a `return` inside the loop? All h matrices go into the result.
-        """
-        return per_head[0] * 1
 
     def new_parameter(self, per_head: list[Tensor]) -> Tensor:
         """The result is a new parameter.
@@ -258,7 +239,6 @@ STACK_HEAD_WEIGHTS = CourseExercise(
     ),
     example=_small_matrices,
     made_of=(Stack,),
-    without=("batch_second", "squeezed"),
 )
 
 
@@ -266,7 +246,7 @@ def _words(draw: Draw, *, b: int, n: int, h: int, d: int) -> tuple[Tensor, int]:
     return draw.normal(b, n, h * d), h
 
 
-def _indivisible(b: int, n: int, width: int, h: int):
+def _indivisible(b: int, n: int, width: int, h: int) -> Callable[[Draw], tuple[Tensor, int]]:
     return lambda draw: (draw.normal(b, n, width), h)
 
 
@@ -410,14 +390,6 @@ class Cut(Step):
         """
         return rearrange(x, "b n (h d) -> h b n d", h=num_heads)
 
-    def folded_into_batch(self, x: Tensor, num_heads: int) -> Tensor:
-        """The heads are folded into the batch.
-
-        (b·h, n, d) is a legal way to compute attention, and old code does it for torch.bmm. The contract keeps
-        an axis for the heads: (b, h, n, d).
-        """
-        return rearrange(x, "b n (h d) -> (b h) n d", h=num_heads)
-
     def numbers_before_words(self, x: Tensor, num_heads: int) -> Tensor:
         """The last two axes are exchanged.
 
@@ -480,31 +452,6 @@ class Cut(Step):
         return x.reshape(x.shape[1], num_heads, x.shape[2] // num_heads).transpose(0, 1)[None]
 
     @along_with("torch_complains")
-    def none_for_an_error(self, x: Tensor, num_heads: int) -> Tensor | None:
-        """None is returned in place of an error.
-
-        Where num_heads does not divide the width, the caller gets None and fails somewhere else. Raise the
-        error: raise ValueError(...).
-        """
-        return None if x.shape[-1] % num_heads else self.right(x, num_heads)
-
-    @along_with("torch_complains")
-    def error_returned(self, x: Tensor, num_heads: int) -> Tensor | ValueError:
-        """The error is returned, not raised.
-
-        `return ValueError(...)` hands the caller an object. `raise ValueError(...)` stops the call.
-        """
-        return ValueError(f"{num_heads}, {x.shape[-1]}") if x.shape[-1] % num_heads else self.right(x, num_heads)
-
-    def heads_listed(self, x: Tensor, num_heads: int) -> tuple[Tensor, ...]:
-        """The heads are a list, not a tensor.
-
-        `chunk` and `split` give a tuple of h tensors. Stack them on a new axis in front of the words:
-        torch.stack(the_heads, dim=1).
-        """
-        return self.right(x, num_heads).unbind(1)
-
-    @along_with("torch_complains")
     def einops_complains(self, x: Tensor, num_heads: int) -> Tensor:
         """The error is einops's, not yours.
 
@@ -551,7 +498,6 @@ SPLIT_HEADS = CourseExercise(
     ),
     example=_small_words,
     made_of=(Refuse, Cut),
-    without=("batch_second",),  # that is heads_first
 )
 
 
@@ -611,13 +557,6 @@ class Join(Step):
         """
         return x.transpose(1, 2).view(x.shape[0], x.shape[2], -1)
 
-    def not_joined(self, x: Tensor) -> Tensor:
-        """Moved, but not joined.
-
-        The heads are behind the words now, (b, n, h, d). Join the last two axes: (b, n, h·d).
-        """
-        return x.transpose(1, 2)
-
     def joined_with_words(self, x: Tensor) -> Tensor:
         """The heads are joined with the words.
 
@@ -641,20 +580,6 @@ class Join(Step):
         two axes that are joined, heads and numbers.
         """
         return x.transpose(1, 2).flatten(1, 2)
-
-    def batch_joined_with_words(self, x: Tensor) -> Tensor:
-        """The sentences of the batch are joined into one.
-
-        Yours is (b·n, h·d), as a linear layer may want it. The contract keeps the batch: (b, n, h·d).
-        """
-        return self.right(x).flatten(0, 1)
-
-    def words_first(self, x: Tensor) -> Tensor:
-        """The words come before the batch.
-
-        Yours is (n, b, h·d). The batch stays first: (b, n, h·d).
-        """
-        return self.right(x).transpose(0, 1)
 
     def summed(self, x: Tensor) -> Tensor:
         """The heads are added up.
@@ -693,21 +618,6 @@ class Join(Step):
         """
         return rearrange(x, "b h n d -> b (h d) n")
 
-    def heads_of_one_sentence(self, x: Tensor) -> Tensor:
-        """It works for a batch of one only.
-
-        `list(x.squeeze(0))` is a list of heads only where the batch has length 1; else it is a list of
-        sentences, and these are what is joined. The heads are axis 1: x.unbind(dim=1).
-        """
-        return torch.cat(list(x.squeeze(0)), dim=-1).unsqueeze(0)
-
-    def reshaped_for_one_sentence(self, x: Tensor) -> Tensor:
-        """It works for a batch of one only.
-
-        `reshape(1, n, -1)` puts all sentences into one. Keep the batch: reshape(b, n, -1).
-        """
-        return x.transpose(1, 2).reshape(1, x.shape[2], -1)
-
 
 MERGE_HEADS = CourseExercise(
     name="merge_heads",
@@ -740,7 +650,6 @@ MERGE_HEADS = CourseExercise(
     ),
     example=_small_heads,
     made_of=(Join,),
-    without=("batch_second",),  # that is words_first
 )
 
 
@@ -755,23 +664,25 @@ class MultiHeadSelfAttention(attnlib.MultiHeadAttention):
         return output, weights
 
 
-def _inputs(draw: Draw, *, b: int, n: int, h: int, d: int) -> tuple[tuple, tuple[Tensor]]:
+def _inputs(draw: Draw, *, b: int, n: int, h: int, d: int) -> tuple[Inputs, Inputs]:
     """The width of a head is d_model / num_heads."""
     d_model = h * draw.d_head(d)
     return (d_model, h), (draw.normal(b, n, d_model),)
 
 
-def _without_bias(draw: Draw, *, b: int, n: int, h: int, d: int) -> tuple[tuple, tuple[Tensor]]:
+def _without_bias(draw: Draw, *, b: int, n: int, h: int, d: int) -> tuple[Inputs, Inputs]:
     d_model = h * draw.d_head(d)
     return (d_model, h, None, False), (draw.normal(b, n, d_model),)
 
 
-def _free_width(draw: Draw, *, b: int, n: int, d_model: int, h: int, d: int, bias: bool = True) -> tuple[tuple, tuple]:
+def _free_width(
+    draw: Draw, *, b: int, n: int, d_model: int, h: int, d: int, bias: bool = True
+) -> tuple[Inputs, Inputs]:
     """The width of a head is given, and h·d is not d_model."""
     return (d_model, h, draw.d_head(d), bias), (draw.normal(b, n, d_model),)
 
 
-def _unfit(draw: Draw, *, b: int, n: int, d_model: int, h: int) -> tuple[tuple, tuple[Tensor]]:
+def _unfit(draw: Draw, *, b: int, n: int, d_model: int, h: int) -> tuple[Inputs, Inputs]:
     return (d_model, h), (draw.normal(b, n, d_model),)
 
 
@@ -869,7 +780,6 @@ MULTI_HEAD_SELF_ATTENTION = CourseExercise(
         "merged_by_reshape",
         "split_and_merged_by_reshape",
         "no_output_projection",
-        "residual_added",
     ),
     without=(
         *LEADING_AXES,
@@ -879,7 +789,6 @@ MULTI_HEAD_SELF_ATTENTION = CourseExercise(
         "one_width_only",
         "values_first",
         "error_in_forward",
-        "one_tensor",
     ),
 )
 
@@ -909,7 +818,7 @@ class MendedShare(HeadShare):
 
     @spells(HeadShare.over_first_axis)
     def over_heads_and_sentences(self, scores: Tensor) -> Tensor:
-        return scores.flatten(0, 1).softmax(dim=0).unflatten(0, scores.shape[:2])
+        return scores.flatten(0, 1).softmax(dim=0).reshape(scores.shape)
 
 
 class MendedMerge(Merge):
@@ -980,7 +889,7 @@ class MendedGive(HeadGive):
         return output, _folded(weights).reshape(weights.shape)
 
 
-def _sentences(b: int, n: int, h: int, d: int, d_model: int):
+def _sentences(b: int, n: int, h: int, d: int, d_model: int) -> Callable[[Draw], tuple[Tensor | int, ...]]:
     """Words and matrices, with scores of a standard deviation of about 1.5."""
 
     def inputs(draw: Draw) -> tuple[Tensor | int, ...]:
@@ -1029,18 +938,62 @@ MEND_MULTI_HEAD = CourseExercise(
         "queries_and_keys_not_projected",
         "values_not_projected",
         "chained",
-        "first_detached",
         "scaled_by_root_q",
         "scaled_by_root_d_v",
         "one_length_only",
         "values_first",
         "one_width_only",
-        "output_in_new_tensor",
         "bias_of_w_o_unused",
         "bias_for_each_head",
-        "one_tensor",
     ),
     own=(as_given(_given),),
+)
+
+
+def _head_contributions(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, num_heads: int) -> Tensor:
+    """What each head adds to the output, (b, h, n, d_model)."""
+    q, k, v = (rearrange(x @ w, "b n (h d) -> b h n d", h=num_heads) for w in (w_q, w_k, w_v))
+    weights = torch.softmax(q @ k.mT * q.shape[-1] ** -0.5, dim=-1)
+    return weights @ v @ rearrange(w_o, "(h d) m -> h d m", h=num_heads)
+
+
+def _some_sentences(draw: Draw, *, b: int, n: int, h: int, d: int, d_model: int) -> tuple[Tensor | int, ...]:
+    return _sentences(b, n, h, d, d_model)(draw)
+
+
+HEAD_CONTRIBUTIONS = CourseExercise(
+    name="head_contributions",
+    lesson=LESSON,
+    contract="(b, n, d_model), three matrices (d_model, h·d), one (h·d, d_model), num_heads -> "
+    "what each head adds to the output, (b, h, n, d_model)",
+    parts={"values": 3, "gradient": 1, "robustness": 1},
+    stretch=True,
+    reference=_head_contributions,
+    forbidden=(ATTENTION, *ATTENTION_OF_ATTNLIB),
+    cases=(
+        *usual_cases(
+            _some_sentences,
+            {"b": 2, "n": 7, "h": 3, "d": 5, "d_model": 11},
+            one={"b": 1, "n": 5, "h": 2, "d": 3, "d_model": 7},
+            more=[
+                {"b": 5, "n": 3, "h": 2, "d": 7, "d_model": 13},
+                {"b": 3, "n": 2, "h": 5, "d": 2, "d_model": 3},
+            ],
+        ),
+        # where nothing raises an error, the numbers tell which axis was taken for which
+        Case(name="as wide as d_model", inputs=partial(_some_sentences, b=2, n=5, h=3, d=7, d_model=21)),
+        Case(name="as many sentences as heads", inputs=partial(_some_sentences, b=3, n=3, h=3, d=5, d_model=15)),
+    ),
+    made_of=(Multiply, Matrices, OfItself, Project, Split, Compare, HeadScale, HeadShare, Mix, OwnRows, GiveAdded),
+    pairs=("no_scale", "rows_taking_turns", "heads_summed", "heads_in_front_of_the_batch"),
+    few={
+        Project: (),
+        Split: (),
+        Compare: ("not_transposed",),
+        HeadScale: ("no_scale", "scaled_by_d", "scaled_by_root_d_model", "scaled_by_root_width"),
+        HeadShare: ("over_queries", "over_heads", "no_softmax"),
+        Mix: ("weights_transposed",),
+    },
 )
 
 PREDICT_HEAD_PARAMETERS = Exercise(
@@ -1147,7 +1100,6 @@ FROM_PACKED = CourseExercise(
         Case(name="packed (3 d h)", inputs=partial(_packed, packing="(3 d h)", h=2, d=5, d_model=3)),
     ),
     made_of=(Unpack, JoinHeads, Unpacked),
-    without=("others_detached", "first_detached", "batch_second", "squeezed"),
 )
 
 EXERCISES = (
@@ -1157,6 +1109,7 @@ EXERCISES = (
     MERGE_HEADS,
     PREDICT_HEAD_PARAMETERS,
     MULTI_HEAD_SELF_ATTENTION,
+    HEAD_CONTRIBUTIONS,
     MEND_MULTI_HEAD,
     FROM_PACKED,
 )

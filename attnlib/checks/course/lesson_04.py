@@ -149,7 +149,7 @@ CROSS_ATTENTION = CourseExercise(
         "weights_transposed",
         "order_returned",
     ),
-    without=(*LEADING_AXES, "over_heads", "first_detached", "one_tensor", "scaled_by_root_d_v_and_weights_transposed"),
+    without=(*LEADING_AXES, "over_heads", "scaled_by_root_d_v_and_weights_transposed"),
 )
 
 
@@ -170,7 +170,7 @@ def _texts(draw: Draw, b: int, q: int, k: int, d_model: int, d_memory: int) -> t
     return draw.normal(b, q, d_model), draw.normal(b, k, d_memory)
 
 
-def _heads(draw: Draw, *, b: int, q: int, k: int, h: int, d: int, d_memory: int | None) -> tuple[tuple, tuple]:
+def _heads(draw: Draw, *, b: int, q: int, k: int, h: int, d: int, d_memory: int | None) -> tuple[Inputs, Inputs]:
     """The width of a head is d_model / num_heads; without a `d_memory`, the memory is as wide as x."""
     d_model = h * draw.d_head(d)
     d_memory = d_model if d_memory is None else d_memory
@@ -179,12 +179,12 @@ def _heads(draw: Draw, *, b: int, q: int, k: int, h: int, d: int, d_memory: int 
 
 def _free_width(
     draw: Draw, *, b: int, q: int, k: int, d_model: int, d_memory: int, h: int, d: int, bias: bool = True
-) -> tuple[tuple, tuple]:
+) -> tuple[Inputs, Inputs]:
     """The width of a head is given, and h·d is not d_model."""
     return (d_model, d_memory, h, draw.d_head(d), bias), _texts(draw, b, q, k, d_model, d_memory)
 
 
-def _indivisible(draw: Draw, *, d_model: int, h: int) -> tuple[tuple, tuple]:
+def _indivisible(draw: Draw, *, d_model: int, h: int) -> tuple[Inputs, Inputs]:
     return (d_model, 13, h), _texts(draw, 2, 5, 3, d_model, 13)
 
 
@@ -288,7 +288,6 @@ MULTI_HEAD_CROSS_ATTENTION = CourseExercise(
         "split_and_merged_by_reshape",
         "w_q_w_k_exchanged",
         "no_output_projection",
-        "residual_added",
     ),
     without=(
         *LEADING_AXES,
@@ -296,7 +295,6 @@ MULTI_HEAD_CROSS_ATTENTION = CourseExercise(
         "one_width_only",
         "refused_too_late",
         "error_in_forward",
-        "one_tensor",
     ),
 )
 
@@ -466,9 +464,6 @@ MEND_DECODER_ATTENTION = CourseExercise(
     without=(
         *LEADING_AXES,
         "keys_and_values_from_x_and_mask_of_x_left",  # that is how the code is given
-        "input_detached",
-        "memory_detached",
-        "weights_detached",
         "empty_rows_nan",
         "empty_rows_equal",
         "empty_rows_unmasked",
@@ -478,9 +473,6 @@ MEND_DECODER_ATTENTION = CourseExercise(
         "w_q_w_v_exchanged",
         "queries_values_exchanged",
         "values_for_keys",
-        "squeezed",
-        "overwrites_input",
-        "one_tensor",
     ),
     own=(as_given(_decode_as_given),),
 )
@@ -499,7 +491,7 @@ class PaddedCrossAttention(attnlib.MultiHeadAttention):
 
 def _gaps(
     draw: Draw, *, b: int, q: int, k: int, h: int, d: int, d_memory: int | None, empty: bool = False
-) -> tuple[tuple, tuple]:
+) -> tuple[Inputs, Inputs]:
     """A memory with gaps, and something real in each text, but for the last one if it is `empty`."""
     sizes, texts = _heads(draw, b=b, q=q, k=k, h=h, d=d, d_memory=d_memory)
     real = draw.integers(0, 3, (b, k)) > 0
@@ -602,7 +594,6 @@ PADDED_CROSS_ATTENTION = CourseExercise(
             "keys_from_x",
             "values_from_x",
             "both_texts_answer",
-            "one_memory_for_all",
             "memory_cut",
             "w_q_w_k_exchanged",
             "w_q_w_v_exchanged",
@@ -612,9 +603,9 @@ PADDED_CROSS_ATTENTION = CourseExercise(
         TextScale: ("no_scale", "scaled_by_d", "scaled_by_root_d_model", "scaled_by_root_d_memory"),
         Merge: ("merged_by_reshape", "merged_taking_turns", "not_merged"),
         Finish: ("no_output_projection", "bias_of_w_o_unused"),
-        HeadGive: ("order_returned", "weights_forgotten", "weights_mean_returned", "residual_added"),
+        HeadGive: ("order_returned", "weights_mean_returned"),
     },
-    without=(*LEADING_AXES, "layers_as_wide_as_words", "no_bias_by_default", "one_width_only", "one_tensor"),
+    without=(*LEADING_AXES, "layers_as_wide_as_words", "no_bias_by_default", "one_width_only"),
 )
 
 
@@ -672,7 +663,7 @@ PREDICT_SHUFFLED_MEMORY = Exercise(
         wrong(
             "order_matters",
             "The memory is a set",
-            "A score compares one query with one key, wherever the key stands. Nothing in the formula knows a place, "
+            "A score compares one query with one key, wherever the key is. Nothing in the formula knows a position, "
             "so 11 words in another order are the same 11 words.",
             "B",
         ),
@@ -706,7 +697,7 @@ PREDICT_LONGER_SOURCE = Exercise(
         wrong(
             "learned_a_place",
             "Nobody ever told it a place",
-            "A query could only prefer a place if the keys said where they stand. These keys are made from a character "
+            "A query could only prefer a place if the keys said where they are. These keys are made from a character "
             "and two neighbours on either side. The same characters eight places further have the same keys.",
             "C",
         ),

@@ -36,7 +36,6 @@ from attnlib.checks.course.slips.lesson05_masks import (
 from attnlib.checks.course.slips.masks import Align, Join, MaskForm, OptionalKeyMask, Past, PastOfMore, RealKeys
 from attnlib.checks.course.slips.packed import CountPositions, GiveBoth, NumberTexts, SeeOwnText
 from attnlib.checks.course.slips.projections import OfItself
-from attnlib.checks.course.slips.tensors import OF_A_BATCH
 from attnlib.checks.course.steps import CourseExercise
 from attnlib.checks.course.usual import as_given, usual_cases, wrong
 from attnlib.checks.draw import Draw
@@ -75,7 +74,6 @@ CAUSAL_MASK = CourseExercise(
     example=lambda: (2, 4),
     made_of=(CausalAlign, CausalMask, MaskForm),
     pairs=("top_left", "upside_down", "upper_triangle", "strict", "one_ahead", "numbers"),
-    without=OF_A_BATCH,
 )
 
 
@@ -240,7 +238,7 @@ MASKED_SOFTMAX = CourseExercise(
     ),
     example=_small_masked,
     made_of=(OpenKeys, MaskedSoftmax),
-    without=("causal", "over_everything", "softmax_in_float32", "exp_overflows", "first_detached", "others_detached"),
+    without=("causal", "over_everything", "softmax_in_float32", "exp_overflows"),
 )
 
 
@@ -293,12 +291,7 @@ PADDING_MASK = CourseExercise(
     example=lambda: (torch.tensor([3, 1, 4]), 4),
     made_of=(PositionsAndLengths, RealPositions, MaskForm),
     pairs=("upside_down", "one_pad_too_many", "padding_without_its_first", "exchanged", "numbers"),
-    without=(
-        "batch_of_one_only",
-        "batch_second",
-        "float32_only",
-        "overwrites_input",
-    ),
+    without=(),
 )
 
 
@@ -469,7 +462,6 @@ CAUSAL_SELF_ATTENTION = CourseExercise(
         "one_length_only",
         "one_width_only",
         "values_first",
-        "one_tensor",
     ),
 )
 
@@ -534,10 +526,6 @@ MEND_PADDED_CAUSAL_WEIGHTS = CourseExercise(
         "over_axis_one",
         "causal",
         "softmax_in_float32",
-        "squeezed",
-        "mutates_input",
-        "first_detached",
-        "others_detached",
     ),
     own=(as_given(_causal_weights_as_given),),
 )
@@ -618,7 +606,7 @@ PREDICT_ZEROED_FUTURE = Exercise(
             "zero_weight_no_influence",
             "A weight of zero does not end the influence",
             "You are right that no future *value* comes through: its weight is 0. But the weights that are kept were "
-            "divided by a sum in which the future *scores* stand. When one of them grows, all kept weights shrink.",
+            "divided by a sum that contains the future *scores*. When one of them grows, all kept weights shrink.",
             "A",
         ),
         wrong(
@@ -686,7 +674,7 @@ PREDICT_OTHER_ENDING = Exercise(
             "it_looks_ahead",
             "“it” comes before the word that explains it",
             "For a reader “it” depends on the last word, because a reader can look back from it. Here each position "
-            "looks back from where *it* stands, and “it” stands two words before the end.",
+            "looks back from its own position, and that of “it” is two words before the end.",
             "B",
         ),
         wrong(

@@ -96,7 +96,7 @@ PREDICT_CROSSOVER = Exercise(
             "square_is_always_larger",
             "A square with a small factor",
             "N² grows faster, but from far below: at N = 8 the words' comparisons cost 2·64·64 = 8192 multiplications, "
-            "the projections and the perceptron 12·8·4096 = 393216.",
+            "the projections and the MLP 12·8·4096 = 393216.",
             "A",
         ),
         wrong(
@@ -622,7 +622,7 @@ class PostNormBlock(attnlib.EncoderBlock):
         super().__init__(d_model, num_heads, mlp_ratio=mlp_ratio, norm_first=False)
 
     def forward(self, x: Tensor, key_mask: Tensor | None = None) -> Tensor:  # type: ignore[override]
-        return cast(Tensor, super().forward(x, key_mask=key_mask))
+        return super().forward(x, key_mask=key_mask)
 
 
 def _two_branches(draw: Draw) -> tuple[tuple[Any, ...], tuple[Tensor]]:

@@ -32,9 +32,8 @@ from attnlib.checks.course.slips.lesson07_positions import (
     TurnNew,
     TurnPairs,
 )
-from attnlib.checks.course.slips.tensors import OF_A_BATCH
 from attnlib.checks.course.steps import CourseExercise
-from attnlib.checks.course.usual import as_given, usual_cases, wrong
+from attnlib.checks.course.usual import as_given, of_sizes, usual_cases, wrong
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Asked, Case, Exercise
 
@@ -80,10 +79,6 @@ def _sinusoidal_positions(n: int, d_model: int, base: float = 10000.0) -> Tensor
     return attnlib.sinusoidal_positions(n, d_model, base=base)
 
 
-def _table(name: str, *sizes: Any, part: str = "values", hidden: bool = False) -> Case:
-    return Case(name=name, inputs=lambda draw: sizes, part=part, hidden=hidden)
-
-
 SINUSOIDAL_POSITIONS = CourseExercise(
     name="sinusoidal_positions",
     lesson=LESSON,
@@ -93,20 +88,19 @@ SINUSOIDAL_POSITIONS = CourseExercise(
     reference=_sinusoidal_positions,
     forbidden=("attnlib.sinusoidal_positions", "attnlib.SinusoidalPositions.__init__"),
     cases=(
-        _table("eleven words, six columns", 11, 6),
-        _table("one word", 1, 8),
-        _table("more columns than words", 3, 10),
-        _table("another base", 7, 6, 500.0),
-        _table("an odd width", 5, 7),
-        _table("30011 words, base 2", 30011, 6, 2.0, part="far positions"),
-        _table("other sizes", 13, 16, hidden=True),
-        _table("one column", 5, 1, hidden=True),
-        _table("4096 words, an odd width, another base", 4096, 9, 777.0, part="far positions", hidden=True),
+        of_sizes("eleven words, six columns", 11, 6),
+        of_sizes("one word", 1, 8),
+        of_sizes("more columns than words", 3, 10),
+        of_sizes("another base", 7, 6, 500.0),
+        of_sizes("an odd width", 5, 7),
+        of_sizes("30011 words, base 2", 30011, 6, 2.0, part="far positions"),
+        of_sizes("other sizes", 13, 16, hidden=True),
+        of_sizes("one column", 5, 1, hidden=True),
+        of_sizes("4096 words, an odd width, another base", 4096, 9, 777.0, part="far positions", hidden=True),
     ),
     example=lambda: (3, 4),
     made_of=(TableSizes, Exponents, Speeds, TablePlaces, Angles, TableOfHands),
     pairs=("sin_cos_exchanged", "exponent_doubled", "times_the_base", "places_from_one", "sines_then_cosines"),
-    without=OF_A_BATCH,
 )
 
 
@@ -175,7 +169,6 @@ ROTATE = CourseExercise(
     example=_in_an_example,
     made_of=(EvenWidth, Exponents, Speeds, GivenPlaces, Angles, TurnPairs),
     pairs=("turned_backwards", "halves_paired", "exponent_doubled", "positions_assumed", "sin_cos_mixed_up"),
-    without=("first_detached", "others_detached"),
 )
 
 
@@ -220,7 +213,6 @@ TO_HALF_PAIRS = CourseExercise(
     ),
     example=lambda: (torch.arange(12.0)[None], 2),
     made_of=(ColumnOrder, Reorder),
-    without=OF_A_BATCH,
 )
 
 
@@ -239,9 +231,8 @@ def _in_the_past(asked: Asked, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
     return (bias.masked_fill(~attnlib.causal_mask(*inputs[1:]), 0.0),)
 
 
-def _bias(name: str, *sizes: int, part: str = "values", hidden: bool = False, raises: bool = False) -> Case:
-    probe = None if raises else _in_the_past
-    return Case(name=name, inputs=lambda draw: sizes, part=part, hidden=hidden, raises=raises, probe=probe)
+def _bias(name: str, *sizes: int, raises: bool = False, **more: Any) -> Case:
+    return of_sizes(name, *sizes, raises=raises, probe=None if raises else _in_the_past, **more)
 
 
 ALIBI_BIAS = CourseExercise(
@@ -274,7 +265,6 @@ ALIBI_BIAS = CourseExercise(
         "rewarded",
         "keys_counted_alone",
     ),
-    without=OF_A_BATCH,
 )
 
 
@@ -335,12 +325,11 @@ ALIBI_SLOPES = CourseExercise(
     reference=_alibi_slopes,
     forbidden=("attnlib.alibi_slopes", "attnlib.alibi_bias"),
     cases=(
-        *(_table(f"{h} heads", h) for h in (1, 8, 6, 5, 12, 3, 7)),
-        *(_table(f"{h} heads", h, hidden=True) for h in (2, 11, 15, 16, 25, 40)),
+        *(of_sizes(f"{h} heads", h) for h in (1, 8, 6, 5, 12, 3, 7)),
+        *(of_sizes(f"{h} heads", h, hidden=True) for h in (2, 11, 15, 16, 25, 40)),
     ),
     example=lambda: (3,),
     made_of=(Below, Completed),
-    without=OF_A_BATCH,
 )
 
 EXERCISES = (

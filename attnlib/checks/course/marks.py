@@ -1,4 +1,4 @@
-"""A step of a right answer, and marks of a slip: it spells another one, has numbers in it, comes with others."""
+"""A step of a right answer, and marks of a slip: it spells another, has numbers, comes with others, was discussed."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, TypeVar
@@ -42,6 +42,11 @@ def along_with(*ids: str) -> Callable[[ASlip], ASlip]:
 def only_with(*facts: str) -> Callable[[ASlip], ASlip]:
     """A slip of exercises of which these facts hold: see `slips.tensors.facts`."""
     return marked("only_with", facts)
+
+
+def discussed_at(thread: str) -> Callable[[ASlip], ASlip]:
+    """A slip that is known from a published discussion, whose address the student gets with the explanation."""
+    return marked("thread", thread)
 
 
 def marked(name: str, value: object) -> Callable[[ASlip], ASlip]:

@@ -32,11 +32,11 @@ from typing import Any
 
 from torch import nn
 
-from attnlib.checks.course.marks import How, Step, along_with, each, marked, only_with, spells, told_as
+from attnlib.checks.course.marks import How, Step, along_with, discussed_at, each, marked, only_with, spells, told_as
 from attnlib.checks.course.slips.tensors import Handle, Learn, facts
 from attnlib.checks.exercise import Exercise, Misconception
 
-__all__ = ["CourseExercise", "Step", "along_with", "each", "only_with", "spells", "told_as"]
+__all__ = ["CourseExercise", "Step", "along_with", "discussed_at", "each", "only_with", "spells", "told_as"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +48,7 @@ class Slip:
     explanation: str
     wrong: Mapping[type[Step], How]
     spells: str | None = None
+    thread: str = ""
 
     def and_also(self, other: "Slip") -> "Slip":
         """Both of them, in steps that are not the same."""
@@ -56,6 +57,7 @@ class Slip:
             title=f"{self.title}, and {other.title[0].lower()}{other.title[1:]}",
             explanation=f"Two things at once. {self.explanation} {other.explanation}",
             wrong={**self.wrong, **other.wrong},
+            thread=self.thread or other.thread,
         )
 
 
@@ -113,6 +115,7 @@ class CourseExercise(Exercise):
             explanation=slip.explanation,
             implementation=self.answer(slip.wrong),
             same_as=self.same.get(same_as, same_as) if same_as else None,
+            thread=slip.thread,
         )
 
 
@@ -137,13 +140,15 @@ def _slips(
         with_others = getattr(slip, "along_with", ())
         text_of = getattr(slip, "spells", None)
         if {*with_others, *filter(None, [text_of])} <= methods.keys():
-            title, _, explanation = (inspect.getdoc(methods[text_of][1] if text_of else slip) or "").partition("\n")
+            told = methods[text_of][1] if text_of else slip
+            title, _, explanation = (inspect.getdoc(told) or "").partition("\n")
             found[id] = Slip(
                 id=id,
                 title=title.removesuffix("."),
                 explanation=" ".join(explanation.split()),
                 wrong={**dict(methods[other] for other in with_others), step: slip},
                 spells=text_of,
+                thread=getattr(told, "thread", ""),
             )
     return found
 

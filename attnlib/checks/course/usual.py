@@ -32,6 +32,11 @@ def as_given(implementation: Any) -> Misconception:
     )
 
 
+def of_sizes(name: str, *sizes: Any, part: str = "values", **more: Any) -> Case:
+    """A case of an exercise that takes sizes alone: a mask or a table of positions."""
+    return Case(name=name, inputs=lambda _draw: sizes, part=part, **more)
+
+
 def usual_cases(
     make: Make,
     sizes: Sizes,
@@ -97,7 +102,8 @@ def _large(make: Make) -> Case:
     """Inputs thirty times as large: scores beyond 709, whose exp is larger than any float64."""
 
     def inputs(draw: Draw) -> tuple[Any, ...]:
-        return tree_map_only(Tensor, lambda t: 30 * t if t.is_floating_point() else t, make(draw))
+        larger: tuple[Any, ...] = tree_map_only(Tensor, lambda t: 30 * t if t.is_floating_point() else t, make(draw))
+        return larger
 
     name = "inputs thirty times as large"
     return Case(name=name, inputs=inputs, part="robustness", dtype=torch.float64, magnitude=LARGE)

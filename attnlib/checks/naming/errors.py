@@ -270,6 +270,7 @@ PARTS: tuple[tuple[str, Reader], ...] = (
             "them: `table[ids]`.",
         ),
     ),
+    (r"RuntimeError: view size is not compatible", _symptom("memory_lies_otherwise")),
     (r"IndexError: The shape of the mask", _symptom("shapes_do_not_fit")),
     (r"IndexError", _symptom("index_out_of_range")),
     (

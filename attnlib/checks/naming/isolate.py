@@ -114,7 +114,7 @@ def _named_sizes(trial: Trial) -> dict[str, object]:
     found: dict[str, object] = {f"size {i}": size for i, size in enumerate(trial.expected.sizes)}
     for i, value in enumerate(trial.expected.inputs):
         if not isinstance(value, Tensor):
-            found |= {} if isinstance(value, list | tuple) else {f"{i}": value}
+            found |= {} if isinstance(value, list | tuple | dict) else {f"{i}": value}
             continue
         batched = value.dim() == 3 or not value.is_floating_point()
         behind = value.shape[1:] if batched else value.shape

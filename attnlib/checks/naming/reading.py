@@ -2,22 +2,28 @@
 
 import ast
 import builtins
+import dis
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-from torch import Tensor, nn
 
 from attnlib.checks.asking.observe import argument_names
 from attnlib.checks.exercise import Exercise, Misconception
 from attnlib.checks.naming.errors import Names, names_of
 from attnlib.checks.naming.one_change.written import Written
+from attnlib.checks.naming.syntax import (
+    drops_numbers,
+    is_functional_dropout,
+    is_of_the_notebook,
+    is_self,
+    is_unwritten,
+    layers_of,
+    lost_by,
+    names_read,
+    position_of,
+)
 
 HEADING = "What your code shows"
-KEEPS_NOTHING = ("backward", "add", "remove", "index_copy", "register_hook", "retain_grad", "share_memory", "item")
-"""Methods of tensors that do something, and those that lists and sets have as well."""
-EINOPS = ("einsum", "rearrange", "reduce", "repeat")
 
 
 @dataclass(frozen=True)
@@ -43,6 +49,15 @@ def _finding(id: str, title: str, explanation: str) -> Misconception:
     return Misconception(id=id, title=title, explanation=explanation, implementation=None, heading=HEADING)
 
 
+def _read_by_no_right_answer(exercise: Exercise) -> set[str]:
+    """The arguments of a function that the reference takes and leaves alone, as the contract may ask."""
+    code = getattr(exercise.reference, "__code__", None)
+    if code is None:
+        return set()
+    read = {i.argval for i in dis.get_instructions(code) if i.opname.startswith("LOAD")}
+    return {*code.co_varnames[: code.co_argcount]} - read
+
+
 class _Slips:
     """The answer's own functions and classes, and what its names stand for."""
 
@@ -53,7 +68,7 @@ class _Slips:
         self.attributes = {
             n.attr
             for n in ast.walk(written.tree)
-            if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store) and _is_self(n.value)
+            if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store) and is_self(n.value)
         }
 
     def _line(self, node: ast.AST) -> str:
@@ -94,11 +109,11 @@ class _Slips:
             for node in (n for statement in function.body for n in ast.walk(statement)):
                 if not isinstance(node, ast.Name) or node.id in own or hasattr(builtins, node.id):
                     continue
-                if _is_of_the_notebook(node.id, self.written.namespace.get(node.id)):
+                if is_of_the_notebook(node.id, self.written.namespace.get(node.id)):
                     first = read.setdefault(node.id, node)
-                    read[node.id] = min(first, node, key=_position)
+                    read[node.id] = min(first, node, key=position_of)
         if read:
-            yield self._notebook_variables(sorted(read.values(), key=_position))
+            yield self._notebook_variables(sorted(read.values(), key=position_of))
 
     def _notebook_variables(self, nodes: Sequence[ast.Name]) -> Misconception:
         names, value = [node.id for node in nodes], self.written.namespace[nodes[0].id]
@@ -129,10 +144,10 @@ class _Slips:
 
     def lost_results(self) -> Iterator[Misconception]:
         """Statements that compute a new tensor, and that nobody keeps."""
-        layers = _layers(self.written.tree)
+        layers = layers_of(self.written.tree)
         for function in self.functions:
             for node in ast.walk(function):
-                if isinstance(node, ast.Expr) and (what := _lost(node.value, layers)):
+                if isinstance(node, ast.Expr) and (what := lost_by(node.value, layers)):
                     yield _finding(
                         "result_not_kept",
                         f"The result of line {node.lineno} is not kept",
@@ -145,7 +160,7 @@ class _Slips:
         wanted = self.exercise.kind == "module" and "dropout" in argument_names(self.exercise.reference)
         idle = self._idle()
         for node in (n for n in ast.walk(self.written.tree) if isinstance(n, ast.Call)):
-            if not wanted and _drops(node) and id(node) not in idle:
+            if not wanted and drops_numbers(node) and id(node) not in idle:
                 yield _finding(
                     "dropout_not_asked_for",
                     "No dropout is asked for",
@@ -161,7 +176,7 @@ class _Slips:
                     "it drops at evaluation, too. Make it in `__init__`, where `model.eval()` finds it.",
                 )
             given = {keyword.arg for keyword in node.keywords}
-            if wanted and _is_functional_dropout(node) and not given & {"training", None} and len(node.args) < 3:
+            if wanted and is_functional_dropout(node) and not given & {"training", None} and len(node.args) < 3:
                 yield _finding(
                     "dropout_always_on",
                     "F.dropout does not know about evaluation mode",
@@ -186,13 +201,18 @@ class _Slips:
     def unused_arguments(self) -> Iterator[Misconception]:
         """Arguments on which the result cannot depend."""
         judged = ("forward", "__init__") if self.exercise.kind == "module" else (self.written.name,)
+        needless = _read_by_no_right_answer(self.exercise)
         for function in self.functions:
-            if function.name not in judged or _is_unwritten(function):
+            if function.name not in judged or is_unwritten(function):
                 continue
-            read = _loads(function)
+            read = names_read(function)
             for argument in [*function.args.args, *function.args.kwonlyargs]:
                 name = argument.arg
-                if name != "self" and not name.startswith("_") and not read & {name, "locals", "vars", "eval"}:
+                if (
+                    name not in {"self", *needless}
+                    and not name.startswith("_")
+                    and not read & {name, "locals", "vars", "eval"}
+                ):
                     yield _finding(
                         "argument_not_used",
                         f"`{name}` is never used",
@@ -201,15 +221,17 @@ class _Slips:
                     )
 
     def unused_layers(self) -> Iterator[Misconception]:
-        """Layers that are made and never called."""
+        """Layers that are made and never called, by their class or by one that extends it."""
+        used = {
+            n.attr for n in ast.walk(self.written.tree) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load)
+        }
         for node in self.classes:
             text = ast.unparse(node)
             if {ast.unparse(base) for base in node.bases} - {"nn.Module", "Module", "torch.nn.Module"}:
                 continue
             if re.search(r"getattr|children\(|modules\(|super\(\)\.forward|vars\(|__dict__", text):
                 continue
-            used = {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load)}
-            for name in sorted(_layers(node) - used):
+            for name in sorted(layers_of(node) - used):
                 yield _finding(
                     "layer_not_used",
                     f"`self.{name}` is made and never used",
@@ -219,7 +241,7 @@ class _Slips:
     def unused_variables(self) -> Iterator[Misconception]:
         """Results under a name that nobody reads."""
         for function in self.functions:
-            read = _loads(function)
+            read = names_read(function)
             for node in ast.walk(function):
                 if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name):
                     continue
@@ -231,88 +253,3 @@ class _Slips:
                         f"It gets its value in {self._line(node)}, and no line reads it. Is a different variable used "
                         "further down, or returned, in its place?",
                     )
-
-
-def _layers(tree: ast.AST) -> set[str]:
-    """The attributes that are set to an object of some class: layers."""
-    found = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-            called = ast.unparse(node.value.func).rpartition(".")[2]
-            if called[:1].isupper():
-                found |= {t.attr for t in node.targets if isinstance(t, ast.Attribute) and _is_self(t.value)}
-    return found
-
-
-def _is_functional_dropout(node: ast.Call) -> bool:
-    called = ast.unparse(node.func)
-    return re.fullmatch(r"(F|(torch\.)?nn\.functional|functional|torch)\.(\w+_)?dropout\w*", called) is not None
-
-
-def _drops(node: ast.Call) -> bool:
-    """Whether it makes a dropout layer or calls the function, with any other share than none."""
-    layer = re.fullmatch(r"((torch\.)?nn\.)?\w*Dropout\d?d?", ast.unparse(node.func)) is not None
-    off = [*node.args[:1], *_given(node, "p")] if layer else [*node.args[1:3], *_given(node, "p", "training")]
-    never = any(isinstance(value, ast.Constant) and not value.value for value in off)
-    return (layer or _is_functional_dropout(node)) and not never
-
-
-def _given(node: ast.Call, *names: str) -> list[ast.expr]:
-    return [keyword.value for keyword in node.keywords if keyword.arg in names]
-
-
-def _position(node: ast.Name) -> tuple[int, int]:
-    return node.lineno, node.col_offset
-
-
-def _is_self(node: ast.AST) -> bool:
-    return isinstance(node, ast.Name) and node.id == "self"
-
-
-def _is_of_the_notebook(name: str, value: Any) -> bool:
-    """Whether it is data: a tensor, a layer, some of them in a list, or a number that is not written as a constant."""
-    if isinstance(value, list | tuple):
-        return bool(value) and all(isinstance(v, Tensor | nn.Module) for v in value)
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return not name.isupper()
-    return isinstance(value, Tensor | nn.Module)
-
-
-def _lost(value: ast.expr, layers: set[str]) -> str:
-    """What a statement of this expression computes for nobody; empty if it may do something else as well."""
-    if isinstance(value, ast.BinOp | ast.UnaryOp | ast.Compare):
-        return f"`{_short(value)}` is"
-    if not isinstance(value, ast.Call):
-        return ""
-    if isinstance(value.func, ast.Name):
-        return f"`{value.func.id}(…)` is" if value.func.id in EINOPS else ""
-    if not isinstance(value.func, ast.Attribute):
-        return ""
-    name, owner = value.func.attr, value.func.value
-    if any(k.arg == "out" for k in value.keywords) or name.endswith("_"):
-        return ""
-    if _is_self(owner):
-        return f"`self.{name}(…)` is" if name in layers else ""
-    of_torch = ast.unparse(owner) in ("torch", "F", "nn.functional", "torch.nn.functional", "einops")
-    known = name in EINOPS or hasattr(nn.functional, name) or hasattr(Tensor, name)
-    of_tensor = not of_torch and isinstance(owner, ast.Name | ast.Call | ast.BinOp) and hasattr(Tensor, name)
-    if name in KEEPS_NOTHING and not of_torch:
-        return ""
-    return f"`{_short(value.func)}(…)` is" if (of_torch and known) or of_tensor else ""
-
-
-def _short(node: ast.AST) -> str:
-    text = ast.unparse(node).split("\n")[0]
-    return text if len(text) <= 40 else f"{text[:39]}…"
-
-
-def _loads(function: ast.FunctionDef) -> set[str]:
-    found = {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Store)}
-    changed = {
-        n.target.id for n in ast.walk(function) if isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Name)
-    }
-    return found | changed
-
-
-def _is_unwritten(function: ast.FunctionDef) -> bool:
-    return isinstance(function.body[-1], ast.Raise | ast.Pass)

@@ -133,8 +133,8 @@ _TEXTS = {
     ),
     "another_dtype": (
         "The numbers are right, their dtype is not",
-        "A mask is a mask only as torch.bool, and the result of a computation has the dtype of what went in. "
-        "Look for the place where a new tensor is made, or where `.float()` or `.int()` changes the dtype.",
+        "A result has the dtype of what went in, and a mask is torch.bool. torch.zeros and torch.arange have a dtype "
+        "of their own (write `x.new_zeros(...)`, or dtype=x.dtype); `.float()` and `.int()` change it.",
     ),
     "less_exact": (
         "The numbers agree to four digits or so",
@@ -161,8 +161,8 @@ _TEXTS = {
     ),
     "in_another_shape": (
         "The right numbers in another shape",
-        "Read one after the other, the numbers are right; but there is an axis too many, one is missing, or one is "
-        "cut up or joined otherwise than the contract says.",
+        "One after the other, the numbers are right; but there is an axis too many, one is missing (`squeeze()` "
+        "removes all of length 1, the batch among them), or one is cut up or joined otherwise than the contract says.",
     ),
     "one_entry_only": (
         "Only one entry of an axis comes back",
@@ -249,6 +249,11 @@ _TEXTS = {
         "Write down the shape of everything that meets in the line above, axis by axis. In `a @ b` the last "
         "axis of a and the last but one of b have the same length, and are summed over; elsewhere, axes that meet "
         "have equal lengths, or one has length 1.",
+    ),
+    "memory_lies_otherwise": (
+        "`view` meets memory that lies otherwise",
+        "`view` re-reads the numbers as they lie in memory, and after a transpose they lie otherwise. `reshape` and "
+        "einops copy where they must; or call `.contiguous()` first.",
     ),
     "index_out_of_range": (
         "An index goes beyond the end",

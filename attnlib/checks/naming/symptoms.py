@@ -70,7 +70,12 @@ def one_property(exercise: Exercise, trials: Sequence[Trial]) -> Misconception |
 
 def relation_of_numbers(trials: Sequence[Trial]) -> Misconception | None:
     """What the numbers that came are to the right ones."""
-    pairs = [pair for t in visibly_wrong(trials) if (pair := _compared(t)) is not None]
+    wrong = visibly_wrong(trials)
+    # what a probe makes of the numbers, or rounding, may hide the relation
+    plain = [t for t in wrong if t.case.probe is None and not t.case.magnitude]
+    if 2 * sum(t.got.failure is not None for t in wrong) > len(wrong):
+        return None  # the exception says more than the few numbers that came
+    pairs = [pair for t in plain or wrong if (pair := _compared(t)) is not None]
     if not pairs or max(want.numel() for want, _, _ in pairs) < FEWEST:
         return None
     alike = [_alike(want, have) for want, have, _ in pairs]
@@ -123,7 +128,7 @@ def _of_gradients(wrong: Sequence[Trial], all_of_them: bool = False) -> Found | 
 def _compared(trial: Trial) -> tuple[Tensor, Tensor, Trial] | None:
     """The first output that is wrong: what is right, and what came."""
     difference = trial.difference
-    if difference is None or difference.aspect not in ("shape", "dtype", "values") or trial.case.probe is not None:
+    if difference is None or difference.aspect not in ("shape", "dtype", "values"):
         return None
     if trial.expected.outputs is None or trial.got.outputs is None:
         return None
@@ -200,15 +205,20 @@ def _in_other_places(want: Tensor, have: Tensor, trial: Trial) -> bool:
     return _alike(want.double().flatten().sort().values, have.double().flatten().sort().values)
 
 
+def _comparable(want: Tensor, have: Tensor) -> bool:
+    """Whether the two have numbers, not truth values, entry by entry."""
+    return want.shape == have.shape and want.is_floating_point() and have.is_floating_point()
+
+
 def _with_a_factor(want: Tensor, have: Tensor, trial: Trial) -> str:
-    if want.shape != have.shape or not (want.is_floating_point() and have.is_floating_point()):
+    if not _comparable(want, have):
         return ""
     factor = float((want * have).sum() / (want * want).sum().clamp_min(1e-30))
     return f"{factor:.4g}" if 1e-3 < abs(factor) < float("inf") and _alike(want * factor, have) else ""
 
 
 def _with_a_term(want: Tensor, have: Tensor, trial: Trial) -> str:
-    if want.shape != have.shape or not (want.is_floating_point() and have.is_floating_point()):
+    if not _comparable(want, have):
         return ""
     shift = float((have - want).mean())
     return f"{shift:.4g}" if _alike(want + shift, have) else ""
@@ -216,14 +226,14 @@ def _with_a_term(want: Tensor, have: Tensor, trial: Trial) -> str:
 
 def _rows_with_a_factor(want: Tensor, have: Tensor, trial: Trial) -> bool:
     """Every row is the right one times a number of its own."""
-    if want.shape != have.shape or want.dim() < 2 or want.shape[-1] < 2 or not have.is_floating_point():
+    if not _comparable(want, have) or want.dim() < 2 or want.shape[-1] < 2:
         return False
     factor = (want * have).sum(-1, keepdim=True) / (want * want).sum(-1, keepdim=True).clamp_min(1e-30)
     return bool(have.isfinite().all()) and bool((factor.abs() > 1e-3).any()) and _alike(want * factor, have)
 
 
 def _rows_with_a_term(want: Tensor, have: Tensor, trial: Trial) -> bool:
-    if want.shape != have.shape or want.dim() < 2 or want.shape[-1] < 2 or not have.is_floating_point():
+    if not _comparable(want, have) or want.dim() < 2 or want.shape[-1] < 2:
         return False
     return bool(have.isfinite().all()) and _alike(want + (have - want).mean(-1, keepdim=True), have)
 
@@ -243,7 +253,7 @@ def _an_input(want: Tensor, have: Tensor, trial: Trial) -> bool:
 
 
 def _after_a_function(want: Tensor, have: Tensor, trial: Trial) -> bool:
-    if want.shape != have.shape or not (want.is_floating_point() and have.is_floating_point()):
+    if not _comparable(want, have):
         return False
     right = want.double()
     softmaxes = (right.softmax(axis) for axis in range(right.dim()))

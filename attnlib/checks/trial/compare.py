@@ -1,6 +1,7 @@
 """Where two observations first differ, and the policy of tolerances."""
 
 import builtins
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -78,7 +79,7 @@ def tolerance(expected: Tensor, dtype: torch.dtype, *, terms: int, magnitude: fl
     finite = expected[expected.isfinite()]
     largest = float(finite.abs().max()) if finite.numel() else 0.0
     eps = torch.finfo(dtype).eps
-    return max(32 * eps * terms**0.5, GUARD) * max(largest, 1e-3) + 4 * eps * magnitude
+    return max(32 * eps * math.sqrt(terms), GUARD) * max(largest, 1e-3) + 4 * eps * magnitude
 
 
 def first_difference(

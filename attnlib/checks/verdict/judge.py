@@ -114,9 +114,9 @@ def _findings(
         return [*certain[:1], misconception]
     proven = (
         *certain,
-        broken_contract(trials),
+        broken := broken_contract(trials),
         change := one_change(exercise, attempt, trials, seed=seed, device=device, limits=limits),
-        one_property(exercise, trials),
+        one_property(exercise, trials) if broken is None else None,  # it would say the same in fewer words
     )
     guesses = (
         *(source.hints if source and not certain else ()),

@@ -9,17 +9,21 @@ from html import escape
 from textwrap import fill, indent
 from typing import Any
 
+from attnlib.checks.asking.failure import Failure
+
 MIME = "application/vnd.attnlib.report+json"
 WIDTH = 96
+ELSEWHERE = "Someone else's case"
 
 
 @dataclass(frozen=True)
 class Section:
-    """A heading and what stands under it; `fixed` text keeps its columns."""
+    """A heading and what stands under it; `fixed` text keeps its columns; a `link` leads to somebody else's case."""
 
     heading: str
     body: str
     fixed: bool = False
+    link: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +44,8 @@ class Report:
     """The parts in which nothing was found wrong, and that do not count because a failure elsewhere ended the check."""
     unwritten: bool = False
     """Whether there is no answer yet that could be right or wrong."""
+    failure: Failure | None = None
+    """Why there is no result, where that is what the report is about."""
     headline: str = ""
     sections: tuple[Section, ...] = ()
 
@@ -66,6 +72,7 @@ class Report:
             "parts": dict(self.parts),
             "headline": self.headline,
             "message": self.message,
+            **({"error_of_cell": self.failure.error} if self.failure and self.failure.kind == "cell" else {}),
         }
 
 
@@ -96,6 +103,8 @@ def as_text(report: Report) -> str:
         body = section.body if section.fixed else "\n".join(fill(line, WIDTH - 2) for line in section.body.split("\n"))
         head = fill(section.heading + (":" if section.body else "."), WIDTH - 2)
         blocks.append(indent(f"{head}\n{indent(body, '  ') if section.fixed else body}".rstrip(), "  "))
+        if section.link:
+            blocks[-1] += f"\n  {ELSEWHERE}: {section.link}"
     if line := parts_line(report):
         blocks.append(indent(line, "  "))
     return "\n\n".join(blocks)
@@ -118,6 +127,8 @@ def as_html(report: Report) -> str:
             lines.append(f'<pre style="margin: 0.2em 0; line-height: 1.3">{escape(section.body)}</pre>')
         elif section.body:
             lines.append("".join(f"<div>{_marked_up(line)}</div>" for line in section.body.split("\n")))
+        if section.link:
+            lines.append(f'<div>{ELSEWHERE}: <a href="{escape(section.link)}">{escape(section.link)}</a></div>')
     if line := parts_line(report):
         lines.append(f'<div style="margin-top: 0.6em; opacity: 0.75">{escape(line)}</div>')
     return "\n".join([*lines, "</div>"])

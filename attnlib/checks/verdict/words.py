@@ -65,6 +65,8 @@ def headline(failure: Failure) -> tuple[str, str]:
 
 
 def _clause(failure: Failure) -> str:
+    if failure.kind == "cell":
+        return f"its cell ended with {failure.exception}"
     return f"raised {failure.exception}" if failure.exception else failure.text
 
 

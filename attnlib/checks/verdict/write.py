@@ -39,6 +39,7 @@ def write_report(
     score = sum(exercise.parts[part] for part, passed in parts.items() if passed) / exercise.worth
     passed = all(parts.values())
     sections: list[Section] = []
+    chosen = None if passed or failure is not None else _chosen(exercise, trials, findings)
     if passed:
         headline = "all right"
         if exercise.explanation:
@@ -48,10 +49,12 @@ def write_report(
         if failure.kind == "forbidden":
             sections.append(_instead(exercise))
     else:
-        headline, sections = _explain_failure(exercise, trials, findings, example)
+        headline, sections = _explain_failure(exercise, trials, chosen, findings, example)
     for finding in reversed(findings):
         heading = "" if exercise.kind == "choice" else f"{finding.heading}: "
-        sections.insert(_after_difference(sections), Section(heading + finding.title, finding.explanation))
+        sections.insert(
+            _after_difference(sections), Section(heading + finding.title, finding.explanation, link=finding.thread)
+        )
     printed = next((t.got.printed for t in trials if t.got.printed and not t.case.hidden), "")
     if printed:
         sections.append(Section("Your code printed (in the first case)", printed.rstrip()[:600], fixed=True))
@@ -65,6 +68,7 @@ def write_report(
         parts=parts,
         untried=_untried(trials, cases),
         unwritten=any(f.kind == "unwritten" for f in (failure, *(t.got.failure for t in visibly_wrong(trials))) if f),
+        failure=chosen.got.failure if chosen is not None else failure,
         headline=headline,
         sections=tuple(sections),
     )
@@ -88,22 +92,30 @@ def _after_difference(sections: list[Section]) -> int:
     return min(1, len(sections))
 
 
+def _chosen(exercise: Exercise, trials: Sequence[Trial], findings: Sequence[Misconception]) -> Trial | None:
+    """The wrong case that is shown; none if all of them are hidden."""
+    order, given = list(exercise.parts), _is_given(findings)
+    visible = sorted(visibly_wrong(trials), key=lambda t: (order.index(t.case.part), _rank(t)))
+    return min(visible, key=lambda t: given and not _shows_numbers(t), default=None)
+
+
+def _is_given(findings: Sequence[Misconception]) -> bool:
+    return any(finding.id == AS_GIVEN for finding in findings)
+
+
 def _explain_failure(
     exercise: Exercise,
     trials: Sequence[Trial],
+    chosen: Trial | None,
     findings: Sequence[Misconception],
     example: tuple[Observation, Observation] | None,
 ) -> tuple[str, list[Section]]:
     order = list(exercise.parts)
     failed = [t for t in trials if t.difference is not None]
-    visible = visibly_wrong(trials)
-    only_hidden = {t.case.part for t in failed} - {t.case.part for t in visible}
+    only_hidden = {t.case.part for t in failed} - {t.case.part for t in visibly_wrong(trials)}
     unseen = [_explain_hidden(part) for part in order if part in only_hidden]
-    if not visible:
+    if chosen is None or chosen.difference is None:
         return "fails one of the grader's own cases", unseen[:1]
-    given = any(finding.id == AS_GIVEN for finding in findings)
-    chosen = min(visible, key=lambda t: (given and not _shows_numbers(t), order.index(t.case.part), _rank(t)))
-    assert chosen.difference is not None
     aspect, failure = chosen.difference.aspect, chosen.got.failure
     if failure is not None and failure.kind == "unwritten" and exercise.kind == "function":
         return words.of_failure(failure), []  # there is nothing yet to say more about; a module may be half written
@@ -118,7 +130,7 @@ def _explain_failure(
         headline, body = "the error does not say what it should", ""
     else:
         headline, body = words.HEADLINES[aspect], words.of_difference(chosen.difference)
-    if given:
+    if _is_given(findings):
         headline = "the bug is still there"
     where = f"In the case “{chosen.case.name}”, called with {_described_inputs(exercise, chosen)}"
     sections = [Section(where, body.rstrip())]
@@ -172,14 +184,16 @@ def _unrecognised(
 ) -> Section | None:
     """What can be said where no misconception fits: which properties hold, if a finding has not said it yet."""
     assert chosen.difference is not None
-    off = words.of_isolated(isolate(exercise, trials))
+    isolated = isolate(exercise, trials)
+    named = {finding.id for finding in findings} - {"not_refused"}  # whose trait says more: that all else is right
+    if len(isolated.traits) == 1 and isolated.traits[0].id in named:
+        return None
+    off = words.of_isolated(isolated)
     fine = [t.case.name for t in trials if t.difference is None and not t.case.hidden and _compares_values(t.case)]
     failed = chosen.difference.aspect == "failure"  # the exception speaks for itself
     if fine and not off and not failed:
         off = f"All is right in: {'; '.join(fine)}."
-    if not off or off.rstrip(".") in {finding.title for finding in findings}:
-        return None
-    return Section("What this looks like", off)
+    return Section("What this looks like", off) if off else None
 
 
 def _compares_values(case: Case) -> bool:

@@ -13,11 +13,11 @@ from rich.table import Table
 from rich.text import Text
 
 from attnlib.checks import exercises
-from attnlib.checks.asking.failure import Failure
 from autograder.lesson_text.layout import Layout
 from autograder.sandbox.doctor.attacks import LIMITS, Attack, attacks
 from autograder.sandbox.layers import Layers
 from autograder.sandbox.process import Died, Sandbox
+from autograder.sandbox.remote import failure_from
 from autograder.sandbox.views import view
 from autograder.showing.errors import CourseError
 
@@ -105,9 +105,9 @@ def run(sandbox: Sandbox, body: str) -> str:
         child.ask({**task, "forbidden": [], "library": view(exercise)})
         told = child.listen()
         if told["missing"]:
-            return f"{BROKEN}: {told['missing']}"
+            return f"{BROKEN}: {failure_from(told['missing']).error}"
         reply = child.ask({"do": "call", "inputs": [None, None], "gradient": False})
-        return Failure(**reply["failure"]).error if "failure" in reply else OPEN
+        return failure_from(reply["failure"]).error if "failure" in reply else OPEN
     except Died as error:
         return str(error)
     finally:

@@ -41,12 +41,14 @@ class Unit:
 
 @dataclass
 class Outcome:
-    """What came of a cell: the error with which it ended, and what it printed."""
+    """What came of a cell: the error with which it ended, what that says and lacks, and what the cell printed."""
 
     cell: str
     error: str = ""
     text: str = ""
     printed: str = ""
+    lacks_name: str = ""
+    lacks_module: str = ""
 
 
 def translate(source: str) -> str:

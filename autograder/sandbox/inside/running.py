@@ -60,21 +60,18 @@ def run_cell(
                 while body:
                     body = _run_statements(body, f"<cell {cell}>", namespace, flags, values, outcome)
         except BaseException as error:
-            _note(outcome, error)
+            _note(outcome, failure_of(error), type(error).__name__)
             if clock.is_over():  # whatever that has led to in the cell
-                outcome.error, outcome.text = "TimeLimit", _in_words(overtime(clock))
+                _note(outcome, overtime(clock), "TimeLimit")
     outcome.printed = text.text()
     return outcome
 
 
-def _note(outcome: Outcome, error: BaseException) -> None:
-    failure = failure_of(error)
-    outcome.error = type(error).__name__
-    outcome.text = _in_words(failure) + (f", at {failure.place}" if failure.place else "")
-
-
-def _in_words(failure: Failure) -> str:
-    return f"{failure.error}: {failure.details}" if failure.details else failure.error
+def _note(outcome: Outcome, failure: Failure, name: str) -> None:
+    outcome.error, outcome.text = failure.exception or name, failure.text
+    outcome.text += f": {failure.details}" if failure.details else ""
+    outcome.text += f", at {failure.place}" if failure.place else ""
+    outcome.lacks_name, outcome.lacks_module = failure.lacks_name, failure.lacks_module
 
 
 def _run_statements(
@@ -96,7 +93,7 @@ def _run_statements(
         place = _stopped_at(body, error, filename)
         if place is None or not (values is not None or _is_of_grading(body[place], error)):
             raise
-        _note(outcome, error)
+        _note(outcome, failure_of(error), type(error).__name__)
         bound = bound_names(body[place])
         if isinstance(error, ModuleNotFoundError) and values is None:
             namespace.update(dict.fromkeys(bound, Missing(error)))

@@ -86,7 +86,7 @@ def prepare(channel: Channel, task: dict[str, Any], limits: TimeLimits) -> Any:
     settle_process()
     told: dict[str, Any] = {
         "cells": [vars(outcome) for outcome in outcomes],
-        "missing": "",
+        "missing": None,
         "unfit": None,
         "value": None,
     }
@@ -96,7 +96,7 @@ def prepare(channel: Channel, task: dict[str, Any], limits: TimeLimits) -> Any:
         told["unfit"] = None if task["kind"] == "choice" else unfit_reason(task["kind"], attempt)
         told["value"] = _simple(attempt) if task["kind"] == "choice" else None
     except BaseException as error:
-        told["missing"] = failure_of(error).error
+        told["missing"] = vars(failure_of(error))
     channel.send(told)
     return attempt
 

@@ -49,10 +49,10 @@ class Missing:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise ModuleNotFoundError(str(self.__error__))
+        raise ModuleNotFoundError(str(self.__error__), name=self.__error__.name)
 
     def __call__(self, *arguments: Any, **more: Any) -> Any:
-        raise ModuleNotFoundError(str(self.__error__))
+        raise ModuleNotFoundError(str(self.__error__), name=self.__error__.name)
 
 
 class Shell(Nothing):

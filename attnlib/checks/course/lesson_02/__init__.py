@@ -7,6 +7,7 @@ from attnlib.checks.course.lesson_02.predictions import PREDICT_BLANK_QUERY, PRE
 from attnlib.checks.course.lesson_02.scaled_dot_product_attention import SCALED_DOT_PRODUCT_ATTENTION
 from attnlib.checks.course.lesson_02.self_attention import SELF_ATTENTION
 from attnlib.checks.course.lesson_02.softmax import SOFTMAX_EXERCISE
+from attnlib.checks.course.lesson_02.train_head import TRAIN_HEAD
 
 EXERCISES = (
     PREDICT_BLANK_QUERY,
@@ -15,6 +16,7 @@ EXERCISES = (
     PREDICT_DOT_SPREAD,
     SCALED_DOT_PRODUCT_ATTENTION,
     SELF_ATTENTION,
+    TRAIN_HEAD,
     PREDICT_SWAPPED_WORDS,
     MEND_SELF_ATTENTION,
     ADDITIVE_ATTENTION,

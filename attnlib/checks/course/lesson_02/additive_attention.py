@@ -1,5 +1,7 @@
 """The stretch exercise `AdditiveAttention` of lesson 02: the score that came before the dot product."""
 
+import math
+from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -14,6 +16,8 @@ from attnlib.checks.course.steps import CourseExercise, Step
 from attnlib.checks.course.usual import usual_cases
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Case
+
+Layer = Callable[[Tensor], Tensor]
 
 
 class AdditiveAttention(nn.Module):
@@ -74,13 +78,13 @@ class Judge(Step):
 
     makes = ("scores",)
 
-    def right(self, q: Tensor, k: Tensor, w_1: nn.Linear, w_2: nn.Linear, u: nn.Linear) -> Tensor:
+    def right(self, q: Tensor, k: Tensor, w_1: Layer, w_2: Layer, u: Layer) -> Tensor:
         return u(torch.tanh(self._sums(q, k, w_1, w_2))).squeeze(-1)
 
-    def _sums(self, q: Tensor, k: Tensor, w_1: nn.Linear, w_2: nn.Linear) -> Tensor:
+    def _sums(self, q: Tensor, k: Tensor, w_1: Layer, w_2: Layer) -> Tensor:
         return w_1(q).unsqueeze(-2) + w_2(k).unsqueeze(-3)
 
-    def no_tanh(self, q: Tensor, k: Tensor, w_1: nn.Linear, w_2: nn.Linear, u: nn.Linear) -> Tensor:
+    def no_tanh(self, q: Tensor, k: Tensor, w_1: Layer, w_2: Layer, u: Layer) -> Tensor:
         """The tanh is missing.
 
         Without it the score is a sum of one number for the query and one for the key. The query's number is the same
@@ -88,7 +92,7 @@ class Judge(Step):
         """
         return u(self._sums(q, k, w_1, w_2)).squeeze(-1)
 
-    def tanh_of_each(self, q: Tensor, k: Tensor, w_1: nn.Linear, w_2: nn.Linear, u: nn.Linear) -> Tensor:
+    def tanh_of_each(self, q: Tensor, k: Tensor, w_1: Layer, w_2: Layer, u: Layer) -> Tensor:
         """The tanh comes before the sum.
 
         tanh(W_1 q) + tanh(W_2 k) is again one number for the query plus one for the key, once u has judged it, and the
@@ -96,57 +100,57 @@ class Judge(Step):
         """
         return u(torch.tanh(w_1(q)).unsqueeze(-2) + torch.tanh(w_2(k)).unsqueeze(-3)).squeeze(-1)
 
-    def tanh_of_the_score(self, q: Tensor, k: Tensor, w_1: nn.Linear, w_2: nn.Linear, u: nn.Linear) -> Tensor:
+    def tanh_of_the_score(self, q: Tensor, k: Tensor, w_1: Layer, w_2: Layer, u: Layer) -> Tensor:
         """The tanh comes after u.
 
         It squeezes the finished score between -1 and 1. It belongs around the sum, before u judges: u(tanh(...)).
         """
         return torch.tanh(u(self._sums(q, k, w_1, w_2))).squeeze(-1)
 
-    def relu_for_tanh(self, q: Tensor, k: Tensor, w_1: nn.Linear, w_2: nn.Linear, u: nn.Linear) -> Tensor:
+    def relu_for_tanh(self, q: Tensor, k: Tensor, w_1: Layer, w_2: Layer, u: Layer) -> Tensor:
         """ReLU in place of tanh.
 
         It would learn, too, but it is another function. The paper of 2014 has tanh, and so does the formula here.
         """
         return u(F.relu(self._sums(q, k, w_1, w_2))).squeeze(-1)
 
-    def sigmoid_for_tanh(self, q: Tensor, k: Tensor, w_1: nn.Linear, w_2: nn.Linear, u: nn.Linear) -> Tensor:
+    def sigmoid_for_tanh(self, q: Tensor, k: Tensor, w_1: Layer, w_2: Layer, u: Layer) -> Tensor:
         """A sigmoid in place of tanh.
 
         The sigmoid goes from 0 to 1, tanh from -1 to 1. The formula has tanh.
         """
         return u(torch.sigmoid(self._sums(q, k, w_1, w_2))).squeeze(-1)
 
-    def multiplied(self, q: Tensor, k: Tensor, w_1: nn.Linear, w_2: nn.Linear, u: nn.Linear) -> Tensor:
+    def multiplied(self, q: Tensor, k: Tensor, w_1: Layer, w_2: Layer, u: Layer) -> Tensor:
         """Query and key are multiplied, not added.
 
         A product of the two is what the dot product does. This attention is called additive because it adds.
         """
         return u(torch.tanh(w_1(q).unsqueeze(-2) * w_2(k).unsqueeze(-3))).squeeze(-1)
 
-    def subtracted(self, q: Tensor, k: Tensor, w_1: nn.Linear, w_2: nn.Linear, u: nn.Linear) -> Tensor:
+    def subtracted(self, q: Tensor, k: Tensor, w_1: Layer, w_2: Layer, u: Layer) -> Tensor:
         """Query and key are subtracted.
 
         The formula has a sum: W_1 q + W_2 k. (Training could turn the sign of W_2; the weights given here are fixed.)
         """
         return u(torch.tanh(w_1(q).unsqueeze(-2) - w_2(k).unsqueeze(-3))).squeeze(-1)
 
-    def judge_left_out(self, q: Tensor, k: Tensor, w_1: nn.Linear, w_2: nn.Linear, u: nn.Linear) -> Tensor:
+    def judge_left_out(self, q: Tensor, k: Tensor, w_1: Layer, w_2: Layer, u: Layer) -> Tensor:
         """u is not used.
 
         The hidden numbers are added up as they are. u says how much each of them counts, and in which direction.
         """
         return torch.tanh(self._sums(q, k, w_1, w_2)).sum(dim=-1)
 
-    def scaled(self, q: Tensor, k: Tensor, w_1: nn.Linear, w_2: nn.Linear, u: nn.Linear) -> Tensor:
+    def scaled(self, q: Tensor, k: Tensor, w_1: nn.Linear, w_2: Layer, u: Layer) -> Tensor:
         """The scores are divided by a root.
 
         √d is the repair of the dot product, whose sum grows with d. Here tanh keeps every term between -1 and 1, and
         the formula has no scale.
         """
-        return self.right(q, k, w_1, w_2, u) / w_1.out_features**0.5
+        return self.right(q, k, w_1, w_2, u) / math.sqrt(w_1.out_features)
 
-    def scores_turned_round(self, q: Tensor, k: Tensor, w_1: nn.Linear, w_2: nn.Linear, u: nn.Linear) -> Tensor:
+    def scores_turned_round(self, q: Tensor, k: Tensor, w_1: Layer, w_2: Layer, u: Layer) -> Tensor:
         """Rows and columns of the scores are exchanged.
 
         Row i belongs to query i. Give the queries an axis of length 1 for the keys, unsqueeze(-2), and the keys one for
@@ -154,14 +158,14 @@ class Judge(Step):
         """
         return self.right(q, k, w_1, w_2, u).mT
 
-    def layers_exchanged(self, q: Tensor, k: Tensor, w_1: nn.Linear, w_2: nn.Linear, u: nn.Linear) -> Tensor:
+    def layers_exchanged(self, q: Tensor, k: Tensor, w_1: Layer, w_2: Layer, u: Layer) -> Tensor:
         """w_1 reads the keys, and w_2 the queries.
 
         The first matrix belongs to the query, the second to the key. Where both are equally wide, no error tells.
         """
         return self.right(q, k, w_2, w_1, u)
 
-    def position_by_position(self, q: Tensor, k: Tensor, w_1: nn.Linear, w_2: nn.Linear, u: nn.Linear) -> Tensor:
+    def position_by_position(self, q: Tensor, k: Tensor, w_1: Layer, w_2: Layer, u: Layer) -> Tensor:
         """Query i meets key i only.
 
         (b, n, d) plus (b, n, d) adds position by position. Every query has to meet every key: one needs an axis of

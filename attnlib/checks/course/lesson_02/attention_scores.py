@@ -1,5 +1,6 @@
 """The exercise `attention_scores` of lesson 02."""
 
+import math
 from functools import partial
 
 import torch
@@ -27,7 +28,7 @@ def _small_queries_keys() -> tuple[Tensor, Tensor]:
 
 
 def scaled(q: Tensor, k: Tensor) -> Tensor:
-    return q @ k.mT / q.shape[-1] ** 0.5
+    return q @ k.mT / math.sqrt(q.shape[-1])
 
 
 def causal(scores: Tensor) -> Tensor:

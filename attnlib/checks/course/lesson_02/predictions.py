@@ -86,7 +86,7 @@ PREDICT_SWAPPED_WORDS = Exercise(
         wrong(
             "neighbours_matter",
             "Attention has no neighbours",
-            "A score compares two words wherever they stand; nothing in the formula says what is next to what. The "
+            "A score compares two words wherever they are; nothing in the formula says what is next to what. The "
             "same eleven words answer in both sentences, so every word hears the same answers.",
             "A",
         ),

@@ -77,5 +77,4 @@ SCALED_DOT_PRODUCT_ATTENTION = CourseExercise(
         "weights_transposed",
         "order_returned",
     ),
-    without=("one_tensor",),
 )

@@ -2,7 +2,6 @@
 
 from functools import partial
 
-import torch
 from torch import Tensor, nn
 
 import attnlib
@@ -13,7 +12,7 @@ from attnlib.checks.course.slips.projections import Layers, OfItself, ProjectWit
 from attnlib.checks.course.steps import CourseExercise, spells
 from attnlib.checks.course.usual import usual_cases
 from attnlib.checks.draw import Draw
-from attnlib.checks.exercise import Case
+from attnlib.checks.exercise import Case, Inputs
 
 
 class SelfAttention(attnlib.SelfAttention):
@@ -27,7 +26,7 @@ class SelfAttention(attnlib.SelfAttention):
         return output, weights
 
 
-def _module_inputs(draw: Draw, *, b: int, n: int, sizes: tuple[int, int, int]) -> tuple[tuple, tuple[Tensor]]:
+def _module_inputs(draw: Draw, *, b: int, n: int, sizes: tuple[int, int, int]) -> tuple[Inputs, Inputs]:
     d_model, d_k, d_v = sizes
     return (d_model, draw.d_head(d_k), d_v), (draw.normal(b, n, d_model),)
 
@@ -50,14 +49,6 @@ class PlainLayers(ThreeLayers):
 class CompareSentences(Compare):
     """Sentences of a batch are compared one by one."""
 
-    def batches_mixed(self, q: Tensor, k: Tensor) -> Tensor:
-        """The sentences are mixed.
-
-        The scores run over every pair of sentences and are added up. Each sentence is a world of its own: the letter b
-        has to be in both inputs and in the output.
-        """
-        return torch.einsum("b q d, c k d -> b q k", q, k)
-
 
 class GiveSentences(Give):
     """Each sentence has weights of its own, and each word an output."""
@@ -68,13 +59,6 @@ class GiveSentences(Give):
         Every sentence has weights of its own: (b, n, n).
         """
         return output, weights.mean(dim=0)
-
-    def words_averaged(self, output: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-        """One vector for the whole sentence.
-
-        The outputs of the words are averaged. Every word keeps an output of its own: (b, n, d_v).
-        """
-        return output.mean(dim=1), weights
 
 
 SELF_ATTENTION = CourseExercise(
@@ -115,5 +99,5 @@ SELF_ATTENTION = CourseExercise(
         "no_softmax",
         "order_returned",
     ),
-    without=(*LEADING_AXES, "over_heads", "scaled_by_root_q", "one_length_only", "biases_unused", "one_tensor"),
+    without=(*LEADING_AXES, "over_heads", "scaled_by_root_q", "one_length_only", "biases_unused"),
 )

@@ -141,7 +141,7 @@ class Shift(Step):
         With `dim`, torch.max gives back the largest values *and* their indices. Subtract the values alone:
         scores.max(dim=-1, keepdim=True).values, or amax.
         """
-        return scores - scores.max(dim=-1, keepdim=True)  # type: ignore[operator, no-any-return]
+        return scores - scores.max(dim=-1, keepdim=True)  # type: ignore[operator]
 
     @each(axis=(-2, 0, 1))
     def shifted_by_axis(self, scores: Tensor, axis: int) -> Tensor:
@@ -279,7 +279,8 @@ class Sums(Step):
 
         `norm` and `F.normalize` take the root of the sum of squares. Weights are divided by their plain sum.
         """
-        return powers.norm(dim=-1, keepdim=True)
+        length: Tensor = powers.norm(dim=-1, keepdim=True)
+        return length
 
     def sum_detached(self, powers: Tensor) -> Tensor:
         """The gradient does not flow through the sum.
@@ -301,10 +302,10 @@ class Divide(Share):
         powers = (scores - scores.amax(dim=dim, keepdim=True)).exp()
         return powers / powers.sum(dim=dim, keepdim=True)
 
-    def sum_without_axis(self, powers: Tensor) -> Tensor:  # type: ignore[override]
+    def sum_without_axis(self, powers: Tensor) -> Tensor:
         return powers / powers.sum(dim=-1)
 
-    def not_normalised(self, powers: Tensor) -> Tensor:  # type: ignore[override]
+    def not_normalised(self, powers: Tensor) -> Tensor:
         return powers
 
     def logarithm(self, scores: Tensor) -> Tensor:

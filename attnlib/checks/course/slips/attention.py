@@ -4,17 +4,15 @@ Queries q, keys k and values v are (..., q, d), (..., k, d) and (..., k, d_v). `
 True where a query may attend.
 """
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from attnlib.checks.course.steps import Step, along_with, each, only_with, spells
+from attnlib.checks.course.steps import Step, along_with, discussed_at, each, only_with, spells
 
 LEADING_AXES = (
-    "two_axes_only",
-    "three_axes_only",
-    "four_axes_only",
-    "axes_counted_from_front",
     "products_not_summed",
     "scaled_by_axis_one",
     "over_axis_one",
@@ -83,54 +81,6 @@ class Compare(Step):
         k.transpose(-2, -1), or k.mT.
         """
         return q @ k.transpose(0, 1)
-
-    def axes_counted_from_front(self, q: Tensor, k: Tensor) -> Tensor:
-        """The axes are counted from the front.
-
-        Axis 1 and axis 2 are the last two of (b, k, d), but not of (b, h, k, d). Count from the end:
-        k.transpose(-2, -1), or k.mT.
-        """
-        return q @ k.transpose(1, 2)
-
-    def three_axes_only(self, q: Tensor, k: Tensor) -> Tensor:
-        """It works for three axes only.
-
-        torch.bmm, `permute(0, 2, 1)`, `b, n, d = q.shape` and an einsum with its letters spelled out all want exactly
-        (b, n, d). `@`, `.mT`, q.shape[-1] and einsum with `...` take any number of leading axes: heads will need one.
-        """
-        return torch.bmm(q, k.mT)
-
-    @spells(three_axes_only)
-    def three_axes_permuted(self, q: Tensor, k: Tensor) -> Tensor:
-        return q @ k.permute(0, 2, 1)
-
-    @spells(three_axes_only)
-    def three_axes_exchanged_for_bmm(self, q: Tensor, k: Tensor) -> Tensor:
-        return torch.bmm(q, k.transpose(1, 2))
-
-    @spells(three_axes_only)
-    def three_letters_only(self, q: Tensor, k: Tensor) -> Tensor:
-        return torch.einsum("bqd,bkd->bqk", q, k)
-
-    def two_axes_only(self, q: Tensor, k: Tensor) -> Tensor:
-        """It works without leading axes only.
-
-        torch.mm, `n, d = q.shape` and an einsum with two letters for each tensor want exactly (n, d). `@`, q.shape[-1]
-        and einsum with `...` take any number of leading axes: the batch, say.
-        """
-        return torch.mm(q, k.mT)
-
-    @spells(two_axes_only)
-    def two_letters_only(self, q: Tensor, k: Tensor) -> Tensor:
-        return torch.einsum("qd,kd->qk", q, k)
-
-    def four_axes_only(self, q: Tensor, k: Tensor) -> Tensor:
-        """It works for a batch with heads only.
-
-        `b, h, n, d = q.shape` and an einsum with four letters for each tensor want exactly (b, h, n, d). Take what you
-        need from the end, d = q.shape[-1], and write `...` for any leading axes.
-        """
-        return torch.einsum("bhqd,bhkd->bhqk", q, k)
 
     def first_batch_only(self, q: Tensor, k: Tensor) -> Tensor:
         """All queries meet the keys of the first batch entry.
@@ -216,8 +166,9 @@ class Scale(Step):
     makes = ("scores",)
 
     def right(self, products: Tensor, q: Tensor) -> Tensor:
-        return products * q.shape[-1] ** -0.5
+        return products / math.sqrt(q.shape[-1])
 
+    @discussed_at("https://github.com/mlc-ai/mlc-llm/pull/3426")
     def no_scale(self, products: Tensor) -> Tensor:
         """The scale is missing.
 
@@ -240,7 +191,7 @@ class Scale(Step):
         The scores grow with √d already, and yours grow by as much again: the softmax gives nearly all to one key.
         Divide by √d, or multiply by d ** -0.5.
         """
-        return products * q.shape[-1] ** 0.5
+        return products * math.sqrt(q.shape[-1])
 
     def scaled_by_root_k(self, products: Tensor, k: Tensor) -> Tensor:
         """Scaled by the number of keys.
@@ -248,7 +199,7 @@ class Scale(Step):
         The scale depends on the width of the vectors, q.shape[-1], because that is the length of the sum in one dot
         product. How many keys there are, k.shape[-2], does not matter to it.
         """
-        return products * k.shape[-2] ** -0.5
+        return products / math.sqrt(k.shape[-2])
 
     def scaled_by_root_q(self, products: Tensor, q: Tensor) -> Tensor:
         """Scaled by the number of queries.
@@ -256,7 +207,7 @@ class Scale(Step):
         The scale depends on the width of the vectors, q.shape[-1], because that is the length of the sum in one dot
         product. How many queries there are, q.shape[-2], does not matter to it.
         """
-        return products * q.shape[-2] ** -0.5
+        return products / math.sqrt(q.shape[-2])
 
     def scaled_by_root_d_v(self, products: Tensor, v: Tensor) -> Tensor:
         """Scaled by the width of the values.
@@ -264,7 +215,7 @@ class Scale(Step):
         The scale is there because of the length of the sum in q · k, and that is the width of queries and keys. The
         values take no part in it; they may have another width.
         """
-        return products * v.shape[-1] ** -0.5
+        return products / math.sqrt(v.shape[-1])
 
     def scaled_by_root_d_model(self, products: Tensor, x: Tensor) -> Tensor:
         """Scaled by √d_model.
@@ -272,11 +223,11 @@ class Scale(Step):
         The scores are sums of as many products as queries and keys are wide, *after* the projection (and, with heads,
         after the split). d_model, the width of x, takes no part: the scale is q.shape[-1] ** -0.5.
         """
-        return products * x.shape[-1] ** -0.5
+        return products / math.sqrt(x.shape[-1])
 
     @spells(scaled_by_root_d_model)
     def scaled_twice_over(self, products: Tensor, q: Tensor, x: Tensor) -> Tensor:
-        return products * (q.shape[-1] * x.shape[-1]) ** -0.5
+        return products / math.sqrt(q.shape[-1] * x.shape[-1])
 
     def scaled_by_axis_zero(self, products: Tensor, q: Tensor) -> Tensor:
         """Scaled by the first axis.
@@ -284,14 +235,14 @@ class Scale(Step):
         len(q), or q.shape[0], is the batch, or the number of queries. The width of the vectors is the last axis,
         q.shape[-1].
         """
-        return products * q.shape[0] ** -0.5
+        return products / math.sqrt(q.shape[0])
 
     def scaled_by_axis_one(self, products: Tensor, q: Tensor) -> Tensor:
         """Scaled by axis 1.
 
         q.shape[1] is the width only where there are no leading axes. It is the last axis: q.shape[-1].
         """
-        return products * q.shape[1] ** -0.5
+        return products / math.sqrt(q.shape[1])
 
     @each(width=(64, 4, 8, 512))
     def fixed_scale(self, products: Tensor, width: int) -> Tensor:
@@ -300,7 +251,7 @@ class Scale(Step):
         The scores are divided by the same number however wide the vectors are, which is right for one width alone. Take
         the width from the tensor: q.shape[-1].
         """
-        return products * width**-0.5
+        return products / math.sqrt(width)
 
     def divided_by_half_d(self, products: Tensor, q: Tensor) -> Tensor:
         """`d ** 1/2` is not the root of d.
@@ -327,7 +278,7 @@ class Scale(Step):
         If only one of q and k is divided by d ** 0.25, half of the scale is missing: divide both, or the product by
         d ** 0.5.
         """
-        return products * q.shape[-1] ** -0.25
+        return products / math.sqrt(math.sqrt(q.shape[-1]))
 
     def root_of_the_score(self, products: Tensor, q: Tensor) -> Tensor:
         """The root is taken of the score.
@@ -341,22 +292,7 @@ class Scale(Step):
 
         A good fit has a large score. Yours is small where vectors are alike: there is no minus in the formula.
         """
-        return products * -(q.shape[-1] ** -0.5)
-
-    @spells(Compare.two_axes_only)
-    def two_sizes_unpacked(self, products: Tensor, q: Tensor) -> Tensor:
-        _length, d = q.shape
-        return products * d**-0.5
-
-    @spells(Compare.three_axes_only)
-    def three_sizes_unpacked(self, products: Tensor, q: Tensor) -> Tensor:
-        _batch, _length, d = q.shape
-        return products * d**-0.5
-
-    @spells(Compare.four_axes_only)
-    def four_sizes_unpacked(self, products: Tensor, q: Tensor) -> Tensor:
-        _batch, _heads, _length, d = q.shape
-        return products * d**-0.5
+        return -products / math.sqrt(q.shape[-1])
 
 
 class Share(Step):
@@ -381,6 +317,7 @@ class Share(Step):
         powers = scores.exp() if allowed is None else scores.exp() * allowed
         return powers / powers.sum(dim=-1, keepdim=True)
 
+    @discussed_at("https://github.com/labmlai/annotated_deep_learning_paper_implementations/issues/146")
     def over_queries(self, scores: Tensor, allowed: Tensor | None = None) -> Tensor:
         """The softmax runs over the queries.
 
@@ -388,6 +325,7 @@ class Share(Step):
         """
         return self._among(scores, allowed, dim=-2)
 
+    @discussed_at("https://github.com/PetrochukM/PyTorch-NLP/issues/2")
     def over_first_axis(self, scores: Tensor, allowed: Tensor | None = None) -> Tensor:
         """The softmax runs over the batch.
 
@@ -426,7 +364,7 @@ class Share(Step):
         keys alone, dim=-1.
         """
         pairs = None if allowed is None else allowed.expand(scores.shape).flatten(-2)
-        return self._among(scores.flatten(-2), pairs).unflatten(-1, scores.shape[-2:])
+        return self._among(scores.flatten(-2), pairs).reshape(scores.shape)
 
     @spells(over_all_pairs)
     def over_everything(self, scores: Tensor, allowed: Tensor | None = None) -> Tensor:
@@ -456,7 +394,7 @@ class Share(Step):
         The weights are divided by √d, so that a row adds up to 1/√d. The scale belongs to the scores, before the
         softmax.
         """
-        return self._among(scores, allowed) * q.shape[-1] ** -0.5
+        return self._among(scores, allowed) / math.sqrt(q.shape[-1])
 
     def winner_takes_all(self, scores: Tensor) -> Tensor:
         """Only the best key gets a weight.
@@ -564,14 +502,6 @@ class Mix(Step):
         """
         return weights.mT @ v
 
-    def weights_detached(self, weights: Tensor, v: Tensor) -> Tensor:
-        """The weights are cut from the gradient.
-
-        The numbers are right. But the weights that meet the values were detached, or made under torch.no_grad(): no
-        gradient reaches queries and keys, which can never learn. Detach at most the copy that you return.
-        """
-        return weights.detach() @ v
-
     def scores_mixed(self, scores: Tensor, v: Tensor) -> Tensor:
         """The scores mix the values, not the weights.
 
@@ -581,7 +511,7 @@ class Mix(Step):
         return scores @ v
 
     def values_first(self, weights: Tensor, v: Tensor) -> Tensor:
-        """The values stand before the weights.
+        """The values come before the weights.
 
         A row of weights mixes the rows of v, so the weights come first: weights @ v.
         """
@@ -653,27 +583,6 @@ class Give(Step):
         """
         return weights, output
 
-    def weights_forgotten(self, output: Tensor) -> Tensor:
-        """Only the output is returned.
-
-        The contract is (output, weights): you will want to look at the weights.
-        """
-        return output
-
-    def weights_returned_transposed(self, output: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-        """The weights are returned transposed.
-
-        The output is right. But row i of what you return belongs to key i. Rows are queries, columns are keys.
-        """
-        return output, weights.mT
-
-    def output_transposed(self, output: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-        """The output has rows and columns exchanged.
-
-        Every query gets a row: (…, q, d_v). Yours has them as columns.
-        """
-        return output.mT, weights
-
     @along_with("no_scale")
     def scale_on_output(self, output: Tensor, weights: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
         """The output is scaled, not the scores.
@@ -682,20 +591,3 @@ class Give(Step):
         the softmax.
         """
         return output * q.shape[-1] ** -0.5, weights
-
-    def residual_added(self, x: Tensor, output: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-        """The input is added to the output.
-
-        A residual connection belongs to the block around attention (lesson 06), not to attention itself.
-        """
-        return output + x, weights
-
-    def output_in_new_tensor(self, output: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-        """The output is filled into a new tensor without the input's dtype and device.
-
-        torch.zeros(shape) is float32 and lives on the CPU, and stays so when results are written into it. Write
-        `q.new_zeros(shape)`, or pass dtype=q.dtype, device=q.device.
-        """
-        new = torch.zeros(output.shape)
-        new[...] = output
-        return new, weights

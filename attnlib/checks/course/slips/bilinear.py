@@ -1,5 +1,7 @@
 """What a head's queries and keys are together: one matrix between two words, and one vector for the keys."""
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -35,7 +37,7 @@ class OneMatrix(Step):
 
         M is asked for as it is, without 1/√d_k: whoever uses it scales the scores.
         """
-        return w_q @ w_k.mT / w_q.shape[-1] ** 0.5
+        return w_q @ w_k.mT / math.sqrt(w_q.shape[-1])
 
     def biases_in_the_matrix(self, w_q: Tensor, b_q: Tensor, w_k: Tensor, b_k: Tensor) -> Tensor:
         """The biases are added to the matrices.
@@ -105,10 +107,3 @@ class GiveMatrixAndVector(Step):
 
     def right(self, m: Tensor, u: Tensor) -> Two:
         return m, u
-
-    def vector_first(self, m: Tensor, u: Tensor) -> Two:
-        """The two results are in the wrong order.
-
-        The contract asks for the matrix first, then for the vector: return m, u.
-        """
-        return u, m

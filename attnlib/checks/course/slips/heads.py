@@ -1,5 +1,6 @@
 """What several heads add to attention: their width and layers, split and merge, the output projection."""
 
+import math
 from typing import Any
 
 from einops import rearrange
@@ -7,7 +8,7 @@ from torch import Tensor, nn
 
 from attnlib.checks.course.slips.attention import Give, Scale, Share
 from attnlib.checks.course.slips.projections import Layer, Layers, ProjectWithLayers, Three, bias, three_layers
-from attnlib.checks.course.steps import Step, along_with, each, spells
+from attnlib.checks.course.steps import Step, along_with, discussed_at, each, spells
 
 Two = tuple[Tensor, Tensor]
 
@@ -210,6 +211,7 @@ class Split(Step):
         )
         return q, k, v
 
+    @discussed_at("https://github.com/hyunwoongko/transformer/issues/15")
     @each(which=("qkv", "q", "k", "v", "kv", "qk"))
     def split_by_reshape(self, q: Tensor, k: Tensor, v: Tensor, num_heads: int, which: str) -> Three:
         """Heads are split by reshape alone.
@@ -318,20 +320,22 @@ class EvenSplit(Split):
 class HeadScale(Scale):
     """With heads there are more widths to take for the right one."""
 
+    @discussed_at("https://github.com/FareedKhan-dev/train-llm-from-scratch/pull/3")
     def scaled_by_root_width(self, products: Tensor, q: Tensor, num_heads: int) -> Tensor:
         """Scaled by the width of all heads together.
 
         A head's scores are sums of d products. You divided by the root of h·d, the width before it is split.
         """
-        return products * (num_heads * q.shape[-1]) ** -0.5
+        return products / math.sqrt(num_heads * q.shape[-1])
 
+    @discussed_at("https://github.com/tenstorrent/tt-metal/pull/56789")
     def scaled_by_root_heads(self, products: Tensor, num_heads: int) -> Tensor:
         """Scaled by the number of heads.
 
         The scale depends on how *wide* a head is, because that is the length of the sum in one dot product. How many
         heads there are does not matter to any of them.
         """
-        return products * num_heads**-0.5
+        return products / math.sqrt(num_heads)
 
     def scaled_by_shared_width(self, products: Tensor, x: Tensor, num_heads: int) -> Tensor:
         """Scaled by √(d_model / num_heads), also where `d_head` is given.
@@ -339,17 +343,17 @@ class HeadScale(Scale):
         A head's scores are sums of d products. d is d_model / num_heads only as long as nobody gives a d_head: scale by
         the root of how wide the head *is*.
         """
-        return products * (x.shape[-1] // num_heads) ** -0.5
+        return products / math.sqrt(x.shape[-1] // num_heads)
 
     @spells(Split.never_split)
     @along_with("never_split")
     def never_split_but_scaled(self, products: Tensor, d_head: int) -> Tensor:
-        return products * d_head**-0.5
+        return products / math.sqrt(d_head)
 
     @spells(Split.never_split)
     @along_with("never_split_nor_merged", "not_merged")
     def never_split_nor_merged_but_scaled(self, products: Tensor, d_head: int) -> Tensor:
-        return products * d_head**-0.5
+        return products / math.sqrt(d_head)
 
 
 class HeadShare(Share):
@@ -380,6 +384,7 @@ class Merge(Step):
     def right(self, output: Tensor) -> Tensor:
         return rearrange(output, "b h n d -> b n (h d)")
 
+    @discussed_at("https://github.com/jsbaan/transformer-from-scratch/pull/6")
     def merged_by_reshape(self, output: Tensor) -> Tensor:
         """The heads are merged by reshape alone.
 
@@ -451,7 +456,7 @@ class Merge(Step):
 
 def unfolded_otherwise(t: Tensor) -> Tensor:
     """Heads that were folded into the batch as (b h), and are unfolded as (h b)."""
-    return t.flatten(0, 1).unflatten(0, (t.shape[1], t.shape[0])).transpose(0, 1)
+    return t.reshape(t.shape[1], t.shape[0], *t.shape[2:]).transpose(0, 1)
 
 
 class Finish(Step):
@@ -460,7 +465,8 @@ class Finish(Step):
     makes = ("output",)
 
     def right(self, output: Tensor, w_o: nn.Linear) -> Tensor:
-        return w_o(output)
+        finished: Tensor = w_o(output)
+        return finished
 
     def no_output_projection(self, output: Tensor) -> Tensor:
         """The output projection is forgotten.
@@ -500,14 +506,7 @@ class Finish(Step):
         Each head went through its own rows of w_o, and the parts were added up: that is right but for the bias, which
         came along h times. Join the heads and call w_o once.
         """
-        return w_o(output) + (num_heads - 1) * bias(w_o)
-
-    def heads_detached(self, output: Tensor, w_o: nn.Linear) -> Tensor:
-        """What the heads found is cut from the gradient.
-
-        The numbers are right. But w_o gets a detached tensor: w_o can learn, and nothing before it.
-        """
-        return self.right(output.detach(), w_o)
+        return self.right(output, w_o) + (num_heads - 1) * bias(w_o)
 
 
 class HeadGive(Give):
@@ -520,45 +519,6 @@ class HeadGive(Give):
         it is told otherwise. The contract keeps the heads: (b, h, q, k).
         """
         return output, weights.mean(dim=1)
-
-    def weights_summed_returned(self, output: Tensor, weights: Tensor) -> Two:
-        """The weights are summed over the heads.
-
-        The output is right. But the rows of your weights add up to the number of heads. The contract keeps the heads:
-        (b, h, q, k).
-        """
-        return output, weights.sum(dim=1)
-
-    def weights_of_the_last_head(self, output: Tensor, weights: Tensor) -> Two:
-        """Only the last head's weights are returned.
-
-        The output is right. But what your loop leaves behind are the weights of its last round. Collect those of every
-        head and stack them: (b, h, q, k).
-        """
-        return output, weights[:, -1]
-
-    def weights_heads_first(self, output: Tensor, weights: Tensor) -> Two:
-        """The heads' weights are stacked in front of the batch.
-
-        The output is right. But torch.stack puts the new axis first, (h, b, q, k). The batch comes first, so stack with
-        dim=1: (b, h, q, k).
-        """
-        return output, weights.transpose(0, 1)
-
-    def weights_heads_last(self, output: Tensor, weights: Tensor) -> Two:
-        """The heads' weights are stacked behind the keys.
-
-        The output is right, but the weights are (b, q, k, h). The heads come right after the batch, (b, h, q, k): stack
-        with dim=1.
-        """
-        return output, weights.movedim(1, -1)
-
-    def weights_listed(self, output: Tensor, weights: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """The weights are a list, one entry for each head.
-
-        The contract wants one tensor, (b, h, q, k): torch.stack(the_list, dim=1).
-        """
-        return output, list(weights.unbind(1))
 
     @spells(Merge.unfolded_otherwise)
     def weights_unfolded_otherwise(self, output: Tensor, weights: Tensor) -> Two:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 import attnlib
 from attnlib.attention import equation
-from attnlib.checks.course.steps import Step, spells
+from attnlib.checks.course.steps import Step, discussed_at, spells
 
 
 class TableSizes(Step):
@@ -337,6 +337,7 @@ class TurnPairs(Step):
         """
         return self.right(columns, -angles)
 
+    @discussed_at("https://github.com/huggingface/transformers/issues/25199")
     def halves_paired(self, columns: Tensor, angles: Tensor) -> Tensor:
         """Columns of the two halves are paired, not neighbours.
 
@@ -426,7 +427,7 @@ class ColumnOrder(Step):
     makes = ("order",)
 
     def right(self, w: Tensor, num_heads: int, back: bool) -> Tensor:
-        order = _numbered(w).unflatten(0, (num_heads, -1, 2)).transpose(1, 2).flatten()
+        order: Tensor = _numbered(w).unflatten(0, (num_heads, -1, 2)).transpose(1, 2).flatten()
         return order.argsort() if back else order
 
     def heads_forgotten(self, w: Tensor, back: bool) -> Tensor:
@@ -458,7 +459,7 @@ class ColumnOrder(Step):
 
         The first half holds the *first* column of every pair: 0 2 4, then 1 3 5.
         """
-        order = _numbered(w).unflatten(0, (num_heads, -1, 2)).flip(2).transpose(1, 2).flatten()
+        order: Tensor = _numbered(w).unflatten(0, (num_heads, -1, 2)).flip(2).transpose(1, 2).flatten()
         return order.argsort() if back else order
 
     def heads_last(self, w: Tensor, num_heads: int, back: bool) -> Tensor:
@@ -467,7 +468,7 @@ class ColumnOrder(Step):
         Head 0 has the first d columns, head 1 the next: (h d), as in lesson 03. You take every h-th column for one
         head, (d h).
         """
-        order = _numbered(w).unflatten(0, (-1, 2, num_heads)).transpose(0, 1).flatten()
+        order: Tensor = _numbered(w).unflatten(0, (-1, 2, num_heads)).transpose(0, 1).flatten()
         return order.argsort() if back else order
 
     def halves_changed_places(self, w: Tensor, num_heads: int) -> Tensor:
@@ -476,7 +477,8 @@ class ColumnOrder(Step):
         That is half of what `rotate_half` does while a model runs. Here the columns are sorted once and for all: the
         first partners of all pairs, then the second ones.
         """
-        return _numbered(w).unflatten(0, (num_heads, 2, -1)).flip(1).flatten()
+        order: Tensor = _numbered(w).unflatten(0, (num_heads, 2, -1)).flip(1).flatten()
+        return order
 
     def nothing_moved(self, w: Tensor) -> Tensor:
         """No column has moved.
@@ -499,7 +501,7 @@ class ColumnOrder(Step):
         0 2 4 and then 5 3 1: with that, column 0 and column 5 would be partners. Both halves count the pairs in the
         same direction.
         """
-        order = _numbered(w).unflatten(0, (num_heads, -1, 2)).transpose(1, 2)
+        order: Tensor = _numbered(w).unflatten(0, (num_heads, -1, 2)).transpose(1, 2)
         order = torch.stack([order[:, 0], order[:, 1].flip(-1)], dim=1).flatten()
         return order.argsort() if back else order
 
@@ -870,21 +872,21 @@ class Below(Step):
     makes = ("below",)
 
     def right(self, num_heads: int) -> int:
-        return 2 ** int(math.log2(num_heads))
+        return 1 << int(math.log2(num_heads))
 
     def power_above(self, num_heads: int) -> int:
         """The power of two above is taken.
 
         The series begins with that of the next *lower* power of two, and is then completed. `ceil` has to be `floor`.
         """
-        return 2 ** math.ceil(math.log2(num_heads))
+        return 1 << math.ceil(math.log2(num_heads))
 
     def power_nearest(self, num_heads: int) -> int:
         """The nearest power of two is taken.
 
         `round` goes up from 6 and from 12. The series begins with that of the next *lower* power: round down.
         """
-        return 2 ** round(math.log2(num_heads))
+        return 1 << round(math.log2(num_heads))
 
     def others_refused(self, num_heads: int) -> int:
         """Other numbers of heads are refused.

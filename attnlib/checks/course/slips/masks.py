@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from attnlib.checks.course.slips.attention import Share, masked_softmax
-from attnlib.checks.course.steps import Step, along_with, each, spells
+from attnlib.checks.course.steps import Step, along_with, discussed_at, each, spells
 
 
 class Past(Step):
@@ -26,6 +26,7 @@ class Past(Step):
         """
         return torch.ones(q_len, k_len, dtype=torch.bool, device=device)
 
+    @discussed_at("https://github.com/rasbt/LLMs-from-scratch/issues/1061")
     def upside_down(self, q_len: int, k_len: int, shift: int = 0, device: torch.device | None = None) -> Tensor:
         """The causal mask is upside down.
 
@@ -92,6 +93,7 @@ class Align(Step):
     def right(self, q_len: int, k_len: int) -> int:
         return k_len - q_len
 
+    @discussed_at("https://github.com/pytorch/pytorch/issues/103082")
     def top_left(self) -> int:
         """The first query is aligned with the first key.
 
@@ -186,6 +188,7 @@ class RealKeys(Step):
         """
         return self._at(key_mask, lambda mask: mask[:1, None, None, :])
 
+    @discussed_at("https://github.com/lsdefine/attention-is-all-you-need-keras/issues/36")
     def padding_repeated_otherwise(self, key_mask: Tensor | None, num_heads: int) -> Tensor | None:
         """The key masks are repeated in another order than the heads are folded.
 
@@ -293,13 +296,6 @@ class MaskForm(Step):
         """
         return torch.zeros(mask.shape, device=mask.device).masked_fill(~mask, -torch.inf)
 
-    def listed(self, mask: Tensor) -> object:
-        """A list of lists, not a tensor.
-
-        The entries are right. torch.tensor(the_list) makes a mask of them; pass the device along if there is one.
-        """
-        return [[bool(entry) for entry in row] for row in mask.unbind()]
-
     def array(self, mask: Tensor) -> object:
         """A NumPy array, not a tensor.
 
@@ -380,6 +376,7 @@ class MaskedShare(Share):
     def mask_added_zeroed(self, scores: Tensor, allowed: Tensor) -> Tensor:
         return (scores + allowed).softmax(dim=-1) * allowed
 
+    @discussed_at("https://github.com/pytorch/pytorch/issues/41508")
     def empty_rows_nan(self, scores: Tensor, allowed: Tensor) -> Tensor:
         """A query that sees nothing becomes NaN.
 

@@ -1,5 +1,6 @@
 """Cross-attention: one text taken for the other, where x asks and the memory answers."""
 
+import math
 from typing import Any
 
 import torch
@@ -62,22 +63,6 @@ class ProjectTexts(Project):
         """
         return self.right(x, torch.cat([memory, x], dim=1), w_q, w_k, w_v)
 
-    def one_memory_for_all(self, x: Tensor, memory: Tensor, w_q: Layer, w_k: Layer, w_v: Layer) -> Three:
-        """Every text of the batch asks the first memory.
-
-        memory[0] is one text, and with a batch of one nobody notices. Each x has a memory of its own: keep the batch
-        axis.
-        """
-        return self.right(x, memory[:1].expand_as(memory), w_q, w_k, w_v)
-
-    def last_memory_for_all(self, x: Tensor, memory: Tensor, w_q: Layer, w_k: Layer, w_v: Layer) -> Three:
-        """Every text of the batch asks the last memory.
-
-        Is it an index that is left over from a loop, or memory[-1]? Each x has a memory of its own: keep the batch
-        axis.
-        """
-        return self.right(x, memory[-1:].expand_as(memory), w_q, w_k, w_v)
-
     def memory_cut(self, x: Tensor, memory: Tensor, w_q: Layer, w_k: Layer, w_v: Layer) -> Three:
         """The memory is cut to the length of x.
 
@@ -85,13 +70,6 @@ class ProjectTexts(Project):
         every query sees the whole memory.
         """
         return self.right(x, memory[:, : x.shape[1]], w_q, w_k, w_v)
-
-    def memory_detached(self, x: Tensor, memory: Tensor, w_q: Layer, w_k: Layer, w_v: Layer) -> Three:
-        """The memory is cut from the gradient.
-
-        The numbers are right. But the encoder that made the memory learns only through it: do not detach it.
-        """
-        return self.right(x, memory.detach(), w_q, w_k, w_v)
 
     @spells(Project.dropout_first)
     @each(percent=(10, 20, 50))
@@ -159,7 +137,7 @@ class TextScale(HeadScale):
         The scores are sums of as many products as queries and keys are wide, *after* the projection. The width of the
         memory takes no part: the scale is q.shape[-1] ** -0.5.
         """
-        return products * memory.shape[-1] ** -0.5
+        return products / math.sqrt(memory.shape[-1])
 
 
 class TextWidth(Width):

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from attnlib.checks.course.steps import Step, along_with, each, spells
+from attnlib.checks.course.steps import Step, along_with, discussed_at, each, spells
 
 Axes = int | tuple[int, ...]
 Two = tuple[Tensor, Tensor]
@@ -24,6 +24,7 @@ class Statistics(Step):
     def right(self, x: Tensor) -> Two:
         return variance_and_mean(x, -1)
 
+    @discussed_at("https://github.com/harvardnlp/annotated-transformer/pull/119")
     def unbiased_variance(self, x: Tensor) -> Two:
         """The variance is divided by d - 1.
 
@@ -191,6 +192,7 @@ class Divide(Step):
     def right(self, centred: Tensor, variance: Tensor, eps: float) -> Tensor:
         return centred / (variance + eps) ** 0.5
 
+    @discussed_at("https://github.com/codertimo/BERT-pytorch/issues/30")
     def eps_outside_root(self, centred: Tensor, variance: Tensor, eps: float) -> Tensor:
         """eps is added to the standard deviation.
 
@@ -267,7 +269,8 @@ class Divide(Step):
         `norm` is the root of the *sum* of squares; the standard deviation is the root of their mean, smaller by
         √d_model.
         """
-        return centred / (torch.linalg.vector_norm(centred, dim=-1, keepdim=True) + eps)
+        length: Tensor = torch.linalg.vector_norm(centred, dim=-1, keepdim=True)
+        return centred / (length + eps)
 
     def mean_distance(self, centred: Tensor, eps: float) -> Tensor:
         """Divided by the mean distance, not by the root of the variance.

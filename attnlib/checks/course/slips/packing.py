@@ -82,14 +82,6 @@ class JoinHeads(Step):
         w_q, w_k, w_v = rearrange(parts, "three h d m -> three (d h) m")
         return w_q, w_k, w_v
 
-    def heads_left_apart(self, parts: Tensor) -> Three:
-        """The heads still have an axis of their own.
-
-        Each of the three is a matrix for nn.Linear, (h·d, d_model): join heads and numbers.
-        """
-        w_q, w_k, w_v = parts
-        return w_q, w_k, w_v
-
     def keys_and_values_exchanged(self, parts: Tensor) -> Three:
         """Keys and values are exchanged.
 

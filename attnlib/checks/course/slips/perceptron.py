@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from attnlib.checks.course.slips.projections import Layer
-from attnlib.checks.course.steps import Step, along_with, each, spells
+from attnlib.checks.course.steps import Step, along_with, discussed_at, each, spells
 
 TwoLayers = tuple[nn.Module, nn.Module]
 
@@ -98,6 +98,7 @@ class Drop(Step):
     def right(self, p: float, module: nn.Module) -> Layer:
         return partial(F.dropout, p=p, training=module.training)
 
+    @discussed_at("https://github.com/karpathy/nanoGPT/pull/240")
     def dropout_always(self, p: float) -> Layer:
         """Dropout is active at evaluation, too.
 

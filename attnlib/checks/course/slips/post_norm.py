@@ -36,7 +36,7 @@ class PostParts(Step):
         The paper of 2017 had it. BERT has GELU, and so has the contract: the MLP is that of EncoderBlock.
         """
         norm1, attn, norm2, mlp = self.right(d_model, num_heads, mlp_ratio)
-        mlp.forward = lambda x: mlp.down(mlp.up(x).relu())  # type: ignore[method-assign, operator]
+        mlp.forward = lambda x: mlp.down(mlp.up(x).relu())  # type: ignore[operator]
         return norm1, attn, norm2, mlp
 
 

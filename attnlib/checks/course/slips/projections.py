@@ -254,14 +254,6 @@ class Project(Step):
         """
         return self.right(F.normalize(x, dim=-1), F.normalize(memory, dim=-1), w_q, w_k, w_v)
 
-    def input_detached(self, x: Tensor, memory: Tensor, w_q: Layer, w_k: Layer, w_v: Layer) -> Three:
-        """x is cut from the gradient.
-
-        The numbers are right, and the projections can learn. But what made x cannot: no gradient reaches it. Do not
-        detach what you are given.
-        """
-        return self.right(x.detach(), memory.detach() if memory is x else memory, w_q, w_k, w_v)
-
     def words_and_features_exchanged(self, x: Tensor, memory: Tensor, w_q: Layer, w_k: Layer, w_v: Layer) -> Three:
         """The words and their features have changed places.
 

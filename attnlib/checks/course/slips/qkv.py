@@ -40,14 +40,6 @@ class MultiplyByHand(Multiply):
         """
         return lambda x, w: x @ w + nn.Linear(w.shape[0], w.shape[1]).bias
 
-    def copied_into_layers(self) -> Product:
-        """The matrices are copied into layers.
-
-        A new nn.Linear owns its weight, and copying gives it the numbers alone: no gradient goes back to the matrices,
-        and the new layer is float32, whatever they are. Use the matrices as they are: x @ w.
-        """
-        return _copied
-
     def matrix_first(self) -> Product:
         """The matrix is on the wrong side of x.
 
@@ -75,28 +67,12 @@ class MultiplyByHand(Multiply):
         """
         return lambda x, w: x.sum(dim=-1, keepdim=True) * w.sum(dim=0)
 
-    def batch_of_one_matrix(self) -> Product:
-        """It works for a batch of one only.
-
-        `torch.mm` wants a single matrix, and `squeeze(0)` makes one only where the batch has length 1. `@` takes the
-        batch along: x @ w.
-        """
-        return lambda x, w: torch.mm(x.squeeze(0), w).unsqueeze(0)
-
     def matrix_alone(self) -> Product:
         """There is no product.
 
         What comes back is made of the matrix alone. Multiply x with it: x @ w.
         """
         return lambda x, w: w
-
-
-def _copied(x: Tensor, w: Tensor) -> Tensor:
-    layer = nn.Linear(w.shape[0], w.shape[1], bias=False)
-    with torch.no_grad():
-        layer.weight.copy_(w.T)
-    copied: Tensor = layer(x)
-    return copied
 
 
 class InOrder(Step):
@@ -276,38 +252,9 @@ class GiveThree(Step):
         """
         return q.mean(dim=1), k.mean(dim=1), v.mean(dim=1)
 
-    def batch_added_up(self, q: Tensor, k: Tensor, v: Tensor) -> Three:
-        """The batch is added up.
-
-        The letter b is missing after the arrow, so the vectors of all sequences are added into one. Every sequence
-        keeps its own: (b, n, d).
-        """
-        return q.sum(dim=0), k.sum(dim=0), v.sum(dim=0)
-
-    def axes_exchanged(self, q: Tensor, k: Tensor, v: Tensor) -> Three:
-        """Token and feature axes are exchanged.
-
-        q, k and v came back as (b, d, n). Leave the tokens where they are: (b, n, d).
-        """
-        return q.mT, k.mT, v.mT
-
 
 class CutInOrder(InOrder):
     """The three are cut out of one product."""
-
-    @each(axis=(1, 0))
-    def words_cut(self, x: Tensor, w_qkv: Tensor, axis: int) -> tuple[Tensor, ...]:
-        """The words or the batch are cut, not the columns.
-
-        The columns are the last axis: fused[..., start:end], or dim=-1. Axis 1 counts the words, and axis 0, which
-        `chunk` and `split` cut without `dim`, the sentences.
-        """
-        return (x @ w_qkv).chunk(3, dim=axis)
-
-    @spells(words_cut)
-    def batch_cut_unpacked(self, x: Tensor, w_qkv: Tensor) -> Three:
-        q, k, v = (x @ w_qkv).chunk(3)
-        return q, k, v
 
 
 class ProjectThree(Project):

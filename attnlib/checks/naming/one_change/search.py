@@ -20,7 +20,8 @@ from attnlib.checks.asking.observe import observe
 from attnlib.checks.asking.time_limits import TimeLimits, here
 from attnlib.checks.exercise import Exercise, Misconception
 from attnlib.checks.naming.one_change.bench import Bench
-from attnlib.checks.naming.one_change.repairs import Repair, repairs
+from attnlib.checks.naming.one_change.repair import Repair
+from attnlib.checks.naming.one_change.repairs import repairs
 from attnlib.checks.naming.one_change.replacements import changed
 from attnlib.checks.naming.one_change.sites import Site, sites
 from attnlib.checks.naming.one_change.written import Written, source_of
@@ -229,7 +230,7 @@ def _exchanges(tree: ast.Module) -> Iterator[Edit]:
             yield Edit(tuple(put), Repair(put[0][1], "exchange", f"`{other}` and `{one}` in each other's place, as in"))
 
 
-def _named(node: Any, other: Any) -> ast.AST:
+def _named(node: Any, other: Any) -> Any:
     return changed(node, id=other.id) if isinstance(node, ast.Name) else changed(node, attr=other.attr)
 
 

@@ -1,0 +1,57 @@
+"""Inputs that are no tensors, a small model or a generator: sent as tensors, and made where the attempt lives.
+
+A case writes `{MODEL: (embed, places, mode)}`, where the mode is a bool tensor, True for training, or a seed,
+`{GENERATOR: seed}`. The mode in which the attempt leaves the model is written back: one that is not restored is a
+changed input.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+MODEL, GENERATOR = "a model", "a generator"
+
+
+class SmallModel(nn.Module):
+    """Ids (b, n), positions (n) -> logits (b, n, vocab), each from all ids up to its own: no attention, but causal.
+
+    In training it is as if dropout took every other column. It has `max_len` positions, and raises for more.
+    """
+
+    def __init__(self, embed: Tensor, places: Tensor, mode: Tensor) -> None:
+        super().__init__()
+        self.max_len = len(places)
+        self.embed, self.places = nn.Parameter(embed.detach().clone()), nn.Parameter(places.detach().clone())
+        self.train(bool(mode))
+
+    def forward(self, ids: Tensor, positions: Tensor | None = None) -> Tensor:
+        positions = torch.arange(ids.shape[1], device=ids.device) if positions is None else positions
+        if ids.shape[1] > self.max_len or bool((positions >= self.max_len).any()):
+            raise IndexError(f"the model has max_len = {self.max_len} positions, got {positions.tolist()}")
+        x = (self.embed[ids] + self.places[positions]).tanh()
+        if self.training:
+            x = 2 * x * (torch.arange(x.shape[-1], device=x.device) % 2)
+        counts = torch.arange(1, ids.shape[1] + 1, device=x.device)
+        mixed = x + x.cumsum(dim=1) / counts[:, None].to(x.dtype)
+        return mixed @ self.embed.mT
+
+
+def made(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The inputs, with objects in place of what describes them."""
+    return tuple(_made(value) for value in inputs)
+
+
+def _made(value: Any) -> Any:
+    if isinstance(value, dict) and MODEL in value:
+        return SmallModel(*value[MODEL])
+    if isinstance(value, dict) and GENERATOR in value:
+        return torch.Generator().manual_seed(value[GENERATOR])
+    return value
+
+
+def note(objects: tuple[Any, ...], inputs: tuple[Any, ...]) -> None:
+    """Write into the inputs in which mode each model was left."""
+    for made_of, value in zip(objects, inputs, strict=True):
+        if isinstance(made_of, SmallModel):
+            value[MODEL][2].fill_(made_of.training)

@@ -1,0 +1,361 @@
+"""One more right answer to each exercise, shown once the student's own is right, with a line on why it works.
+
+A function is called like its exercise. It computes the answer, or is the `forward` of a module, whose layers are those
+of the contract. Each of them passes the exercise's own check (tests/checks/test_wheat.py).
+"""
+
+import math
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from einops import rearrange
+from torch import Tensor
+
+import attnlib
+
+
+def pairwise_dot(x: Tensor, y: Tensor) -> Tensor:
+    """Broadcasting pairs every x with every y; einsum adds up the same products without holding them all in memory."""
+    return (x[:, :, None] * y[:, None]).sum(dim=-1)
+
+
+def mend_squared_distances(x: Tensor, y: Tensor) -> Tensor:
+    """Subtract, then square: nothing to expand, but (b, q, k, d) numbers to hold instead of (b, q, k)."""
+    return (x[:, :, None] - y[:, None]).square().sum(dim=-1)
+
+
+def embed(token_ids: Tensor, table: Tensor) -> Tensor:
+    """A row of a matrix is a one-hot vector times the matrix, so a look-up is a projection, too."""
+    one_hot = token_ids[..., None] == torch.arange(len(table), device=table.device)
+    return one_hot.to(table.dtype) @ table
+
+
+def project_qkv(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Tensor, ...]:
+    """Each column of a product depends on its own column of the matrix alone: three matrices may as well be one."""
+    packed = x @ torch.cat([w_q, w_k, w_v], dim=-1)
+    return torch.split(packed, [w.shape[-1] for w in (w_q, w_k, w_v)], dim=-1)
+
+
+def project_qkv_fused(x: Tensor, w_qkv: Tensor, d_k: int, d_v: int) -> tuple[Tensor, ...]:
+    """Cutting the columns of the matrix is cutting the columns of the result, only earlier."""
+    return x @ w_qkv[:, :d_k], x @ w_qkv[:, d_k : 2 * d_k], x @ w_qkv[:, -d_v:]
+
+
+def mend_unpack_qkv(x: Tensor, w_qkv: Tensor) -> tuple[Tensor, ...]:
+    """`chunk` cuts the columns into three runs of neighbours, which is what the pattern `(three d)` says."""
+    return (x @ w_qkv).chunk(3, dim=-1)
+
+
+def QKVProjection(self: Any, x: Tensor) -> tuple[Tensor, ...]:
+    """nn.Linear stores its weight as (out, in): calling it is a product with the transpose, plus the bias."""
+    layers = (self.w_q, self.w_k, self.w_v)
+    return tuple(x @ w.weight.mT + (0 if w.bias is None else w.bias) for w in layers)
+
+
+def fold_query_key(w_q: Tensor, b_q: Tensor, w_k: Tensor, b_k: Tensor) -> tuple[Tensor, Tensor]:
+    """A bias is one more row of the matrix, for an input that is always 1: fold all rows, and u is the last one."""
+    folded = torch.cat([w_q, b_q[None]]) @ w_k.mT
+    return folded[:-1], folded[-1]
+
+
+def attention_scores(q: Tensor, k: Tensor) -> Tensor:
+    """A factor may move inside a product: scaling the queries first costs (q, d) divisions instead of (q, k)."""
+    return (q / math.sqrt(q.shape[-1])) @ k.mT
+
+
+def softmax(scores: Tensor) -> Tensor:
+    """Dividing by a sum is subtracting its logarithm before exp; logsumexp takes the maximum out by itself."""
+    return (scores - scores.logsumexp(dim=-1, keepdim=True)).exp()
+
+
+def scaled_dot_product_attention(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """The sum in the softmax's denominator may wait until after the mix. FlashAttention (lesson 10) lives on that."""
+    scores = q @ k.mT / math.sqrt(q.shape[-1])
+    grown = (scores - scores.amax(dim=-1, keepdim=True)).exp()
+    total = grown.sum(dim=-1, keepdim=True)
+    return grown @ v / total, grown / total
+
+
+def SelfAttention(self: Any, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Queries and keys meet only in W_q W_kᵀ: one matrix says how much two words have to do with each other."""
+    between = self.w_q.weight.mT @ self.w_k.weight
+    weights = (x @ between @ x.mT / math.sqrt(self.w_q.out_features)).softmax(dim=-1)
+    return weights @ self.w_v(x), weights
+
+
+def mend_self_attention(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Tensor, Tensor]:
+    """Mix the words first, project the mixtures afterwards: two matrix products may be done in either order."""
+    weights = (x @ w_q @ (x @ w_k).mT / math.sqrt(w_q.shape[-1])).softmax(dim=-1)
+    return weights @ x @ w_v, weights
+
+
+def AdditiveAttention(self: Any, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """u is a single row, so a dot product with it replaces the layer, and there is no axis of length 1 to squeeze."""
+    pairs = torch.tanh(self.w_1(q).unsqueeze(2) + self.w_2(k).unsqueeze(1))
+    weights = torch.einsum("bqkh,h->bqk", pairs, self.u.weight[0]).softmax(dim=-1)
+    return weights @ v, weights
+
+
+def stack_head_weights(per_head: list[Tensor]) -> Tensor:
+    """Stacked between rows and columns, each row has its heads in order; flattened, they are side by side."""
+    return torch.stack(per_head, dim=1).flatten(1)
+
+
+def split_heads(x: Tensor, num_heads: int) -> Tensor:
+    """A head is a run of neighbouring columns: cut the runs, and stack them on an axis of their own."""
+    if x.shape[-1] % num_heads:
+        raise ValueError(f"num_heads must divide the width, got {num_heads} and {x.shape[-1]}")
+    return torch.stack(x.chunk(num_heads, dim=-1), dim=1)
+
+
+def merge_heads(x: Tensor) -> Tensor:
+    """`unbind` takes the heads apart and `cat` puts them side by side, so nothing has to be transposed."""
+    return torch.cat(x.unbind(dim=1), dim=-1)
+
+
+def MultiHeadSelfAttention(self: Any, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Each head has its own rows of w_o: multiply by those and add the heads up, and there is nothing to merge."""
+    layers, h = (self.w_q, self.w_k, self.w_v), self.num_heads
+    q, k, v = (rearrange(layer(x), "b n (h d) -> b h n d", h=h) for layer in layers)
+    weights = (q @ k.mT / math.sqrt(q.shape[-1])).softmax(dim=-1)
+    rows = rearrange(self.w_o.weight, "d_model (h d) -> h d d_model", h=h)
+    output = (weights @ v @ rows).sum(dim=1)
+    return output if self.w_o.bias is None else output + self.w_o.bias, weights
+
+
+def mend_multi_head(
+    x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, num_heads: int
+) -> tuple[Tensor, Tensor]:
+    """With an axis of their own, the heads need not be folded into the batch, nor be unfolded in the same order."""
+    q, k, v = (rearrange(x @ w, "b n (h d) -> b h n d", h=num_heads) for w in (w_q, w_k, w_v))
+    weights = (q @ k.mT / math.sqrt(q.shape[-1])).softmax(dim=-1)
+    return rearrange(weights @ v, "b h n d -> b n (h d)") @ w_o, weights
+
+
+def from_packed(weight: Tensor, packing: str, num_heads: int) -> tuple[Tensor, ...]:
+    """Rearrange the numbers of the rows instead of the rows: print them, and you see which row goes where."""
+    numbers = torch.arange(len(weight), device=weight.device)
+    pattern = f"{packing.replace('3', 'three')} -> three (h d)"
+    return tuple(weight[rows] for rows in rearrange(numbers, pattern, three=3, h=num_heads))
+
+
+def cross_attention(x: Tensor, memory: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Tensor, Tensor]:
+    """Translate each question into the memory's terms, x W_q W_kᵀ: then no key and no value is made of the memory."""
+    asked = x @ w_q @ w_k.mT
+    weights = (asked @ memory.mT / math.sqrt(w_q.shape[-1])).softmax(dim=-1)
+    return weights @ memory @ w_v, weights
+
+
+def MultiHeadCrossAttention(self: Any, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+    """One head after the other: heads know nothing of one another before w_o mixes what they found."""
+    asked, keys, values = self.w_q(x), self.w_k(memory), self.w_v(memory)
+    heads = zip(*(t.chunk(self.num_heads, dim=-1) for t in (asked, keys, values)), strict=True)
+    outputs, tables = [], []
+    for q, k, v in heads:
+        tables.append((q @ k.mT / math.sqrt(q.shape[-1])).softmax(dim=-1))
+        outputs.append(tables[-1] @ v)
+    return self.w_o(torch.cat(outputs, dim=-1)), torch.stack(tables, dim=1)
+
+
+def mend_decoder_attention(
+    x: Tensor, memory: Tensor, x_is_real: Tensor, memory_is_real: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor
+) -> tuple[Tensor, Tensor]:
+    """A mask can be *added*: 0 changes nothing, and exp(-inf) is 0."""
+    scores = x @ w_q @ (memory @ w_k).mT / math.sqrt(w_k.shape[-1])
+    added = torch.zeros_like(memory[..., 0]).masked_fill(~memory_is_real, -torch.inf)
+    weights = (scores + added[:, None]).softmax(dim=-1)
+    return weights @ (memory @ w_v), weights
+
+
+def PaddedCrossAttention(self: Any, x: Tensor, memory: Tensor, key_mask: Tensor) -> tuple[Tensor, Tensor]:
+    """The lowest *finite* number blocks as well as -inf, and where nothing is open, the product with the mask is 0."""
+    inputs, mask = ((self.w_q, x), (self.w_k, memory), (self.w_v, memory)), key_mask[:, None, None]
+    q, k, v = (rearrange(w(t), "b n (h d) -> b h n d", h=self.num_heads) for w, t in inputs)
+    scores = q @ k.mT / math.sqrt(q.shape[-1])
+    weights = scores.masked_fill(~mask, torch.finfo(x.dtype).min).softmax(dim=-1) * mask
+    return self.w_o(rearrange(weights @ v, "b h n d -> b n (h d)")), weights
+
+
+def causal_mask(q_len: int, k_len: int) -> Tensor:
+    """Query i is word k_len - q_len + i of the text, and sees each position up to its own: the rule itself."""
+    return torch.arange(k_len) <= torch.arange(k_len - q_len, k_len)[:, None]
+
+
+def renormalised_causal_weights(scores: Tensor) -> Tensor:
+    """The row's whole sum cancels when you renormalise: what is left is a softmax over the past alone."""
+    past = torch.ones_like(scores, dtype=torch.bool).tril(scores.shape[-1] - scores.shape[-2])
+    return scores.masked_fill(~past, -torch.inf).softmax(dim=-1)
+
+
+def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
+    """The lowest *finite* number blocks as well as -inf, and a row without True stays finite: the mask makes it 0."""
+    return scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(dim=-1) * mask
+
+
+def padding_mask(lengths: Tensor, max_len: int) -> Tensor:
+    """Ones, added up along a row, count 1, 2, 3 …: no position may be counted beyond the length."""
+    return torch.ones(len(lengths), max_len, device=lengths.device).cumsum(dim=1) <= lengths[:, None]
+
+
+def CausalSelfAttention(self: Any, x: Tensor, key_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """The lowest finite number blocks, too, and the product with the mask empties the rows that have no keys."""
+    layers, order = (self.w_q, self.w_k, self.w_v), torch.arange(x.shape[1], device=x.device)
+    q, k, v = (rearrange(layer(x), "b n (h d) -> b h n d", h=self.num_heads) for layer in layers)
+    mask = order <= order[:, None]
+    mask = mask if key_mask is None else mask & key_mask[:, None, None]
+    scores = (q @ k.mT / math.sqrt(q.shape[-1])).masked_fill(~mask, torch.finfo(x.dtype).min)
+    weights = scores.softmax(dim=-1) * mask
+    return self.w_o(rearrange(weights @ v, "b h n d -> b n (h d)")), weights
+
+
+def mend_padded_causal_weights(scores: Tensor, real: Tensor) -> Tensor:
+    """Two masks may be applied one after the other: what the first has blocked, the second cannot open."""
+    past, lowest = torch.ones_like(scores, dtype=torch.bool).tril(), torch.finfo(scores.dtype).min
+    blocked = scores.masked_fill(~past, lowest).masked_fill(~real[:, None, None], lowest)
+    return blocked.softmax(dim=-1) * past * real[:, None, None]
+
+
+def packed_causal(ids: Tensor) -> tuple[Tensor, Tensor]:
+    """A word's position in its text is the number of words that it may see, not counting itself."""
+    begins = F.pad(ids[:, 1:] != ids[:, :-1], (1, 0), value=True)
+    text = begins.cumsum(dim=1)
+    mask = ((text[:, :, None] == text[:, None]) & (ids != -1)[:, :, None]).tril()
+    return mask, (mask.sum(dim=-1) - 1).clamp(min=0)
+
+
+def layer_norm(x: Tensor, gain: Tensor, bias: Tensor, eps: float = 1e-5) -> Tensor:
+    """`var_mean` reads x once for both numbers; correction=0 divides by d_model, not by d_model - 1."""
+    variance, mean = torch.var_mean(x, dim=-1, correction=0, keepdim=True)
+    return (x - mean) * (variance + eps).rsqrt() * gain + bias
+
+
+def FeedForward(self: Any, x: Tensor) -> Tensor:
+    """GELU is x times Φ(x), the chance that a normally distributed number is below x; erf is all it takes."""
+    hidden = self.up(x)
+    hidden = hidden * (1 + torch.erf(hidden / math.sqrt(2))) / 2
+    return F.dropout(self.down(F.dropout(hidden, self.dropout, self.training)), self.dropout, self.training)
+
+
+def EncoderBlock(self: Any, x: Tensor, key_mask: Tensor | None = None) -> Tensor:
+    """Both halves are the same sentence, x + f(norm(x)); only f is another one."""
+    attend = partial(self.attn, key_mask=key_mask)
+    for norm, f in ((self.norm1, attend), (self.norm2, self.mlp)):
+        x = x + f(norm(x))
+    return x
+
+
+def mend_encoder_block(self: Any, x: Tensor, key_mask: Tensor | None = None) -> Tensor:
+    """The stream is a sum: the input, plus what attention adds, plus what the MLP adds to both."""
+    attended = self.attn(self.norm1(x), key_mask=key_mask)
+    x = x + attended + self.mlp(self.norm2(x + attended))
+    return x
+
+
+def PostNormBlock(self: Any, x: Tensor, key_mask: Tensor | None = None) -> Tensor:
+    """Both halves are the same sentence, norm(x + f(x)): whatever is added, the norm takes it back to one size."""
+    attend = partial(self.attn, key_mask=key_mask)
+    for norm, f in ((self.norm1, attend), (self.norm2, self.mlp)):
+        x = norm(x + f(x))
+    return x
+
+
+def sinusoidal_positions(n: int, d_model: int, base: float = 10000.0) -> Tensor:
+    """A cosine is a sine a quarter turn ahead: one formula for all columns, odd ones shifted by π/2."""
+    column = torch.arange(d_model, dtype=torch.float64)
+    speeds = base ** (-(column - column % 2) / d_model)
+    angles = torch.arange(n, dtype=torch.float64)[:, None] * speeds
+    return torch.sin(angles + column % 2 * torch.pi / 2).float()
+
+
+def rotate(x: Tensor, positions: Tensor, base: float = 10000.0) -> Tensor:
+    """Two columns are one complex number, and turning it is multiplying it by e^{iθ}: so LLaMA's own code does it."""
+    d = x.shape[-1]
+    if d % 2:
+        raise ValueError(f"d must be even (columns are rotated in pairs), got {d}")
+    speeds = base ** (-torch.arange(0, d, 2, dtype=torch.float64, device=x.device) / d)
+    angles = positions.double()[..., None] * speeds
+    pairs = torch.view_as_complex(rearrange(x, "... (d two) -> ... d two", two=2).contiguous())
+    return torch.view_as_real(pairs * torch.polar(torch.ones_like(angles), angles).to(pairs.dtype)).flatten(-2)
+
+
+def to_half_pairs(w: Tensor, num_heads: int, back: bool = False) -> Tensor:
+    """In einops, a pair of neighbours is `(d two)`, a pair of halves `(two d)`; back is the pattern read backwards."""
+    sides = ["... (h d two)", "... (h two d)"]
+    return rearrange(w, " -> ".join(sides[::-1] if back else sides), h=num_heads, two=2)
+
+
+def alibi_bias(num_heads: int, q_len: int, k_len: int) -> Tensor:
+    """The slopes are a geometric series, `logspace`; with all distances it makes an outer product."""
+    if num_heads & (num_heads - 1):
+        raise ValueError(f"num_heads must be a power of two, got {num_heads}")
+    slopes = torch.logspace(-8 / num_heads, -8, num_heads, base=2)
+    ahead = torch.arange(k_len) - torch.arange(k_len - q_len, k_len)[:, None]
+    return torch.einsum("h,qk->hqk", slopes, ahead.float())
+
+
+def mend_rotary(q: Tensor, k: Tensor, v: Tensor, past_k: Tensor, past_v: Tensor) -> Tensor:
+    """The mask written out: new word i is word m + i of the text, and sees everything up to itself."""
+    m, n = past_k.shape[-2], q.shape[-2]
+    new = torch.arange(m, m + n, device=q.device)
+    keys = torch.cat([past_k, attnlib.rotate(k, new)], dim=-2)
+    scores = attnlib.rotate(q, new) @ keys.mT / math.sqrt(q.shape[-1])
+    past = torch.arange(m + n, device=q.device) <= new[:, None]
+    return scores.masked_fill(~past, -torch.inf).softmax(dim=-1) @ torch.cat([past_v, v], dim=-2)
+
+
+def alibi_slopes(num_heads: int) -> Tensor:
+    """`bit_length` finds the power of two in whole numbers, where a logarithm could be rounded the wrong way."""
+    below = 1 << (num_heads.bit_length() - 1)
+    series, longer = ([2 ** (-8 * i / h) for i in range(1, h + 1)] for h in (below, 2 * below))
+    return torch.tensor([*series, *longer[::2]][:num_heads])
+
+
+def append_to_cache(cache: dict[str, Any], k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """The views are made first, and their last n positions are written: what is returned is the buffer itself."""
+    length = cache["length"] + k.shape[2]
+    if length > cache["k"].shape[2]:
+        raise ValueError(f"there is room for {cache['k'].shape[2]} positions, got {length}")
+    keys, values = (cache[name].narrow(2, 0, length) for name in ("k", "v"))
+    keys[:, :, cache["length"] :], values[:, :, cache["length"] :] = k, v
+    cache["length"] = length
+    return keys, values
+
+
+def grouped_query_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Without copies: the heads of a group get an axis of their own, and keys and values broadcast over it."""
+    h, g = q.shape[1], k.shape[1]
+    if h % g:
+        raise ValueError(f"{h} heads cannot share {g} groups")
+    q, k, v = q.unflatten(1, (g, h // g)), k.unsqueeze(2), v.unsqueeze(2)
+    weights = (q @ k.mT / math.sqrt(q.shape[-1])).softmax(dim=-1)
+    return (weights @ v).flatten(1, 2)
+
+
+def multi_head_to_grouped(w_k: Tensor, w_v: Tensor, num_heads: int, groups: int) -> tuple[Tensor, Tensor]:
+    """einops says it in the pattern: columns are groups, heads in them, and their width."""
+    if num_heads % groups:
+        raise ValueError(f"{num_heads} heads cannot be pooled into {groups}")
+    w_k, w_v = (rearrange(w, "m (g r d) -> r m (g d)", g=groups, r=num_heads // groups) for w in (w_k, w_v))
+    return w_k.mean(dim=0), w_v.mean(dim=0)
+
+
+def sliding_window_mask(q_len: int, k_len: int, window: int) -> Tensor:
+    """A window is what is left between two diagonals: on or below the one, on or above the other."""
+    if window < 1:
+        raise ValueError(f"window must be at least 1, got {window}")
+    last = k_len - q_len
+    return torch.ones(q_len, k_len, dtype=torch.bool).tril(last).triu(last - window + 1)
+
+
+def mend_rolling_cache(q: Tensor, k: Tensor, v: Tensor, cache: dict[str, Any]) -> Tensor:
+    """All slots are read, and a mask blocks those to which nothing has been written yet."""
+    window = cache["k"].shape[2]
+    slot = cache["length"] % window
+    cache["k"][:, :, slot], cache["v"][:, :, slot] = k[:, :, 0], v[:, :, 0]
+    cache["length"] += 1
+    written = torch.arange(window, device=q.device) < cache["length"]
+    weights = attnlib.masked_softmax(q @ cache["k"].mT / math.sqrt(q.shape[-1]), written)
+    output: Tensor = weights @ cache["v"]
+    return output

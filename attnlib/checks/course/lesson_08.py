@@ -1,0 +1,789 @@
+"""Exercises of lesson 08: a language model, from its loss to the text that it writes."""
+
+import math
+from collections import Counter
+from dataclasses import replace
+from functools import partial
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+import attnlib
+from attnlib.checks.asking.given import GENERATOR, MODEL, SmallModel
+from attnlib.checks.asking.ready_made import BLOCKS
+from attnlib.checks.course.slips.lesson08_model import (
+    DecoderParts,
+    EnterTheStream,
+    InBits,
+    LookAtMemory,
+    LookBack,
+    MeanSurprise,
+    ModelParts,
+    PerCharacter,
+    ScoreTheVocabulary,
+    Shift,
+    Surprise,
+    ThinkAtLast,
+    ThroughTheBlocks,
+)
+from attnlib.checks.course.slips.lesson08_writing import (
+    CountGrams,
+    CutWindow,
+    DrawNext,
+    DrawOne,
+    EndOfText,
+    FillStopped,
+    GatherTrainer,
+    GatherWriter,
+    HandOver,
+    HeldOutMode,
+    KeepBest,
+    MixOrders,
+    Nucleus,
+    PieceLoss,
+    PiecePlaces,
+    Prepare,
+    ReadLast,
+    RowsThatStopped,
+    StepMode,
+    Temper,
+    TrainOnPieces,
+    WriteOn,
+)
+from attnlib.checks.course.steps import CourseExercise
+from attnlib.checks.course.usual import as_given, usual_cases, wrong
+from attnlib.checks.draw import Draw
+from attnlib.checks.exercise import Asked, Case, Exercise
+
+LESSON = "08_language_model"
+
+PREDICT_FIRST_LOSS = Exercise(
+    name="predict_first_loss",
+    lesson=LESSON,
+    contract="the loss of an untrained model over 39 characters",
+    kind="choice",
+    parts={"choice": 1},
+    reference="C",
+    explanation="A model that knows nothing gives each of V tokens the probability 1/V, and -ln(1/V) = ln V: for 39 "
+    "characters 3.66. If the first loss is far above that, the model begins with opinions, and they are wrong.",
+    misconceptions=(
+        wrong(
+            "zero_at_first",
+            "0 is what a model has that is always right",
+            "-ln p is 0 where p is 1. A model that was never trained gives the right character no such probability.",
+            "A",
+        ),
+        wrong(
+            "half_and_half",
+            "There are 39 characters, not two",
+            "ln 2 = 0.69 is what a guess between two costs. Here 39 characters can come.",
+            "B",
+        ),
+        wrong(
+            "nobody_knows",
+            "It can be known before",
+            "The weights are random, but small: then all logits are near 0, whatever the text, and the softmax of "
+            "equal numbers is even. That is a number that you can compute beforehand, and check.",
+            "D",
+        ),
+    ),
+)
+
+PREDICT_TEMPERATURE = Exercise(
+    name="predict_temperature_0",
+    lesson=LESSON,
+    contract="what twelve texts are like that a model writes from one beginning at temperature 0",
+    kind="choice",
+    parts={"choice": 1},
+    reference="B",
+    explanation="Nothing is left to chance, and all twelve begin alike. So they get the same first character, and then "
+    "the same second one, to the end.",
+    misconceptions=(
+        wrong(
+            "zero_is_even",
+            "0 is not the even end",
+            "Dividing by a *large* temperature makes all logits nearly equal, and the choice even. Divided by a small "
+            "one their differences grow, until the best token has everything.",
+            "A",
+        ),
+        wrong(
+            "best_text",
+            "The best next character is not the best text",
+            "Each step takes the likeliest character, and never looks further. A text whose first character is "
+            "a little less likely may be more likely as a whole.",
+            "C",
+        ),
+        wrong(
+            "zero_divides_all",
+            "The limit is defined",
+            "A division by 0 would end like that, and so 0 is defined by what happens when the temperature goes "
+            "there: the largest logit wins with probability 1.",
+            "D",
+        ),
+    ),
+)
+
+PREDICT_OVERFITTED = Exercise(
+    name="predict_overfitted",
+    lesson=LESSON,
+    contract="how far the loss falls when a model learns eight names by heart, all of which begin alike",
+    kind="choice",
+    parts={"choice": 1},
+    reference="C",
+    explanation="After the line break that all eight begin with, eight different characters can come, or a few less. "
+    "Nobody can know which. Everything behind that is known by heart, and costs next to nothing.",
+    misconceptions=(
+        wrong(
+            "falls_to_zero",
+            "The beginnings are alike",
+            "It would fall to 0 if each text told from its first token on which one it is. Here all begin with "
+            "the same line break, and what follows *that* is a matter of chance, however long you train.",
+            "A",
+        ),
+        wrong(
+            "nothing_is_learned",
+            "A few names are little for 100,000 weights",
+            "There are hundreds of weights for each character. Such a model can learn the names by heart, and it is "
+            "a bug if it does not.",
+            "B",
+        ),
+        wrong(
+            "only_noise_is_left",
+            "Nothing here is noise",
+            "The same eight names come in every step, and nothing is dropped out. What is left can be computed "
+            "beforehand, from how often each beginning goes on in different ways.",
+            "D",
+        ),
+    ),
+)
+
+
+def _next_token_loss(logits: Tensor, ids: Tensor, ignore_index: int = -100) -> Tensor:
+    logits = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
+    return nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten(), ignore_index=ignore_index)
+
+
+def _guesses(
+    draw: Draw, *, b: int, n: int, vocab: int, ignore: int | None = None, given: bool = False, spread: float = 1.5
+) -> tuple[Any, ...]:
+    """Logits and ids; with `ignore`, the texts are padded with it, and one of them inside, too."""
+    logits, ids = draw.normal(b, n, vocab, scale=spread), draw.integers(0, vocab, (b, n))
+    if ignore is None:
+        return logits, ids
+    for row in range(b):
+        ids[row, n - row - 1 :] = ignore
+    ids[0, 2] = ignore
+    return (logits, ids, ignore) if given else (logits, ids)
+
+
+def _rough(draw: Draw) -> tuple[Tensor, Tensor]:
+    """In bfloat16; where float64 is asked for throughout, in that."""
+    logits, ids = _guesses(draw, b=3, n=7, vocab=5)
+    return logits.bfloat16() if draw.dtype == torch.float32 else logits, ids
+
+
+_GUESSES: dict[str, Any] = {"b": 2, "n": 5, "vocab": 7}
+
+NEXT_TOKEN_LOSS = CourseExercise(
+    name="next_token_loss",
+    lesson=LESSON,
+    contract="logits (b, n, vocab), ids (b, n), ignore_index=-100 -> a scalar: the mean of -ln p of each id at i + 1, "
+    "by the logits at i",
+    parts={"values": 1, "ignored": 1, "gradient": 1, "robustness": 1},
+    reference=_next_token_loss,
+    cases=(
+        *usual_cases(
+            _guesses,
+            _GUESSES,
+            one={"b": 1, "n": 3, "vocab": 11},
+            word=_GUESSES,
+            more=[{"b": 3, "n": 11, "vocab": 5}, {"b": 5, "n": 2, "vocab": 13}],
+        ),
+        Case(
+            name="logits a thousand times as large",
+            inputs=partial(_guesses, **_GUESSES, spread=1500.0),
+            part="robustness",
+        ),
+        Case(name="logits in bfloat16", inputs=_rough, part="robustness"),
+        Case(name="padded with -100", inputs=partial(_guesses, b=3, n=7, vocab=5, ignore=-100), part="ignored"),
+        Case(
+            name="padded with 0",
+            inputs=partial(_guesses, b=3, n=7, vocab=5, ignore=0, given=True),
+            part="ignored",
+        ),
+        Case(
+            name="padded, other sizes",
+            inputs=partial(_guesses, b=4, n=11, vocab=3, ignore=-1, given=True),
+            part="ignored",
+            hidden=True,
+        ),
+    ),
+    made_of=(Shift, Surprise, MeanSurprise),
+    pairs=("not_shifted", "past_predicted", "summed", "softmax_twice", "in_bits"),
+)
+
+
+def _bits_per_character(loss: Tensor, tokens: int, characters: int) -> Tensor:
+    return loss * tokens / characters / torch.log(torch.tensor(2.0, dtype=loss.dtype, device=loss.device))
+
+
+def _paid(draw: Draw, *, tokens: int, characters: int) -> tuple[Any, ...]:
+    return draw.normal(1).abs().squeeze(0) + 0.5, tokens, characters
+
+
+BITS_PER_CHARACTER = CourseExercise(
+    name="bits_per_character",
+    lesson=LESSON,
+    contract="loss (a scalar tensor, nats per token), tokens, characters -> a scalar tensor: bits per character",
+    parts={"values": 2},
+    reference=_bits_per_character,
+    cases=(
+        Case(name="300 tokens for 1100 characters", inputs=partial(_paid, tokens=300, characters=1100)),
+        Case(name="each token a character", inputs=partial(_paid, tokens=700, characters=700)),
+        Case(
+            name="float64, with a gradient",
+            inputs=partial(_paid, tokens=17, characters=31),
+            dtype=torch.float64,
+            gradient=True,
+        ),
+        Case(name="another text", inputs=partial(_paid, tokens=1000, characters=4321), hidden=True),
+    ),
+    example=lambda: (torch.tensor(2.0), 3, 12),
+    made_of=(PerCharacter, InBits),
+    pairs=("per_token", "upside_down", "in_nats", "times_ln_two"),
+)
+
+
+class DecoderBlock(nn.Module):
+    """The contract's form: with a memory, attnlib's decoder block; without one, its encoder block, causal."""
+
+    def __init__(self, d_model: int, num_heads: int, d_memory: int | None = None) -> None:
+        super().__init__()
+        self.norm1 = nn.LayerNorm(d_model)
+        self.attn = attnlib.MultiHeadAttention(d_model, num_heads)
+        self.norm2 = nn.LayerNorm(d_model)
+        if d_memory is not None:
+            self.cross = attnlib.MultiHeadAttention(d_model, num_heads, d_memory=d_memory)
+            self.norm3 = nn.LayerNorm(d_model)
+        self.mlp = attnlib.FeedForward(d_model, 4 * d_model)
+
+    def forward(self, x: Tensor, memory: Tensor | None = None) -> Tensor:
+        x = x + self.attn(self.norm1(x), is_causal=True)
+        if memory is None:
+            return x + cast(Tensor, self.mlp(self.norm2(x)))
+        x = x + self.cross(self.norm2(x), memory)
+        return x + cast(Tensor, self.mlp(self.norm3(x)))
+
+
+def _in_a_block(draw: Draw, *, b: int, n: int, sizes: tuple[int, ...], k: int = 0) -> tuple[tuple[Any, ...], Any]:
+    """With k, a memory of k positions, as wide as the last of the sizes says."""
+    x = draw.normal(b, n, sizes[0], scale=1.3, shift=0.5)
+    return sizes, (x, draw.normal(b, k, sizes[-1], scale=1.3, shift=0.5)) if k else (x,)
+
+
+_WITH_MEMORY = usual_cases(
+    _in_a_block,
+    {"b": 2, "n": 5, "k": 7, "sizes": (12, 3, 10)},
+    one={"b": 1, "n": 3, "k": 4, "sizes": (20, 5, 6)},
+    word={"b": 2, "n": 1, "k": 1, "sizes": (12, 3, 10)},
+    more=[{"b": 3, "n": 7, "k": 2, "sizes": (8, 2, 5)}, {"b": 2, "n": 3, "k": 11, "sizes": (12, 4, 13)}],
+)
+
+DECODER_BLOCK = CourseExercise(
+    name="DecoderBlock",
+    lesson=LESSON,
+    contract="DecoderBlock(d_model, num_heads, d_memory=None), forward(x, memory=None): (b, n, d_model), "
+    "(b, k, d_memory) -> (b, n, d_model); pre-LN, causal",
+    parts={"values": 3, "memory": 2, "gradient": 1, "robustness": 1},
+    kind="module",
+    reference=DecoderBlock,
+    forbidden=(
+        "attnlib.EncoderBlock.forward",
+        "attnlib.Encoder.forward",
+        "attnlib.DecoderBlock.forward",
+        "attnlib.Decoder.forward",
+        BLOCKS,
+    ),
+    weight_scale=1.2,
+    cases=(
+        *usual_cases(
+            _in_a_block,
+            {"b": 2, "n": 5, "sizes": (12, 3)},
+            one={"b": 1, "n": 3, "sizes": (20, 5)},
+            more=[{"b": 3, "n": 7, "sizes": (8, 2)}, {"b": 2, "n": 11, "sizes": (12, 4)}],
+        ),
+        *(
+            replace(case, name=f"with a memory: {case.name}", part="memory" if case.part == "values" else case.part)
+            for case in _WITH_MEMORY
+        ),
+    ),
+    made_of=(DecoderParts, LookBack, LookAtMemory, ThinkAtLast),
+    pairs=("future_seen", "memory_never_read", "norm2_for_the_mlp", "first_norm_forgotten"),
+    without=("mask_lives_on", "first_key_mask_kept"),  # a memory is no mask
+)
+
+
+class LanguageModel(nn.Module):
+    """The contract's form: blocks in a list, and tables that nn.Embedding keeps."""
+
+    def __init__(self, vocab: int, d_model: int, num_heads: int, depth: int, max_len: int, tie: bool = True) -> None:
+        super().__init__()
+        self.max_len = max_len
+        self.embed = nn.Embedding(vocab, d_model)
+        self.positions = nn.Embedding(max_len, d_model)
+        self.blocks = nn.ModuleList(DecoderBlock(d_model, num_heads) for _ in range(depth))
+        self.norm = nn.LayerNorm(d_model)
+        self.head = nn.Linear(d_model, vocab, bias=False)
+        if tie:
+            self.head.weight = self.embed.weight
+
+    def forward(self, ids: Tensor) -> Tensor:
+        x = self.embed(ids) + self.positions(torch.arange(ids.shape[1], device=ids.device))
+        for block in self.blocks:
+            x = block(x)
+        logits: Tensor = self.head(self.norm(x))
+        return logits
+
+
+def _texts(draw: Draw, *, b: int, n: int, sizes: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Tensor]]:
+    return sizes, (draw.integers(0, sizes[0], (b, n)),)
+
+
+_SIZES = (11, 12, 3, 2, 7)
+"""vocab, d_model, num_heads, depth, max_len."""
+
+LANGUAGE_MODEL = CourseExercise(
+    name="LanguageModel",
+    lesson=LESSON,
+    contract="LanguageModel(vocab, d_model, num_heads, depth, max_len, tie=True), forward: ids (b, n) -> logits "
+    "(b, n, vocab)",
+    parts={"values": 3, "an untied head": 1, "gradient": 1, "robustness": 1},
+    kind="module",
+    reference=LanguageModel,
+    forbidden=("attnlib.LanguageModel.forward",),
+    weight_scale=1.2,
+    cases=(
+        *usual_cases(
+            _texts,
+            {"b": 2, "n": 5, "sizes": _SIZES},
+            one={"b": 1, "n": 3, "sizes": (5, 8, 2, 1, 4)},
+            more=[{"b": 3, "n": 7, "sizes": (13, 8, 2, 3, 9)}, {"b": 2, "n": 11, "sizes": (17, 12, 4, 2, 11)}],
+        ),
+        Case(name="as long as max_len", inputs=partial(_texts, b=3, n=7, sizes=_SIZES)),
+        Case(
+            name="tie=False",
+            inputs=partial(_texts, b=2, n=5, sizes=(*_SIZES, False)),
+            part="an untied head",
+            gradient=True,
+            dtype=torch.float64,
+        ),
+        Case(
+            name="tie=False, other sizes",
+            inputs=partial(_texts, b=3, n=4, sizes=(7, 20, 5, 1, 5, False)),
+            part="an untied head",
+            hidden=True,
+        ),
+    ),
+    made_of=(ModelParts, EnterTheStream, ThroughTheBlocks, ScoreTheVocabulary),
+    pairs=("places_left_out", "stack_not_normed", "future_open_to_blocks", "places_counted_from_one"),
+)
+
+
+DRAWS = 10_000
+UNLIKELY = 50.0
+"""Pearson's chi-square with four degrees of freedom, for five tokens, is above this once in 10^9 times."""
+
+
+def likelihoods(
+    logits: Tensor, temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None
+) -> Tensor:
+    """The distribution (vocab) that the contract of `sample_next` asks for, worked out token by token."""
+    scores = [score / temperature for score in logits.double().tolist()]
+    if top_k is not None:
+        least = sorted(scores, reverse=True)[:top_k][-1]
+        scores = [score if score >= least else -math.inf for score in scores]
+    weights = [math.exp(score - max(scores)) for score in scores]
+    shares = [weight / sum(weights) for weight in weights]
+    reached, nucleus = 0.0, set()
+    for token in sorted(range(len(shares)), key=lambda token: -shares[token]):
+        if top_p is None or reached < top_p:
+            nucleus.add(token)
+        reached += shares[token]
+    kept = torch.tensor([share if token in nucleus else 0.0 for token, share in enumerate(shares)])
+    return kept / kept.sum()
+
+
+def shares_of(drawn: Tensor, expected: Tensor) -> Tensor:
+    """By row, the share of each token among the draws: as expected, where chance may have made what differs.
+
+    Where not, the share is rounded to a twentieth, so that two answers that draw in different ways can be compared.
+    """
+    rows, vocab = expected.shape
+    counts = torch.nn.functional.one_hot(drawn.reshape(rows, DRAWS).clamp(0, vocab - 1), vocab).sum(dim=1)
+    seen = counts / DRAWS
+    misfit = (DRAWS * (seen - expected).square() / expected.clamp(min=1e-9)).sum(dim=-1, keepdim=True)
+    return torch.where(misfit < UNLIKELY, expected, (20 * seen).round() / 20)
+
+
+def _in_many_draws(asked: Asked, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
+    """The share of each token in 10,000 draws from each row; what is no id for each row, as it is."""
+    logits, *options = inputs
+    (drawn,) = asked(logits.repeat_interleave(DRAWS, dim=0), *options)
+    if drawn.shape != (DRAWS * len(logits),) or drawn.dtype != torch.int64:
+        return (drawn,)
+    expected = torch.stack([likelihoods(row, *options[:3]) for row in logits])
+    return (shares_of(drawn, expected).to(logits.dtype),)
+
+
+def _alike_with_one_seed(asked: Asked, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
+    """Whether the same generator gives the same again, and another one something else."""
+    *others, generator = inputs
+    (first,), (second,) = asked(*inputs), asked(*inputs)
+    (third,) = asked(*others, {GENERATOR: generator[GENERATOR] + 1})
+    alike = [first.shape == other.shape and torch.equal(first, other) for other in (second, third)]
+    return (torch.tensor(alike).long(),)
+
+
+Rows = tuple[tuple[float, ...], ...]
+ONE_ROW: Rows = ((0.4, 0.25, 0.2, 0.1, 0.05),)
+TWO_ROWS: Rows = (*ONE_ROW, (0.55, 0.2, 0.15, 0.07, 0.03))
+
+
+def _shared(draw: Draw, *options: Any, rows: Rows) -> tuple[Any, ...]:
+    """Logits over five tokens, with these probabilities in an order that is drawn."""
+    orders = [draw.normal(5).argsort() for _ in rows]
+    logits = torch.stack([torch.tensor(row).log()[order] for row, order in zip(rows, orders, strict=True)])
+    return (logits.to(draw.dtype) + 1.5, *options)
+
+
+def _drawn(name: str, *options: Any, part: str = "values", rows: Rows = ONE_ROW, **more: Any) -> Case:
+    def inputs(draw: Draw) -> tuple[Any, ...]:
+        return _shared(draw, *options, rows=rows)
+
+    return Case(name=name, inputs=inputs, part=part, probe=_in_many_draws, **more)
+
+
+def _best(draw: Draw, *, b: int, vocab: int, ties: bool = False) -> tuple[Any, ...]:
+    logits = draw.normal(b, vocab, scale=2.0)
+    if ties:
+        logits[:, [1, vocab // 2]] = logits.amax(dim=-1, keepdim=True) + 1.0
+    return logits, 0.0
+
+
+SAMPLE_NEXT = CourseExercise(
+    name="sample_next",
+    lesson=LESSON,
+    contract="logits (b, vocab), temperature=1.0, top_k=None, top_p=None, generator=None -> (b): one id for each row, "
+    "drawn",
+    parts={"values": 2, "top_k": 1, "top_p": 1, "generator": 1},
+    reference=attnlib.sample_next,
+    forbidden=("attnlib.sample_next", "attnlib.generate"),
+    cases=(
+        _drawn("10,000 draws from each of two rows", rows=TWO_ROWS),
+        _drawn("10,000 draws at temperature 2", 2.0),
+        _drawn("10,000 draws at temperature 0.5", 0.5),
+        _drawn("10,000 draws, float64", 1.0, dtype=torch.float64),
+        Case(name="temperature 0", inputs=partial(_best, b=11, vocab=7), mutation=True),
+        Case(name="temperature 0, one row", inputs=partial(_best, b=1, vocab=11)),
+        Case(name="temperature 0, two best", inputs=partial(_best, b=6, vocab=7, ties=True)),
+        _drawn("10,000 draws from each of two rows with top_k = 2", 1.0, 2, part="top_k", rows=TWO_ROWS),
+        _drawn("10,000 draws with top_k = 1", 1.0, 1, part="top_k"),
+        _drawn("10,000 draws with a tie at top_k = 3", 1.0, 3, part="top_k", rows=((0.3, 0.2, 0.2, 0.2, 0.1),)),
+        _drawn("10,000 draws with top_k = 9 of 5", 1.0, 9, part="top_k"),
+        _drawn("10,000 draws with top_p = 0.7", 1.0, None, 0.7, part="top_p"),
+        _drawn("10,000 draws with top_p = 0.3", 1.0, None, 0.3, part="top_p"),
+        _drawn("10,000 draws with top_p = 0.7 at temperature 0.5", 0.5, None, 0.7, part="top_p"),
+        _drawn("10,000 draws with top_k = 3 and top_p = 0.75", 1.0, 3, 0.75, part="top_p"),
+        Case(
+            name="two generators of one seed",
+            inputs=lambda draw: (draw.normal(50, 7), 1.0, None, None, {GENERATOR: 3}),
+            part="generator",
+            probe=_alike_with_one_seed,
+        ),
+        _drawn("10,000 draws at temperature 1.7", 1.7, hidden=True),
+        _drawn("10,000 draws with top_k = 4", 1.0, 4, part="top_k", hidden=True),
+        _drawn("10,000 draws with top_p = 0.9", 1.0, None, 0.9, part="top_p", hidden=True),
+        Case(name="temperature 0, other sizes", inputs=partial(_best, b=7, vocab=31, ties=True), hidden=True),
+    ),
+    made_of=(Temper, KeepBest, Nucleus, DrawOne),
+    pairs=("temperature_multiplied", "ties_dropped", "crossing_left_out", "generator_unused"),
+)
+
+
+def _small_model(draw: Draw, *, vocab: int, max_len: int, training: bool, d: int = 8) -> dict[str, Any]:
+    return {MODEL: (draw.normal(vocab, d), draw.normal(max_len, d), torch.tensor(training))}
+
+
+def _begun(
+    draw: Draw,
+    *,
+    b: int,
+    n: int,
+    vocab: int,
+    max_len: int,
+    more: int,
+    training: bool = False,
+    options: tuple[Any, ...] = (0.0,),
+) -> tuple[Any, ...]:
+    model = _small_model(draw, vocab=vocab, max_len=max_len, training=training)
+    return model, draw.integers(0, vocab, (b, n)), more, *options
+
+
+def _stopped(draw: Draw, *, b: int, in_prompt: bool = False, **sizes: Any) -> tuple[Any, ...]:
+    """With the stop_id with which the rows stop at the most different times, and all of them before the end if b is 1.
+
+    With `in_prompt`, the prompts hold it as well.
+    """
+    model, ids, more, *_ = _begun(draw, b=b, **sizes)
+    written = attnlib.generate(SmallModel(*model[MODEL]), ids, more, 0.0)[:, ids.shape[1] :]
+    first = {
+        token: [row.tolist().index(token) if token in row else more + 1 for row in written]
+        for token in written[:, :-2].unique().tolist()
+        if token > 0
+    }
+    stop_id = max(first, key=lambda token: (len({*first[token]}), -sum(first[token])))
+    if in_prompt:
+        ids[0, 0] = stop_id
+    return model, ids, more, 0.0, None, None, stop_id
+
+
+def _next_in_many_texts(asked: Asked, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
+    """The share of each token among the first ones that follow one prompt, 10,000 times."""
+    model, ids, more, *options = inputs
+    (written,) = asked(model, ids.repeat(DRAWS, 1), more, *options)
+    if written.shape != (DRAWS, ids.shape[1] + more) or written.dtype != torch.int64:
+        return (written,)
+    with torch.no_grad():
+        logits = SmallModel(*model[MODEL])(ids)[:, -1]
+    expected = torch.stack([likelihoods(row, *options[:3]) for row in logits])
+    return (shares_of(written[:, ids.shape[1]], expected).to(model[MODEL][0].dtype),)
+
+
+_SMALL: dict[str, Any] = {"b": 3, "n": 4, "vocab": 11, "max_len": 9, "more": 5}
+_LONG: dict[str, Any] = {"b": 3, "n": 4, "vocab": 11, "max_len": 5, "more": 7}
+_FIVE: dict[str, Any] = {"b": 1, "n": 3, "vocab": 5, "max_len": 6, "more": 1}
+
+GENERATE = CourseExercise(
+    name="generate",
+    lesson=LESSON,
+    contract="model, ids (b, n), num_tokens, temperature=1.0, top_k=None, top_p=None, stop_id=None, generator=None -> "
+    "(b, n + up to num_tokens)",
+    parts={"values": 2, "window": 1, "stop": 1, "mode": 1},
+    reference=attnlib.generate,
+    forbidden=("attnlib.generate",),
+    cases=(
+        Case(name="five tokens at temperature 0", inputs=partial(_begun, **_SMALL)),
+        Case(name="one text", inputs=partial(_begun, **{**_SMALL, "b": 1, "n": 2, "more": 6})),
+        Case(name="one token", inputs=partial(_begun, **{**_SMALL, "more": 1})),
+        Case(
+            name="10,000 texts at temperature 0.5",
+            inputs=partial(_begun, **_FIVE, options=(0.5,)),
+            probe=_next_in_many_texts,
+        ),
+        Case(
+            name="10,000 texts with top_k = 3",
+            inputs=partial(_begun, **_FIVE, options=(2.0, 3)),
+            probe=_next_in_many_texts,
+        ),
+        Case(
+            name="10,000 texts with top_p = 0.6",
+            inputs=partial(_begun, **_FIVE, options=(2.0, None, 0.6)),
+            probe=_next_in_many_texts,
+        ),
+        Case(
+            name="two generators of one seed",
+            inputs=partial(_begun, **{**_SMALL, "b": 20}, options=(1.0, None, None, None, {GENERATOR: 3})),
+            probe=_alike_with_one_seed,
+        ),
+        Case(name="beyond max_len", inputs=partial(_begun, **_LONG), part="window"),
+        Case(name="a prompt longer than max_len", inputs=partial(_begun, **{**_LONG, "n": 8}), part="window"),
+        Case(
+            name="three texts that stop apart",
+            inputs=partial(_stopped, **{**_SMALL, "more": 8, "max_len": 12}),
+            part="stop",
+        ),
+        Case(
+            name="one text that stops",
+            inputs=partial(_stopped, **{**_SMALL, "b": 1, "more": 8, "max_len": 12}),
+            part="stop",
+        ),
+        Case(
+            name="a stop_id in the prompt",
+            inputs=partial(_stopped, **{**_SMALL, "more": 8, "max_len": 12}, in_prompt=True),
+            part="stop",
+        ),
+        Case(
+            name="a model in training mode", inputs=partial(_begun, **_SMALL, training=True), part="mode", mutation=True
+        ),
+        Case(name="a model in evaluation mode", inputs=partial(_begun, **_SMALL), part="mode", mutation=True),
+        Case(
+            name="other sizes",
+            inputs=partial(_begun, b=5, n=3, vocab=17, max_len=4, more=9),
+            part="window",
+            hidden=True,
+        ),
+        Case(
+            name="five texts that stop apart",
+            inputs=partial(_stopped, b=5, n=3, vocab=7, max_len=5, more=9),
+            part="stop",
+            hidden=True,
+        ),
+        Case(
+            name="a model in training mode, other sizes",
+            inputs=partial(_begun, **_LONG, training=True),
+            part="mode",
+            mutation=True,
+            hidden=True,
+        ),
+    ),
+    made_of=(
+        Prepare,
+        CutWindow,
+        ReadLast,
+        DrawNext,
+        RowsThatStopped,
+        FillStopped,
+        EndOfText,
+        GatherWriter,
+        WriteOn,
+        HandOver,
+    ),
+    pairs=("dropout_goes_on", "window_not_cut", "never_over"),
+)
+
+
+def _train_on_pieces(model: nn.Module, text: Tensor, held_out: Tensor, window: int, lr: float) -> Tensor:
+    optimiser = torch.optim.SGD(model.parameters(), lr=lr)
+    losses = []
+    for start in range(0, text.shape[1] - window + 1, window):
+        ids = text[:, start : start + window]
+        model.train()
+        loss = _next_token_loss(model(ids, torch.arange(window)), ids)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        model.eval()
+        with torch.no_grad():
+            losses.append(_next_token_loss(model(held_out, torch.arange(held_out.shape[1])), held_out))
+    return torch.stack(losses)
+
+
+def _train_as_given(model: nn.Module, text: Tensor, held_out: Tensor, window: int, lr: float) -> Tensor:
+    optimiser = torch.optim.SGD(model.parameters(), lr=lr)
+    losses = []
+    for start in range(0, text.shape[1] - window + 1, window):
+        ids = text[:, start : start + window]
+        logits = model(ids, torch.arange(start, start + window))
+        loss = nn.functional.cross_entropy(logits.flatten(0, 1), ids.flatten())
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        model.eval()
+        with torch.no_grad():
+            losses.append(_next_token_loss(model(held_out, torch.arange(held_out.shape[1])), held_out))
+    return torch.stack(losses)
+
+
+def _to_train(
+    draw: Draw, *, b: int, pieces: int, window: int, vocab: int, left: int = 1, training: bool = True
+) -> tuple[Any, ...]:
+    """Behind the last piece, some tokens are left over."""
+    model = _small_model(draw, vocab=vocab, max_len=(pieces + 1) * window, training=training)
+    text = draw.integers(0, vocab, (b, pieces * window + left))
+    return model, text, draw.integers(0, vocab, (b + 1, window + 1)), window, 0.1
+
+
+MEND_TRAINING_LOOP = CourseExercise(
+    name="mend_training_loop",
+    lesson=LESSON,
+    contract="model, text (b, many), held_out (c, n), window, lr -> the losses on held_out, one after each step",
+    parts={"values": 3},
+    reference=_train_on_pieces,
+    cases=(
+        Case(name="seven pieces of five tokens", inputs=partial(_to_train, b=2, pieces=7, window=5, vocab=11)),
+        Case(name="one piece", inputs=partial(_to_train, b=3, pieces=1, window=4, vocab=5)),
+        Case(name="nothing left over", inputs=partial(_to_train, b=2, pieces=3, window=4, vocab=5, left=0)),
+        Case(name="nearly a piece left over", inputs=partial(_to_train, b=2, pieces=3, window=4, vocab=5, left=3)),
+        Case(
+            name="a model that comes in evaluation mode",
+            inputs=partial(_to_train, b=2, pieces=3, window=5, vocab=7, training=False),
+        ),
+        Case(
+            name="seven pieces, in float64",
+            inputs=partial(_to_train, b=2, pieces=7, window=3, vocab=5),
+            dtype=torch.float64,
+        ),
+        Case(name="other sizes", inputs=partial(_to_train, b=5, pieces=4, window=7, vocab=11), hidden=True),
+    ),
+    made_of=(PiecePlaces, PieceLoss, StepMode, HeldOutMode, GatherTrainer, TrainOnPieces),
+    pairs=("positions_run_on", "loss_not_shifted", "evaluation_never_left"),
+    own=(as_given(_train_as_given),),
+)
+
+
+def _witten_bell(text: Tensor, test: Tensor, order: int, vocab: int) -> Tensor:
+    """What `Followers` and `MixOrders` do, in one."""
+    tokens = text.tolist()
+    followers: dict[tuple[int, ...], Counter[int]] = {}
+    for length in range(order):
+        for end in range(length, len(tokens)):
+            followers.setdefault(tuple(tokens[end - length : end]), Counter())[tokens[end]] += 1
+    asked, found = test.tolist(), []
+    for at in range(order - 1, len(asked)):
+        p = 1 / vocab
+        for length in range(order):
+            seen = followers.get(tuple(asked[at - length : at]))
+            if seen:
+                p = (seen[asked[at]] + len(seen) * p) / (seen.total() + len(seen))
+        found.append(p)
+    return torch.tensor(found)
+
+
+def _counted(draw: Draw, *, n: int, m: int, order: int, vocab: int) -> tuple[Any, ...]:
+    """Small ids are more frequent; the last of the vocabulary is in the test alone."""
+    text = torch.minimum(*draw.integers(0, vocab - 1, (2, n)))
+    test = torch.minimum(*draw.integers(0, vocab, (2, m)))
+    test[m // 2] = vocab - 1
+    return text, test, order, vocab
+
+
+WITTEN_BELL = CourseExercise(
+    name="witten_bell",
+    lesson=LESSON,
+    contract="text (n), test (m), order, vocab -> float32 (m - order + 1): the probability of each token of test from "
+    "number order - 1 on, after the order - 1 tokens before it",
+    parts={"values": 1},
+    stretch=True,
+    reference=_witten_bell,
+    cases=(
+        *(
+            Case(name=f"order {order}", inputs=partial(_counted, n=31, m=17, order=order, vocab=5))
+            for order in (1, 2, 3, 4)
+        ),
+        *(
+            Case(
+                name=f"a longer text, order {order}",
+                inputs=partial(_counted, n=300, m=40, order=order, vocab=7),
+                hidden=True,
+            )
+            for order in (2, 3, 6)
+        ),
+    ),
+    example=lambda: (torch.tensor([0, 1, 0, 1, 0, 2]), torch.tensor([0, 1, 2]), 2, 3),
+    made_of=(CountGrams, MixOrders),
+)
+
+EXERCISES = (
+    PREDICT_FIRST_LOSS,
+    NEXT_TOKEN_LOSS,
+    DECODER_BLOCK,
+    LANGUAGE_MODEL,
+    PREDICT_OVERFITTED,
+    PREDICT_TEMPERATURE,
+    SAMPLE_NEXT,
+    GENERATE,
+    WITTEN_BELL,
+    BITS_PER_CHARACTER,
+    MEND_TRAINING_LOOP,
+)

@@ -1,0 +1,631 @@
+"""Exercises of lesson 09: what is kept, who shares it, and how far back it goes."""
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import attnlib
+from attnlib.attention import equation
+from attnlib.checks.asking import ready_made
+from attnlib.checks.asking.watch import ATTENTION_OF_ATTNLIB
+from attnlib.checks.course.slips.attention import Compare, Mix, Scale, Share
+from attnlib.checks.course.slips.heads import EvenSplit, Merge
+from attnlib.checks.course.slips.lesson05_masks import CausalAlign
+from attnlib.checks.course.slips.lesson09_cache import (
+    AttendAfterCache,
+    AttendRing,
+    Cache,
+    Count,
+    FinishWithMatrix,
+    InAll,
+    PerPosition,
+    PlacesAfterCache,
+    ProjectNew,
+    Room,
+    Slot,
+    TurnAndKeep,
+    Views,
+    Write,
+    WriteSlot,
+)
+from attnlib.checks.course.slips.lesson09_sharing import (
+    Chance,
+    CutHeads,
+    DrawLast,
+    InWindow,
+    Pool,
+    Prefix,
+    ReadGroups,
+    SomeWindow,
+    WriteRow,
+)
+from attnlib.checks.course.slips.masks import MaskForm
+from attnlib.checks.course.steps import CourseExercise
+from attnlib.checks.course.usual import as_given, of_sizes, usual_cases, wrong
+from attnlib.checks.draw import Draw
+from attnlib.checks.exercise import Asked, Case, Exercise, Inputs
+
+LESSON = "09_fast_decoding"
+
+PREDICT_WHAT_TO_KEEP = Exercise(
+    name="predict_what_to_keep",
+    lesson=LESSON,
+    contract="what of the earlier tokens is needed, in every layer, to compute the next one",
+    kind="choice",
+    parts={"choice": 1},
+    reference="B",
+    explanation="The new token brings one query, and it meets all earlier keys and takes home their values. An earlier "
+    "query has been answered: it would only compute again what has been computed.",
+    misconceptions=(
+        wrong(
+            "queries_kept_too",
+            "Nobody asks for an old query",
+            "Row i of the weights is made of query i and all keys. The next token adds a row, and for that it needs "
+            "its own query. The rows above are finished.",
+            "A",
+        ),
+        wrong(
+            "last_output_kept",
+            "The past is not summed up anywhere",
+            "A recurrent network keeps one state, and you would be right. Attention looks at each earlier word again, "
+            "every time with another query: it needs them all.",
+            "C",
+        ),
+        wrong(
+            "vectors_kept",
+            "That would be enough, and dear",
+            "From the vectors x that enter each layer, keys and values can be computed again: two products for each "
+            "earlier token, at each step. Keep the results, and there is nothing to compute again.",
+            "D",
+        ),
+    ),
+)
+
+PREDICT_REACH = Exercise(
+    name="predict_reach",
+    lesson=LESSON,
+    contract="how far back the farthest token is that can change the last output: two layers, a window of 4 in each",
+    kind="choice",
+    parts={"choice": 1},
+    reference="C",
+    explanation="The last token sees three places back, and in the first layer the token there saw three further: "
+    "2 · (4 - 1) = 6. Each layer adds window - 1. Mistral has 32 layers and a window of 4096.",
+    misconceptions=(
+        wrong(
+            "one_layer_only",
+            "The second layer sees further",
+            "In one layer the window ends three places back, because it counts the query itself. But what the second "
+            "layer finds there has already looked three places further back.",
+            "A",
+        ),
+        wrong(
+            "one_layer_and_one_more",
+            "The window counts the query itself",
+            "A window of 4 is the query and three keys before it, and there are two layers: what is found three places "
+            "back has looked three places further.",
+            "B",
+        ),
+        wrong(
+            "windows_added_up",
+            "The window counts the query itself",
+            "Two windows of 4 overlap in one place: the key at which the first one ends is the query of the second. "
+            "Each layer adds window - 1.",
+            "D",
+        ),
+    ),
+)
+
+
+def new_cache(draw: Draw, *, b: int, h: int, room: int, d: int, past: int, scale: float = 1.0) -> Cache:
+    """A cache that holds `past` positions; behind them is what another text has left there."""
+    k, v = (draw.normal(b, h, room, d, scale=scale, shift=0.4) for _ in range(2))
+    return {"k": k, "v": v, "length": past}
+
+
+def cache_left(asked: Asked) -> Cache:
+    """The cache as the attempt left it, which is its first input or its last."""
+    left = asked.left()
+    k, v, length = left[:3] if left[2].dim() == 0 else left[-3:]
+    return {"k": k, "v": v, "length": int(length)}
+
+
+def append_to_cache(cache: Cache, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """Keys and values into the buffers, behind what they hold; views of all that they hold now."""
+    start, stop = cache["length"], cache["length"] + k.shape[2]
+    if stop > cache["k"].shape[2]:
+        raise ValueError(f"the cache has room for {cache['k'].shape[2]} positions, got {start} + {k.shape[2]}")
+    cache["k"][:, :, start:stop], cache["v"][:, :, start:stop], cache["length"] = k, v, stop
+    return cache["k"][:, :, :stop], cache["v"][:, :, :stop]
+
+
+def _pieces(
+    draw: Draw, *, b: int, n: int, d: int, h: int = 3, past: int = 2, room: int = 11
+) -> tuple[Cache, Tensor, Tensor]:
+    return new_cache(draw, b=b, h=h, room=room, d=d, past=past), draw.normal(b, h, n, d), draw.normal(b, h, n, d)
+
+
+def _one_more(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
+    """What comes back when the first of the new positions is appended once again, to the cache that was left."""
+    asked(*inputs)
+    return asked(cache_left(asked), *(t[:, :, :1] for t in inputs[1:]))
+
+
+def _buffers(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
+    """What is in the two buffers afterwards."""
+    asked(*inputs)
+    left = cache_left(asked)
+    return left["k"], left["v"]
+
+
+def _append(name: str, *, part: str = "values", hidden: bool = False, **inputs: Any) -> Case:
+    return Case(name=name, inputs=partial(_pieces, **inputs), part=part, hidden=hidden)
+
+
+_FULL = partial(_pieces, b=2, n=3, d=5, past=5, room=7)
+
+APPEND_TO_CACHE = CourseExercise(
+    name="append_to_cache",
+    lesson=LESSON,
+    contract="cache {k, v, length}, new k and v (b, h, n, d) -> all keys and all values so far, written into the cache",
+    parts={"values": 2, "the next call": 1, "in place, while there is room": 1, "robustness": 1},
+    reference=append_to_cache,
+    outputs=("keys", "values"),
+    forbidden=("attnlib.KVCache.append",),
+    cases=(
+        *(
+            replace(case, mutation=False)
+            for case in usual_cases(
+                _pieces,
+                {"b": 2, "n": 3, "d": 5},
+                one={"b": 1, "n": 5, "d": 7},
+                more=[{"b": 3, "n": 2, "d": 7, "h": 5, "past": 6}, {"b": 5, "n": 1, "d": 3, "past": 4, "room": 13}],
+                gradient=False,
+            )
+        ),
+        _append("an empty cache", b=2, n=4, d=5, past=0),
+        _append("the last place is filled", b=2, n=3, d=5, past=4, room=7),
+        Case(
+            name="then one position more", inputs=partial(_pieces, b=2, n=3, d=5), part="the next call", probe=_one_more
+        ),
+        Case(
+            name="a prompt, then one position more",
+            inputs=partial(_pieces, b=3, n=5, d=2, past=0),
+            part="the next call",
+            probe=_one_more,
+        ),
+        Case(
+            name="the buffers afterwards",
+            inputs=partial(_pieces, b=2, n=3, d=5),
+            part="in place, while there is room",
+            probe=_buffers,
+        ),
+        Case(name="one position too many", inputs=_FULL, raises=True, part="in place, while there is room"),
+        Case(
+            name="a full cache",
+            inputs=partial(_pieces, b=1, n=1, d=3, past=5, room=5),
+            raises=True,
+            part="in place, while there is room",
+            hidden=True,
+        ),
+        Case(
+            name="then one position more, other sizes",
+            inputs=partial(_pieces, b=1, n=2, d=7, h=2, past=5),
+            part="the next call",
+            probe=_one_more,
+            hidden=True,
+        ),
+    ),
+    made_of=(Room, Write, Count, Views),
+)
+
+
+def cached_attention(x: Tensor, weights: dict[str, Tensor], cache: Cache) -> Tensor:
+    """New words alone go through; they look at what the cache holds, and at one another."""
+    num_heads, start = cache["k"].shape[1], cache["length"]
+    q, k, v = (attnlib.split_heads(x @ weights[name], num_heads) for name in ("w_q", "w_k", "w_v"))
+    places = torch.arange(start, start + x.shape[1], device=x.device)
+    keys, values = append_to_cache(cache, attnlib.rotate(k, places), v)
+    output = equation(attnlib.rotate(q, places), keys, values, is_causal=True)[0]
+    return attnlib.merge_heads(output) @ weights["w_o"]
+
+
+def _words(
+    draw: Draw, *, b: int, n: int, d: int, h: int = 3, past: int = 4, room: int = 17
+) -> tuple[Tensor, dict[str, Tensor], Cache]:
+    """d is half the width of a head: columns are turned in pairs. d_model is not h · 2d."""
+    width, d_model = 2 * d, 5 + h
+    shapes = dict.fromkeys(("w_q", "w_k", "w_v"), (d_model, h * width)) | {"w_o": (h * width, d_model)}
+    weights = {name: draw.normal(*shape, scale=1.3 * shape[0] ** -0.5) for name, shape in shapes.items()}
+    return draw.normal(b, n, d_model), weights, new_cache(draw, b=b, h=h, room=room, d=width, past=past)
+
+
+def _in_chunks(asked: Asked, inputs: Inputs, *, chunk: int) -> tuple[Tensor, ...]:
+    """The words a few at a time, each time with the cache that was left; all outputs in one row."""
+    x, weights, cache = inputs
+    outputs = []
+    for piece in x.split(chunk, dim=1):
+        outputs.append(asked(piece, weights, cache)[0])
+        cache = cache_left(asked)
+    return (torch.cat(outputs, dim=1),)
+
+
+def _chunks(name: str, chunk: int, *, hidden: bool = False, **inputs: Any) -> Case:
+    probe = partial(_in_chunks, chunk=chunk)
+    return Case(name=name, inputs=partial(_words, **inputs), part="the next call", probe=probe, hidden=hidden)
+
+
+CACHED_ATTENTION = CourseExercise(
+    name="cached_attention",
+    lesson=LESSON,
+    contract="new words x (b, n, d_model), weights {w_q, w_k, w_v, w_o}, cache {k, v, length} -> (b, n, d_model): "
+    "causal rotary attention to the cache and to one another",
+    parts={"values": 3, "the next call": 2, "robustness": 1},
+    reference=cached_attention,
+    forbidden=("attnlib.MultiHeadAttention.forward", "attnlib.KVCache.append"),
+    cases=(
+        *(
+            replace(case, mutation=False)
+            for case in usual_cases(
+                _words,
+                {"b": 2, "n": 5, "d": 2},
+                one={"b": 1, "n": 3, "d": 1},
+                more=[{"b": 3, "n": 2, "d": 3, "h": 2, "past": 11}, {"b": 5, "n": 7, "d": 1, "past": 1}],
+                gradient=False,
+            )
+        ),
+        Case(name="an empty cache", inputs=partial(_words, b=2, n=5, d=2, past=0)),
+        _chunks("word by word", 1, b=2, n=4, d=2, past=0),
+        _chunks("in chunks of 3", 3, b=2, n=8, d=2, past=2),
+        _chunks("word by word, other sizes", 1, b=3, n=5, d=1, h=2, past=3, hidden=True),
+        _chunks("in chunks of 4", 4, b=1, n=11, d=3, past=0, hidden=True),
+    ),
+    made_of=(ProjectNew, EvenSplit, PlacesAfterCache, TurnAndKeep, AttendAfterCache, Merge, FinishWithMatrix),
+    pairs=("restarted", "mask_from_the_first_key", "values_turned"),
+    few={EvenSplit: ("split_by_reshape",), Merge: ("merged_by_reshape",)},
+)
+
+
+def cache_bytes(batch: int, layers: int, kv_heads: int, lengths: Tensor, d_head: int, number_bytes: int) -> Tensor:
+    """A key and a value, for each position of each layer and each sentence."""
+    return 2 * batch * layers * kv_heads * lengths * d_head * number_bytes
+
+
+def _bill(name: str, *sizes: int, lengths: tuple[int, ...], hidden: bool = False) -> Case:
+    batch, layers, kv_heads, d_head, number_bytes = sizes
+
+    def inputs(draw: Draw) -> tuple[Any, ...]:
+        return batch, layers, kv_heads, torch.tensor(lengths), d_head, number_bytes
+
+    return Case(name=name, inputs=inputs, hidden=hidden)
+
+
+CACHE_BYTES = CourseExercise(
+    name="cache_bytes",
+    lesson=LESSON,
+    contract="batch, layers, kv_heads, lengths (n,), d_head, number_bytes -> int64 (n,): bytes of all caches",
+    parts={"values": 2},
+    reference=cache_bytes,
+    cases=(
+        _bill("three lengths", 3, 5, 7, 11, 2, lengths=(1, 13, 64)),
+        _bill("one head", 2, 3, 1, 5, 4, lengths=(7, 2)),
+        _bill("a large model", 1, 32, 32, 128, 2, lengths=(1, 4096, 131072)),
+        _bill("a class of them", 7, 2, 3, 5, 8, lengths=(17,)),
+        _bill("a longer text", 64, 80, 8, 128, 2, lengths=(1000000, 2), hidden=True),
+    ),
+    example=lambda: (1, 2, 3, torch.tensor([10, 20]), 4, 2),
+    made_of=(PerPosition, InAll),
+    pairs=("keys_alone_counted", "numbers_not_bytes", "one_layer_counted"),
+)
+
+
+def grouped_query_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Head i of the queries reads group i // (h / g) of keys and values."""
+    h, g = q.shape[1], k.shape[1]
+    if h % g:
+        raise ValueError(f"the number of heads must be a multiple of the number of groups, got {h} and {g}")
+    return equation(q, k.repeat_interleave(h // g, dim=1), v.repeat_interleave(h // g, dim=1))[0]
+
+
+def _groups(draw: Draw, *, b: int, q: int, k: int, d: int, h: int = 6, g: int = 2) -> tuple[Tensor, ...]:
+    d = draw.d_head(d)
+    return (
+        draw.normal(b, h, q, d, scale=1.3),
+        draw.normal(b, g, k, d, scale=1.3),
+        draw.normal(b, g, k, d + 2, shift=0.4),
+    )
+
+
+GROUPED_QUERY_ATTENTION = CourseExercise(
+    name="grouped_query_attention",
+    lesson=LESSON,
+    contract="q (b, h, q, d), k (b, g, k, d), v (b, g, k, d_v), g divides h -> (b, h, q, d_v): head i reads group "
+    "i // (h / g)",
+    parts={"values": 3, "gradient": 1, "robustness": 1},
+    reference=grouped_query_attention,
+    forbidden=(ready_made.ATTENTION, *ATTENTION_OF_ATTNLIB),
+    cases=(
+        *usual_cases(
+            _groups,
+            {"b": 2, "q": 5, "k": 7, "d": 3},
+            one={"b": 1, "q": 3, "k": 5, "d": 2},
+            more=[
+                {"b": 3, "q": 7, "k": 2, "d": 5, "h": 6, "g": 3},
+                {"b": 2, "q": 1, "k": 11, "d": 3, "h": 10, "g": 2},
+            ],
+        ),
+        Case(name="three groups of two heads", inputs=partial(_groups, b=2, q=5, k=7, d=3, g=3)),
+        Case(name="one group", inputs=partial(_groups, b=2, q=5, k=7, d=3, g=1)),
+        Case(name="a group for each head", inputs=partial(_groups, b=2, q=5, k=7, d=3, h=3, g=3)),
+        Case(
+            name="six heads, four groups",
+            inputs=partial(_groups, b=2, q=5, k=7, d=3, g=4),
+            raises=True,
+            part="robustness",
+        ),
+    ),
+    made_of=(ReadGroups, Compare, Scale, Share, Mix),
+    few={
+        Compare: ("exchanged",),
+        Scale: ("no_scale", "scaled_by_d"),
+        Share: ("over_queries", "over_heads", "no_softmax", "causal"),
+        Mix: (),
+    },
+    pairs=("groups_taking_turns", "no_scale"),
+)
+
+
+def multi_head_to_grouped(w_k: Tensor, w_v: Tensor, num_heads: int, groups: int) -> tuple[Tensor, Tensor]:
+    """The mean of the heads of each group, (d_model, h·d) -> (d_model, g·d)."""
+    if num_heads % groups:
+        raise ValueError(f"num_heads must be a multiple of groups, got {num_heads} and {groups}")
+    w_k, w_v = (w.unflatten(-1, (groups, num_heads // groups, -1)).mean(dim=-2).flatten(-2) for w in (w_k, w_v))
+    return w_k, w_v
+
+
+def _heads(draw: Draw, *, d_model: int, d: int, heads: int = 6, groups: int = 2) -> tuple[Any, ...]:
+    shape = d_model, heads * d
+    return draw.normal(*shape), draw.normal(*shape), heads, groups
+
+
+MULTI_HEAD_TO_GROUPED = CourseExercise(
+    name="multi_head_to_grouped",
+    lesson=LESSON,
+    contract="w_k and w_v (d_model, h·d), num_heads, groups -> both (d_model, g·d): the mean of each group's heads",
+    parts={"values": 2, "robustness": 1},
+    reference=multi_head_to_grouped,
+    outputs=("w_k", "w_v"),
+    cases=(
+        *usual_cases(
+            _heads,
+            {"d_model": 12, "d": 5},
+            one={"d_model": 1, "d": 1},
+            more=[{"d_model": 18, "d": 7, "groups": 3}, {"d_model": 24, "d": 2, "heads": 12, "groups": 4}],
+            gradient=False,
+        ),
+        Case(name="three groups", inputs=partial(_heads, d_model=12, d=5, groups=3)),
+        Case(name="one group", inputs=partial(_heads, d_model=12, d=3, heads=3, groups=1)),
+        Case(name="a group for each head", inputs=partial(_heads, d_model=12, d=5, heads=3, groups=3)),
+        Case(
+            name="six heads, four groups",
+            inputs=partial(_heads, d_model=12, d=2, groups=4),
+            raises=True,
+            part="robustness",
+        ),
+    ),
+    example=lambda: (torch.arange(4.0)[None], torch.arange(4.0, 8.0)[None], 2, 1),
+    made_of=(CutHeads, Pool),
+)
+
+
+def _sliding_window_mask(q_len: int, k_len: int, window: int) -> Tensor:
+    """The contract's form, without the device."""
+    return attnlib.sliding_window_mask(q_len, k_len, window)
+
+
+SLIDING_WINDOW_MASK = CourseExercise(
+    name="sliding_window_mask",
+    lesson=LESSON,
+    contract="q_len, k_len, window -> bool (q, k), True = may attend: the query's own key and the window - 1 before it",
+    parts={"values": 2, "more keys than queries, or fewer": 1, "a window of nothing": 1},
+    reference=_sliding_window_mask,
+    forbidden=("attnlib.sliding_window_mask", "attnlib.attention_sink_mask"),
+    cases=(
+        of_sizes("seven words, a window of 3", 7, 7, 3),
+        of_sizes("five words, a window of 2", 5, 5, 2),
+        of_sizes("a window of 1", 5, 5, 1),
+        of_sizes("a window as long as the text", 5, 5, 5),
+        of_sizes("a window longer than the text", 5, 5, 9),
+        of_sizes("more keys than queries", 3, 7, 3, part="more keys than queries, or fewer"),
+        of_sizes("one new query", 1, 6, 4, part="more keys than queries, or fewer"),
+        of_sizes("more queries than keys", 5, 3, 2, part="more keys than queries, or fewer"),
+        of_sizes("a window of 0", 5, 5, 0, part="a window of nothing", raises=True),
+        of_sizes("a longer text", 13, 13, 4, hidden=True),
+        of_sizes("two new queries", 2, 11, 5, part="more keys than queries, or fewer", hidden=True),
+        of_sizes("a negative window", 3, 3, -2, part="a window of nothing", raises=True, hidden=True),
+    ),
+    example=lambda: (3, 4, 2),
+    made_of=(SomeWindow, CausalAlign, InWindow, MaskForm),
+    pairs=("top_left", "own_key_not_counted", "window_to_both_sides", "one_key_too_few"),
+)
+
+
+def rolling_attention(q: Tensor, k: Tensor, v: Tensor, cache: Cache) -> Tensor:
+    """One new word, which takes the place of the oldest one in a ring of `window` slots."""
+    window = cache["k"].shape[2]
+    slot, seen = cache["length"] % window, min(cache["length"] + 1, window)
+    cache["k"][:, :, slot], cache["v"][:, :, slot] = k[:, :, 0], v[:, :, 0]
+    cache["length"] += 1
+    return equation(q, cache["k"][:, :, :seen], cache["v"][:, :, :seen])[0]
+
+
+def _rolling_as_given(q: Tensor, k: Tensor, v: Tensor, cache: Cache) -> Tensor:
+    window = cache["k"].shape[2]
+    slot = min(cache["length"], window - 1)
+    cache["k"][:, :, slot], cache["v"][:, :, slot] = k[:, :, 0], v[:, :, 0]
+    cache["length"] += 1
+    return equation(q, cache["k"], cache["v"])[0]
+
+
+def _new_words(draw: Draw, *, b: int, n: int, d: int, h: int = 3, window: int = 5, past: int = 0) -> Inputs:
+    """n words, to come one after another, and a ring in which `past` words have been written."""
+    new = (draw.normal(b, h, n, d, scale=1.3) for _ in range(3))
+    return *new, new_cache(draw, b=b, h=h, room=window, d=d, past=past, scale=1.3)
+
+
+def _one_by_one(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
+    """The outputs of all words in one row, each asked with the ring that the one before has left."""
+    *new, cache = inputs
+    outputs = []
+    for word in zip(*(t.split(1, dim=2) for t in new), strict=True):
+        outputs.append(asked(*word, cache)[0])
+        cache = cache_left(asked)
+    return (torch.cat(outputs, dim=2),)
+
+
+def _ring(name: str, *, hidden: bool = False, **inputs: Any) -> Case:
+    probe = _one_by_one if inputs["n"] > 1 else None
+    return Case(name=name, inputs=partial(_new_words, **inputs), probe=probe, hidden=hidden)
+
+
+MEND_ROLLING_CACHE = CourseExercise(
+    name="mend_rolling_cache",
+    lesson=LESSON,
+    contract="q, k, v (b, h, 1, d) of one new word, a cache of `window` slots and the number of words so far -> "
+    "(b, h, 1, d): attention to the last `window` words",
+    parts={"values": 3},
+    reference=rolling_attention,
+    cases=(
+        _ring("thirteen words, a window of 5", b=2, n=13, d=6),
+        _ring("three words, a window of 5", b=2, n=3, d=6),
+        _ring("the ring is half full", b=2, n=1, d=6, past=3),
+        _ring("the last free slot", b=3, n=1, d=2, past=4),
+        _ring("the ring is full", b=2, n=1, d=4, past=5),
+        _ring("far into the text", b=1, n=2, d=6, past=23),
+        _ring("a window of 3, other sizes", b=3, n=11, d=4, h=2, window=3, hidden=True),
+        _ring("a window of 7", b=1, n=10, d=2, window=7, past=2, hidden=True),
+    ),
+    made_of=(Slot, WriteSlot, AttendRing),
+    own=(as_given(_rolling_as_given),),
+)
+
+
+def accept(draft_p: Tensor, target_p: Tensor, tokens: Tensor) -> Tensor:
+    """Guesses of a draft, accepted or rejected one after another, so that the target's distribution comes out."""
+    q, p = (t.gather(-1, tokens[..., None])[..., 0] for t in (draft_p, target_p[:, :-1]))
+    accepted = torch.rand(tokens.shape, device=tokens.device) * q < p
+    count = accepted.long().cumprod(dim=-1).sum(dim=-1)
+    rest = torch.cat([(target_p[:, :-1] - draft_p).clamp(min=0), target_p[:, -1:]], dim=1)  # (b, n + 1, V)
+    rows = rest[torch.arange(len(count), device=count.device), count]
+    last = torch.multinomial(rows, 1)
+    row = torch.cat([tokens, last], dim=1).scatter(1, count[:, None], last)
+    return row.masked_fill(torch.arange(row.shape[1], device=row.device) > count[:, None], -1)
+
+
+MANY = 2000
+"""Rows whose frequencies are counted."""
+DEVIATIONS = 6
+"""Standard deviations, of half a coin at most: what no right answer ever shows, and every wrong one does."""
+VERY_FAR = 0.63
+"""Between the 0.70 by which too many guesses stay where all do, and the 0.56 where the quotient is turned round."""
+
+DRAFT = torch.tensor([[0.6, 0.1, 0.1, 0.2, 0.0], [0.1, 0.5, 0.2, 0.1, 0.1]], dtype=torch.float64)
+TARGET = torch.tensor(
+    [[0.1, 0.4, 0.3, 0.0, 0.2], [0.5, 0.1, 0.1, 0.3, 0.0], [0.3, 0.0, 0.1, 0.2, 0.4]], dtype=torch.float64
+)
+
+
+def _many_guesses(
+    draw: Draw, *, draft: Tensor = DRAFT, target: Tensor = TARGET, rows: int = MANY
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The same two distributions in every row, and guesses that were drawn from the draft's."""
+    tokens = torch.stack([torch.multinomial(row, rows, True, generator=draw.generator) for row in draft], dim=1)
+    draft_p, target_p = (t.to(draw.dtype).repeat(rows, 1, 1) for t in (draft, target))
+    return draft_p, target_p, tokens
+
+
+def _frequencies(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
+    """Which token comes out too often (1) or too rarely (-1) at each place, and the same of how many come out.
+
+    What is counted at each place is only those rows that got so far.
+    """
+    draft_p, target_p, _ = inputs
+    row = asked(*inputs)[0].long()
+    vocab = draft_p.shape[-1]
+    found = []
+    for place in range(row.shape[1]):
+        came = row[:, place][(row[:, place] >= 0) & (row[:, place] < vocab)]
+        kept = torch.minimum(draft_p[0, :place], target_p[0, :place]).sum(dim=-1).prod()
+        found.append(_off(torch.bincount(came, minlength=vocab) / max(1, len(came)), target_p[0, place], len(came)))
+        found.append(_off(torch.tensor([len(came) / len(row)]), kept[None], len(row)))
+    return (torch.cat(found),)
+
+
+def _off(found: Tensor, expected: Tensor, rows: int) -> Tensor:
+    """0, or by how much: ±1, and ±2 where it is more than any mistake but one makes it."""
+    off = found.double() - expected.double()
+    far = DEVIATIONS * 0.5 * max(1, rows) ** -0.5
+    size = (off.abs() > far).long() + (off.abs() > VERY_FAR).long()
+    signs: Tensor = off.sign().long() * size
+    return signs
+
+
+def _certain(draw: Draw, *, b: int, n: int, vocab: int, agree: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """Distributions with all probability on one token: nothing is left to chance."""
+    guessed = draw.integers(0, vocab, (b, n))
+    wanted = torch.cat([guessed, draw.integers(0, vocab, (b, 1))], dim=1)
+    if not agree:
+        wanted[torch.arange(b), draw.integers(0, n, (b,))] += 1
+        wanted %= vocab
+    one_hot = torch.nn.functional.one_hot
+    return one_hot(guessed, vocab).to(draw.dtype), one_hot(wanted, vocab).to(draw.dtype), guessed
+
+
+def _sure(name: str, *, agree: bool, hidden: bool = False, b: int = 7, n: int = 5, vocab: int = 11) -> Case:
+    return Case(name=name, inputs=partial(_certain, b=b, n=n, vocab=vocab, agree=agree), hidden=hidden)
+
+
+ACCEPT = CourseExercise(
+    name="accept",
+    lesson=LESSON,
+    contract="draft_p (b, n, V), target_p (b, n + 1, V), tokens (b, n) drawn from draft_p -> (b, n + 1): the accepted "
+    "ones, one token more, then -1",
+    parts={"values": 2},
+    stretch=True,
+    reference=accept,
+    cases=(
+        _sure("all guesses are certain, and right", agree=True),
+        _sure("one guess in each row is certainly wrong", agree=False),
+        _sure("one guess", agree=False, n=1, b=3, vocab=4),
+        _sure("one row", agree=False, n=3, b=1, vocab=5),
+        Case(name="2000 rows, how often each token comes out", inputs=_many_guesses, probe=_frequencies),
+        Case(
+            name="2000 rows, draft and target are alike",
+            inputs=partial(_many_guesses, target=torch.cat([DRAFT, TARGET[:1]])),
+            probe=_frequencies,
+        ),
+        _sure("certain, other sizes", agree=False, b=13, n=3, vocab=5, hidden=True),
+        Case(
+            name="2000 rows, other distributions",
+            inputs=partial(_many_guesses, draft=DRAFT.flip(0).roll(1, -1), target=TARGET.flip(-1)),
+            probe=_frequencies,
+            hidden=True,
+        ),
+    ),
+    made_of=(Chance, Prefix, DrawLast, WriteRow),
+)
+
+EXERCISES = (
+    PREDICT_WHAT_TO_KEEP,
+    APPEND_TO_CACHE,
+    CACHED_ATTENTION,
+    CACHE_BYTES,
+    GROUPED_QUERY_ATTENTION,
+    MULTI_HEAD_TO_GROUPED,
+    PREDICT_REACH,
+    SLIDING_WINDOW_MASK,
+    MEND_ROLLING_CACHE,
+    ACCEPT,
+)

@@ -1,0 +1,802 @@
+"""Lesson 08: a loss for the next token, its units, a block that writes, and a language model made of such blocks."""
+
+import math
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import attnlib
+from attnlib.checks.course.slips.block import AddAttention, AddThought, FirstNorm, SecondNorm
+from attnlib.checks.course.slips.norm import Two
+from attnlib.checks.course.slips.projections import Layer
+from attnlib.checks.course.steps import Step, along_with, told_as
+
+
+class Shift(Step):
+    """Each position is asked for the token behind it."""
+
+    makes = ("scores", "targets")
+
+    def right(self, logits: Tensor, ids: Tensor) -> Two:
+        return logits[:, :-1], ids[:, 1:]
+
+    def not_shifted(self, logits: Tensor, ids: Tensor) -> Two:
+        """Each position is asked for the token that it was given.
+
+        The token at position i is an input of the logits at position i: to copy it is no feat, and such a loss falls to
+        0 in no time. The logits at i are for the token at i + 1: logits[:, :-1] against ids[:, 1:].
+        """
+        return logits, ids
+
+    def past_predicted(self, logits: Tensor, ids: Tensor) -> Two:
+        """Each position is asked for the token before it.
+
+        The shift goes the wrong way: logits[:, 1:] against ids[:, :-1] asks for what has been read already. It is the
+        *last* logits that have no target, and the *first* token that is nobody's target.
+        """
+        return logits[:, 1:], ids[:, :-1]
+
+    def two_ahead(self, logits: Tensor, ids: Tensor) -> Two:
+        """Each position is asked for the token after the next.
+
+        One step of shift is enough: logits at i against the id at i + 1.
+        """
+        return logits[:, :-2], ids[:, 2:]
+
+    def first_follows_last(self, logits: Tensor, ids: Tensor) -> Two:
+        """The last position is asked for the first token.
+
+        `roll` goes round in a circle. Nothing follows the last token, so its logits are left out: there are n - 1
+        predictions in a text of n tokens.
+        """
+        return logits, ids.roll(-1, dims=1)
+
+    def texts_shifted(self, logits: Tensor, ids: Tensor) -> Two:
+        """The shift is along the batch.
+
+        logits[:-1] and ids[1:] compare each text with the next text of the batch. Shift along the positions, dim 1:
+        logits[:, :-1] and ids[:, 1:].
+        """
+        return logits[:-1], ids[1:]
+
+    def last_prediction_alone(self, logits: Tensor, ids: Tensor) -> Two:
+        """Only the last token is predicted.
+
+        All n - 1 positions are exercises of their own, and one pass does them all (lesson 05). Yours uses one of them.
+        """
+        return logits[:, -2:-1], ids[:, -1:]
+
+
+class Surprise(Step):
+    """Minus the log of the probability that the target was given."""
+
+    makes = ("surprise", "counted")
+
+    def right(self, scores: Tensor, targets: Tensor, ignore_index: int) -> Two:
+        counted = targets != ignore_index
+        return -_of_the_target(_in_full(scores).log_softmax(dim=-1), targets, counted), counted
+
+    def in_half_precision(self, scores: Tensor, targets: Tensor, ignore_index: int) -> Two:
+        """The loss of half-precision logits is in half precision.
+
+        bfloat16 has three significant digits, and a mean over thousands of tokens needs more. Convert logits of half
+        precision to float32 before the softmax.
+        """
+        counted = targets != ignore_index
+        return -_of_the_target(scores.log_softmax(dim=-1), targets, counted), counted
+
+    def over_positions(self, scores: Tensor, targets: Tensor, ignore_index: int) -> Two:
+        """The softmax runs over the positions.
+
+        At each position the *tokens of the vocabulary* compete: the softmax is over the last axis, and each of its rows
+        adds up to 1.
+        """
+        counted = targets != ignore_index
+        return -_of_the_target(_in_full(scores).log_softmax(dim=1), targets, counted), counted
+
+    def softmax_twice(self, scores: Tensor, targets: Tensor, ignore_index: int) -> Two:
+        """A softmax is taken twice.
+
+        F.cross_entropy takes logits and applies the softmax itself. Probabilities that are handed to it are squeezed
+        once more: they differ by at most 1, and the loss can hardly fall.
+        """
+        return self.right(_in_full(scores).softmax(dim=-1), targets, ignore_index)
+
+    def no_softmax(self, scores: Tensor, targets: Tensor, ignore_index: int) -> Two:
+        """There is no softmax.
+
+        F.nll_loss and a look-up by hand expect log probabilities. A raw logit says nothing without the others: it can
+        be lowered for all tokens at once.
+        """
+        counted = targets != ignore_index
+        return -_of_the_target(_in_full(scores), targets, counted), counted
+
+    def no_logarithm(self, scores: Tensor, targets: Tensor, ignore_index: int) -> Two:
+        """There is no logarithm.
+
+        The loss is -log p, not -p or 1 - p: to give the right token 0.001 where 0.01 was possible has to cost as much
+        as 0.1 where 1 was possible.
+        """
+        counted = targets != ignore_index
+        return -_of_the_target(_in_full(scores).softmax(dim=-1), targets, counted), counted
+
+    def sign_lost(self, scores: Tensor, targets: Tensor, ignore_index: int) -> Two:
+        """The minus is missing.
+
+        A log probability is never above 0, and training makes the loss smaller. Without the minus it would make the
+        right token less likely.
+        """
+        surprise, counted = self.right(scores, targets, ignore_index)
+        return -surprise, counted
+
+    def in_bits(self, scores: Tensor, targets: Tensor, ignore_index: int) -> Two:
+        """The logarithm has base 2.
+
+        In bits the numbers are larger by 1/ln 2. The loss is in nats, with the natural logarithm, as F.cross_entropy's.
+        """
+        surprise, counted = self.right(scores, targets, ignore_index)
+        return surprise / math.log(2), counted
+
+    def log_of_a_softmax(self, scores: Tensor, targets: Tensor, ignore_index: int) -> Two:
+        """The logarithm of a softmax that has become 0.
+
+        For large logits the softmax of an unlikely token is exactly 0, and its log infinite. `log_softmax` computes
+        both at once and never meets that 0; so does F.cross_entropy.
+        """
+        counted = targets != ignore_index
+        return -_of_the_target(_in_full(scores).softmax(dim=-1).log(), targets, counted), counted
+
+    def vocabulary_reshaped(self, scores: Tensor, targets: Tensor, ignore_index: int) -> Two:
+        """The axes are reshaped where they should change places.
+
+        F.cross_entropy wants the vocabulary second, (b, V, n - 1). `reshape` and `view` keep the order of the numbers
+        and mix positions with tokens. Use transpose(1, 2), or flatten both to (b·(n - 1), V) and (b·(n - 1)).
+        """
+        b, n, vocab = scores.shape
+        return self.right(scores.reshape(b, vocab, n).mT, targets, ignore_index)
+
+    def default_index_alone(self, scores: Tensor, targets: Tensor) -> Two:
+        """ignore_index is not passed on.
+
+        -100 is only the default. The caller may mark what does not count by another number: pass
+        ignore_index=ignore_index on.
+        """
+        surprise = F.cross_entropy(_in_full(scores).transpose(1, 2), targets, reduction="none")
+        return surprise, targets != -100
+
+    def readers_ignored(self, scores: Tensor, targets: Tensor, ids: Tensor, ignore_index: int) -> Two:
+        """What is ignored is found among the inputs, not among the targets.
+
+        A prediction is left out if its *target*, the id at i + 1, is ignore_index. You look at the id at i.
+        """
+        counted = ids[:, :-1] != ignore_index
+        if counted.shape != targets.shape:
+            counted = targets != ignore_index
+        return -_of_the_target(_in_full(scores).log_softmax(dim=-1), targets, counted), counted
+
+
+def _in_full(scores: Tensor) -> Tensor:
+    return scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores
+
+
+def _of_the_target(numbers: Tensor, targets: Tensor, counted: Tensor) -> Tensor:
+    chosen = numbers.gather(-1, targets.clamp(min=0)[..., None]).squeeze(-1)
+    return chosen.masked_fill(~counted, 0.0)
+
+
+class MeanSurprise(Step):
+    """The mean over all predictions that count."""
+
+    def right(self, surprise: Tensor, counted: Tensor) -> Tensor:
+        return surprise.sum() / counted.sum()
+
+    def summed(self, surprise: Tensor) -> Tensor:
+        """A sum, not a mean.
+
+        The sum grows with the batch and with the length, and with it the step of training. Divide by the number of
+        predictions.
+        """
+        return surprise.sum()
+
+    def divided_by_all_tokens(self, surprise: Tensor, ids: Tensor) -> Tensor:
+        """Divided by the number of tokens.
+
+        Of n tokens n - 1 are predicted. The first of each text is nobody's target: divide by b·(n - 1).
+        """
+        return surprise.sum() / ids.numel()
+
+    def divided_by_texts(self, surprise: Tensor) -> Tensor:
+        """Divided by the number of texts.
+
+        Each text has n - 1 predictions, and all of them count alike. Yours is a sum along each text.
+        """
+        return surprise.sum() / len(surprise)
+
+    def ignored_counted(self, surprise: Tensor) -> Tensor:
+        """What is ignored counts as a 0.
+
+        The mean is over the predictions that count. With zeros for the others, the loss depends on how much padding
+        there is.
+        """
+        return surprise.mean()
+
+    def mean_of_means(self, surprise: Tensor, counted: Tensor) -> Tensor:
+        """A mean of each text's mean.
+
+        Where some targets are ignored, a short text then weighs as much as a long one. Take one mean over all
+        predictions that count.
+        """
+        return (surprise.sum(dim=1) / counted.sum(dim=1)).mean()
+
+    def one_for_each_text(self, surprise: Tensor, counted: Tensor) -> Tensor:
+        """One loss for each text.
+
+        A single number is asked for: the mean over the batch, too.
+        """
+        return surprise.sum(dim=1) / counted.sum(dim=1)
+
+    def one_for_each_prediction(self, surprise: Tensor) -> Tensor:
+        """One loss for each prediction.
+
+        reduction="none" gives all of them. A single number is asked for, their mean.
+        """
+        return surprise
+
+    def perplexity(self, surprise: Tensor, counted: Tensor) -> Tensor:
+        """The exponential of the loss.
+
+        exp(loss) is called perplexity: among how many tokens the model seems to waver. The loss is its logarithm.
+        """
+        return self.right(surprise, counted).exp()
+
+
+class PerCharacter(Step):
+    """The whole text's loss, shared among its characters."""
+
+    makes = ("nats",)
+
+    def right(self, loss: Tensor, tokens: int, characters: int) -> Tensor:
+        return loss * tokens / characters
+
+    def per_token(self, loss: Tensor) -> Tensor:
+        """It is still per token.
+
+        A loss per token depends on how long the tokens are. Times the number of tokens it is the loss of the whole
+        text; divided by the number of characters it can be compared.
+        """
+        return loss
+
+    def upside_down(self, loss: Tensor, tokens: int, characters: int) -> Tensor:
+        """Tokens and characters have changed places.
+
+        loss · tokens is the whole text's. A text has more characters than tokens, so per character there is less to
+        pay, not more: · tokens / characters.
+        """
+        return loss * characters / tokens
+
+    def whole_text(self, loss: Tensor, tokens: int) -> Tensor:
+        """It is the loss of the whole text.
+
+        A longer text costs more. Divide by the number of characters.
+        """
+        return loss * tokens
+
+    def divided_alone(self, loss: Tensor, characters: int) -> Tensor:
+        """The mean per token is divided by the number of characters.
+
+        The loss that comes in is a mean already. First undo that, · tokens, then share among the characters.
+        """
+        return loss / characters
+
+
+class InBits(Step):
+    """From nats to bits."""
+
+    def right(self, nats: Tensor) -> Tensor:
+        return nats / math.log(2)
+
+    def in_nats(self, nats: Tensor) -> Tensor:
+        """It is in nats, not in bits.
+
+        F.cross_entropy has the natural logarithm. log2 p = ln p / ln 2: divide by ln 2 = 0.693.
+        """
+        return nats
+
+    def times_ln_two(self, nats: Tensor) -> Tensor:
+        """Multiplied by ln 2.
+
+        A bit is less than a nat, so there are more of them: divide by ln 2 = 0.693.
+        """
+        return nats * math.log(2)
+
+    def logarithm_taken_again(self, nats: Tensor) -> Tensor:
+        """The logarithm of the loss.
+
+        The loss is a logarithm already. Only its base changes: a division by ln 2.
+        """
+        return nats.log2()
+
+    def as_perplexity(self, nats: Tensor) -> Tensor:
+        """A perplexity, not a number of bits.
+
+        2 to the power of the bits (or e to the power of the nats) says among how many characters the model seems to
+        waver. The bits themselves are asked for.
+        """
+        return nats.exp()
+
+
+class DecoderParts(Step):
+    """The layers; those that look at a memory are made only where there is one."""
+
+    makes = ("norm1", "attn", "norm2", "cross", "norm3", "mlp")
+    in_constructor = True
+
+    def right(self, d_model: int, num_heads: int, d_memory: int | None) -> tuple[nn.Module | None, ...]:
+        cross = None if d_memory is None else attnlib.MultiHeadAttention(d_model, num_heads, d_memory=d_memory)
+        return (
+            nn.LayerNorm(d_model),
+            attnlib.MultiHeadAttention(d_model, num_heads),
+            nn.LayerNorm(d_model),
+            cross,
+            None if cross is None else nn.LayerNorm(d_model),
+            attnlib.FeedForward(d_model, 4 * d_model),
+        )
+
+    def always_with_memory(self, d_model: int, num_heads: int, d_memory: int | None) -> tuple[nn.Module | None, ...]:
+        """cross and norm3 are made even where there is no memory.
+
+        Without d_memory the block has norm1, attn, norm2 and mlp. Layers that are never used would be trained by
+        nobody, and saved weights would not fit.
+        """
+        return self.right(d_model, num_heads, d_memory or d_model)
+
+    def memory_as_wide_as_the_block(
+        self, d_model: int, num_heads: int, d_memory: int | None
+    ) -> tuple[nn.Module | None, ...]:
+        """The memory is taken to be as wide as the block.
+
+        d_memory is the width of what an encoder hands over, and may differ from d_model:
+        MultiHeadAttention(d_model, num_heads, d_memory=d_memory).
+        """
+        return self.right(d_model, num_heads, d_memory and d_model)
+
+    def relu_inside(self, d_model: int, num_heads: int, d_memory: int | None) -> tuple[nn.Module | None, ...]:
+        """The MLP of the block has ReLU.
+
+        The paper of 2017 had it, GPT-2 has GELU, and so has attnlib.FeedForward unless it is told otherwise.
+        """
+        *others, _ = self.right(d_model, num_heads, d_memory)
+        return *others, attnlib.FeedForward(d_model, 4 * d_model, activation="relu")
+
+    def narrow_inside(self, d_model: int, num_heads: int, d_memory: int | None) -> tuple[nn.Module | None, ...]:
+        """The MLP is as wide inside as outside.
+
+        It is four times as wide inside: FeedForward(d_model, 4 * d_model).
+        """
+        *others, _ = self.right(d_model, num_heads, d_memory)
+        return *others, attnlib.FeedForward(d_model, d_model)
+
+
+class LookBack(Step):
+    """Self-attention to one's own past."""
+
+    makes = ("start", "stream")
+
+    def right(self, x: Tensor, norm1: Layer, attn: nn.Module) -> Two:
+        return x, x + attn(norm1(x), is_causal=True)
+
+    def future_seen(self, x: Tensor, norm1: Layer, attn: nn.Module) -> Two:
+        """Each position sees the whole text.
+
+        What is to be guessed stands in the input. In training such a block copies it, and when it writes, there is
+        nothing to copy: attn(norm1(x), is_causal=True).
+        """
+        return x, x + attn(norm1(x))
+
+    def own_token_hidden(self, x: Tensor, norm1: Layer, attn: nn.Module) -> Two:
+        """No position sees itself.
+
+        The diagonal is open: a position may look at its own token, which has been read. What it has to guess is the
+        *next* one.
+        """
+        n = x.shape[1]
+        mask = torch.ones(n, n, dtype=torch.bool, device=x.device).tril(-1)
+        return x, x + attn(norm1(x), mask=mask)
+
+    def past_hidden(self, x: Tensor, norm1: Layer, attn: nn.Module) -> Two:
+        """The mask is upside down: each position sees the future.
+
+        In attnlib True means *may attend*: key j is open to query i for j ≤ i, the lower triangle, `tril`.
+        """
+        n = x.shape[1]
+        mask = torch.ones(n, n, dtype=torch.bool, device=x.device).triu()
+        return x, x + attn(norm1(x), mask=mask)
+
+    @told_as(FirstNorm.first_norm_forgotten)
+    def first_norm_forgotten(self, x: Tensor, attn: nn.Module) -> Two:
+        return x, x + attn(x, is_causal=True)
+
+    @told_as(FirstNorm.first_residual_from_the_norm)
+    def first_residual_from_the_norm(self, x: Tensor, norm1: Layer, attn: nn.Module) -> Two:
+        return x, self.right(norm1(x), lambda y: y, attn)[1]
+
+    @told_as(AddAttention.first_residual_forgotten)
+    def first_residual_forgotten(self, x: Tensor, norm1: Layer, attn: nn.Module) -> Two:
+        return x, attn(norm1(x), is_causal=True)
+
+    @told_as(AddAttention.no_attention)
+    def no_attention(self, x: Tensor) -> Two:
+        return x, x
+
+    @told_as(AddAttention.first_half_post_norm)
+    def first_half_post_norm(self, x: Tensor, norm1: Layer, attn: nn.Module) -> Two:
+        return x, norm1(x + attn(x, is_causal=True))
+
+
+class LookAtMemory(Step):
+    """Cross-attention, where there is a memory."""
+
+    makes = ("stream",)
+
+    def right(self, stream: Tensor, memory: Tensor | None, norm2: Layer, cross: Any) -> Tensor:
+        return stream if cross is None else stream + cross(norm2(stream), memory)
+
+    def memory_never_read(self, stream: Tensor) -> Tensor:
+        """The memory is not used.
+
+        Where there is a memory, the block has a second step between attention and MLP:
+        x = x + cross(norm2(x), memory).
+        """
+        return stream
+
+    def memory_masked(self, stream: Tensor, memory: Tensor | None, norm2: Layer, cross: Any) -> Tensor:
+        """The memory is read under a causal mask.
+
+        The source is there as a whole before the first word is written: every position may look at all of it. Only the
+        block's own text has a future: no is_causal in `cross`.
+        """
+        return stream if cross is None else stream + cross(norm2(stream), memory, is_causal=True)
+
+    def second_branch_not_normed(self, stream: Tensor, memory: Tensor | None, cross: Any) -> Tensor:
+        """Cross-attention gets the stream without norm2.
+
+        Each of the three branches has a norm of its own: cross(norm2(x), memory).
+        """
+        return stream if cross is None else stream + cross(stream, memory)
+
+    def norm1_for_memory(self, stream: Tensor, memory: Tensor | None, norm1: Layer, cross: Any) -> Tensor:
+        """norm1 is used before cross-attention, too.
+
+        Each of the three branches has a norm of its own: norm1, norm2, norm3, in this order.
+        """
+        return stream if cross is None else stream + cross(norm1(stream), memory)
+
+    def second_residual_lost(self, stream: Tensor, memory: Tensor | None, norm2: Layer, cross: Any) -> Tensor:
+        """The residual around cross-attention is missing.
+
+        The stream is replaced by what was found in the memory. Add: x = x + cross(norm2(x), memory).
+        """
+        return stream if cross is None else cross(norm2(stream), memory)
+
+    def memory_asked_by_the_start(
+        self, start: Tensor, stream: Tensor, memory: Tensor | None, norm2: Layer, cross: Any
+    ) -> Tensor:
+        """Cross-attention asks with the block's input.
+
+        What a position asks the memory for should depend on what it has just found in its own text: use the x that
+        self-attention has been added to.
+        """
+        return stream if cross is None else stream + cross(norm2(start), memory)
+
+    def memory_before_own_text(
+        self,
+        start: Tensor,
+        norm1: Layer,
+        attn: nn.Module,
+        memory: Tensor | None,
+        norm2: Layer,
+        cross: Any,
+        stream: Tensor,
+    ) -> Tensor:
+        """The memory comes before the block's own text.
+
+        First each position looks at its own past (attn, with norm1), then at the memory (cross, with norm2).
+        """
+        if cross is None:
+            return stream
+        x = start + cross(norm2(start), memory)
+        result: Tensor = x + attn(norm1(x), is_causal=True)
+        return result
+
+
+class ThinkAtLast(Step):
+    """The MLP, with the last of the norms."""
+
+    def right(self, stream: Tensor, norm2: Layer, norm3: Any, mlp: Layer) -> Tensor:
+        return stream + mlp((norm3 or norm2)(stream))
+
+    def norm2_for_the_mlp(self, stream: Tensor, norm2: Layer, mlp: Layer) -> Tensor:
+        """norm3 is not used.
+
+        With a memory there are three branches: norm2 belongs to cross-attention, and norm3 to the MLP.
+        """
+        return stream + mlp(norm2(stream))
+
+    def last_norm_of_the_block_forgotten(self, stream: Tensor, mlp: Layer) -> Tensor:
+        """The MLP gets the stream without a norm.
+
+        Pre-LN: mlp(norm2(x)), or mlp(norm3(x)) where there is a memory.
+        """
+        return stream + mlp(stream)
+
+    @told_as(AddThought.second_residual_forgotten)
+    def second_residual_forgotten(self, stream: Tensor, norm2: Layer, norm3: Any, mlp: Layer) -> Tensor:
+        return mlp((norm3 or norm2)(stream))
+
+    @told_as(AddThought.no_perceptron)
+    def no_perceptron(self, stream: Tensor) -> Tensor:
+        return stream
+
+    @told_as(SecondNorm.side_by_side)
+    def side_by_side(self, start: Tensor, stream: Tensor, norm2: Layer, norm3: Any, mlp: Layer) -> Tensor:
+        return stream + mlp((norm3 or norm2)(start))
+
+    @told_as(SecondNorm.residual_of_the_start)
+    def residual_of_the_start(self, start: Tensor, stream: Tensor, norm2: Layer, norm3: Any, mlp: Layer) -> Tensor:
+        return start + mlp((norm3 or norm2)(stream))
+
+    def result_normed_again(self, stream: Tensor, norm2: Layer, norm3: Any, mlp: Layer) -> Tensor:
+        """The block normalises its result.
+
+        A pre-LN block leaves its sum as it is. The model has one last norm, behind all blocks.
+        """
+        x = self.right(stream, norm2, norm3, mlp)
+        return F.layer_norm(x, x.shape[-1:])
+
+
+class ModelParts(Step):
+    """The layers of a language model."""
+
+    makes = ("embed", "positions", "blocks", "norm", "head")
+    in_constructor = True
+
+    def right(
+        self, vocab: int, d_model: int, num_heads: int, depth: int, max_len: int, tie: bool
+    ) -> tuple[nn.Module, ...]:
+        embed, head = nn.Embedding(vocab, d_model), nn.Linear(d_model, vocab, bias=False)
+        if tie:
+            head.weight = embed.weight
+        blocks = nn.ModuleList(attnlib.EncoderBlock(d_model, num_heads) for _ in range(depth))
+        return embed, nn.Embedding(max_len, d_model), blocks, nn.LayerNorm(d_model), head
+
+    def never_tied(self, vocab: int, d_model: int, num_heads: int, depth: int, max_len: int) -> tuple[nn.Module, ...]:
+        """The head has a matrix of its own, although tie is True.
+
+        With tie=True the head's weight *is* the embedding, one parameter with two uses:
+        self.head.weight = self.embed.weight. A copy would be trained apart from it.
+        """
+        return self.right(vocab, d_model, num_heads, depth, max_len, False)
+
+    def always_tied(self, vocab: int, d_model: int, num_heads: int, depth: int, max_len: int) -> tuple[nn.Module, ...]:
+        """The head is tied to the embedding, although tie is False.
+
+        With tie=False the head is a layer with a weight of its own.
+        """
+        return self.right(vocab, d_model, num_heads, depth, max_len, True)
+
+    def head_with_bias(
+        self, vocab: int, d_model: int, num_heads: int, depth: int, max_len: int, tie: bool
+    ) -> tuple[nn.Module, ...]:
+        """The head has a bias.
+
+        The logits are dot products with the embeddings and nothing else: nn.Linear(d_model, vocab, bias=False).
+        """
+        *others, head = self.right(vocab, d_model, num_heads, depth, max_len, tie)
+        head.bias = nn.Parameter(torch.zeros(vocab))
+        return *others, head
+
+    def one_block_for_all(
+        self, vocab: int, d_model: int, num_heads: int, depth: int, max_len: int, tie: bool
+    ) -> tuple[nn.Module, ...]:
+        """There is only one block.
+
+        [block] * depth repeats one object, with one set of weights. Make each of the `depth` blocks anew:
+        nn.ModuleList(DecoderBlock(d_model, num_heads) for _ in range(depth)).
+        """
+        embed, positions, blocks, norm, head = self.right(vocab, d_model, num_heads, 1, max_len, tie)
+        return embed, positions, nn.ModuleList([blocks.get_submodule("0")] * depth), norm, head
+
+    def positions_of_the_vocabulary(
+        self, vocab: int, d_model: int, num_heads: int, depth: int, max_len: int, tie: bool
+    ) -> tuple[nn.Module, ...]:
+        """The table of positions has a row for each token of the vocabulary.
+
+        It has a row for each *position*: nn.Embedding(max_len, d_model).
+        """
+        embed, _, *others = self.right(vocab, d_model, num_heads, depth, max_len, tie)
+        return embed, nn.Embedding(vocab, d_model), *others
+
+
+class EnterTheStream(Step):
+    """What a token is, plus where it stands."""
+
+    makes = ("x",)
+
+    def right(self, ids: Tensor, embed: nn.Embedding, positions: nn.Embedding) -> Tensor:
+        result: Tensor = embed(ids) + positions(torch.arange(ids.shape[1], device=ids.device))
+        return result
+
+    def places_left_out(self, ids: Tensor, embed: nn.Embedding) -> Tensor:
+        """The positions are not added.
+
+        Without them the model can count, and no more (lesson 07). Add one row of the table for each position.
+        """
+        result: Tensor = embed(ids)
+        return result
+
+    def embedding_scaled(self, ids: Tensor, embed: nn.Embedding, positions: nn.Embedding) -> Tensor:
+        """The embedding is multiplied by √d_model.
+
+        The paper of 2017 does that; GPT-2 does not, and neither does this contract.
+        """
+        x: Tensor = embed(ids)
+        result: Tensor = x * x.shape[-1] ** 0.5 + positions(torch.arange(ids.shape[1], device=ids.device))
+        return result
+
+    def places_counted_from_one(self, ids: Tensor, embed: nn.Embedding, positions: nn.Embedding) -> Tensor:
+        """The positions begin with 1.
+
+        The first token is at position 0, in the first row of the table. Counted from 1, a text of max_len tokens would
+        need a row more.
+        """
+        result: Tensor = embed(ids) + positions(torch.arange(1, ids.shape[1] + 1, device=ids.device))
+        return result
+
+    def places_from_the_end(self, ids: Tensor, embed: nn.Embedding, positions: nn.Embedding) -> Tensor:
+        """The last rows of the table are used, not the first.
+
+        The first token is at position 0, however long the text is.
+        """
+        max_len = positions.weight.shape[0]
+        places = torch.arange(ids.shape[1], device=ids.device)
+        result: Tensor = embed(ids) + positions(max_len - ids.shape[1] + places)
+        return result
+
+    def places_of_the_tokens(self, ids: Tensor, embed: nn.Embedding, positions: nn.Embedding) -> Tensor:
+        """The table of positions is asked with the ids.
+
+        What is looked up there is *where* a token stands, 0, 1, 2, …, not which one it is: positions(torch.arange(n)).
+        """
+        result: Tensor = embed(ids) + positions(ids % positions.weight.shape[0])
+        return result
+
+    def one_place_for_a_text(self, ids: Tensor, embed: nn.Embedding, positions: nn.Embedding) -> Tensor:
+        """Positions run along the batch.
+
+        All tokens of a text get the same row, and the texts of a batch different ones. Count along the second axis,
+        ids.shape[1].
+        """
+        result: Tensor = embed(ids) + positions(torch.arange(len(ids), device=ids.device))[:, None]
+        return result
+
+
+class ThroughTheBlocks(Step):
+    """One block after the other."""
+
+    makes = ("x",)
+
+    def right(self, x: Tensor, blocks: Any) -> Tensor:
+        for block in blocks:
+            x = block(x, is_causal=True)
+        return x
+
+    def blocks_beside_one_another(self, x: Tensor, blocks: Any) -> Tensor:
+        """Every block gets the embeddings.
+
+        Does the loop overwrite x? Each block works on what the one before has made: x = block(x).
+        """
+        result = x
+        for block in blocks:
+            result = block(x, is_causal=True)
+        return result
+
+    def first_block_alone(self, x: Tensor, blocks: Any) -> Tensor:
+        """Only the first block is called.
+
+        A `return` inside the loop ends it in its first round. Go through all of them.
+        """
+        result: Tensor = blocks[0](x, is_causal=True)
+        return result
+
+    def blocks_from_the_last(self, x: Tensor, blocks: Any) -> Tensor:
+        """The blocks are called in reverse order.
+
+        blocks[0] gets the embeddings, and each of the others what the one before it has made.
+        """
+        return self.right(x, [*blocks][::-1])
+
+    def blocks_never_called(self, x: Tensor) -> Tensor:
+        """No block is called.
+
+        The model guesses from the last token alone. Loop over self.blocks.
+        """
+        return x
+
+    def future_open_to_blocks(self, x: Tensor, blocks: Any) -> Tensor:
+        """The blocks see the future.
+
+        They are made of EncoderBlock, which is not causal unless it is told: block(x, is_causal=True). DecoderBlock
+        is always causal.
+        """
+        for block in blocks:
+            x = block(x)
+        return x
+
+    def embeddings_added_each_time(self, x: Tensor, blocks: Any) -> Tensor:
+        """The residual is added around each block, too.
+
+        The residuals are inside the block. x = x + block(x) would add the stream a second time.
+        """
+        for block in blocks:
+            x = x + block(x, is_causal=True)
+        return x
+
+
+class ScoreTheVocabulary(Step):
+    """One score for each token that could come next."""
+
+    def right(self, x: Tensor, norm: Layer, head: Layer) -> Tensor:
+        return head(norm(x))
+
+    def stack_not_normed(self, x: Tensor, head: Layer) -> Tensor:
+        """The last norm is missing.
+
+        A pre-LN stream grows with every block. One norm stands behind all of them: head(norm(x)).
+        """
+        return head(x)
+
+    def probabilities_returned(self, x: Tensor, norm: Layer, head: Layer) -> Tensor:
+        """Probabilities come back, not logits.
+
+        The loss and the sampling each apply a softmax of their own. Return what the head gives.
+        """
+        return head(norm(x)).softmax(dim=-1)
+
+    def log_probabilities_returned(self, x: Tensor, norm: Layer, head: Layer) -> Tensor:
+        """Log probabilities come back, not logits.
+
+        They differ from the logits by a number for each position, and the softmax does not see that. But the contract
+        asks for what the head gives.
+        """
+        return head(norm(x)).log_softmax(dim=-1)
+
+    def last_token_alone(self, x: Tensor, norm: Layer, head: Layer) -> Tensor:
+        """Only the logits of the last position come back.
+
+        To write, that is all one needs. To train, every position is an exercise: (b, n, vocab).
+        """
+        return head(norm(x[:, -1]))
+
+    def stream_returned(self, x: Tensor, norm: Layer) -> Tensor:
+        """The stream comes back, before the head.
+
+        (b, n, d_model) says nothing about tokens yet. The head makes logits of it, (b, n, vocab).
+        """
+        return norm(x)
+
+    @along_with("never_tied")
+    def embedding_used_and_head_kept(self, x: Tensor, norm: Layer, embed: nn.Embedding) -> Tensor:
+        """The embedding makes the logits, and a head that nobody uses is kept.
+
+        If the head is a layer, tie it: self.head.weight = self.embed.weight. Then nothing is left over.
+        """
+        return norm(x) @ embed.weight.T
+
+    def embedding_in_any_case(self, x: Tensor, norm: Layer, embed: nn.Embedding) -> Tensor:
+        """The embedding makes the logits, whatever `tie` says.
+
+        With tie=False the head has a weight of its own, and that is what makes the logits.
+        """
+        return norm(x) @ embed.weight.T

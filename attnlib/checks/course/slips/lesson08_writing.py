@@ -1,0 +1,938 @@
+"""Lesson 08: a token drawn, a text written token by token, a loop that trains, and the counts that compete with it."""
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+import attnlib
+from attnlib.checks.course.steps import Step, along_with
+
+Generator = torch.Generator | None
+Change = Callable[..., Any]
+
+
+class Followers(dict[tuple[int, ...], Counter[int]]):
+    """By context: how often each token followed it."""
+
+
+class Temper(Step):
+    """The logits are divided by the temperature."""
+
+    makes = ("scores",)
+
+    def right(self, logits: Tensor, temperature: float) -> Tensor:
+        return logits / (temperature or 1.0)
+
+    def temperature_multiplied(self, logits: Tensor, temperature: float) -> Tensor:
+        """The logits are multiplied by the temperature.
+
+        A high temperature has to make the choice more even: divide, so that the differences between the logits shrink.
+        """
+        return logits * temperature
+
+    def temperature_ignored(self, logits: Tensor) -> Tensor:
+        """The temperature has no effect.
+
+        It has to divide the *logits*. Probabilities that are divided by it and then normalised are what they were
+        before.
+        """
+        return logits
+
+    def square_root_of_temperature(self, logits: Tensor, temperature: float) -> Tensor:
+        """The logits are divided by the root of the temperature.
+
+        The root belongs to attention's √d. Here it is the temperature itself.
+        """
+        return logits / math.sqrt(temperature or 1.0)
+
+
+class KeepBest(Step):
+    """Of the scores, the best top_k are kept."""
+
+    makes = ("kept",)
+
+    def right(self, scores: Tensor, top_k: int | None) -> Tensor:
+        if top_k is None:
+            return scores
+        return scores.masked_fill(scores < _kth(scores, top_k), -math.inf)
+
+    def top_k_ignored(self, scores: Tensor) -> Tensor:
+        """top_k has no effect.
+
+        Everything below the k-th largest score has to be set to -inf, so that the softmax gives it 0. And masked_fill
+        changes nothing in place: keep what it returns.
+        """
+        return scores
+
+    def one_more_than_k(self, scores: Tensor, top_k: int | None) -> Tensor:
+        """top_k keeps one token too many.
+
+        `k` largest scores stay. Is it an index that begins with 0, or `<=` in place of `<`?
+        """
+        return self.right(scores, None if top_k is None else top_k + 1)
+
+    def one_less_than_k(self, scores: Tensor, top_k: int | None) -> Tensor:
+        """top_k keeps one token too few.
+
+        The k-th largest score stays, too: only what is *below* it is closed.
+        """
+        if top_k is None:
+            return scores
+        closed = scores <= _kth(scores, top_k)
+        return scores.masked_fill(closed & ~closed.all(dim=-1, keepdim=True), -math.inf)
+
+    def worst_k_kept(self, scores: Tensor, top_k: int | None) -> Tensor:
+        """top_k keeps the least likely tokens.
+
+        Sorted in ascending order the *last* k are the largest. Or use torch.topk, which has them in front.
+        """
+        if top_k is None:
+            return scores
+        last = scores.topk(min(top_k, scores.shape[-1]), largest=False).values[:, -1:]
+        return scores.masked_fill(scores > last, -math.inf)
+
+    def others_set_to_zero(self, scores: Tensor, top_k: int | None) -> Tensor:
+        """What top_k leaves out gets a logit of 0.
+
+        A logit of 0 is a score like any other, and e⁰ = 1 is no small number. Closed means -inf, before the softmax.
+        """
+        return scores if top_k is None else scores.masked_fill(scores < _kth(scores, top_k), 0.0)
+
+    def ties_dropped(self, scores: Tensor, top_k: int | None) -> Tensor:
+        """Of tokens that tie, some are dropped.
+
+        What ties with the k-th largest score stays: no token is worse for having a larger number. Compare the scores
+        with the k-th value, in place of keeping the ids that topk gives.
+        """
+        if top_k is None:
+            return scores
+        best = scores.topk(min(top_k, scores.shape[-1]))
+        return torch.full_like(scores, -math.inf).scatter(-1, best.indices, best.values)
+
+    def k_larger_than_the_vocabulary(self, scores: Tensor, top_k: int | None) -> Tensor:
+        """It fails for a top_k larger than the vocabulary.
+
+        topk cannot find more than there are. Then everything stays: min(top_k, vocab).
+        """
+        return scores if top_k is None else scores.masked_fill(scores < scores.topk(top_k).values[:, -1:], -math.inf)
+
+    def threshold_of_the_first_row(self, scores: Tensor, top_k: int | None) -> Tensor:
+        """The first row's k-th score is the threshold for all.
+
+        Each row of the batch has logits, and a threshold, of its own: values[:, -1:].
+        """
+        return scores if top_k is None else scores.masked_fill(scores < _kth(scores[:1], top_k), -math.inf)
+
+
+def _kth(scores: Tensor, k: int) -> Tensor:
+    return scores.topk(min(k, scores.shape[-1])).values[:, -1:]
+
+
+class Nucleus(Step):
+    """Of the probabilities, the smallest set of the largest is kept that reaches top_p."""
+
+    makes = ("probabilities",)
+
+    def right(self, kept: Tensor, top_p: float | None) -> Tensor:
+        probabilities = kept.softmax(dim=-1)
+        if top_p is None:
+            return probabilities
+        before, order = _before(probabilities)
+        return _closed(probabilities, before >= top_p, order)
+
+    def top_p_ignored(self, kept: Tensor) -> Tensor:
+        """top_p has no effect.
+
+        What is not in the nucleus has to get the probability 0.
+        """
+        return kept.softmax(dim=-1)
+
+    def crossing_left_out(self, kept: Tensor, top_p: float | None) -> Tensor:
+        """The token with which the sum reaches top_p is left out.
+
+        The nucleus is the smallest set that *reaches* top_p, so it includes the token that crosses the line. Compare
+        the sum *before* each token, cumsum - p, with top_p. (The first token always stays: before it, the sum is 0.)
+        """
+        probabilities = kept.softmax(dim=-1)
+        if top_p is None:
+            return probabilities
+        before, order = _before(probabilities)
+        after = before + probabilities.gather(-1, order)
+        after[:, 0] = 0.0
+        return _closed(probabilities, after > top_p, order)
+
+    def one_beyond_the_crossing(self, kept: Tensor, top_p: float | None) -> Tensor:
+        """The nucleus has one token too many.
+
+        It ends with the token with which the sum reaches top_p. Yours takes one more.
+        """
+        probabilities = kept.softmax(dim=-1)
+        if top_p is None:
+            return probabilities
+        before, order = _before(probabilities)
+        before = torch.cat([torch.zeros_like(before[:, :1]), before[:, :-1]], dim=-1)
+        return _closed(probabilities, before >= top_p, order)
+
+    def each_at_least_p(self, kept: Tensor, top_p: float | None) -> Tensor:
+        """Each token by itself has to reach top_p.
+
+        It is their *sum*, from the likeliest down, that has to reach it.
+        """
+        probabilities = kept.softmax(dim=-1)
+        if top_p is None:
+            return probabilities
+        likeliest = probabilities == probabilities.amax(dim=-1, keepdim=True)
+        return probabilities * ((probabilities >= top_p) | likeliest)
+
+    def from_the_least_likely(self, kept: Tensor, top_p: float | None) -> Tensor:
+        """The sum is taken from the least likely token up.
+
+        Sort in descending order: the nucleus is made of the *likeliest* tokens.
+        """
+        probabilities = kept.softmax(dim=-1)
+        if top_p is None:
+            return probabilities
+        before, order = _before(probabilities, descending=False)
+        return _closed(probabilities, before >= top_p, order)
+
+    def never_sorted_back(self, kept: Tensor, top_p: float | None) -> Tensor:
+        """The sorted probabilities are not put back into their places.
+
+        After sorting, column 0 is the likeliest token, not token 0. Translate what was drawn with the ids that `sort`
+        gives, or scatter the probabilities back.
+        """
+        probabilities = kept.softmax(dim=-1)
+        if top_p is None:
+            return probabilities
+        before, order = _before(probabilities)
+        return probabilities.gather(-1, order).masked_fill(before >= top_p, 0.0)
+
+    def nucleus_before_top_k(self, kept: Tensor, scores: Tensor, top_p: float | None) -> Tensor:
+        """The nucleus is found before top_k.
+
+        First top_k, then the softmax of what is left, then the nucleus: its sum is over probabilities that have been
+        shared out anew.
+        """
+        if top_p is None:
+            return kept.softmax(dim=-1)
+        return self.right(scores, top_p) * (kept > -math.inf)
+
+    def nucleus_before_temperature(self, logits: Tensor, kept: Tensor, top_p: float | None) -> Tensor:
+        """The nucleus is found before the temperature.
+
+        First the temperature, then top_k, then the nucleus: whether a token belongs to it depends on the probabilities
+        with which it will be drawn.
+        """
+        if top_p is None:
+            return kept.softmax(dim=-1)
+        return kept.softmax(dim=-1) * (self.right(logits.masked_fill(kept == -math.inf, -math.inf), top_p) > 0)
+
+
+def _before(probabilities: Tensor, *, descending: bool = True) -> tuple[Tensor, Tensor]:
+    ordered, order = probabilities.sort(descending=descending, stable=True)
+    return ordered.cumsum(dim=-1) - ordered, order
+
+
+def _closed(probabilities: Tensor, closed: Tensor, order: Tensor) -> Tensor:
+    return probabilities.masked_fill(torch.zeros_like(closed).scatter(-1, order, closed), 0.0)
+
+
+class DrawOne(Step):
+    """One token for each row; at temperature 0 the best."""
+
+    def right(self, logits: Tensor, probabilities: Tensor, temperature: float, generator: Generator) -> Tensor:
+        if temperature == 0:
+            return logits.argmax(dim=-1)
+        return torch.multinomial(probabilities, 1, generator=generator)[:, 0]
+
+    def always_the_best(self, probabilities: Tensor) -> Tensor:
+        """The likeliest token is taken, always.
+
+        argmax is for temperature 0. Otherwise draw: torch.multinomial(probabilities, 1).
+        """
+        return probabilities.argmax(dim=-1)
+
+    def zero_divides(self, logits: Tensor, probabilities: Tensor, temperature: float, generator: Generator) -> Tensor:
+        """At temperature 0 the logits are divided by 0.
+
+        Infinities make a softmax of NaN. The limit is known: at 0 the best token has all of the probability. Take the
+        argmax there, before anything is divided.
+        """
+        if temperature == 0:
+            return torch.multinomial((logits / 0.0).softmax(dim=-1), 1)[:, 0]
+        return self.right(logits, probabilities, temperature, generator)
+
+    def zero_is_no_temperature(self, logits: Tensor, probabilities: Tensor, generator: Generator) -> Tensor:
+        """At temperature 0 a token is drawn all the same.
+
+        0 means: no chance at all, the best token every time.
+        """
+        return torch.multinomial(probabilities, 1, generator=generator)[:, 0]
+
+    def last_of_equals(self, logits: Tensor, probabilities: Tensor, temperature: float, generator: Generator) -> Tensor:
+        """Of several best tokens, the last is taken.
+
+        At temperature 0 the contract asks for the first of them, as torch.argmax does. Sorted ascending, it is not in
+        the last place.
+        """
+        if temperature == 0:
+            return logits.shape[-1] - 1 - logits.flip(-1).argmax(dim=-1)
+        return self.right(logits, probabilities, temperature, generator)
+
+    def generator_unused(self, logits: Tensor, probabilities: Tensor, temperature: float) -> Tensor:
+        """The generator is not used.
+
+        With a generator of the same seed the same tokens have to come. Pass it on:
+        torch.multinomial(probabilities, 1, generator=generator).
+        """
+        return self.right(logits, probabilities, temperature, None)
+
+    def one_for_all_rows(
+        self, logits: Tensor, probabilities: Tensor, temperature: float, generator: Generator
+    ) -> Tensor:
+        """One token is drawn for all rows.
+
+        Each row of the batch is a text of its own and draws for itself. multinomial does all rows at once.
+        """
+        if temperature == 0:
+            return logits.argmax(dim=-1)
+        return torch.multinomial(probabilities[:1], 1, generator=generator)[:, 0].expand(len(logits))
+
+    def every_token_alike(
+        self, logits: Tensor, probabilities: Tensor, temperature: float, generator: Generator
+    ) -> Tensor:
+        """All tokens that are left are equally likely.
+
+        They are drawn by their probabilities, not one like another.
+        """
+        return self.right(logits, (probabilities > 0).to(probabilities), temperature, generator)
+
+    def logits_as_shares(self, logits: Tensor, kept: Tensor, temperature: float, generator: Generator) -> Tensor:
+        """The logits are drawn from, without a softmax.
+
+        multinomial takes weights that are not negative. Logits are no such weights: make probabilities of them first.
+        """
+        if temperature == 0:
+            return logits.argmax(dim=-1)
+        return torch.multinomial(kept.masked_fill(kept == -math.inf, 0.0), 1, generator=generator)[:, 0]
+
+    def column_kept(self, logits: Tensor, probabilities: Tensor, temperature: float, generator: Generator) -> Tensor:
+        """The result has an axis too many.
+
+        multinomial gives (b, 1), one draw in each row. (b) is asked for: squeeze(-1), or [:, 0].
+        """
+        return self.right(logits, probabilities, temperature, generator)[:, None]
+
+
+class Prepare(Step):
+    """Nothing is dropped while the model writes."""
+
+    makes = ("was_training",)
+
+    def right(self, model: nn.Module) -> bool:
+        was_training = model.training
+        model.eval()
+        return was_training
+
+    def dropout_goes_on(self, model: nn.Module) -> bool:
+        """The model is asked in the mode in which it happens to be.
+
+        In training mode dropout is on, and the model writes with half of its features. Call model.eval() before the
+        first token.
+        """
+        return model.training
+
+
+class CutWindow(Step):
+    """The model is asked about the last max_len tokens."""
+
+    makes = ("window",)
+
+    def right(self, model: nn.Module) -> Change:
+        max_len = cast(int, model.max_len)
+        return lambda ids: ids[:, -max_len:]
+
+    def window_not_cut(self) -> Change:
+        """The text is not cut to the last max_len tokens.
+
+        The model has max_len positions, and none beyond. Once the text is longer, ask about its end:
+        ids[:, -model.max_len:].
+        """
+        return lambda ids: ids
+
+    def first_tokens_asked(self, model: nn.Module) -> Change:
+        """The first max_len tokens are asked about, not the last.
+
+        What comes next depends on the end of the text: ids[:, -model.max_len:], with a minus.
+        """
+        max_len = cast(int, model.max_len)
+        return lambda ids: ids[:, :max_len]
+
+    def window_one_short(self, model: nn.Module) -> Change:
+        """The window is one token too short.
+
+        A text of exactly max_len tokens fits: positions 0 to max_len - 1. Keep max_len tokens, not one less.
+        """
+        max_len = cast(int, model.max_len)
+        return lambda ids: ids[:, -(max_len - 1) :]
+
+    def last_token_asked_about(self) -> Change:
+        """The model gets the last token alone.
+
+        It has no memory of what came before: without a cache (lesson 09) it needs all of the text that it can hold.
+        """
+        return lambda ids: ids[:, -1:]
+
+
+class ReadLast(Step):
+    """What comes next is in the logits of the last position."""
+
+    makes = ("last",)
+
+    def right(self) -> Change:
+        return lambda logits: logits[:, -1]
+
+    def first_position_read(self) -> Change:
+        """The logits of the first position are used.
+
+        They say what follows the *first* token. What follows the text is in the last position: logits[:, -1].
+        """
+        return lambda logits: logits[:, 0]
+
+    def all_positions_averaged(self) -> Change:
+        """The logits are averaged over the positions.
+
+        Each position guesses a token of its own. Only the last one guesses the next: logits[:, -1].
+        """
+        return lambda logits: logits.mean(dim=1)
+
+
+class DrawNext(Step):
+    """One token for each row, as sample_next draws it."""
+
+    makes = ("draw",)
+
+    def right(self, temperature: float, top_k: int | None, top_p: float | None, generator: Generator) -> Change:
+        return lambda logits: attnlib.sample_next(logits, temperature, top_k, top_p, generator)
+
+    def greedy(self) -> Change:
+        """The best token is taken, always.
+
+        Temperature, top_k and top_p are for `sample_next`: pass them on. The best token is what temperature 0 asks for.
+        """
+        return lambda logits: logits.argmax(dim=-1)
+
+    def temperature_not_passed_on(self, top_k: int | None, top_p: float | None, generator: Generator) -> Change:
+        """The temperature is not passed on.
+
+        sample_next then draws at its default, 1. Arguments go by position: sample_next(logits, temperature, top_k,
+        top_p, generator).
+        """
+        return self.right(1.0, top_k, top_p, generator)
+
+    def top_k_not_passed_on(self, temperature: float, top_p: float | None, generator: Generator) -> Change:
+        """top_k is not passed on.
+
+        Arguments go by position: sample_next(logits, temperature, top_k, top_p, generator).
+        """
+        return self.right(temperature, None, top_p, generator)
+
+    def top_p_not_passed_on(self, temperature: float, top_k: int | None, generator: Generator) -> Change:
+        """top_p is not passed on.
+
+        Arguments go by position: sample_next(logits, temperature, top_k, top_p, generator). The generator comes last.
+        """
+        return self.right(temperature, top_k, None, generator)
+
+    def generator_not_passed_on(self, temperature: float, top_k: int | None, top_p: float | None) -> Change:
+        """The generator is not passed on.
+
+        With a generator of the same seed the same text has to come: hand it to sample_next.
+        """
+        return self.right(temperature, top_k, top_p, None)
+
+
+class RowsThatStopped(Step):
+    """Which rows have written stop_id already, before the first token."""
+
+    makes = ("stopped",)
+
+    def right(self, ids: Tensor) -> Tensor:
+        return torch.zeros(len(ids), dtype=torch.bool)
+
+    def prompt_stops(self, ids: Tensor, stop_id: int | None) -> Tensor:
+        """A stop_id in the prompt ends the text.
+
+        Only what the model *writes* can stop it: a prompt often begins with the very token with which a text ends.
+        """
+        return self.right(ids) if stop_id is None else (ids == stop_id).any(dim=1)
+
+
+class FillStopped(Step):
+    """A row that has stopped gets stop_id, whatever is drawn."""
+
+    makes = ("fill",)
+
+    def right(self, stop_id: int | None) -> Change:
+        return lambda new, stopped: new if stop_id is None else new.masked_fill(stopped, stop_id)
+
+    def writes_beyond_the_stop(self) -> Change:
+        """A row that has stopped goes on writing.
+
+        The other rows of the batch are not ready, so the loop goes on. What a row gets after its own end is stop_id
+        again, not what the model would say.
+        """
+        return lambda new, stopped: new
+
+    def filled_with_zeros(self, stop_id: int | None) -> Change:
+        """A row that has stopped is filled with zeros.
+
+        0 is a token like any other. Fill with stop_id.
+        """
+        return lambda new, stopped: new if stop_id is None else new.masked_fill(stopped, 0)
+
+
+class EndOfText(Step):
+    """The text ends once all rows have stopped."""
+
+    makes = ("over",)
+
+    def right(self) -> Change:
+        return lambda stopped: bool(stopped.all())
+
+    def first_stop_ends_all(self) -> Change:
+        """The first row that stops ends the text of all.
+
+        `any` asks whether one has stopped. The others are not ready: go on until *all* have.
+        """
+        return lambda stopped: bool(stopped.any())
+
+    def never_over(self) -> Change:
+        """The loop goes on when all rows have stopped.
+
+        Nothing that comes after can change. End the loop there: the result is shorter than n + num_tokens then.
+        """
+        return lambda stopped: False
+
+    @along_with("writes_beyond_the_stop")
+    def stop_ignored(self) -> Change:
+        """stop_id has no effect.
+
+        A row that has written stop_id is filled with stop_id from there on, and once all rows have stopped, the loop
+        ends.
+        """
+        return lambda stopped: False
+
+
+@dataclass(frozen=True)
+class Writer:
+    """The parts of the loop that writes."""
+
+    model: nn.Module
+    stop_id: int | None
+    stopped: Tensor
+    window: Change
+    last: Change
+    draw: Change
+    fill: Change
+    over: Change
+
+    def write(self, ids: Tensor, num_tokens: int, *, keep_window: bool = False, append_first: bool = True) -> Tensor:
+        """Ask, draw, append, and again."""
+        stopped = self.stopped
+        with torch.no_grad():
+            for _ in range(num_tokens):
+                asked = self.window(ids)
+                new = self.fill(self.draw(self.last(self.model(asked))), stopped)
+                stopped = stopped if self.stop_id is None else stopped | (new == self.stop_id)
+                done = self.stop_id is not None and self.over(stopped)
+                if not done or append_first:
+                    ids = torch.cat([asked if keep_window else ids, new[:, None]], dim=1)
+                if done:
+                    break
+        return ids
+
+
+class GatherWriter(Step):
+    """The parts, put together."""
+
+    makes = ("writer",)
+
+    def right(
+        self,
+        model: nn.Module,
+        stop_id: int | None,
+        stopped: Tensor,
+        window: Change,
+        last: Change,
+        draw: Change,
+        fill: Change,
+        over: Change,
+    ) -> Writer:
+        return Writer(model, stop_id, stopped, window, last, draw, fill, over)
+
+
+class WriteOn(Step):
+    """Ask, draw, append, and again."""
+
+    makes = ("written",)
+
+    def right(self, writer: Writer, ids: Tensor, num_tokens: int) -> Tensor:
+        return writer.write(ids, num_tokens)
+
+    def one_token_too_many(self, writer: Writer, ids: Tensor, num_tokens: int) -> Tensor:
+        """One token too many is written.
+
+        num_tokens is how many come *after* the ids that were given.
+        """
+        return writer.write(ids, num_tokens + 1)
+
+    def num_tokens_in_all(self, writer: Writer, ids: Tensor, num_tokens: int) -> Tensor:
+        """num_tokens is taken for the length of the whole text.
+
+        It is how many tokens are *added* to those that were given.
+        """
+        return writer.write(ids, max(0, num_tokens - ids.shape[1]))
+
+    def window_returned(self, writer: Writer, ids: Tensor, num_tokens: int) -> Tensor:
+        """The beginning of the text is lost.
+
+        The window is what the *model* sees. If ids itself is cut, everything before it is gone from the result: give
+        the window a name of its own.
+        """
+        return writer.write(ids, num_tokens, keep_window=True)
+
+    def stop_not_written(self, writer: Writer, ids: Tensor, num_tokens: int) -> Tensor:
+        """The last stop_id is not appended.
+
+        The loop ends before the token that ends it is written. stop_id belongs to the text: append first, then ask
+        whether all rows have stopped.
+        """
+        return writer.write(ids, num_tokens, append_first=False)
+
+
+class HandOver(Step):
+    """The prompt and what was written after it; the model is put back into its mode."""
+
+    def right(self, model: nn.Module, written: Tensor, was_training: bool) -> Tensor:
+        model.train(was_training)
+        return written
+
+    def new_tokens_alone(self, model: nn.Module, ids: Tensor, written: Tensor, was_training: bool) -> Tensor:
+        """Only the new tokens come back.
+
+        The result begins with the ids that were given: (b, n + what was written).
+        """
+        return self.right(model, written[:, ids.shape[1] :], was_training)
+
+    def left_in_evaluation(self, written: Tensor) -> Tensor:
+        """The model is left in evaluation mode.
+
+        Whoever trains it and lets it write in between would go on training without dropout. Remember model.training
+        before, and put it back: model.train(was_training).
+        """
+        return written
+
+    def put_into_training(self, model: nn.Module, written: Tensor) -> Tensor:
+        """The model is put into training mode, whatever it was in.
+
+        model.train() is right for a model that was training. Remember model.training before, and give that back:
+        model.train(was_training).
+        """
+        return self.right(model, written, True)
+
+
+class PiecePlaces(Step):
+    """The positions of a piece: they begin anew in each."""
+
+    makes = ("places",)
+
+    def right(self) -> Change:
+        return lambda start, n: torch.arange(n)
+
+    def positions_run_on(self) -> Change:
+        """The positions run on with the text.
+
+        The piece is cut out of the text, and its positions have to be cut with it: each piece begins at position 0, as
+        every text will that the model is asked about. Yours trains each row of the table on one piece alone.
+        """
+        return lambda start, n: torch.arange(start, start + n)
+
+    def positions_from_one(self) -> Change:
+        """The positions of a piece begin with 1.
+
+        The first token of each piece is at position 0.
+        """
+        return lambda start, n: torch.arange(1, n + 1)
+
+
+class PieceLoss(Step):
+    """Each position against the token behind it."""
+
+    makes = ("loss_of",)
+
+    def right(self) -> Change:
+        return lambda logits, ids: nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
+
+    def loss_not_shifted(self) -> Change:
+        """The loss is not shifted.
+
+        The model is trained to repeat the token that it has just read. That is why the training loss falls so nicely,
+        and the loss on other text does not: logits at i belong to the token at i + 1.
+        """
+        return lambda logits, ids: nn.functional.cross_entropy(logits.flatten(0, 1), ids.flatten())
+
+    def loss_shifted_the_wrong_way(self) -> Change:
+        """The loss is shifted the wrong way.
+
+        The model is trained to name the token *before*, which it has read. Logits without the last position, ids
+        without the first.
+        """
+        return lambda logits, ids: nn.functional.cross_entropy(logits[:, 1:].flatten(0, 1), ids[:, :-1].flatten())
+
+
+class StepMode(Step):
+    """The mode in which a step of training is made."""
+
+    makes = ("before_step",)
+
+    def right(self) -> Change:
+        return lambda model: model.train()
+
+    def evaluation_never_left(self) -> Change:
+        """The model stays in evaluation mode.
+
+        After the first look at the held-out text, model.eval() is on, and from then on it trains without dropout. Go
+        back with model.train() before each step.
+        """
+        return lambda model: model
+
+
+class HeldOutMode(Step):
+    """The mode in which the held-out text is read."""
+
+    makes = ("before_test",)
+
+    def right(self) -> Change:
+        return lambda model: model.eval()
+
+    def tested_in_training(self) -> Change:
+        """The held-out text is read in training mode.
+
+        With dropout on, the loss is that of a model with half of its features. Call model.eval() before the test, and
+        model.train() before the next step.
+        """
+        return lambda model: model.train()
+
+
+@dataclass(frozen=True)
+class Trainer:
+    """The parts of the loop that trains."""
+
+    places: Change
+    loss_of: Change
+    before_step: Change
+    before_test: Change
+
+    def train(
+        self, model: nn.Module, text: Tensor, held_out: Tensor, window: int, lr: float, *, zero: bool = True
+    ) -> Tensor:
+        """A step for each piece, and a look at the held-out text after it."""
+        optimiser = torch.optim.SGD(model.parameters(), lr=lr)
+        losses = []
+        for start in range(0, text.shape[1] - window + 1, window):
+            ids = text[:, start : start + window]
+            self.before_step(model)
+            loss = self.loss_of(model(ids, self.places(start, window)), ids)
+            if zero:
+                optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            self.before_test(model)
+            with torch.no_grad():
+                losses.append(PieceLoss().right()(model(held_out, torch.arange(held_out.shape[1])), held_out))
+        return torch.stack(losses)
+
+
+class GatherTrainer(Step):
+    """The parts, put together."""
+
+    makes = ("trainer",)
+
+    def right(self, places: Change, loss_of: Change, before_step: Change, before_test: Change) -> Trainer:
+        return Trainer(places, loss_of, before_step, before_test)
+
+
+class TrainOnPieces(Step):
+    """A step for each piece, and a look at the held-out text after it."""
+
+    def right(
+        self, trainer: Trainer, model: nn.Module, text: Tensor, held_out: Tensor, window: int, lr: float
+    ) -> Tensor:
+        return trainer.train(model, text, held_out, window, lr)
+
+    def gradients_added_up(
+        self, trainer: Trainer, model: nn.Module, text: Tensor, held_out: Tensor, window: int, lr: float
+    ) -> Tensor:
+        """The gradients of earlier steps are still there.
+
+        backward *adds* to what is in .grad. zero_grad was in the given code, before backward: leave it there.
+        """
+        return trainer.train(model, text, held_out, window, lr, zero=False)
+
+
+class CountGrams(Step):
+    """How often each token followed each context, for contexts of every length up to order - 1, and one beyond."""
+
+    makes = ("followers",)
+
+    def right(self, text: Tensor, order: int, *, end_before: int = 0) -> Followers:
+        tokens, followers = text.tolist(), Followers()
+        for length in range(order + 1):
+            for end in range(length, len(tokens) - end_before):
+                followers.setdefault(tuple(tokens[end - length : end]), Counter())[tokens[end]] += 1
+        return followers
+
+    def last_token_not_counted(self, text: Tensor, order: int) -> Followers:
+        """The last token of the text is not counted.
+
+        It follows its context like any other. Does a range end one too early?
+        """
+        return self.right(text, order, end_before=1)
+
+
+class MixOrders(Step):
+    """From the shortest context to the longest, each mixed with what the shorter one said."""
+
+    def right(
+        self,
+        test: Tensor,
+        order: int,
+        vocab: int,
+        followers: Followers,
+        *,
+        first: Any = lambda vocab: 1 / vocab,
+        mix: Any = lambda count, total, kinds, shorter: (count + kinds * shorter) / (total + kinds),
+        unseen: Any = lambda shorter, vocab: shorter,
+        order_of: Any = lambda order: range(order),
+    ) -> Tensor:
+        tokens, found = test.tolist(), []
+        for at in range(order - 1, len(tokens)):
+            p = first(vocab)
+            for length in order_of(order):
+                seen = followers.get(tuple(tokens[at - length : at]), Counter())
+                total = seen.total()
+                p = mix(seen[tokens[at]], total, len(seen), p) if total else unseen(p, vocab)
+            found.append(p)
+        return torch.tensor(found)
+
+    def contexts_one_too_long(self, test: Tensor, order: int, vocab: int, followers: Followers) -> Tensor:
+        """The contexts are one token too long.
+
+        An n-gram is n tokens *with* the one that follows: the longest context of order 3 has two tokens.
+        """
+        return self.right(test, order + 1, vocab, followers)
+
+    def contexts_one_too_short(self, test: Tensor, order: int, vocab: int, followers: Followers) -> Tensor:
+        """The contexts are one token too short.
+
+        An n-gram is n tokens with the one that follows: the longest context of order 3 has two tokens, that of order 1
+        is empty. Does a range end one too early?
+        """
+        return self.right(test, order, vocab, followers, order_of=lambda order: range(order - 1))
+
+    def nothing_shorter(self, test: Tensor, order: int, vocab: int, followers: Followers) -> Tensor:
+        """Shorter contexts are not used.
+
+        Count / total gives 0 to whatever did not follow this context in the text, and -log 0 is infinite. Mix with the
+        shorter context's probability, which is never 0.
+        """
+        return self.right(test, order, vocab, followers, mix=lambda count, total, kinds, shorter: count / total)
+
+    def one_added_to_each_count(self, test: Tensor, order: int, vocab: int, followers: Followers) -> Tensor:
+        """One is added to every count.
+
+        (count + 1) / (total + vocab) is Laplace's way: it treats all unseen tokens alike. Witten and Bell share that
+        room by what the *shorter* context says.
+        """
+        return self.right(
+            test,
+            order,
+            vocab,
+            followers,
+            mix=lambda count, total, kinds, shorter: (count + 1) / (total + vocab),
+            unseen=lambda shorter, vocab: 1 / vocab,
+        )
+
+    def totals_for_kinds(self, test: Tensor, order: int, vocab: int, followers: Followers) -> Tensor:
+        """The number of followers counts where the number of *different* ones should.
+
+        T(h) is how many different tokens were seen after h, len(counter), not how often anything was. A context that
+        was always followed by the same token is to be trusted.
+        """
+        return self.right(
+            test,
+            order,
+            vocab,
+            followers,
+            mix=lambda count, total, kinds, shorter: (count + total * shorter) / (2 * total),
+        )
+
+    def kinds_not_in_the_divisor(self, test: Tensor, order: int, vocab: int, followers: Followers) -> Tensor:
+        """The probabilities add up to more than 1.
+
+        What the shorter context adds, T(h) in all, has to be in the divisor, too: C(h) + T(h).
+        """
+        return self.right(
+            test, order, vocab, followers, mix=lambda count, total, kinds, shorter: (count + kinds * shorter) / total
+        )
+
+    def one_always_left_over(self, test: Tensor, order: int, vocab: int, followers: Followers) -> Tensor:
+        """The shorter context always weighs 1.
+
+        Its weight is T(h), the number of different tokens seen after h: the more of them, the likelier is yet another.
+        """
+        return self.right(
+            test, order, vocab, followers, mix=lambda count, total, kinds, shorter: (count + shorter) / (total + 1)
+        )
+
+    def unseen_contexts_start_again(self, test: Tensor, order: int, vocab: int, followers: Followers) -> Tensor:
+        """A context that was never seen makes all tokens alike.
+
+        It knows nothing, so what the shorter context says is left as it is.
+        """
+        return self.right(test, order, vocab, followers, unseen=lambda shorter, vocab: 1 / vocab)
+
+    def unseen_contexts_say_never(self, test: Tensor, order: int, vocab: int, followers: Followers) -> Tensor:
+        """A context that was never seen makes everything impossible.
+
+        It knows nothing, so what the shorter context says is left as it is.
+        """
+        return self.right(test, order, vocab, followers, unseen=lambda shorter, vocab: 0.0)
+
+    def begun_with_nothing(self, test: Tensor, order: int, vocab: int, followers: Followers) -> Tensor:
+        """The chain begins with 0.
+
+        Below the single tokens there is the even guess, 1 / vocab. With 0 a token that is not in the text could never
+        come.
+        """
+        return self.right(test, order, vocab, followers, first=lambda vocab: 0.0)
+
+    def from_long_to_short(self, test: Tensor, order: int, vocab: int, followers: Followers) -> Tensor:
+        """The longest context is mixed in first, the shortest last.
+
+        What is mixed in last weighs most. Begin with the empty context and end with the longest.
+        """
+        return self.right(test, order, vocab, followers, order_of=lambda order: reversed(range(order)))
+
+    def logarithms_returned(self, test: Tensor, order: int, vocab: int, followers: Followers) -> Tensor:
+        """Logarithms come back.
+
+        The probabilities themselves are asked for. (Minus the mean of their logarithms is the loss.)
+        """
+        return self.right(test, order, vocab, followers).log()

@@ -1,0 +1,89 @@
+"""What undoes slips in statements: a step too few at their end, a branch, a block, a result that nobody keeps."""
+
+import ast
+from collections.abc import Iterator
+from typing import Any
+
+from attnlib.checks.naming.one_change.repair import Repair, expression, reworded
+from attnlib.checks.naming.one_change.replacements import changed
+from attnlib.checks.naming.one_change.sites import Site
+
+
+def of_value(site: Site, aspects: set[str]) -> Iterator[Repair]:
+    """One more step at the end of a statement."""
+    node: Any = site.node
+    if node.value is None:
+        return
+
+    def with_step(text: str, what: str, kind: str = "step") -> Repair:
+        return Repair(changed(node, value=expression(text, x=node.value)), kind, f"{what} in")
+
+    if aspects & {"shape", "failure"}:
+        for axis in (-1, -2, 0, 1):
+            yield with_step(f"_x.unsqueeze({axis})", "one more axis")
+            yield with_step(f"_x.squeeze({axis})", "one axis less")
+        for axis in (-1, -2, 0, 1, 2):
+            yield with_step(f"_x.sum(dim={axis})", "a sum")
+    for one, other in ((-1, -2), (1, 2), (0, 1), (1, -1)):
+        yield with_step(f"_x.transpose({one}, {other})", "a transpose", "addition")
+    if aspects & {"values"}:
+        for text in ("_x ** 0.5", "_x ** 2", "_x.exp()", "-_x", "~_x", "1 - _x", "_x.flip(-1)", "_x.flip(-2)"):
+            yield with_step(text, "one more step")
+        names = site.scope.names
+        for name in names:
+            yield with_step(f"{name} + _x", "one more term")
+        for layer in site.scope.attributes:
+            yield with_step(f"self.{layer}(_x)", "one more layer")
+    if aspects & {"dtype"}:
+        yield with_step("_x.bool()", "another dtype", "addition")
+        for name in site.scope.names[:3]:
+            yield with_step(f"_x.to({name}.dtype)", "another dtype", "addition")
+    if aspects & {"device"}:
+        for name in site.scope.names[:3]:
+            yield with_step(f"_x.to({name}.device)", "another device", "addition")
+
+
+def of_condition(site: Site, aspects: set[str]) -> Iterator[Repair]:
+    """One of two ways that is taken in every case."""
+    node: Any = site.node
+    if isinstance(node, ast.IfExp):
+        yield Repair(node.body, "branch", "")
+        yield Repair(node.orelse, "branch", "")
+    elif node.orelse:
+        yield Repair(changed(node, test=ast.Constant(False)), "branch", "")
+
+
+def of_block(site: Site, aspects: set[str]) -> Iterator[Repair]:
+    """A block without its `with`, and a `return` that stands too deep."""
+    node: Any = site.node
+    if isinstance(node, ast.With):
+        yield Repair(ast.If(ast.Constant(True), node.body, []), "removal", "its lines outside of")
+    if isinstance(node, ast.FunctionDef) and node.decorator_list:
+        yield Repair(changed(node, decorator_list=[]), "removal", "no decorator before")
+    for i, statement in enumerate(node.body):
+        if isinstance(statement, ast.For) and isinstance(statement.body[-1], ast.Return) and len(statement.body) > 1:
+            loop = changed(statement, body=statement.body[:-1])
+            body = [*node.body[:i], loop, statement.body[-1], *node.body[i + 1 :]]
+            yield Repair(changed(node, body=body), "order", "the `return` behind the loop in")
+        if i and not isinstance(node, ast.ClassDef):
+            body = [*node.body[: i - 1], statement, node.body[i - 1], *node.body[i + 1 :]]
+            yield Repair(changed(node, body=body), "order", "another order of its lines in")
+
+
+def of_lost_result(site: Site, aspects: set[str]) -> Iterator[Repair]:
+    """A result that nobody keeps, and a change in place."""
+    node: Any = site.node
+    if isinstance(node, ast.AugAssign):
+        target = ast.Name(node.target.id, ast.Load()) if isinstance(node.target, ast.Name) else None
+        if target is not None:
+            new = ast.Assign([node.target], ast.BinOp(target, node.op, node.value))
+            yield reworded(new, "in_place")
+    elif isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Attribute):
+        root = node.value.func.value
+        if isinstance(root, ast.Name):
+            call = changed(node.value, func=changed(node.value.func, attr=node.value.func.attr.removesuffix("_")))
+            new = ast.Assign([ast.Name(root.id, ast.Store())], call)
+            if node.value.func.attr.endswith("_"):
+                yield reworded(new, "in_place")
+            else:
+                yield Repair(new, "addition", f"the result kept (`{root.id} = …`) in")

@@ -1,0 +1,44 @@
+"""One change of a node, with the words that name it."""
+
+import ast
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Repair:
+    """A new node, the kind of the change, and the words that stand before the old node's text."""
+
+    node: ast.AST
+    kind: str
+    what: str
+
+
+WORDS = {
+    "always": "",
+    "branch": "",
+    "removal": "",
+    "number": "another number in place of",
+    "operator": "another operator in",
+    "function": "another function in place of",
+    "order": "another order in",
+    "pattern": "another pattern in place of",
+    "condition": "another condition in place of",
+    "name": "another variable in place of",
+    "in_place": "a new tensor in place of the change in place by",
+}
+
+
+def reworded(node: ast.AST, kind: str) -> Repair:
+    """A change that the words of its kind describe."""
+    return Repair(node, kind, WORDS[kind])
+
+
+def expression(text: str, **parts: Any) -> Any:
+    """An expression whose placeholders `_name` are other nodes."""
+
+    class Filled(ast.NodeTransformer):
+        def visit_Name(self, node: ast.Name) -> ast.AST:
+            return parts.get(node.id.removeprefix("_"), node) if node.id.startswith("_") else node
+
+    return Filled().visit(ast.parse(text, mode="eval").body)

@@ -1,0 +1,101 @@
+"""Reading single nodes of an attempt's source: which names it reads, which layers it makes, which result it drops."""
+
+import ast
+import re
+from typing import Any
+
+from torch import Tensor, nn
+
+KEEPS_NOTHING = ("backward", "add", "remove", "index_copy", "register_hook", "retain_grad", "share_memory", "item")
+"""Methods of tensors that do something, and those that lists and sets have as well."""
+EINOPS = ("einsum", "rearrange", "reduce", "repeat")
+
+
+def layers_of(tree: ast.AST) -> set[str]:
+    """The attributes that are set to an object of some class: layers."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            called = ast.unparse(node.value.func).rpartition(".")[2]
+            if called[:1].isupper():
+                found |= {t.attr for t in node.targets if isinstance(t, ast.Attribute) and is_self(t.value)}
+    return found
+
+
+def is_functional_dropout(node: ast.Call) -> bool:
+    """Whether it calls one of the functions F.dropout, F.dropout1d, F.alpha_dropout and so on."""
+    called = ast.unparse(node.func)
+    return re.fullmatch(r"(F|(torch\.)?nn\.functional|functional|torch)\.(\w+_)?dropout\w*", called) is not None
+
+
+def drops_numbers(node: ast.Call) -> bool:
+    """Whether it makes a dropout layer or calls the function, with any other share than none."""
+    layer = re.fullmatch(r"((torch\.)?nn\.)?\w*Dropout\d?d?", ast.unparse(node.func)) is not None
+    off = [*node.args[:1], *_given(node, "p")] if layer else [*node.args[1:3], *_given(node, "p", "training")]
+    never = any(isinstance(value, ast.Constant) and not value.value for value in off)
+    return (layer or is_functional_dropout(node)) and not never
+
+
+def _given(node: ast.Call, *names: str) -> list[ast.expr]:
+    return [keyword.value for keyword in node.keywords if keyword.arg in names]
+
+
+def position_of(node: ast.Name) -> tuple[int, int]:
+    """Line and column, to sort by."""
+    return node.lineno, node.col_offset
+
+
+def is_self(node: ast.AST) -> bool:
+    """Whether it is the name `self`."""
+    return isinstance(node, ast.Name) and node.id == "self"
+
+
+def is_of_the_notebook(name: str, value: Any) -> bool:
+    """Whether it is data: a tensor, a layer, some of them in a list, or a number that is not written as a constant."""
+    if isinstance(value, list | tuple):
+        return bool(value) and all(isinstance(v, Tensor | nn.Module) for v in value)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return not name.isupper()
+    return isinstance(value, Tensor | nn.Module)
+
+
+def lost_by(value: ast.expr, layers: set[str]) -> str:
+    """What a statement of this expression computes for nobody; empty if it may do something else as well."""
+    if isinstance(value, ast.BinOp | ast.UnaryOp | ast.Compare):
+        return f"`{_short(value)}` is"
+    if not isinstance(value, ast.Call):
+        return ""
+    if isinstance(value.func, ast.Name):
+        return f"`{value.func.id}(…)` is" if value.func.id in EINOPS else ""
+    if not isinstance(value.func, ast.Attribute):
+        return ""
+    name, owner = value.func.attr, value.func.value
+    if any(k.arg == "out" for k in value.keywords) or name.endswith("_"):
+        return ""
+    if is_self(owner):
+        return f"`self.{name}(…)` is" if name in layers else ""
+    of_torch = ast.unparse(owner) in ("torch", "F", "nn.functional", "torch.nn.functional", "einops")
+    known = name in EINOPS or hasattr(nn.functional, name) or hasattr(Tensor, name)
+    of_tensor = not of_torch and isinstance(owner, ast.Name | ast.Call | ast.BinOp) and hasattr(Tensor, name)
+    if name in KEEPS_NOTHING and not of_torch:
+        return ""
+    return f"`{_short(value.func)}(…)` is" if (of_torch and known) or of_tensor else ""
+
+
+def _short(node: ast.AST) -> str:
+    text = ast.unparse(node).split("\n")[0]
+    return text if len(text) <= 40 else f"{text[:39]}…"
+
+
+def names_read(function: ast.FunctionDef) -> set[str]:
+    """The names whose values the function uses."""
+    found = {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Store)}
+    changed = {
+        n.target.id for n in ast.walk(function) if isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Name)
+    }
+    return found | changed
+
+
+def is_unwritten(function: ast.FunctionDef) -> bool:
+    """Whether the function ends without an answer."""
+    return isinstance(function.body[-1], ast.Raise | ast.Pass)

@@ -1,0 +1,87 @@
+"""Lesson 09: what its exercises ask for is equal to what attnlib and PyTorch compute in other ways."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.testing import assert_close
+
+import attnlib
+from attnlib.checks.asking.attempt import Local, Terms
+from attnlib.checks.course import find
+from attnlib.checks.course.slips.lesson09_cache import Cache
+
+
+def empty(*, b: int, h: int, room: int, d: int) -> Cache:
+    k, v = torch.full((2, b, h, room, d), torch.nan)  # whatever is not written must not be read
+    return {"k": k, "v": v, "length": 0}
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 11])
+def test_a_cache_changes_no_number(chunk: int) -> None:
+    layer = attnlib.MultiHeadAttention(12, 3, bias=False, rotary=attnlib.Rotary(4), is_causal=True)
+    weights = {name: getattr(layer, name).weight.detach().T for name in ("w_q", "w_k", "w_v", "w_o")}
+    x, cache = torch.randn(2, 11, 12), empty(b=2, h=3, room=11, d=4)
+    pieces = [find("cached_attention").reference(piece, weights, cache) for piece in x.split(chunk, dim=1)]
+    assert_close(torch.cat(pieces, dim=1), layer(x).detach(), atol=1e-5, rtol=0)
+    assert cache["length"] == 11
+
+
+@pytest.mark.parametrize("groups", [1, 2, 3, 6])
+def test_groups_are_those_of_pytorch_and_of_attnlib(groups: int) -> None:
+    q, k, v = torch.randn(2, 6, 5, 8), torch.randn(2, groups, 7, 8), torch.randn(2, groups, 7, 8)
+    found = find("grouped_query_attention").reference(q, k, v)
+    assert_close(found, F.scaled_dot_product_attention(q, k, v, enable_gqa=True), atol=1e-5, rtol=0)
+    assert_close(found, attnlib.scaled_dot_product_attention(q, k, v), atol=1e-5, rtol=0)
+
+
+def test_a_ring_is_a_full_buffer_with_a_window() -> None:
+    q, k, v = torch.randn(3, 2, 3, 17, 4).unbind()
+    ring, roll = empty(b=2, h=3, room=5, d=4), find("mend_rolling_cache").reference
+    found = torch.cat([roll(*(t[:, :, i : i + 1] for t in (q, k, v)), ring) for i in range(17)], dim=2)
+    mask = attnlib.sliding_window_mask(17, 17, 5)
+    assert_close(found, attnlib.scaled_dot_product_attention(q, k, v, mask=mask), atol=1e-5, rtol=0)
+
+
+def test_the_bytes_are_those_of_a_real_cache() -> None:
+    held = attnlib.KVCache(2, 3, 11, 5, dtype=torch.float64).nbytes
+    assert find("cache_bytes").reference(2, 1, 3, torch.tensor([11]), 5, 8).tolist() == [held]
+
+
+def test_heads_that_are_alike_survive_pooling() -> None:
+    one = torch.randn(7, 3, 1, 5)
+    w = one.expand(7, 3, 2, 5).flatten(1)  # three groups of two equal heads
+    w_k, w_v = find("multi_head_to_grouped").reference(w, -w, 6, 3)
+    assert_close(w_k, one.flatten(1))
+    assert_close(w_v, -one.flatten(1))
+
+
+def test_what_is_accepted_has_the_distribution_of_the_target() -> None:
+    torch.manual_seed(0)
+    draft, target = torch.tensor([[0.7, 0.2, 0.1]]), torch.tensor([[0.2, 0.3, 0.5], [0.6, 0.0, 0.4]])
+    many = 40_000
+    tokens = torch.multinomial(draft, many, replacement=True).T
+    row = find("accept").reference(draft.expand(many, 1, 3), target.expand(many, 2, 3), tokens)
+    assert_close(torch.bincount(row[:, 0]) / many, target[0], atol=0.015, rtol=0)
+    behind = row[row[:, 1] >= 0, 1]
+    assert_close(torch.tensor([len(behind) / many]), torch.minimum(draft, target[:1]).sum(dim=1), atol=0.015, rtol=0)
+    assert_close(torch.bincount(behind, minlength=3) / len(behind), target[1], atol=0.02, rtol=0)
+
+
+def test_tensors_and_numbers_are_seen_as_the_attempt_left_them() -> None:
+    def append(cache: Cache, k: Tensor) -> Tensor:
+        cache["length"] += 1
+        cache["k"][0] = k
+        return k
+
+    given = {"k": torch.zeros(3), "length": 4}
+    session = Local(append).open(Terms(outputs=("output",)))
+    session.call((given, torch.tensor(7.0)))
+    assert [value.tolist() for value in session.inputs()] == [[7.0, 0.0, 0.0], 5, 7.0]
+    assert given["length"] == 4
+
+
+def test_where_an_entry_is_missing_nothing_is_taken_for_another() -> None:
+    session = Local(lambda cache: cache.pop("k")).open(Terms(outputs=("output",)))
+    session.call(({"k": torch.zeros(3), "length": 4},))
+    assert [value.numel() for value in session.inputs()] == [0, 0]
