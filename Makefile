@@ -29,7 +29,7 @@ lab: setup  ## open the student notebooks in JupyterLab
 	$(BIN)/jupyter lab $(ROOT_FLAG) notebooks
 
 test: lint  ## run every test: types, style, code, notebooks
-	$(BIN)/pytest -n 3 --nbval tests attnlib solutions
+	$(BIN)/pytest -n 3 --nbval --nbval-kernel-name clean tests attnlib solutions
 
 test-quick: setup  ## run what takes a minute: attnlib, the checks' words, the grader's parts
 	$(BIN)/pytest -n 2 -m "not slow" tests attnlib

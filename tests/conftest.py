@@ -3,10 +3,13 @@
 import os
 import pkgutil
 import re
+import shutil
+import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import clean_environment
 import pytest
 from deep_folders import too_deep
 from jaxtyping import install_import_hook
@@ -29,8 +32,23 @@ def _no_deep_folder_is_left(tmp_path_factory: pytest.TempPathFactory) -> Iterato
     assert too_deep(tmp_path_factory.getbasetemp()) is None
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """The workers share the environment that their controller announces."""
+    if not hasattr(config, "workerinput"):
+        folder = Path(tempfile.mkdtemp(prefix="clean-"))
+        config.add_cleanup(lambda: shutil.rmtree(folder))
+        clean_environment.announce(folder)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """It is made before a kernel starts in it, which has to answer within nbval's minute."""
+    if item.path.suffix == ".ipynb" and item.config.option.nbval_kernel_name == clean_environment.KERNEL:
+        clean_environment.python()
+
+
 LONG = {
-    "tests/autograder/test_colab.py": 230,
+    "tests/autograder/test_colab.py": 60,
     "tests/hostile/test_hostile.py": 200,
     "tests/hostile/test_scripts.py": 130,
     "tests/autograder/test_operations.py": 120,
