@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = """
 import torch
 from attnlib import *
@@ -49,7 +51,6 @@ def test_everything_is_one_graph():
     assert_compiles("aot_eager", "padded", "cross", "weights", "encoder", "decoder", "tiled")
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="NO C++ COMPILER: torch.compile's own backend was not tested")
 def test_inductor_computes_the_same():
     assert_compiles("inductor", "padded", "weights")

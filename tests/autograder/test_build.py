@@ -92,6 +92,7 @@ def test_nbval_accepts_the_executed_notebook(layout):
     assert "passed" in result.stdout
 
 
+@pytest.mark.slow
 def test_the_committed_notebooks_are_what_the_text_builds():
     assert drift(Layout(), (), exercises()) == [], "run: make build"
 

@@ -69,6 +69,7 @@ def test_a_folder_with_other_lessons_only(command, tmp_path):
     assert "has no submission of 00_tiny" in refusal(command("grade", tmp_path / "in", "-a", TINY))
 
 
+@pytest.mark.slow
 def test_from_a_shell_there_is_no_traceback():
     arguments = [sys.executable, "-m", "autograder", "grade", "no/such/folder"]
     result = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, check=False)

@@ -14,6 +14,8 @@ from autograder.sandbox.probe import probe
 from autograder.sandbox.process import Sandbox
 from autograder.showing.errors import CourseError
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def sandbox():
@@ -97,7 +99,6 @@ def test_a_promise_that_is_not_kept_is_found(tmp_path):
             assert judged(attack, said(sandbox, attack)).how == examine.OPEN, attack
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("choice", ["auto", "landlock", *os.environ.get("AUTOGRADER_IMAGE", "").split()])
 def test_every_promise_holds(choice):
     try:

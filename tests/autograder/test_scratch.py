@@ -16,6 +16,8 @@ from autograder.sandbox.layers import Layers
 from autograder.sandbox.probe import NOTHING, probe
 from autograder.sandbox.process import Sandbox
 
+pytestmark = pytest.mark.slow
+
 DEEP = 3000  # a path so long is none that the kernel takes, and none that a recursion reaches
 AS_AN_ORDINARY_OWNER = """
 import os, sys
@@ -140,7 +142,6 @@ if os.fork() == 0:
 """
 
 
-@pytest.mark.slow
 def test_a_process_that_a_child_leaves_running_costs_the_warm_process():
     """Without seccomp, which would have let it make none."""
     usual = probe()
@@ -158,7 +159,6 @@ def test_a_process_that_a_child_leaves_running_costs_the_warm_process():
         assert sandbox.process is not None
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("choice", ["auto", "landlock"])
 def test_a_child_that_answers_at_once_is_looked_at_too(choice):
     """Each answer comes before the next look; all together they make far too many files."""

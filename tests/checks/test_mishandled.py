@@ -15,6 +15,8 @@ from attnlib.checks.course.slips.tensors import Handle
 from autograder.proof.observed import Observed
 from autograder.proof.withheld import symptom
 
+pytestmark = pytest.mark.slow
+
 CODE = [name for name, exercise in exercises().items() if exercise.kind != "choice"]
 Answer = Callable[..., Any]
 Inputs = tuple[Any, ...]

@@ -137,6 +137,7 @@ def test_the_command_prints_the_tables_and_writes_the_page(tmp_path: Path) -> No
     assert "<td>padding_mask</td>" in file.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_an_exercise_that_does_not_exist_is_one_clear_sentence() -> None:
     command = [sys.executable, "-m", "autograder", "checks", "softmx"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)

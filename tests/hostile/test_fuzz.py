@@ -26,6 +26,8 @@ from autograder.sandbox.process import Died, Sandbox
 from autograder.sandbox.remote import RemoteAttempt
 from autograder.showing.errors import NotGraded
 
+pytestmark = pytest.mark.slow
+
 BOUNDED = {"derandomize": True, "deadline": 60_000, "suppress_health_check": list(HealthCheck)}
 few = settings(max_examples=25, **{**BOUNDED, "deadline": None})
 many = settings(max_examples=400, **BOUNDED)
@@ -161,7 +163,6 @@ def judge(layers, impatient):
         yield Judge(sandbox, seed=7)
 
 
-@pytest.mark.slow
 @few
 @given(data=st.data())
 def test_a_mutated_notebook_is_judged(judge, assignment, right, data):
@@ -263,7 +264,6 @@ class Forger:
 CALLED = [exercise for exercise in exercises().values() if exercise.kind != "choice"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("exercise", CALLED, ids=lambda exercise: exercise.name)
 @settings(max_examples=12, **{**BOUNDED, "deadline": None})
 @given(data=st.data())
