@@ -43,6 +43,8 @@ def scaled_dot_product_attention(
     heads, where h is a multiple of h_kv; query head i reads key head i // (h / h_kv).
 
     - ``mask``: bool, True = may attend, broadcastable to (..., q, k). A query that may attend to nothing gets zeros.
+      Two axes are always (q, k), also where there are as many sequences as queries: a key mask (b, k) needs the axes
+      between, as in ``key_mask[:, None, None, :]``.
     - ``score_bias``: added to the scaled scores, and broadcastable like the mask (ALiBi, for example).
     - ``is_causal``: query i sees key j only if j <= i + (k - q); together with a mask, both must hold.
     - ``scale``: replaces 1 / sqrt(d_k).

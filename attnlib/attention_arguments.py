@@ -3,6 +3,7 @@
 from torch import Tensor
 
 from .masks import check_mask
+from .required import check_tensors
 
 
 def check_arguments(
@@ -29,6 +30,7 @@ def check_arguments(
 
 def check_shapes(q: Tensor, k: Tensor, v: Tensor) -> None:
     """Raise unless queries, keys and values fit each other, heads in groups allowed."""
+    check_tensors(q=q, k=k, v=v)
     if min(q.ndim, k.ndim, v.ndim) < 2:
         raise ValueError(f"q, k and v must have at least two axes, got {q.ndim}, {k.ndim} and {v.ndim}")
     if q.shape[-1] != k.shape[-1]:
@@ -49,6 +51,7 @@ def check_shapes(q: Tensor, k: Tensor, v: Tensor) -> None:
 
 
 def _check_score_bias(score_bias: Tensor, shape: tuple[int, ...]) -> None:
+    check_tensors(score_bias=score_bias)
     missing = len(shape) - score_bias.ndim
     if missing < 0 or any(m not in (1, s) for m, s in zip(score_bias.shape, shape[missing:], strict=True)):
         raise ValueError(f"score_bias must be broadcastable to (..., q, k) = {shape}, got {tuple(score_bias.shape)}")

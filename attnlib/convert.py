@@ -6,15 +6,17 @@ device and train or eval mode. Where the other side cannot compute the same, a V
 ``to_torch`` returns.
 """
 
+import copy
 import math
+import warnings
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .decoder import DecoderBlock
-from .encoder import EncoderBlock
+from .decoder import Decoder, DecoderBlock
+from .encoder import Encoder, EncoderBlock
 from .feed_forward import FeedForward
 from .multi_head_attention import MultiHeadAttention
 
@@ -31,7 +33,9 @@ def from_torch(module: nn.Module) -> nn.Module:
     True
 
     ``nn.MultiheadAttention`` -> ``MultiHeadAttention``, ``nn.TransformerEncoderLayer`` -> ``EncoderBlock``,
-    ``nn.TransformerDecoderLayer`` -> ``DecoderBlock``. A layer in eval mode has no dropout, nor has its copy.
+    ``nn.TransformerDecoderLayer`` -> ``DecoderBlock``, ``nn.TransformerEncoder`` -> ``Encoder``,
+    ``nn.TransformerDecoder`` -> ``Decoder``. Attnlib has dropout on the weights of attention and in the MLP; a layer in
+    training mode that has some behind attention, too, is copied without it, with a warning.
     Raises TypeError for any other module, ValueError for a configuration that attnlib does not have.
     """
     if isinstance(module, nn.MultiheadAttention):
@@ -40,9 +44,11 @@ def from_torch(module: nn.Module) -> nn.Module:
         return _encoder_from_torch(module)
     if isinstance(module, nn.TransformerDecoderLayer):
         return _decoder_from_torch(module)
+    if isinstance(module, nn.TransformerEncoder | nn.TransformerDecoder):
+        return _stack_from_torch(module)
     raise TypeError(
-        "from_torch takes nn.MultiheadAttention, nn.TransformerEncoderLayer or nn.TransformerDecoderLayer, "
-        f"got {type(module).__name__}"
+        "from_torch takes nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerDecoderLayer, "
+        f"nn.TransformerEncoder or nn.TransformerDecoder, got {type(module).__name__}"
     )
 
 
@@ -64,7 +70,12 @@ def to_torch(module: nn.Module) -> nn.Module:
         return _encoder_to_torch(module)
     if isinstance(module, DecoderBlock):
         return _decoder_to_torch(module)
-    raise TypeError(f"to_torch takes MultiHeadAttention, EncoderBlock or DecoderBlock, got {type(module).__name__}")
+    if isinstance(module, Encoder | Decoder):
+        return _stack_to_torch(module)
+    raise TypeError(
+        "to_torch takes MultiHeadAttention, EncoderBlock, DecoderBlock, Encoder or Decoder, "
+        f"got {type(module).__name__}"
+    )
 
 
 def _attention_from_torch(theirs: nn.MultiheadAttention) -> MultiHeadAttention:
@@ -161,24 +172,44 @@ def _decoder_to_torch(ours: DecoderBlock) -> nn.TransformerDecoderLayer:
     return theirs
 
 
+def _stack_from_torch(theirs: nn.TransformerEncoder | nn.TransformerDecoder) -> Encoder | Decoder:
+    ours = (Encoder if isinstance(theirs, nn.TransformerEncoder) else Decoder)(0, 1, 1)
+    ours.layers = nn.ModuleList(from_torch(layer) for layer in theirs.layers)
+    norm: Any = nn.Identity() if theirs.norm is None else copy.deepcopy(theirs.norm)
+    ours.norm = norm
+    return ours.train(theirs.training)
+
+
+def _stack_to_torch(ours: Encoder | Decoder) -> nn.TransformerEncoder | nn.TransformerDecoder:
+    if not ours.layers:
+        raise ValueError("PyTorch's stacks need at least one layer, got none")
+    layers: list[Any] = [to_torch(layer) for layer in ours.layers]
+    norm: Any = None if isinstance(ours.norm, nn.Identity) else copy.deepcopy(ours.norm)
+    theirs: nn.TransformerEncoder | nn.TransformerDecoder
+    if isinstance(ours, Encoder):
+        theirs = nn.TransformerEncoder(layers[0], 1, norm, enable_nested_tensor=False)
+    else:
+        theirs = nn.TransformerDecoder(layers[0], 1, norm)
+    theirs.layers, theirs.num_layers = nn.ModuleList(layers), len(layers)
+    return theirs.train(ours.training)
+
+
 def _block_options(theirs: _TorchLayer) -> dict[str, Any]:
     """The constructor's arguments for a block that computes what PyTorch's layer computes."""
-    attentions = [theirs.self_attn]
-    outside, inside = [theirs.dropout1.p], [theirs.dropout.p, theirs.dropout2.p]
+    behind, inside = [theirs.dropout1.p], [theirs.dropout.p, theirs.dropout2.p]
     if isinstance(theirs, nn.TransformerDecoderLayer):
-        attentions.append(theirs.multihead_attn)
-        outside, inside = [theirs.dropout1.p, theirs.dropout2.p], [theirs.dropout.p, theirs.dropout3.p]
-    outside += [attention.dropout for attention in attentions]
-    if theirs.training and (any(outside) or inside[0] != inside[1]):
-        raise ValueError(
-            "attnlib's blocks have dropout only in the MLP, with one rate: around attention it must be 0, "
-            f"got {max(outside)} there and {inside} in the MLP; eval() turns dropout off"
+        behind, inside = [theirs.dropout1.p, theirs.dropout2.p], [theirs.dropout.p, theirs.dropout3.p]
+    if theirs.training and (any(behind) or inside[0] != inside[1]):
+        warnings.warn(
+            f"attnlib's blocks have no dropout behind attention and one rate in the MLP: of {max(behind)} there and "
+            f"{inside} in the MLP, the copy has 0.0 and {inside[0]}",
+            stacklevel=4,
         )
     d_model, d_hidden = theirs.linear1.in_features, theirs.linear1.out_features
     ratio = d_hidden / d_model
     return {
         "mlp_ratio": ratio if int(d_model * ratio) == d_hidden else math.nextafter(ratio, math.inf),
-        "dropout": inside[0] if theirs.training else 0.0,
+        "dropout": inside[0],
         "norm_first": theirs.norm_first,
         "activation": _activation_name(theirs.activation),
         "bias": theirs.linear1.bias is not None,

@@ -96,6 +96,9 @@ class Decoder(nn.Module):
     >>> Decoder(2, 12, 3, dropout=0.1)(torch.randn(2, 5, 12), torch.randn(2, 7, 12)).shape
     torch.Size([2, 5, 12])
 
+    A decoder-only stack, as in GPT, has no memory to attend to: it is an ``Encoder``, called with ``is_causal=True``
+    (``LanguageModel`` is one with an embedding and a head).
+
     Layers: ``layers``, and ``norm`` (an identity for post-LN). The arguments after num_layers are ``DecoderBlock``'s.
     Vaswani et al. 2017, section 3.1.
     """

@@ -16,7 +16,8 @@ class KVCache:
 
     A cache is for inference: what it keeps carries no gradient. A later ``append`` writes beside what an earlier one
     returned, never over it. ``num_kv_heads`` is the number of key heads, so grouped queries make it smaller.
-    Raises ValueError when it is full, or for keys of another shape; TypeError for another dtype.
+    Under autocast it keeps its own dtype, and gives back copies in the dtype of what was appended.
+    Raises ValueError when it is full, or for keys of another shape; TypeError for another dtype outside of autocast.
     Shazeer 2019, "Fast Transformer Decoding", section 2.4.
     """
 
@@ -55,7 +56,7 @@ class KVCache:
         self.k[:, :, start:stop] = k.detach()
         self.v[:, :, start:stop] = v.detach()
         self.length = stop
-        return self.k[:, :, :stop], self.v[:, :, :stop]
+        return self.k[:, :, :stop].to(k.dtype), self.v[:, :, :stop].to(v.dtype)
 
     def truncate(self, length: int) -> None:
         """Forget every position from ``length`` on, as after a rejected guess."""
@@ -71,5 +72,5 @@ class KVCache:
         b, h, _, d = self.k.shape
         if x.ndim != 4 or (x.shape[0], x.shape[1], x.shape[3]) != (b, h, d):
             raise ValueError(f"{name} must have shape (b, h, n, d) = ({b}, {h}, n, {d}), got {tuple(x.shape)}")
-        if x.dtype != self.k.dtype:
+        if x.dtype != self.k.dtype and not torch.is_autocast_enabled(x.device.type):
             raise TypeError(f"{name} must have the cache's dtype {self.k.dtype}, got {x.dtype}")

@@ -9,9 +9,12 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from .required import check_lengths, check_tensors
+
 
 def distances(q_len: int, k_len: int, device: torch.device | str | None = None) -> Int[Tensor, "q k"]:
     """How many positions key j is behind query i; negative in the query's future."""
+    check_lengths(q_len=q_len, k_len=k_len)
     queries = torch.arange(q_len, device=device) + (k_len - q_len)
     return queries[:, None] - torch.arange(k_len, device=device)
 
@@ -30,6 +33,7 @@ def causal_mask(q_len: int, k_len: int, *, device: torch.device | str | None = N
 
     Vaswani et al. 2017, section 3.2.3, "to prevent leftward information flow in the decoder".
     """
+    check_lengths(q_len=q_len, k_len=k_len)
     return torch.ones(q_len, k_len, dtype=torch.bool, device=device).tril(k_len - q_len)
 
 
@@ -42,8 +46,14 @@ def padding_mask(lengths: Int[Tensor, " b"], max_len: int) -> Bool[Tensor, "b k"
             [1, 1, 1, 1]], dtype=torch.int32)
 
     The result is a key mask, (b, k). As a mask for (b, h, q, k) it is ``padding_mask(...)[:, None, None, :]``.
-    Raises ValueError for a length outside 0 ... max_len.
+    Raises ValueError for a length outside 0 ... max_len, TypeError for lengths that are not integers.
     """
+    check_tensors(lengths=lengths)
+    check_lengths(max_len=max_len)
+    if lengths.dtype == torch.bool or lengths.is_floating_point():
+        raise TypeError(f"lengths must be integers, got {lengths.dtype}")
+    if lengths.ndim != 1:
+        raise ValueError(f"lengths must have shape (b,), got {tuple(lengths.shape)}")
     if lengths.numel() and not (int(lengths.min()) >= 0 and int(lengths.max()) <= max_len):
         raise ValueError(f"lengths must be between 0 and max_len = {max_len}, got {lengths.tolist()}")
     return torch.arange(max_len, device=lengths.device) < lengths[:, None]
@@ -98,6 +108,7 @@ def attention_sink_mask(
 
 def check_mask(mask: Tensor, shape: torch.Size | tuple[int, ...]) -> None:
     """Raise unless the mask is bool and broadcasts to the scores' ``shape``, (..., q, k)."""
+    check_tensors(mask=mask)
     if mask.dtype != torch.bool:
         raise TypeError(
             f"mask must be bool with True = may attend, got {mask.dtype}; "
@@ -105,7 +116,9 @@ def check_mask(mask: Tensor, shape: torch.Size | tuple[int, ...]) -> None:
         )
     missing = len(shape) - mask.ndim
     if missing < 0 or any(m not in (1, s) for m, s in zip(mask.shape, shape[missing:], strict=True)):
-        raise ValueError(f"mask must be broadcastable to (..., q, k) = {tuple(shape)}, got {tuple(mask.shape)}")
+        is_key_mask = len(shape) > 2 and tuple(mask.shape) == (shape[0], shape[-1])
+        hint = f"; a key mask (b, k) has to become mask[:, {'None, ' * (len(shape) - 2)}:]" if is_key_mask else ""
+        raise ValueError(f"mask must be broadcastable to (..., q, k) = {tuple(shape)}, got {tuple(mask.shape)}{hint}")
 
 
 def may_have_empty_rows(mask: Bool[Tensor, "..."]) -> bool:

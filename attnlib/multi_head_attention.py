@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from .attention import scaled_dot_product_attention
 from .heads import merge_heads, split_heads
 from .kv_cache import KVCache
-from .projections import check_width
+from .required import check_tensors, check_width
 
 
 class MultiHeadAttention(nn.Module):
@@ -122,6 +122,7 @@ def _join_masks(mask: Tensor | None, key_mask: Tensor | None, shape: tuple[int, 
     """One mask (b, h, q, k), or axes of size 1, from a mask and a key mask (b, k)."""
     if key_mask is None:
         return mask
+    check_tensors(key_mask=key_mask)
     if tuple(key_mask.shape) != shape:
         raise ValueError(f"key_mask must have shape (b, k) = {shape}, got {tuple(key_mask.shape)}")
     if key_mask.dtype != torch.bool:

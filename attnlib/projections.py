@@ -4,6 +4,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from .required import check_width
+
 
 def embed(token_ids: Int[Tensor, "..."], table: Float[Tensor, "vocabulary d_model"]) -> Float[Tensor, "... d_model"]:
     """Look each token's vector up in a table: row ``token_ids[b, n]`` of the table.
@@ -81,9 +83,3 @@ class QKVProjection(nn.Module):
     ) -> tuple[Float[Tensor, "... n d_k"], Float[Tensor, "... n d_k"], Float[Tensor, "... n d_v"]]:
         check_width("x", x, "d_model", self.w_q.in_features)
         return self.w_q(x), self.w_k(x), self.w_v(x)
-
-
-def check_width(name: str, x: Tensor, width_name: str, width: int) -> None:
-    """Raise unless the last axis of ``x`` has the width that a module's layers were built for."""
-    if x.shape[-1] != width:
-        raise ValueError(f"{name} must have {width_name} = {width} features on its last axis, got {tuple(x.shape)}")

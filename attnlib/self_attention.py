@@ -4,7 +4,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from .attention import scaled_dot_product_attention
-from .projections import check_width
+from .required import check_width
 
 
 class SelfAttention(nn.Module):

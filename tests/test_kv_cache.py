@@ -2,7 +2,7 @@ import pytest
 import torch
 from oracles import assert_agrees, devices, randoms, untyped
 
-from attnlib import KVCache
+from attnlib import KVCache, LanguageModel
 
 
 def test_what_was_appended_comes_back_in_order():
@@ -31,6 +31,19 @@ def test_truncate_and_reset_forget():
     assert k[0, 0, :, 0].tolist() == [1.0, 0.0]
     cache.reset()
     assert cache.length == 0
+
+
+@devices
+def test_autocast_fills_a_cache_of_the_default_dtype(device):
+    torch.manual_seed(0)
+    model = LanguageModel(11, 12, 3, depth=2, max_len=7).to(device)
+    ids = torch.randint(11, (2, 5), device=device)
+    with torch.no_grad(), torch.autocast(device, dtype=torch.bfloat16):
+        caches = model.caches(2)
+        pieces = [model(ids[:, :3], caches=caches), model(ids[:, 3:], caches=caches)]
+        assert caches[0].k.dtype == torch.float32
+        assert pieces[0].dtype == torch.bfloat16
+        assert_agrees(torch.cat(pieces, dim=1), model(ids), tolerance=0.01)
 
 
 @devices

@@ -1,0 +1,24 @@
+"""What the modules and functions require of what they are given."""
+
+from torch import Tensor
+
+
+def check_tensors(**given: object) -> None:
+    """Raise unless everything is a tensor: a list or a NumPy array is not."""
+    for name, x in given.items():
+        if not isinstance(x, Tensor):
+            raise TypeError(f"{name} must be a torch.Tensor, got {type(x).__name__}; torch.as_tensor makes one of it")
+
+
+def check_width(name: str, x: Tensor, width_name: str, width: int) -> None:
+    """Raise unless the last axis of ``x`` has the width that a module's layers were built for."""
+    check_tensors(**{name: x})
+    if x.shape[-1] != width:
+        raise ValueError(f"{name} must have {width_name} = {width} features on its last axis, got {tuple(x.shape)}")
+
+
+def check_lengths(**given: int) -> None:
+    """Raise unless each is a number of positions."""
+    for name, n in given.items():
+        if n < 0:
+            raise ValueError(f"{name} must be at least 0, got {n}")
