@@ -174,8 +174,8 @@ NOTHING_TO_SEE = {
     "little_einsum": "entries_in_a_list",  # a result that is a single number has no entries
     "accept": "squeezed",
     "cache_bytes": "always_float64",  # too few numbers for a relation
-    # among four results these two are rejected by their numbers, and no symptom is told
-    "train_head": "always_float64 new_tensor_filled_in",
+    # among four results the first two are rejected by their numbers, and no symptom is told; no gradient is asked for
+    "train_head": "always_float64 new_tensor_filled_in detached without_gradients first_detached others_detached",
     "mend_padded_causal_weights": "others_detached squeezed",
     # each text has a length of its own, and what is compared is cut out of the result: a batch entry is none of it
     "mend_decoder_attention": "squeezed a_batch_of_one_only axis_put_before batch_second",

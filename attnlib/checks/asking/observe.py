@@ -222,7 +222,7 @@ def _note_gradients(
     What a probe makes of the outputs is differentiated here, the attempt where it lives.
     """
     kept = [(n, t) for n, t in zip(exercise.outputs, outputs, strict=True) if n not in exercise.detachable]
-    seen.connected = all(t.requires_grad for _, t in kept)
+    seen.connected = bool(kept) and all(t.requires_grad for _, t in kept)
     if not seen.connected:
         return
     draw = Draw(*key, "cotangents", dtype=torch.float64)

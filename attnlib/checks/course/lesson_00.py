@@ -580,6 +580,10 @@ LITTLE_EINSUM = CourseExercise(
             name="names that are words",
             inputs=partial(_named, pattern="batch word letter, letter -> word batch", batch=2, word=5, letter=3),
         ),
+        Case(
+            name="a name that is part of another",
+            inputs=partial(_named, pattern="words word, word letter -> letter words", words=2, word=5, letter=3),
+        ),
     ),
     example=lambda: (
         torch.tensor([[1.0, 2.0], [3.0, 4.0]]),

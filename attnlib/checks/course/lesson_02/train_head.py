@@ -29,6 +29,8 @@ def _examples(
     return words, wanted, position, *matrices, lr
 
 
+OUTPUTS = ("losses", "w_q", "w_k", "w_v")
+
 TRAIN_HEAD = CourseExercise(
     name="train_head",
     lesson="02_scaled_dot_product_attention",
@@ -37,7 +39,8 @@ TRAIN_HEAD = CourseExercise(
     parts={"values": 3, "robustness": 1},
     stretch=True,
     reference=train_head,
-    outputs=("losses", "w_q", "w_k", "w_v"),
+    outputs=OUTPUTS,
+    detachable=OUTPUTS,
     cases=(
         *usual_cases(
             _examples,
@@ -51,6 +54,13 @@ TRAIN_HEAD = CourseExercise(
             gradient=False,
         ),
         Case(name="one step", inputs=partial(_examples, steps=1, b=2, n=5, widths=(7, 3, 2), position=3)),
+        Case(
+            name="matrices that require a gradient already",  # as a layer's weights do
+            inputs=partial(_examples, steps=3, b=2, n=5, widths=(7, 3, 2), position=1),
+            gradient=True,
+            mutation=True,
+            part="robustness",
+        ),
         Case(
             name="a small learning rate",
             inputs=partial(_examples, steps=3, b=2, n=5, widths=(7, 3, 2), position=2, lr=0.03),
