@@ -75,6 +75,23 @@ def test_a_misconception_is_not_told_of_an_attempt_that_is_right_where_it_is_wro
     assert "a row without any True" not in " ".join(report.message.split())
 
 
+def test_a_changed_input_is_not_explained_by_what_changes_none() -> None:
+    def fills_the_scores(scores: Tensor, mask: Tensor) -> Tensor:
+        scores.masked_fill_(~mask, -torch.inf)
+        return scores.softmax(dim=-1).nan_to_num(0.0)
+
+    assert run("masked_softmax", fills_the_scores).diagnosis == "one_change_in_place"
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_a_softmax_over_another_axis_does_not_overflow(hidden: bool) -> None:
+    def over_axis_one(scores: Tensor) -> Tensor:
+        powers = (scores - scores.amax(dim=1, keepdim=True)).exp()
+        return powers / powers.sum(dim=1, keepdim=True)
+
+    assert run("softmax", over_axis_one, hidden=hidden).diagnosis == "over_axis_one"
+
+
 @pytest.mark.parametrize("name", ["key_mask_as_memory", "key_mask_as_mask"])
 def test_an_error_that_attnlib_raises_is_told_by_its_words(name: str) -> None:
     exercise = exercises()["EncoderBlock"]

@@ -37,6 +37,8 @@ def diagnose(
     aspect = min((t.difference.aspect for t in telling if t.difference), key=ASPECTS.index)
     # a wrong dtype explains no gradient that is cut off; wrong values may, and what keeps an answer keeps none for it
     up_to: Aspect = "gradient" if aspect in ("dtype", "device") else max(aspect, "values", key=ASPECTS.index)
+    if any(t.difference and t.difference.aspect == "mutation" for t in telling):
+        up_to = max(up_to, "mutation", key=ASPECTS.index)  # there all numbers are right: none explains a changed input
     rivals = [Rival(m, memory) for m in exercise.misconceptions]
     order = _most_telling_first(trials)
     first_part = next(part for part in exercise.parts if any(t.case.part == part for t in failed))

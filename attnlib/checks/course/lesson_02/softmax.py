@@ -298,7 +298,6 @@ class Divide(Share):
 
     def _among(self, scores: Tensor, allowed: Tensor | None = None, dim: int = -1) -> Tensor:
         """Without torch's softmax, which the exercise forbids."""
-        dim = dim if -scores.dim() <= dim < scores.dim() else -1
         powers = (scores - scores.amax(dim=dim, keepdim=True)).exp()
         return powers / powers.sum(dim=dim, keepdim=True)
 
