@@ -2,12 +2,15 @@
 
 import ast
 import builtins
+import contextlib
 import dis
+import inspect
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from attnlib.checks.asking.observe import argument_names
+from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Exercise, Misconception
 from attnlib.checks.naming.errors import Names, names_of
 from attnlib.checks.naming.one_change.written import Written
@@ -49,13 +52,26 @@ def _finding(id: str, title: str, explanation: str) -> Misconception:
     return Misconception(id=id, title=title, explanation=explanation, implementation=None, heading=HEADING)
 
 
-def _read_by_no_right_answer(exercise: Exercise) -> set[str]:
-    """The arguments of a function that the reference takes and leaves alone, as the contract may ask."""
-    code = getattr(exercise.reference, "__code__", None)
-    if code is None:
-        return set()
+def _may_be_left_out(exercise: Exercise, place: int) -> bool:
+    """Whether a right function can do without the argument: the reference does, or the others leave it no choice."""
+    code = getattr(inspect.unwrap(exercise.reference), "__code__", None)
+    if code is None or exercise.kind != "function" or place >= code.co_argcount:
+        return False
     read = {i.argval for i in dis.get_instructions(code) if i.opname.startswith("LOAD")}
-    return {*code.co_varnames[: code.co_argcount]} - read
+    return code.co_varnames[place] not in read or _follows_from_the_others(exercise, place)
+
+
+def _follows_from_the_others(exercise: Exercise, place: int) -> bool:
+    """Whether the reference refuses any other number for it."""
+    for case in (c for c in exercise.cases if not c.raises):
+        inputs = case.inputs(Draw(exercise.name, dtype=case.dtype))
+        if place >= len(inputs) or type(inputs[place]) is not int:
+            return False
+        for other in {*range(1, 2 * inputs[place] + 2)} - {inputs[place]}:
+            with contextlib.suppress(Exception):
+                exercise.reference(*inputs[:place], other, *inputs[place + 1 :])
+                return False
+    return True
 
 
 class _Slips:
@@ -201,18 +217,15 @@ class _Slips:
     def unused_arguments(self) -> Iterator[Misconception]:
         """Arguments on which the result cannot depend."""
         judged = ("forward", "__init__") if self.exercise.kind == "module" else (self.written.name,)
-        needless = _read_by_no_right_answer(self.exercise)
         for function in self.functions:
             if function.name not in judged or is_unwritten(function):
                 continue
             read = names_read(function)
-            for argument in [*function.args.args, *function.args.kwonlyargs]:
+            for place, argument in enumerate([*function.args.args, *function.args.kwonlyargs]):
                 name = argument.arg
-                if (
-                    name not in {"self", *needless}
-                    and not name.startswith("_")
-                    and not read & {name, "locals", "vars", "eval"}
-                ):
+                if name == "self" or name.startswith("_") or read & {name, "locals", "vars", "eval"}:
+                    continue
+                if not _may_be_left_out(self.exercise, place):
                     yield _finding(
                         "argument_not_used",
                         f"`{name}` is never used",
