@@ -380,9 +380,9 @@ class MaskedShare(Share):
     def empty_rows_nan(self, scores: Tensor, allowed: Tensor) -> Tensor:
         """A query that sees nothing becomes NaN.
 
-        Blocking with -inf is right. But where nothing is open, the row is -inf throughout, and its softmax is 0 / 0;
-        one NaN spoils the gradient of every weight. Treat these rows apart, as masked_softmax does: leave their scores
-        in for the softmax, and set their weights to 0 afterwards.
+        The exponentials of a row are divided by their sum, in every softmax. Where nothing is open they are all 0 (exp
+        makes 0 of -inf, too), and 0 / 0 is NaN; one NaN spoils the gradient of every weight. Treat these rows apart, as
+        masked_softmax does: leave their scores in for the softmax, and set their weights to 0 afterwards.
         """
         return blocked(scores, allowed, "nan")
 
@@ -407,9 +407,9 @@ class MaskedShare(Share):
     def nan_swept_forward(self, scores: Tensor, allowed: Tensor) -> Tensor:
         """The NaN is swept away, but comes back in the gradient.
 
-        Forward all is right: nan_to_num (or torch.where) has put 0 in place of NaN. Backward, the softmax of the row of
-        -inf multiplies by its own NaN output, and 0 times NaN is NaN. Fill the blocked scores (masked_fill passes no
-        gradient back to them) instead of adding -inf, or keep such rows out of the softmax, as masked_softmax does.
+        Forward all is right: nan_to_num (or torch.where) has put 0 in place of NaN. Backward, the 0 / 0 is still there,
+        and 0 times NaN is NaN. Keep such rows out of the softmax, as masked_softmax does; or block with masked_fill,
+        which passes no gradient back to what it fills, instead of adding -inf or multiplying by 0.
         """
         added = torch.zeros_like(scores).masked_fill(~allowed, -torch.inf)
         return (scores + added).softmax(dim=-1).nan_to_num(0.0)
