@@ -39,7 +39,7 @@ from attnlib.checks.course.slips.perceptron import (
     Probability,
     Widen,
 )
-from attnlib.checks.course.slips.post_norm import NormAttention, NormThought, PostParts, StreamToAttention
+from attnlib.checks.course.slips.post_norm import NormAttention, NormThought, PostParts, StreamToAttention, StreamToMlp
 from attnlib.checks.course.steps import CourseExercise, Step
 from attnlib.checks.course.usual import as_given, usual_cases, wrong
 from attnlib.checks.draw import Draw
@@ -665,7 +665,17 @@ POST_NORM_BLOCK = CourseExercise(
         padding_case("a sentence that is nothing but padding", lengths=(5, 0, 3), sizes=(12, 3, 1.3)),
         padding_case("padding before the words", lengths=(7, 2), sizes=(8, 2, 1.9), first=True, hidden=True),
     ),
-    made_of=(PostParts, StreamToAttention, RealWords, OpenWords, PostAttend, NormAttention, Think, NormThought),
+    made_of=(
+        PostParts,
+        StreamToAttention,
+        RealWords,
+        OpenWords,
+        PostAttend,
+        NormAttention,
+        StreamToMlp,
+        Think,
+        NormThought,
+    ),
     pairs=("first_norm_forgotten", "second_residual_forgotten", "padding_ignored"),
     few={RealWords: ("padding_ignored", "padding_upside_down", "key_mask_demanded")},
     without=("mask_lives_on", "first_key_mask_kept"),  # no case here calls the block twice with different masks

@@ -60,68 +60,102 @@ class StreamToAttention(Step):
 class NormAttention(Step):
     """The sum of the stream and what attention found, through norm1."""
 
-    makes = ("stream", "x")
+    makes = ("stream",)
 
-    def right(self, start: Tensor, output: Tensor, norm1: Layer) -> Two:
-        return (norm1(start + output),) * 2
+    def right(self, start: Tensor, output: Tensor, norm1: Layer) -> Tensor:
+        return norm1(start + output)
 
-    def first_norm_forgotten(self, start: Tensor, output: Tensor) -> Two:
+    def first_norm_forgotten(self, start: Tensor, output: Tensor) -> Tensor:
         """norm1 is not used.
 
         The sum around attention stays as it is. Post-LN: norm1(x + attn(x)).
         """
-        return (start + output,) * 2
+        return start + output
 
-    def first_residual_forgotten(self, output: Tensor, norm1: Layer) -> Two:
+    @along_with("normed_before_attention_too")
+    def pre_norm_around_attention(self, start: Tensor, output: Tensor) -> Tensor:
+        """The first half is pre-LN.
+
+        x + attn(norm1(x)) has the norm on what attention reads, and the sum around it stays as it is. Post-LN has it
+        the other way round: attention reads x itself, and the sum is normalised, norm1(x + attn(x)).
+        """
+        return start + output
+
+    def first_residual_forgotten(self, output: Tensor, norm1: Layer) -> Tensor:
         """The residual around attention is missing.
 
         norm1 gets the output of attention alone. Post-LN normalises the *sum*: norm1(x + attn(x)).
         """
-        return (norm1(output),) * 2
+        return norm1(output)
 
-    def first_branch_normed(self, start: Tensor, output: Tensor, norm1: Layer) -> Two:
+    def first_branch_normed(self, start: Tensor, output: Tensor, norm1: Layer) -> Tensor:
         """norm1 is on the branch, not on the sum.
 
         x + norm1(attn(x)) leaves the stream alone. In post-LN the stream itself goes through the norm:
         norm1(x + attn(x)).
         """
-        return (start + norm1(output),) * 2
+        return start + norm1(output)
 
-    def no_attention(self, start: Tensor, norm1: Layer) -> Two:
+    def no_attention(self, start: Tensor, norm1: Layer) -> Tensor:
         """Attention is not called, or its output is not used.
 
         The block has a first step: x = norm1(x + attn(x)).
         """
-        return (norm1(start),) * 2
+        return norm1(start)
 
-    def norm2_twice(self, start: Tensor, output: Tensor, norm2: Layer) -> Two:
+    def norm2_twice(self, start: Tensor, output: Tensor, norm2: Layer) -> Tensor:
         """norm2 is used twice.
 
         norm1 is made and never called. Each sum goes through a norm with weights of its own.
         """
-        return (norm2(start + output),) * 2
+        return norm2(start + output)
 
-    def second_residual_before_the_norm(self, start: Tensor, output: Tensor, norm1: Layer) -> Two:
+
+class StreamToMlp(Step):
+    """The MLP sees the stream as it is."""
+
+    makes = ("stream", "x")
+
+    def right(self, stream: Tensor) -> Two:
+        return stream, stream
+
+    def normed_before_the_mlp_too(self, stream: Tensor, norm2: Layer) -> Two:
+        """The stream is normalised before the MLP, too.
+
+        norm2 is used twice: on what the MLP gets, and on the sum. Post-LN has it on the sum alone: norm2(x + mlp(x)).
+        """
+        return stream, norm2(stream)
+
+    @along_with("normed_before_attention_too")
+    def normed_before_both_too(self, stream: Tensor, norm2: Layer) -> Two:
+        """The block is pre-LN and post-LN at once.
+
+        Each norm is used twice: on what the sub-layer reads, and on the sum around it. Post-LN has it on the sum alone:
+        norm1(x + attn(x)), then norm2(x + mlp(x)).
+        """
+        return stream, norm2(stream)
+
+    def second_residual_before_the_norm(self, start: Tensor, output: Tensor, stream: Tensor) -> Two:
         """The second residual is taken before norm1.
 
         The MLP sees norm1(x + attn(x)), and its result is added to the sum from before the norm. In post-LN the stream
         itself has gone through norm1, and is added to as it is.
         """
-        return start + output, norm1(start + output)
+        return start + output, stream
 
-    def mlp_gets_the_start(self, start: Tensor, output: Tensor, norm1: Layer) -> Two:
+    def mlp_gets_the_start(self, start: Tensor, stream: Tensor) -> Two:
         """The MLP gets what attention got.
 
         Attention and MLP both see the block's input. They work one after the other: the MLP sees norm1(x + attn(x)).
         """
-        return norm1(start + output), start
+        return stream, start
 
-    def second_residual_from_the_start(self, start: Tensor, output: Tensor, norm1: Layer) -> Two:
+    def second_residual_from_the_start(self, start: Tensor, stream: Tensor) -> Two:
         """The second residual starts from the block's input.
 
         The MLP's result is added to the x that came in. Overwrite x after the first step: x = norm1(x + attn(x)).
         """
-        return start, norm1(start + output)
+        return start, stream
 
 
 class NormThought(Step):
@@ -154,6 +188,25 @@ class NormThought(Step):
         Each norm belongs to one sum: norm1 to that around attention, norm2 to that around the MLP.
         """
         return norm2(stream + output)
+
+    @along_with("normed_before_the_mlp_too")
+    def pre_norm_around_the_mlp(self, stream: Tensor, output: Tensor) -> Tensor:
+        """The second half is pre-LN.
+
+        x + mlp(norm2(x)) has the norm on what the MLP reads, and the sum around it stays as it is. Post-LN has it the
+        other way round: the MLP reads x itself, and the sum is normalised, norm2(x + mlp(x)).
+        """
+        return stream + output
+
+    @along_with("normed_before_attention_too", "first_norm_forgotten", "normed_before_the_mlp_too")
+    def pre_norm(self, stream: Tensor, output: Tensor) -> Tensor:
+        """The block is pre-LN.
+
+        x + attn(norm1(x)) is the first line of EncoderBlock: the norm is on what a sub-layer *reads*, and the stream
+        itself is only ever added to. In post-LN the norm is on the sum, and the stream goes through it:
+        norm1(x + attn(x)), then norm2(x + mlp(x)).
+        """
+        return stream + output
 
     def second_residual_forgotten(self, output: Tensor, norm2: Layer) -> Tensor:
         """The residual around the MLP is missing.
