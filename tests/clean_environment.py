@@ -3,7 +3,6 @@
 The lessons' notebooks run in it (`--nbval-kernel-name clean`): once, for what they print and for what they need.
 """
 
-import fcntl
 import importlib.metadata
 import json
 import os
@@ -16,6 +15,7 @@ import tomllib
 import venv
 from pathlib import Path
 
+from filelock import FileLock
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -41,8 +41,7 @@ def announce(folder: Path) -> None:
 def python() -> Path:
     """The environment's Python. Whoever asks first makes it, and the others wait."""
     folder = Path(os.environ[FOLDER])
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with FileLock(folder / "lock"):
         if not (folder / "made").exists():
             _make(folder)
             (folder / "made").touch()

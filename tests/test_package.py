@@ -7,7 +7,19 @@ import pytest
 import attnlib
 
 SOURCES = sorted(Path(attnlib.__file__).parent.glob("*.py"))
-ALLOWED = {"torch", "jaxtyping", "matplotlib", "numpy", "math", "collections", "functools", "typing", "itertools"}
+ALLOWED = {
+    "copy",
+    "warnings",
+    "torch",
+    "jaxtyping",
+    "matplotlib",
+    "numpy",
+    "math",
+    "collections",
+    "functools",
+    "typing",
+    "itertools",
+}
 
 
 @pytest.mark.parametrize("name", attnlib.__all__)
