@@ -1,5 +1,6 @@
 """`nbgrader export`: one row for each student and lesson, and no score where none was found."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,15 +33,18 @@ class CsvWithStatus(ExportPlugin):
     """
 
     def export(self, gradebook: Gradebook) -> None:
+        write_rows(Path(self.to or "grades.csv"), COLUMNS, self.rows(gradebook))
+
+    def rows(self, gradebook: Gradebook) -> Iterator[dict[str, Any]]:
+        """One row for each assignment and student that are wanted."""
         coursedir = self.parent.coursedir
         students = {student.id: student for student in gradebook.students}
-        rows = (
+        return (
             _row(gradebook, coursedir, assignment, student, students.get(student))
             for assignment in gradebook.assignments
             for student in sorted({*students, *submitted_students(coursedir, assignment.name)})
             if self._wanted(assignment.name, student)
         )
-        write_rows(Path(self.to or "grades.csv"), COLUMNS, rows)
 
     def _wanted(self, assignment: str, student: str) -> bool:
         assignments, students = map(str, self.assignment), map(str, self.student)

@@ -164,6 +164,25 @@ def test_who_did_not_submit_has_no_score_and_a_quoted_name(exported):
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "key", "above"), [("Canvas", "SIS Login ID", ["Points Possible"]), ("Moodle", "ID number", [])]
+)
+def test_other_systems_get_a_column_for_each_lesson(graded, exported, name, key, above):
+    target = graded.layout.course / f"{name}.csv"
+    exporter = f"--exporter=autograder.in_nbgrader.export_elsewhere.{name}"
+    nbgrader("export", exporter, "--to", str(target), course=graded.layout.course)
+    with target.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["Student"] for row in rows if not row[key]] == above
+    assert all(float(row[TINY]) == ALL for row in rows if not row[key])
+    found = {row[key]: row for row in rows if row[key]}
+    assert set(found) == set(exported)
+    assert float(found["solved"][TINY]) == ALL
+    assert (found["broken"][TINY], found["absent"][TINY]) == ("", "")
+    named = {"Canvas": ["Student"], "Moodle": ["Last name", "First name"]}[name]
+    assert ", ".join(found["absent"][column] for column in named) == 'Long, Very, "Q"'
+
+
 def test_a_submission_that_breaks_later_loses_its_old_score(graded, exported):
     path = graded.submit("later", RIGHT)
     assert graded.course.autograde(TINY, "later") is None
