@@ -26,7 +26,7 @@ def record_received(coursedir: Any, student: str, lesson: str, time: datetime) -
     """Keep the time at which a submission was received, where no student writes."""
     path = _file(coursedir, student, lesson)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"{time.isoformat(' ', 'seconds')} UTC\n", encoding="ascii")
+    path.write_text(f"{time.isoformat(' ')} UTC\n", encoding="ascii")
 
 
 def record_all_received(coursedir: Any, table: Path) -> None:

@@ -3,17 +3,21 @@
 import gzip
 import logging
 import os
+import shutil
 import tarfile
 import zipfile
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
+from nbgrader.auth import Authenticator
 from nbgrader.exchange import ExchangeError, ExchangeFactory
 from tiny_course import TINY
 
 from autograder.in_nbgrader.handed_in import time_of
 from autograder.in_nbgrader.nbgrader_course import NbgraderCourse
 from autograder.in_nbgrader.unpacking import ExtractWithinBounds
+from autograder.judging.intake.timestamp import weighed
 
 SECRET = "what nobody else may read"
 TIME = "2026-01-02 03:04:05 UTC"
@@ -115,6 +119,31 @@ def test_a_time_that_a_student_chose_is_not_believed_where_the_exchange_knows_be
     assert abs(told - now) < timedelta(minutes=30)
     assert doubt.startswith("timestamp.txt says 2020-01-01 00:00, but it was received at ")
     assert time_of(exchange.directory, "prompt", TINY) == (now.replace(microsecond=0), "")
+
+
+def test_a_submission_goes_through_the_exchange_and_is_on_time(exchange, tmp_path, monkeypatch, prepared):
+    """`nbgrader release_assignment`, `fetch_assignment`, `submit` and `collect`, all by the same user."""
+    shutil.copytree(prepared.course / "release", tmp_path / "course" / "release")
+    (tmp_path / "student").mkdir()
+    monkeypatch.chdir(tmp_path / "student")
+
+    def run(step):
+        how = {"coursedir": exchange.directory, "authenticator": Authenticator(config=exchange.config)}
+        getattr(exchange.factory, step)(**how, config=exchange.config).start()
+
+    for step in ("ReleaseAssignment", "FetchAssignment", "Submit", "Collect"):
+        run(step)
+    (student,) = {name.split("/")[0] for name in collected(exchange)}
+    assert {Path(name).name for name in collected(exchange)} >= {f"{TINY}.ipynb", "timestamp.txt"}
+    time, doubt = time_of(exchange.directory, student, TINY)
+    assert doubt == ""
+    assert timedelta() <= datetime.now(UTC).replace(tzinfo=None) - time < timedelta(minutes=5)
+
+
+def test_a_table_without_fractions_of_a_second_contradicts_nobody():
+    told = datetime(2026, 1, 31, 23, 59, 59, 900000)
+    assert weighed(told, "", told.replace(microsecond=0)) == (told, "")
+    assert weighed(told, "", told - timedelta(seconds=2))[0] == told - timedelta(seconds=2)
 
 
 def archive_of(path, files):

@@ -24,6 +24,7 @@ SLACK = timedelta(days=1)  # a time without a zone may be anybody's
 COPYING = timedelta(hours=1)
 SENDING = timedelta(minutes=2)
 """Who begins to hand in before the deadline is in time."""
+ROUNDED = timedelta(seconds=1)  # nbgrader's claim has microseconds, a learning platform's table has none
 
 
 def told_time(
@@ -53,7 +54,7 @@ def told_time(
 
 def weighed(told: datetime | None, doubt: str, received: datetime | None) -> tuple[datetime | None, str]:
     """What a student's file says, unless it is known when the submission was received; see `told_time`."""
-    if received is None or (told is not None and timedelta() <= received - told <= SENDING):
+    if received is None or (told is not None and -ROUNDED < received - told <= SENDING):
         return told, doubt
     if told is None:
         return received, doubt
