@@ -312,6 +312,107 @@ def alibi_slopes(num_heads: int) -> Tensor:
     return torch.tensor([*series, *longer[::2]][:num_heads])
 
 
+def next_token_loss(logits: Tensor, ids: Tensor, ignore_index: int = -100) -> Tensor:
+    """Only the targets move: the last position has none, so it gets the id that does not count."""
+    logits = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
+    targets = F.pad(ids[:, 1:], (0, 1), value=ignore_index)
+    return F.cross_entropy(logits.mT, targets, ignore_index=ignore_index)
+
+
+def bits_per_character(loss: Tensor, tokens: int, characters: int) -> Tensor:
+    """A nat is log₂ e bits, and a token covers characters / tokens characters."""
+    return loss * math.log2(math.e) / (characters / tokens)
+
+
+def DecoderBlock(self: Any, x: Tensor, memory: Tensor | None = None) -> Tensor:
+    """Every branch is the same sentence, x + f(norm(x)); a memory puts one more between the other two."""
+    norms, branches = [self.norm1, self.norm2], [partial(self.attn, is_causal=True), self.mlp]
+    if memory is not None:
+        norms.append(self.norm3)
+        branches.insert(1, partial(self.cross, memory=memory))
+    for norm, f in zip(norms, branches, strict=True):
+        x = x + f(norm(x))
+    return x
+
+
+def LanguageModel(self: Any, ids: Tensor) -> Tensor:
+    """Positions 0 to n - 1 are the first n rows of their table, and a score is a dot product with a row of the head."""
+    x = self.embed(ids) + self.positions.weight[: ids.shape[1]]
+    for block in self.blocks:
+        x = block(x)
+    return torch.einsum("bnd,vd->bnv", self.norm(x), self.head.weight)
+
+
+def sample_next(
+    logits: Tensor,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """Sorted, what top_k and top_p keep comes first; a place is drawn, and `ids` says which token is there."""
+    if temperature == 0:
+        return logits.argmax(dim=-1)
+    ordered, ids = (logits / temperature).sort(dim=-1, descending=True)
+    if top_k is not None:
+        ordered = ordered.masked_fill(ordered < ordered[:, :top_k].amin(dim=-1, keepdim=True), -torch.inf)
+    p = ordered.softmax(dim=-1)
+    p = p if top_p is None else p * (p.cumsum(dim=-1) - p < top_p)
+    return ids.gather(-1, torch.multinomial(p, 1, generator=generator))[:, 0]
+
+
+def generate(
+    model: Any,
+    ids: Tensor,
+    num_tokens: int,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    stop_id: int | None = None,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """Whether a row has stopped can be read off the row itself: its new part holds stop_id."""
+    n, was_training, stop = ids.shape[1], model.training, -1 if stop_id is None else stop_id
+    model.eval()
+    while ids.shape[1] < n + num_tokens and not (stopped := (ids[:, n:] == stop).any(dim=1)).all():
+        with torch.no_grad():
+            logits = model(ids[:, -model.max_len :])[:, -1]
+        new = attnlib.sample_next(logits, temperature, top_k, top_p, generator)
+        ids = torch.cat([ids, new.masked_fill(stopped, stop)[:, None]], dim=1)
+    model.train(was_training)
+    return ids
+
+
+def witten_bell(text: Tensor, test: Tensor, order: int, vocab: int) -> Tensor:
+    """A table of which context occurs where, times a table of what comes next there, is a table of counts."""
+    p = torch.full((len(test) - order + 1,), 1 / vocab)
+    for k in range(order):
+        seen, asked = (ids.unfold(0, k + 1, 1) for ids in (text, test[order - 1 - k :]))
+        same = (seen[:, :k] == asked[:, None, :k]).all(dim=-1)
+        counts = same.float() @ F.one_hot(seen[:, k], vocab).float()
+        total, kinds = counts.sum(dim=1), (counts > 0).sum(dim=1)
+        mixed = (counts.gather(1, asked[:, k:])[:, 0] + kinds * p) / (total + kinds)
+        p = torch.where(total > 0, mixed, p)
+    return p
+
+
+def mend_training_loop(model: Any, text: Tensor, held_out: Tensor, window: int, lr: float) -> Tensor:
+    """One function for both losses: what is trained and what is judged cannot differ any more."""
+
+    def loss_of(ids: Tensor) -> Tensor:
+        return F.cross_entropy(model(ids, torch.arange(ids.shape[1]))[:, :-1].mT, ids[:, 1:])
+
+    optimiser, losses = torch.optim.SGD(model.parameters(), lr=lr), []
+    for ids in text.unfold(1, window, window).unbind(dim=1):
+        optimiser.zero_grad()
+        model.train()
+        loss_of(ids).backward()
+        optimiser.step()
+        model.eval()
+        losses.append(loss_of(held_out).detach())
+    return torch.stack(losses)
+
+
 def append_to_cache(cache: dict[str, Any], k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     """The views are made first, and their last n positions are written: what is returned is the buffer itself."""
     length = cache["length"] + k.shape[2]
