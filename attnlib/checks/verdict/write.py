@@ -169,7 +169,9 @@ def _described_inputs(exercise: Exercise, trial: Trial) -> str:
             dtype = trial.case.dtype if value.is_floating_point() else value.dtype
             described.append(f"{name} {tuple(value.shape)} {str(dtype).removeprefix('torch.')}")
         elif tensors := [t for t in tree_leaves(value) if isinstance(t, Tensor)]:
-            described.append(f"{name}, {len(tensors)} tensors {tuple(tensors[0].shape)}")
+            numbers = value.items() if isinstance(value, dict) else ()
+            told = [f"{key} = {number}" for key, number in numbers if isinstance(number, int)]
+            described.append(", ".join([f"{name}, {len(tensors)} tensors {tuple(tensors[0].shape)}", *told]))
         elif value is not None:
             described.append(f"{name} = {value}")
     if exercise.kind == "module":
