@@ -312,8 +312,8 @@ def cached_attention(x: Tensor, weights: dict[str, Tensor], cache: dict) -> Tens
     """New words (b, n, d_model) -> (b, n, d_model); their keys and values are in the cache afterwards."""
     ### BEGIN SOLUTION
     num_heads, start = cache["k"].shape[1], cache["length"]
-    q, k, v = (attnlib.split_heads(x @ weights[name], num_heads) for name in ("w_q", "w_k", "w_v"))
     positions = torch.arange(start, start + x.shape[1], device=x.device)
+    q, k, v = (attnlib.split_heads(x @ weights[name], num_heads) for name in ("w_q", "w_k", "w_v"))
     keys, values = append_to_cache(cache, attnlib.rotate(k, positions), v)
     mask = attnlib.causal_mask(x.shape[1], keys.shape[2], device=x.device)
     output = F.scaled_dot_product_attention(attnlib.rotate(q, positions), keys, values, attn_mask=mask)
@@ -945,12 +945,13 @@ for scores in (torch.tensor([0, math.log(3), 0]), torch.full((3,), -5.0)):
 def accept(draft_p: Tensor, target_p: Tensor, tokens: Tensor) -> Tensor:
     """Guesses (b, n) -> what is written, (b, n + 1), with -1 at the end."""
     ### BEGIN SOLUTION
-    q, p = (t.gather(-1, tokens[..., None])[..., 0] for t in (draft_p, target_p[:, :-1]))  # (b, n)
-    accepted = torch.rand(tokens.shape) * q < p
-    count = accepted.long().cumprod(dim=-1).sum(dim=-1)  # how many before the first rejection
+    q, p = (t.gather(-1, tokens[..., None]).squeeze(-1) for t in (draft_p, target_p))  # (b, n), as many as tokens
+    accepted = torch.rand_like(q) * q < p
+    count = accepted.cumprod(dim=1).sum(dim=1)  # how many before the first rejection
     missing = (target_p[:, :-1] - draft_p).clamp(min=0)
-    rows = torch.cat([missing, target_p[:, -1:]], dim=1)[torch.arange(len(count)), count]  # (b, V)
-    row = torch.cat([tokens, tokens[:, :1]], dim=1).scatter(1, count[:, None], torch.multinomial(rows, 1))
+    table = torch.cat([missing, target_p[:, -1:]], dim=1)  # (b, n + 1, V)
+    last = torch.multinomial(table.take_along_dim(count[:, None, None], dim=1).squeeze(1), 1)
+    row = F.pad(tokens, (0, 1)).scatter(1, count[:, None], last)
     return row.masked_fill(torch.arange(row.shape[1]) > count[:, None], -1)
     ### END SOLUTION
 

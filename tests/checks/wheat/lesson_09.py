@@ -63,12 +63,12 @@ def appended_to_new_buffers(cache, k, v):
 
 
 def cached_by_einops(x, weights, cache):
-    h, m = cache["k"].size(1), cache["length"]
+    (_, h, _, d), m = cache["k"].shape, cache["length"]
     q, k, v = (rearrange(x @ weights[f"w_{name}"], "b n (h d) -> b h n d", h=h) for name in "qkv")
     places = m + torch.arange(x.shape[1], device=x.device)
     keys, values = appended_by_narrow(cache, attnlib.rotate(k, places), v)
-    scores = einsum(attnlib.rotate(q, places), keys, "b h q d, b h k d -> b h q k") / math.sqrt(q.shape[-1])
-    blocked = torch.ones(scores.shape[-2:], dtype=torch.bool, device=x.device).triu(m + 1)
+    scores = einsum(attnlib.rotate(q, places), keys, "b h q d, b h k d -> b h q k") / math.sqrt(d)
+    blocked = torch.ones_like(scores, dtype=torch.bool).triu(m + 1)
     found = scores.masked_fill(blocked, -math.inf).softmax(-1) @ values
     return rearrange(found, "b h n d -> b n (h d)") @ weights["w_o"]
 

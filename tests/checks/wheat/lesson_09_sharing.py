@@ -137,12 +137,10 @@ def accepted_in_a_loop(draft_p, target_p, tokens):
         accepted = running & (torch.rand(b) < p / q)
         rejected = running & ~accepted
         result[accepted, i] = tokens[accepted, i]
-        if rejected.any():
-            left = torch.relu(target_p[rejected, i] - draft_p[rejected, i])
-            result[rejected, i] = torch.multinomial(left / left.sum(-1, keepdim=True), 1)[:, 0]
+        left = torch.relu(target_p[rejected, i] - draft_p[rejected, i])
+        result[rejected, i] = torch.multinomial(left, 1)[:, 0]
         running = accepted
-    if running.any():
-        result[running, n] = torch.multinomial(target_p[running, n], 1)[:, 0]
+    result[running, n] = torch.multinomial(target_p[running, n], 1)[:, 0]
     return result
 
 
@@ -156,7 +154,7 @@ def accepted_row_by_row(draft_p, target_p, tokens):
         for i in range(tokens.shape[1]):
             if limits[row][i] >= min(1, taken[row][i] / given[row][i]):
                 left = (target_p[row, i] - draft_p[row, i]).clamp_min(0)
-                result[row, i] = torch.multinomial(left, 1)
+                result[row, i] = torch.multinomial(left / left.sum(), 1)
                 result[row, i + 1 :] = -1
                 break
     return result

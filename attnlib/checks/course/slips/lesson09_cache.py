@@ -12,7 +12,7 @@ import attnlib
 from attnlib.attention import equation
 from attnlib.checks.course.slips.heads import Finish
 from attnlib.checks.course.slips.lesson07_positions import AppendNew, AttendCausally, NewPlaces, TurnNew
-from attnlib.checks.course.steps import Step, along_with, each, told_as
+from attnlib.checks.course.steps import Step, along_with, each, spells, told_as
 
 Cache = dict[str, Any]
 Two = tuple[Tensor, Tensor]
@@ -113,6 +113,21 @@ class Write(Step):
         cache["k"] = torch.cat([cache["k"][:, :, :start], k], dim=2)
         cache["v"] = torch.cat([cache["v"][:, :, :start], v], dim=2)
         return cache["k"], cache["v"]
+
+    @along_with("room_not_checked", "whole_buffer")
+    def behind_the_buffer(self, cache: Cache, k: Tensor, v: Tensor) -> Two:
+        """The new positions come behind the whole buffer.
+
+        The buffer has room for the longest text. `torch.cat` leaves that room empty, puts the new positions behind it,
+        and copies everything for each token. Write into the slice [length, length + n) of the buffer.
+        """
+        cache["k"], cache["v"] = torch.cat([cache["k"], k], dim=2), torch.cat([cache["v"], v], dim=2)
+        return cache["k"], cache["v"]
+
+    @spells(behind_the_buffer)
+    @along_with("room_not_checked")
+    def behind_the_buffer_and_cut(self, cache: Cache, k: Tensor, v: Tensor) -> Two:
+        return self.behind_the_buffer(cache, k, v)
 
     def written_to_a_copy(self, cache: Cache, k: Tensor, v: Tensor, start: int, stop: int) -> Two:
         """A copy is written, and the cache stays as it is.
@@ -304,6 +319,16 @@ class TurnAndKeep(Step):
     ) -> tuple[Tensor, Tensor, Tensor]:
         return attnlib.rotate(q, places), *_kept(cache, k, v)
 
+    def queries_placed_after_appending(
+        self, q: Tensor, k: Tensor, v: Tensor, cache: Cache, places: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The positions of the queries are read off the cache too late.
+
+        Appending counts cache["length"] on, so the queries are turned n positions too far. Compute the positions once,
+        before you append, and turn queries and keys by the same ones.
+        """
+        return attnlib.rotate(q, places + q.shape[2]), *_kept(cache, attnlib.rotate(k, places), v)
+
     def turned_when_read(
         self, q: Tensor, k: Tensor, v: Tensor, cache: Cache, places: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
@@ -336,8 +361,8 @@ class TurnAndKeep(Step):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The empty part of the buffer is attended to.
 
-        A key of zeros has the score 0, and e⁰ is not nothing. Use what appending returns, the first `length` positions,
-        and not the whole buffer.
+        A key of zeros has the score 0, and e⁰ = 1 takes a share of the attention. Use what appending returns, the first
+        `length` positions, and not the whole buffer.
         """
         new_q, *_ = self.right(q, k, v, cache, places)
         return new_q, cache["k"], cache["v"]
@@ -523,6 +548,15 @@ class Slot(Step):
         """
         length, window = cache["length"], cache["k"].shape[2]
         return length if length < window else 0, min(length + 1, window)
+
+    def seen_up_to_the_slot(self, cache: Cache) -> tuple[int, int]:
+        """Only the slots up to the new word are attended to.
+
+        That is right in the first round. After it, the slots behind the new word hold words, too: the older ones. As
+        many slots as there are words so far, and at most `window`.
+        """
+        slot = cache["length"] % cache["k"].shape[2]
+        return slot, slot + 1
 
 
 class WriteSlot(Step):

@@ -236,6 +236,14 @@ class InWindow(Step):
         """
         return behind(q_len, k_len, shift, None).abs() < window
 
+    def window_not_shifted(self, q_len: int, k_len: int, shift: int, window: int) -> Tensor:
+        """The far end of the window is aligned with the first key.
+
+        With as many queries as keys this is right. With more keys, both ends of the window move: the last query is at
+        the last key, so its distance to a key is larger by the number of keys minus that of queries.
+        """
+        return (behind(q_len, k_len, shift, None) >= 0) & (behind(q_len, k_len, 0, None) < window)
+
     def window_in_the_middle(self, q_len: int, k_len: int, shift: int, window: int) -> Tensor:
         """The query is in the middle of its window.
 
@@ -391,13 +399,13 @@ class DrawLast(Step):
     def _drawn(self, draft_p: Tensor, target_p: Tensor, count: Tensor, residual: Tensor) -> Tensor:
         shares = torch.cat([residual, target_p[:, -1:]], dim=1)  # (b, n + 1, V)
         chosen = shares[torch.arange(len(count), device=count.device), count]
-        return torch.multinomial(chosen + (chosen.sum(-1, keepdim=True) == 0), 1)[:, 0]
+        return torch.multinomial(chosen, 1)[:, 0]
 
     def drawn_from_the_target(self, draft_p: Tensor, target_p: Tensor, count: Tensor) -> Tensor:
         """After a rejection, the token is drawn from the whole target.
 
-        Likely tokens then come out twice as often: as guesses that were accepted, and here again. What is missing is
-        exactly max(0, p - q), divided by its sum.
+        Likely tokens then come out too often: as guesses that were accepted, and here again. What is missing is exactly
+        max(0, p - q), divided by its sum.
         """
         return self._drawn(draft_p, target_p, count, target_p[:, :-1])
 
