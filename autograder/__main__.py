@@ -181,6 +181,7 @@ def grade_samples(layout: Layout, assignments: tuple[str, ...], how: How) -> Non
 
 def grade_and_show(layout: Layout, folder: Path, assignments: tuple[str, ...], how: How) -> None:
     """Grade, print the table, and say where everything is."""
+    from attnlib.checks import exercises
     from autograder.grading.grade_course import grade
     from autograder.grading.table import grading_tables
 
@@ -201,7 +202,7 @@ def grade_and_show(layout: Layout, folder: Path, assignments: tuple[str, ...], h
 
         graded = grade(layout, folder, assignments, how, show)
     console = Terminal()
-    for table in grading_tables(graded):
+    for table in grading_tables(graded, exercises()):
         console.print(table)
     console.print(f"Graded notebooks: {shown(layout.course / 'autograded')}", soft_wrap=True)
     gradebook = os.environ.get("AUTOGRADER_DB", "").rpartition("@")[2] or shown(layout.course / "gradebook.db")

@@ -1,20 +1,25 @@
 """The tables that `grade` prints, one a lesson."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from autograder.grading.grade_course import Graded
+from attnlib.checks.exercise import Exercise
+from attnlib.checks.naming.names import names_in
+from autograder.grading.grade_course import Graded, Result
 from autograder.showing.text import printable
 
 TIGHT: Any = {"padding": (0, 1, 0, 0), "pad_edge": False}  # a terminal of 80 columns is to hold a diagnosis
 
 
-def grading_tables(graded: list[Graded]) -> Iterator[Table]:
-    """A line for each exercise of each student: its points, and where some are missing, why."""
+def grading_tables(graded: list[Graded], known: Mapping[str, Exercise]) -> Iterator[Table]:
+    """A line for each exercise of each student: its points, and where some are missing, why.
+
+    A misconception is told by its title, as the student is told it.
+    """
     for lesson in sorted({one.lesson for one in graded}):
         table = Table(
             title=lesson or "no lesson", title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, **TIGHT
@@ -26,11 +31,11 @@ def grading_tables(graded: list[Graded]) -> Iterator[Table]:
         table.add_column("Diagnosis", overflow="fold", style="yellow")
         for one in graded:
             if one.lesson == lesson:
-                _add_rows(table, one)
+                _add_rows(table, one, known)
         yield table
 
 
-def _add_rows(table: Table, one: Graded) -> None:
+def _add_rows(table: Table, one: Graded, known: Mapping[str, Exercise]) -> None:
     table.add_section()
     student = one.student
     if one.problem is not None:
@@ -43,10 +48,15 @@ def _add_rows(table: Table, one: Graded) -> None:
         mark = ("✓ ", "green") if full else ("✗ ", "red")
         exercise = Text.assemble(mark, printable(result.exercise))
         points = f"{result.points:g}/{result.max_points:g}"
-        why = "" if full else result.diagnosis or ""
+        why = "" if full else _told(result, known)
         table.add_row(student, score, exercise, points, why)
         student, score = "", ""
     _add_remarks(table, one)
+
+
+def _told(result: Result, known: Mapping[str, Exercise]) -> str:
+    named = names_in(known.get(result.exercise)).get(result.diagnosis or "")
+    return named.title if named else result.diagnosis or ""
 
 
 def _add_remarks(table: Table, one: Graded) -> None:

@@ -1,20 +1,16 @@
 """The item analysis: for each exercise who passed, what was earned, and who is stuck on the same mistake."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from attnlib.checks.exercise import Exercise, Misconception
-from attnlib.checks.naming.one_change import CHANGES
-from attnlib.checks.naming.symptom_names import SYMPTOMS
+from attnlib.checks.exercise import Exercise
+from attnlib.checks.naming.names import names_in
 from autograder.report.collect import Attempt, Submission
 from autograder.report.statistics import chance, discrimination, wilson
 
 MISCONCEPTION, OTHER = "misconception", "other"
 NOT_ANSWERED = "not answered"
 NO_USUAL_MISTAKE = "none of the usual mistakes"
-IN_ANY_EXERCISE = {change.id: change for change in CHANGES.values()} | {
-    name: replace(symptom, title=symptom.title.format("…", "…")) for name, symptom in SYMPTOMS.items()
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +127,7 @@ def shared_misconceptions(
         shared.append(
             Shared(
                 what=what,
-                titles=tuple(dict.fromkeys(_misconceptions(known, name)[what].title for name in exercises)),
+                titles=tuple(dict.fromkeys(names_in(known.get(name))[what].title for name in exercises)),
                 exercises=tuple(exercises),
                 count=len(students),
                 students=tuple(students) if names else (),
@@ -185,13 +181,13 @@ def _kind(attempt: Attempt, known: Mapping[str, Exercise]) -> str | None:
         return None
     if attempt.diagnosis == NOT_ANSWERED:
         return NOT_ANSWERED
-    return MISCONCEPTION if attempt.diagnosis in _misconceptions(known, attempt.exercise) else OTHER
+    return MISCONCEPTION if attempt.diagnosis in names_in(known.get(attempt.exercise)) else OTHER
 
 
 def _finding(
     kind: str, what: str, students: list[str], names: bool, known: Mapping[str, Exercise], exercise: str
 ) -> Finding:
-    misconception = _misconceptions(known, exercise).get(what) if kind == MISCONCEPTION else None
+    misconception = names_in(known.get(exercise)).get(what) if kind == MISCONCEPTION else None
     return Finding(
         kind=kind,
         what=what,
@@ -200,12 +196,6 @@ def _finding(
         count=len(students),
         students=tuple(students) if names else (),
     )
-
-
-def _misconceptions(known: Mapping[str, Exercise], exercise: str) -> dict[str, Misconception]:
-    """All that a diagnosis may name: the exercise's misconceptions, what results show by themselves, single changes."""
-    of_exercise = {m.id: m for m in known[exercise].misconceptions} if exercise in known else {}
-    return IN_ANY_EXERCISE | of_exercise
 
 
 def _in_short(diagnosis: str | None) -> str:

@@ -133,7 +133,7 @@ def test_the_layout_of_a_folder(tmp_path):
 
 def test_a_name_is_never_read_as_markup():
     console = Terminal(width=100, record=True, file=io.StringIO())
-    console.print(*grading_tables([Graded("[bold]x[/nope]", TINY, problem="[/] bad")]))
+    console.print(*grading_tables([Graded("[bold]x[/nope]", TINY, problem="[/] bad")], {}))
     assert "[bold]x[/nope]" in console.export_text()
 
 

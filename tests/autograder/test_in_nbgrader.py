@@ -202,7 +202,7 @@ def test_the_time_of_receipt_counts_and_the_table_says_so(ways):
     assert f"backdated, {TINY}: {remark}" in ways.log
     assert ways.graded["backdated"].remarks == (remark,)
     terminal = Terminal(file=io.StringIO(), width=200)
-    for table in grading_tables([ways.graded["backdated"]]):
+    for table in grading_tables([ways.graded["backdated"]], {}):
         terminal.print(table)
     assert remark in terminal.file.getvalue()
 

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from rich.progress import Progress, TextColumn
 from tiny_course import TINY
 
+from attnlib.checks import exercises
 from autograder import __main__ as command_line
 from autograder.grading.grade_course import Graded, Result
 from autograder.grading.table import grading_tables
@@ -56,11 +57,19 @@ def test_the_tables_of_grade_and_report_move_no_cursor():
     ]
     attempts = [Attempt("softmax", 0.0, 5.0, HOSTILE), Attempt(HOSTILE, 0.0, 1.0, HOSTILE)]
     submissions = [Submission(HOSTILE, TINY, tuple(attempts)), Submission(HOSTILE, HOSTILE, problem=HOSTILE)]
-    made = [*grading_tables(graded), *(table for one in analyse(submissions, {}) for table in tables(one))]
+    made = [*grading_tables(graded, {}), *(table for one in analyse(submissions, {}) for table in tables(one))]
     for table in made:
         text = shown(table)
         assert is_harmless(text), table.title
         assert SHOWN in text
+
+
+def test_a_misconception_is_told_by_its_title():
+    graded = Graded("ada", TINY, [Result("pairwise_dot", 0.0, 1.0, name) for name in ("not_summed", "TypeError: no")])
+    (text,) = (shown(table) for table in grading_tables([graded], exercises()))
+    assert next(m.title for m in exercises()["pairwise_dot"].misconceptions if m.id == "not_summed") in text
+    assert "not_summed" not in text
+    assert "TypeError: no" in text
 
 
 def test_the_progress_line_moves_no_cursor():
