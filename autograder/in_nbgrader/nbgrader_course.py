@@ -18,7 +18,7 @@ from autograder.showing.errors import CourseError
 
 
 class NbgraderCourse:
-    """A course directory with its gradebook, under the one config.
+    """A course directory with its gradebook, under the one config and what the course's own nbgrader_config.py changes.
 
     `submitted` is a folder of submissions elsewhere, in nbgrader's layout STUDENT/ASSIGNMENT/NOTEBOOK.ipynb.
     """
@@ -26,6 +26,8 @@ class NbgraderCourse:
     def __init__(self, root: Path, submitted: Path | None = None) -> None:
         root.mkdir(parents=True, exist_ok=True)
         self.config: Config = PyFileConfigLoader(CONFIG.name, path=str(CONFIG.parent)).load_config()
+        if (root / CONFIG.name).is_file():  # nbgrader reads it, too
+            self.config.merge(PyFileConfigLoader(CONFIG.name, path=str(root)).load_config())
         self.config.CourseDirectory.root = str(root)
         if submitted is not None:
             self.config.CourseDirectory.submitted_directory = str(submitted)
