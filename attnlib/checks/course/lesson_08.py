@@ -533,15 +533,17 @@ def _begun(
 def _stopped(draw: Draw, *, b: int, in_prompt: bool = False, **sizes: Any) -> tuple[Any, ...]:
     """With the stop_id with which the rows stop at the most different times, and all of them before the end if b is 1.
 
-    With `in_prompt`, the prompts hold it as well.
+    With `in_prompt`, the prompts hold it as well. A model that writes nothing but the token 0 is drawn again.
     """
-    model, ids, more, *_ = _begun(draw, b=b, **sizes)
-    written = attnlib.generate(SmallModel(*model[MODEL]), ids, more, 0.0)[:, ids.shape[1] :]
-    first = {
-        token: [row.tolist().index(token) if token in row else more + 1 for row in written]
-        for token in written[:, :-2].unique().tolist()
-        if token > 0
-    }
+    first: dict[int, list[int]] = {}
+    while not first:
+        model, ids, more, *_ = _begun(draw, b=b, **sizes)
+        written = attnlib.generate(SmallModel(*model[MODEL]), ids, more, 0.0)[:, ids.shape[1] :]
+        first = {
+            token: [row.tolist().index(token) if token in row else more + 1 for row in written]
+            for token in written[:, :-2].unique().tolist()
+            if token > 0
+        }
     stop_id = max(first, key=lambda token: (len({*first[token]}), -sum(first[token])))
     if in_prompt:
         ids[0, 0] = stop_id
