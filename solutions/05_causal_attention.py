@@ -9,15 +9,15 @@
 # | | |
 # | --- | --- |
 # | **You will build** | `causal_mask`, `masked_softmax`, `padding_mask`, and `CausalSelfAttention`, the core of a GPT |
-# | **You will understand** | why to block first, where NaN comes from, why `-1e20` is no infinity, how to find a leak |
+# | **You will understand** | why to block first, where NaN comes from, why `-1e20` is finite, how to find a leak |
 # | **You need** | attention from lesson 02, the training loop from lesson 04; about 100 minutes |
 #
 # The demonstrations between the exercises use `attnlib`. Both models at the end use *your* `masked_softmax` once it
-# passes its check, and `attnlib`'s until then. An exercise that you leave for later breaks nothing further down.
+# passes its check, and your loops train and measure them; until then `attnlib`'s do. You can leave any exercise for
+# later: nothing further down depends on it.
 
 # %%
 import re
-import sys
 from functools import partial
 from pydoc_data.topics import topics
 
@@ -27,7 +27,6 @@ import torch.nn.functional as F
 from matplotlib.colors import ListedColormap, LogNorm
 from torch import Tensor, nn
 from torch.testing import assert_close
-from tqdm import tqdm
 
 import attnlib
 from attnlib.checks import check, yours_or_ours
@@ -74,8 +73,8 @@ assert all(map(torch.equal, outputs, reversed(last_one_first)))
 #
 # ## Say who may look at whom
 #
-# A *mask* says it for every pair. It is `bool`, has a row for each query and a column for each key, and **True = may
-# attend**. For five words it is a triangle:
+# A *mask* answers that for every pair. It is `bool`, with a row for each query and a column for each key, and **True =
+# may attend**. For five words it is a triangle:
 #
 # $$M_{ij} = \big[ j \le i \big] \qquad\qquad \text{query } i,\ \text{key } j$$
 #
@@ -95,7 +94,7 @@ assert all(map(torch.equal, outputs, reversed(last_one_first)))
 # - The result is `(q_len, k_len)`, `torch.bool`, True = may attend.
 # - The last query sees every key, also if there are more keys than queries. If there are fewer, the first queries see
 #   nothing.
-# - Not allowed: `attnlib`'s masks. Everything of torch is allowed.
+# - Not allowed: `attnlib`'s masks. All of torch is allowed.
 
 
 # %%
@@ -152,7 +151,7 @@ show("A triangle for eleven queries; for the two newest queries, its last two ro
 # | softmax | 1/8 | 3/8 | 4/8 | 1 |
 # | future set to zero | 1/8 | 3/8 | 0 | **1/2** |
 #
-# The row adds up to one half. Is that only ugly, or is it wrong?
+# The row adds up to one half. Is that merely ugly, or is it wrong?
 #
 # ### Predict, then run: zero is zero ({points}, difficulty 2, 3 minutes)
 #
@@ -164,7 +163,7 @@ show("A triangle for eleven queries; for the two newest queries, its last two ro
 # - **C**: yes: through the weights that are kept
 # - **D**: yes: through the value of *did*
 #
-# Decide before you run on.
+# Decide before you run the next cell.
 
 # %%
 ### BEGIN SOLUTION
@@ -202,7 +201,7 @@ show("Without the second division both weights of the past fall as the future sc
 
 # %% [markdown]
 # The solid lines are the leak. How much *animal* gets from the past tells how large the score of the future was. A
-# network finds that out: it only has to make the score of the next word carry a message.
+# network will find that out: all it has to do is make the score of the next word carry a message.
 #
 # The dashed lines are the way out. Divide each row by what remains of its sum: $\frac18$ and $\frac38$, divided by
 # $\frac12$, are $\frac14$ and $\frac34$, whatever the future score is.
@@ -253,14 +252,14 @@ check("renormalised_causal_weights", renormalised_causal_weights)
 # %% [markdown]
 # ## Block before the softmax: the same numbers, with less work
 #
-# Look at what the second division does. Let $Z$ be the softmax's own denominator, with the future in it. It appears
-# above and below, and cancels:
+# Look at what the second division does. Let $Z$ be the softmax's own denominator, with the future in it. It appears in
+# numerator and denominator, and cancels:
 #
 # $$\frac{e^{s_j} / Z}{\sum_{l \le i} e^{s_l} / Z} = \frac{e^{s_j}}{\sum_{l \le i} e^{s_l}}$$
 #
-# On the right no future score is left. It is the softmax of the first $i + 1$ scores alone. So do not let the others in
-# to begin with. Which score has the exponential zero? $e^{-\infty} = 0$. Fill the blocked scores with `-inf`, and one
-# softmax is enough. The two ways give the same weights:
+# No future score is left on the right: it is the softmax of the first $i + 1$ scores alone. So why let the others in at
+# all? A score whose exponential is zero would keep them out, and $e^{-\infty} = 0$. Fill the blocked scores with
+# `-inf`, and one softmax is enough. Both ways give the same weights:
 
 # %% tags=["nbval-ignore-output"]
 # nbval-ignore-output: the last digit depends on the machine; asserts say how small it is
@@ -278,7 +277,7 @@ print(f"largest difference of the two ways: {(before - afterwards).abs().max():.
 
 # %% [markdown]
 # They are equal on paper, and for scores of ordinary size. Now let a future score be 200. In float32 the softmax gives
-# it everything, and the past is rounded to zero. Then 0 is divided by 0. That is why everyone blocks first.
+# it everything and rounds the past to zero, and then you divide 0 by 0. That is why everyone blocks first.
 
 # %%
 row = torch.tensor([0.0, 1.0, 200.0])
@@ -296,7 +295,7 @@ assert_close(blocked_first, torch.tensor([0.269, 0.731, 0.0]), atol=5e-4, rtol=0
 #
 # `-inf` has one weak spot. A causal mask leaves every query at least itself. Other masks do not: sentences may be
 # padded on the left, and then the first queries have nothing real to look at. A row that is `-inf` throughout has no
-# largest score to subtract: $-\infty - (-\infty)$ is not defined. And a NaN does not stay where it is.
+# largest score to subtract: $-\infty - (-\infty)$ is not defined. And a NaN spreads.
 
 # %%
 scores = torch.zeros(3, 3, requires_grad=True)
@@ -311,8 +310,8 @@ assert weights[0].isnan().all()
 assert values.grad.isnan().all()  # one bad row of three has spoiled them all
 
 # %% [markdown]
-# One step of the optimiser, and every weight of the network is NaN. Much published code avoids this: it fills not with
-# `-inf` but with a large negative *number*, often `-1e9`. Then nothing is undefined.
+# One step of the optimiser, and every weight of the network is NaN. Much published code avoids this by filling with a
+# large negative *number* instead, often `-1e9`. Then nothing is undefined.
 #
 # ### Predict, then run: a row of -1e9 ({points}, difficulty 2, 2 minutes)
 #
@@ -343,8 +342,8 @@ assert_close(filled, torch.full((4,), 0.25), atol=0, rtol=0)
 assert_close(attnlib.masked_softmax(scores, nothing), torch.zeros(4), atol=0, rtol=0)
 
 # %% [markdown]
-# The query attends to everything that it must not see, evenly, and nothing warns you. The rule of this course: **a
-# query that may attend to nothing gets zeros**, forward and in the gradient.
+# The query attends evenly to everything that it must not see, and nothing warns you. The rule of this course: **a query
+# that may attend to nothing gets zeros**, forward and in the gradient.
 #
 # ### Exercise: write a softmax with a mask ({points}, difficulty 3, 12 minutes)
 #
@@ -377,7 +376,7 @@ check("masked_softmax", masked_softmax)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# `-inf` is right for every row that has a True. The other rows need a treatment of their own. How do you find them?
+# `-inf` is right for every row that has a True. The other rows have to be treated separately. How do you find them?
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -399,8 +398,8 @@ check("masked_softmax", masked_softmax)
 # Which number do people fill with? [`-1e20`](https://github.com/NVIDIA/apex/issues/93), `-1e9`, `-1e4`, or the lowest
 # number that the dtype has. Large models compute in 16 bits, and there one reader of a tutorial [tried three in a
 # row](https://github.com/bentrevett/pytorch-seq2seq/issues/191): `-1e10` was an error, `-inf` gave a loss of NaN, and
-# with `-1e4` it ran. Which of these failures can you explain already? Try all fills, on a row with two open keys of
-# three, and on a row with none.
+# with `-1e4` it ran. Which of these failures can you explain already? Try all the fills, on a row with two open keys
+# out of three and on a row with none.
 
 
 # %%
@@ -515,9 +514,9 @@ axes[0].figure.suptitle("One triangle, written in four ways (open cells are blue
 show("The same triangle as True and False, as False and True, as 1 and 0, as 0 and minus infinity.")
 
 # %% [markdown]
-# The same with whole modules: PyTorch's, with its mask, and `attnlib`'s, with ours and the same weights. Then the
-# mistake: our mask, given to PyTorch as it is. No error is raised, and the shapes fit. *the* looks at the future only,
-# and the last word, whose whole row is blocked, becomes NaN.
+# Now the same with whole modules: PyTorch's with its mask, and `attnlib`'s with ours and the same weights. Then make
+# the mistake, and give PyTorch our mask as it is. The shapes fit, and no error is raised. *the* looks at the future
+# only, and the last word, whose whole row is blocked, becomes NaN.
 
 # %%
 torch.manual_seed(1)
@@ -602,11 +601,11 @@ for ax, mask, words in zip(axes, both, padded, strict=True):
 show("Three triangles; in the shorter sentences the columns of the padding are blocked.")
 
 # %% [markdown]
-# Look at the rows of the padding, at the bottom left. Those queries still see the three real words. That does no harm,
-# because what they bring back is never used. It is the *columns* that matter.
+# In the left-hand picture, look at the rows of the padding, at the bottom. Those queries still see the three real
+# words. That does no harm, because nobody uses what they bring back. It is the *columns* that matter.
 #
-# The test of a padding mask is simple. A sentence must not notice its neighbours: in the batch it gets what it gets
-# alone.
+# The test of a padding mask is simple. A sentence must not notice its neighbours: it comes out of the batch as it would
+# have come out alone.
 
 # %%
 small_attention = attnlib.MultiHeadAttention(12, 3, is_causal=True)
@@ -739,8 +738,9 @@ check("CausalSelfAttention", CausalSelfAttention)
 #
 # $$\frac{\partial \text{output}_i}{\partial \text{input}_j} = 0 \qquad \text{for all } j > i$$
 #
-# For eleven words that is an $11 \times 11$ picture, and it takes autograd a moment. Three layers with the same
-# weights: no mask, future weights set to zero *after* the softmax and no more, and blocked before.
+# For eleven words that is an $11 \times 11$ picture, and it takes autograd a moment. Compare three layers with the same
+# weights: one without a mask, one that sets future weights to zero *after* the softmax and does nothing else, and one
+# that blocks them before it.
 
 
 # %%
@@ -818,7 +818,7 @@ class Look(nn.Module):
 
 
 # %% [markdown]
-# Around it: a learned vector for each character and for each position in the window, two norms and an MLP (lesson 06
+# Around it go a learned vector for each character and for each position in the window, two norms and an MLP (lesson 06
 # builds this block), and one logit for each possible next character.
 
 # %%
@@ -845,53 +845,157 @@ class Writer(nn.Module):
         return self.guess(self.norm3(x))
 
 
+# %% [markdown]
+# ### Stretch: the loop that trains both ({points}, difficulty 3, 25 minutes)
+#
+# Write `train_writer(model, excerpts, rates, make=torch.optim.SGD)`.
+#
+# - `model(ids)` takes characters `(b, n)` and returns logits `(b, n, vocab)`. Put it into training mode first.
+# - `excerpts` is `(steps, b, n + 1)`: a batch for each step, each text with the character that follows it. The model
+#   reads the first n characters of a text, and the guess at place $i$ is for the character at $i + 1$.
+# - `rates` is `(steps,)`, the learning rate of each step. `make` is an optimiser's class, called as
+#   `make(model.parameters(), lr=…)`, once. Step $i$ uses `excerpts[i]` and `rates[i]`.
+# - The result is `(steps,)`, the loss of each step: the mean cross-entropy over all guesses of the batch, before the
+#   model is changed by it. (Keep `loss.detach()`. A loss that remembers how it was computed holds the whole pass in
+#   memory.)
+# - The parts of the check: {parts}. It trains with `torch.optim.SGD`. As always.
+
+
 # %%
-def train(ahead: int, steps: int = 600) -> tuple[Writer, list[float]]:
-    """A model, and its loss at each step: the loop of lesson 04."""
-    torch.manual_seed(0)
-    model, losses = Writer(ahead), []
-    optimiser = torch.optim.AdamW(model.parameters(), lr=0.01)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 0.01, total_steps=steps)
-    name = "leaking" if ahead else "sound"
-    for _ in tqdm(range(steps), desc=f"{name:8}", file=sys.stdout, ncols=80, mininterval=1):
-        starts = torch.randint(held_out - window - 1, (16, 1))
-        excerpt = encoded[starts + torch.arange(window + 1)]  # (b, n + 1)
-        loss = F.cross_entropy(model(excerpt[:, :-1]).flatten(0, 1), excerpt[:, 1:].flatten())
+def train_writer(model: nn.Module, excerpts: Tensor, rates: Tensor, make=torch.optim.SGD) -> Tensor:
+    """Excerpts (steps, b, n + 1), rates (steps,) -> losses (steps,); the model is trained."""
+    ### BEGIN SOLUTION
+    model.train()
+    optimiser = make(model.parameters(), lr=rates[0].item())
+    losses = []
+    for excerpt, rate in zip(excerpts, rates, strict=True):
+        seen, following = excerpt[:, :-1], excerpt[:, 1:]
+        logits = model(seen)
+        loss = F.cross_entropy(logits.flatten(0, 1), following.flatten())
+        for group in optimiser.param_groups:
+            group["lr"] = rate.item()
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
-        schedule.step()
-        losses.append(loss.item())
-    return model, losses
+        losses.append(loss.detach())
+    return torch.stack(losses)
+    ### END SOLUTION
 
+
+# %%
+check("train_writer", train_writer)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# It is the loop of lesson 04: guess, measure, set the gradients to zero, `backward`, `step`. New are two things: what a
+# guess is compared with, and a rate that changes.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# `excerpt[:, :-1]` is what the model reads, and `excerpt[:, 1:]` is what it has to guess. `F.cross_entropy` wants the
+# logits as `(guesses, vocab)` and the right characters as `(guesses,)`: flatten the batch and the places of both.
+#
+# </details>
+# <details><summary>Hint 3</summary>
+#
+# An optimiser keeps its rate in `param_groups`, a list of dicts. Before each step, write the new one into `group["lr"]`
+# of each. Keep `loss.detach()` in a list, and `torch.stack` it at the end.
+#
+# </details>
+
+# %% [markdown]
+# Both models get the same excerpts, and rates that rise for the first third of the steps and then fall: small ones at
+# the beginning, where the model knows nothing, and at the end, where it should settle.
 
 # %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: a progress bar tells the time; the next cells assert what was learned
-sound, sound_losses = train(ahead=0)
-leaking, leaking_losses = train(ahead=1)
+# nbval-ignore-output: it says whose loop is used, which is another one in a student's notebook
+train = yours_or_ours("train_writer", globals())
+
+# %%
+seed, steps = 0, 600
+generator = torch.Generator().manual_seed(seed)
+starts = torch.randint(held_out - window - 1, (steps, 16, 1), generator=generator)
+excerpts = encoded[starts + torch.arange(window + 1)]  # (steps, b, n + 1)
+done = torch.arange(1, steps + 1) / steps
+rates = 0.01 * torch.minimum(3 * done, 1.5 * (1 - done) + 0.001)
+
+# %%
+torch.manual_seed(seed)
+sound, leaking = Writer(ahead=0), Writer(ahead=1)
+leaking.load_state_dict(sound.state_dict())  # both begin alike
+sound_losses = train(sound, excerpts, rates, torch.optim.AdamW)
+leaking_losses = train(leaking, excerpts, rates, torch.optim.AdamW)
 
 # %% [markdown]
 # Now measure both on text that they have not seen, in two ways. *As in training*: the whole window at once. *As in
 # writing*: the model gets the first $t$ characters and nothing else, because the next one does not exist yet. Only its
 # last guess counts.
+#
+# ### Stretch: measure the leak ({points}, difficulty 3, 20 minutes)
+#
+# Write `losses_by_place(model, excerpts)`. It works for any model of texts, and shows whether that model can peek.
+#
+# - `model` takes `(b, n)` and returns `(b, n, vocab)`, as above, for any $n$. `excerpts` is `(b, n + 1)`.
+# - The result is two tensors `(n,)`: for each place $t$, the mean cross-entropy over the batch of the guess for the
+#   character at $t + 1$.
+# - As in training, the guesses come from one call with the first n characters. As in writing, the guess at place $t$
+#   comes from a call with the characters from 0 to $t$ alone, and is the last one of that call.
+# - The model does not learn from this: no gradients, and its mode stays as it is. The parts of the check: {parts}. As
+#   always.
 
 
 # %%
-@torch.no_grad()
-def losses_by_place(model: Writer) -> tuple[Tensor, Tensor]:
-    """Mean loss at each place of the window: as in training, and as in writing."""
-    starts = torch.linspace(held_out, len(encoded) - window - 1, 100).long()[:, None]
-    excerpt = encoded[starts + torch.arange(window + 1)]
-    seen, following = excerpt[:, :-1], excerpt[:, 1:]
-    logits = model(seen).transpose(1, 2)
-    training = F.cross_entropy(logits, following, reduction="none").mean(dim=0)
-    last = [model(seen[:, : t + 1])[:, -1] for t in range(window)]
-    writing = [F.cross_entropy(logits, following[:, t]) for t, logits in enumerate(last)]
-    return training, torch.stack(writing)
+def losses_by_place(model: nn.Module, excerpts: Tensor) -> tuple[Tensor, Tensor]:
+    """Excerpts (b, n + 1) -> losses (n,) as in training, losses (n,) as in writing."""
+    ### BEGIN SOLUTION
+    seen, following = excerpts[:, :-1], excerpts[:, 1:]
+    training, writing = [], []
+    with torch.no_grad():
+        at_once = model(seen)
+        for t in range(seen.shape[1]):
+            last = model(seen[:, : t + 1])[:, -1]
+            training.append(F.cross_entropy(at_once[:, t], following[:, t]))
+            writing.append(F.cross_entropy(last, following[:, t]))
+    return torch.stack(training), torch.stack(writing)
+    ### END SOLUTION
 
 
-sound_training, sound_writing = losses_by_place(sound)
-leak_training, leak_writing = losses_by_place(leaking)
+# %%
+check("losses_by_place", losses_by_place)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# As in training, one call is enough: `logits[:, t]` is `(b, vocab)`, the guesses of the whole batch at place $t$. With
+# which column of `excerpts` do you compare them?
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# As in writing, there is a call for each place. `excerpts[:, : t + 1]` ends with the character at $t$, and `[:, -1]` of
+# the logits is what the model makes of it.
+#
+# </details>
+# <details><summary>Hint 3</summary>
+#
+# One loop over the places does both, with two lists. `F.cross_entropy(logits, ids)` averages over the batch by itself
+# if the logits are `(b, vocab)` and the ids are `(b,)`. `torch.stack` makes a tensor of each list.
+#
+# </details>
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: it says whose measurement is used, which is another one in a student's notebook
+measure = yours_or_ours("losses_by_place", globals())
+
+# %%
+starts = torch.linspace(held_out, len(encoded) - window - 1, 100).long()[:, None]
+unseen = encoded[starts + torch.arange(window + 1)]
+sound_training, sound_writing = measure(sound, unseen)
+leak_training, leak_writing = measure(leaking, unseen)
+
+# %%
 assert_close(sound_training, sound_writing, atol=1e-4, rtol=0)  # a sound model: no difference
 guessing = torch.tensor(len(characters)).log().item()
 assert leak_training.mean() < 0.3 < 1.5 < sound_training.mean() < 2.5
@@ -904,7 +1008,7 @@ assert abs(sound_writing[8:20].mean() - sound_writing[20:].mean()) < 0.3  # ... 
 _, (left, right) = plt.subplots(1, 2, figsize=(11, 3.6), layout="constrained", sharey=True)
 curves = ("sound", sound_losses, INK), ("leaking", leaking_losses, ACCENT)
 for name, losses, colour in curves:
-    smooth = torch.tensor(losses).unfold(0, 20, 1).mean(dim=-1)
+    smooth = losses.unfold(0, 20, 1).mean(dim=-1)
     left.plot(range(20, 601), smooth, color=colour, label=name)
 left.set(xlabel="step", ylabel="loss per character", title="In training the leak wins", ylim=(0, 11))
 right.plot(sound_writing, "o-", color=INK, markersize=4, label="sound, both ways the same")
@@ -922,9 +1026,9 @@ for name, (training, writing) in means.items():
     print(f"{name:8} as in training {training.mean():.2f}    in writing {writing.mean():.2f}")
 
 # %% [markdown]
-# By its training curve the leaking model is a wonder. It also does well on held-out text, as long as that is measured
-# as in training. But it has learned one thing: to copy the next character. In writing there is none to copy, and it is
-# *worse than blind guessing*, because it is sure and wrong.
+# Judged by its training curve, the leaking model is a wonder. It even does well on held-out text, as long as that is
+# measured as in training. But all it has learned is to copy the next character. In writing there is none to copy, and
+# then it is *worse than blind guessing*, because it is sure and wrong.
 #
 # Look at the last position. There the leaking model comes near the sound one, in both curves: the last position of a
 # window never had a next one to look at, so it had to learn. That is how such a mistake survives a test that looks at
@@ -957,10 +1061,10 @@ for start in ("The ", "If the ", "An object "):
 # ### Fix: the wrong axis, and the number that hid it ({points}, difficulty 3, 8 minutes)
 #
 # A widely read tutorial on translation put the padding of the target on the axis of the *queries*. A reader
-# [noticed](https://github.com/bentrevett/pytorch-seq2seq/issues/96), and it was fixed. Copies of the line live on, for
-# years in [another popular implementation](https://github.com/hyunwoongko/transformer/pull/40). There "the code works
-# despite this bug", as the report says, because blocked scores are filled with a finite number. With `-inf` the rows of
-# padded queries would have been NaN, and somebody would have looked.
+# [noticed](https://github.com/bentrevett/pytorch-seq2seq/issues/96), and it was fixed. Copies of the line lived on, one
+# of them for years in [another popular implementation](https://github.com/hyunwoongko/transformer/pull/40). There "the
+# code works despite this bug", as the report says, because blocked scores are filled with a finite number. With `-inf`
+# the rows of padded queries would have been NaN, and somebody would have looked.
 #
 # Both bugs are below. Fix them.
 #
@@ -1010,8 +1114,7 @@ check("mend_padded_causal_weights", mend_padded_causal_weights)
 # %% [markdown]
 # Why did both survive for so long? With padding on the *right*, the causal mask already hides it from every real query,
 # so the wrong axis changed nothing that was used. It shows once sentences are padded on the left, as they are for
-# writing in batches, or once the same mask is used without the triangle. A bug that is covered by another one is not
-# gone.
+# writing in batches, or once the same mask is used without the triangle. A bug that something else hides is not gone.
 
 # %% [markdown]
 # ## Go further: pack several texts into one row
@@ -1030,7 +1133,7 @@ check("mend_padded_causal_weights", mend_padded_causal_weights)
 # - The positions are `(b, n)`, `torch.int64`: 0 for the first token of each text, then 1, 2, …
 # - Number $-1$ is padding. It sees nothing and is seen by nothing, and its position is 0.
 # - Each row of the batch is packed in its own way. The parts of the check: {parts}. Device and inputs as always. Loops
-#   are allowed, but it can be done without. Not allowed: `attnlib`'s masks.
+#   are allowed, but you can do without them. Not allowed: `attnlib`'s masks.
 
 
 # %%
@@ -1074,9 +1177,8 @@ check("packed_causal", packed_causal)
 # </details>
 
 # %% [markdown]
-# The test is the one that you know: a text must not notice its neighbours. Three sentences in one row, without a single
-# padded place, get what each gets alone. And the gradient agrees: the mask is a stack of three triangles along the
-# diagonal.
+# You know the test: a text must not notice its neighbours. Three sentences share one row, without a single padded
+# place, and each comes out as it would alone. The picture shows why: three triangles along the diagonal.
 
 # %% tags=["nbval-ignore-output"]
 # nbval-ignore-output: it says whose mask is used, which is another one in a student's notebook
@@ -1112,12 +1214,12 @@ show("Three triangles along the diagonal; all cells outside of them are blocked.
 #
 # ## Think further
 #
-# 1. Two layers of causal attention: can the second one undo what the first has hidden? Argue with the picture of the
+# 1. Two layers of causal attention: can the second one undo what the first has hidden? Argue from the picture of the
 #    gradient, then try it.
 # 2. The rows of padded queries were left as they are. When would they do harm? (Think of the mean of the loss, and of a
 #    layer that averages over all positions.)
-# 3. The sound model gains nothing from a window that is longer than what it needs. Measure its loss by position: from
-#    where on does more past stop helping, and what limits it, the mask or the model?
+# 3. At some point, more past no longer helps the sound model. Measure its loss by position: where is that point, and
+#    what sets it, the mask or the model?
 #
 # <details><summary>Answers</summary>
 #

@@ -169,6 +169,8 @@ NOTHING_TO_SEE = {
     "LanguageModel": "first_detached input_made_float32",
     "sample_next": "squeezed",
     "mend_training_loop": "squeezed",
+    "train_writer": "squeezed",
+    "losses_by_place": "squeezed",
     "witten_bell": "squeezed",
     "stack_head_weights": "squeezed",
     "little_einsum": "entries_in_a_list",  # a result that is a single number has no entries

@@ -1,8 +1,8 @@
 """Inputs that are no tensors, a small model or a generator: sent as tensors, and made where the attempt lives.
 
-A case writes `{MODEL: (embed, places, mode)}`, where the mode is a bool tensor, True for training, or a seed,
-`{GENERATOR: seed}`. The mode in which the attempt leaves the model is written back: one that is not restored is a
-changed input.
+A case writes `{MODEL: (embed, places, mode)}`, where the mode is a bool tensor, True for training; behind it may stand
+how many ids each position sees too many. Or it writes a seed, `{GENERATOR: seed}`. The mode in which the attempt leaves
+the model is written back: one that is not restored is a changed input.
 """
 
 from typing import Any
@@ -16,12 +16,13 @@ MODEL, GENERATOR = "a model", "a generator"
 class SmallModel(nn.Module):
     """Ids (b, n), positions (n) -> logits (b, n, vocab), each from all ids up to its own: no attention, but causal.
 
-    In training it is as if dropout took every other column. It has `max_len` positions, and raises for more.
+    If it leaks, each sees `ahead` ids more, where there are any. In training it is as if dropout took every other
+    column. It has `max_len` positions, and raises for more.
     """
 
-    def __init__(self, embed: Tensor, places: Tensor, mode: Tensor) -> None:
+    def __init__(self, embed: Tensor, places: Tensor, mode: Tensor, ahead: int = 0) -> None:
         super().__init__()
-        self.max_len = len(places)
+        self.max_len, self.ahead = len(places), ahead
         self.embed, self.places = nn.Parameter(embed.detach().clone()), nn.Parameter(places.detach().clone())
         self.train(bool(mode))
 
@@ -33,7 +34,8 @@ class SmallModel(nn.Module):
         if self.training:
             x = 2 * x * (torch.arange(x.shape[-1], device=x.device) % 2)
         counts = torch.arange(1, ids.shape[1] + 1, device=x.device)
-        mixed = x + x.cumsum(dim=1) / counts[:, None].to(x.dtype)
+        seen = (counts + self.ahead).clamp(max=len(counts))
+        mixed = x + x.cumsum(dim=1)[:, seen - 1] / seen[:, None].to(x.dtype)
         return mixed @ self.embed.mT
 
 

@@ -225,6 +225,31 @@ def packed_causal(ids: Tensor) -> tuple[Tensor, Tensor]:
     return mask, (mask.sum(dim=-1) - 1).clamp(min=0)
 
 
+def train_writer(model: torch.nn.Module, excerpts: Tensor, rates: Tensor, make: Any = torch.optim.SGD) -> Tensor:
+    """LambdaLR is the same bookkeeping: it multiplies the optimiser's rate, here 1, by what it is told for a step."""
+    optimiser, losses = make(model.train().parameters(), lr=1.0), []
+    factors = [*rates.tolist(), 0.0]
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: factors[step])
+    for excerpt in excerpts:
+        loss = F.cross_entropy(model(excerpt[:, :-1]).mT, excerpt[:, 1:])
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        schedule.step()
+        losses.append(loss.detach())
+    return torch.stack(losses)
+
+
+def losses_by_place(model: torch.nn.Module, excerpts: Tensor) -> tuple[Tensor, Tensor]:
+    """The last guesses of all lengths, stacked, are logits like those of one pass, so one line measures both."""
+    with torch.no_grad():
+        one_pass = model(excerpts[:, :-1])
+        one_by_one = torch.stack([model(excerpts[:, :t])[:, -1] for t in range(1, excerpts.shape[1])], dim=1)
+    losses = (F.cross_entropy(x.mT, excerpts[:, 1:], reduction="none") for x in (one_pass, one_by_one))
+    training, writing = (loss.mean(dim=0) for loss in losses)
+    return training, writing
+
+
 def layer_norm(x: Tensor, gain: Tensor, bias: Tensor, eps: float = 1e-5) -> Tensor:
     """`var_mean` reads x once for both numbers; correction=0 divides by d_model, not by d_model - 1."""
     variance, mean = torch.var_mean(x, dim=-1, correction=0, keepdim=True)
@@ -244,6 +269,16 @@ def EncoderBlock(self: Any, x: Tensor, key_mask: Tensor | None = None) -> Tensor
     for norm, f in ((self.norm1, attend), (self.norm2, self.mlp)):
         x = x + f(norm(x))
     return x
+
+
+def DigitReader(self: Any, images: Tensor) -> Tensor:
+    """The head is linear, so the mean of the patches' logits is what it makes of their mean: average last."""
+    squares = rearrange(images, "b (row p) (column q) -> b (row column) (p q)", p=self.patch, q=self.patch)
+    x = self.embed(squares) + self.positions
+    for block in self.blocks:
+        x = block(x)
+    logits: Tensor = self.head(self.norm(x)).mean(dim=1)
+    return logits
 
 
 def mend_encoder_block(self: Any, x: Tensor, key_mask: Tensor | None = None) -> Tensor:

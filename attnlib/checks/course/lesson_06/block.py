@@ -89,7 +89,7 @@ PREDICT_CROSSOVER = Exercise(
     kind="choice",
     parts={"prediction": 1},
     reference="C",
-    explanation="Scores and mixture cost 2·N²·D multiplications, the four projections 4·N·D², the perceptron 8·N·D². "
+    explanation="Scores and mixture cost 2·N²·D multiplications, the four projections 4·N·D², the MLP 8·N·D². "
     "2·N²·D = 12·N·D² at N = 6·D = 384. Below that, most of the work is plain matrix products, word by word.",
     misconceptions=(
         wrong(
@@ -679,14 +679,4 @@ POST_NORM_BLOCK = CourseExercise(
     pairs=("first_norm_forgotten", "second_residual_forgotten", "padding_ignored"),
     few={RealWords: ("padding_ignored", "padding_upside_down", "key_mask_demanded")},
     without=("mask_lives_on", "first_key_mask_kept"),  # no case here calls the block twice with different masks
-)
-
-EXERCISES = (
-    PREDICT_NO_RESIDUALS,
-    LAYER_NORM,
-    FEED_FORWARD,
-    ENCODER_BLOCK,
-    MEND_ENCODER_BLOCK,
-    POST_NORM_BLOCK,
-    PREDICT_CROSSOVER,
 )

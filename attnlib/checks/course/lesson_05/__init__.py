@@ -1,0 +1,30 @@
+"""Exercises of lesson 05: causal attention and masks, and how a leak shows."""
+
+from attnlib.checks.course.lesson_05.masks import (
+    CAUSAL_MASK,
+    CAUSAL_SELF_ATTENTION,
+    MASKED_SOFTMAX,
+    MEND_PADDED_CAUSAL_WEIGHTS,
+    PACKED_CAUSAL,
+    PADDING_MASK,
+    PREDICT_BLOCKED_ROW,
+    PREDICT_OTHER_ENDING,
+    PREDICT_ZEROED_FUTURE,
+    RENORMALISED_CAUSAL_WEIGHTS,
+)
+from attnlib.checks.course.lesson_05.training import LOSSES_BY_PLACE, TRAIN_WRITER
+
+EXERCISES = (
+    CAUSAL_MASK,
+    PREDICT_ZEROED_FUTURE,
+    RENORMALISED_CAUSAL_WEIGHTS,
+    PREDICT_BLOCKED_ROW,
+    MASKED_SOFTMAX,
+    PADDING_MASK,
+    PREDICT_OTHER_ENDING,
+    CAUSAL_SELF_ATTENTION,
+    TRAIN_WRITER,
+    LOSSES_BY_PLACE,
+    MEND_PADDED_CAUSAL_WEIGHTS,
+    PACKED_CAUSAL,
+)

@@ -1,0 +1,131 @@
+"""The exercises of lesson 05 that train a model and measure it: `train_writer` and `losses_by_place`."""
+
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from attnlib.checks.asking.given import MODEL
+from attnlib.checks.course.slips.lesson05_training import (
+    AsInTraining,
+    AsInWriting,
+    GiveBoth,
+    GiveLosses,
+    MeasureGuesses,
+    PrepareWriter,
+    TrainWriter,
+    losses_in_writing,
+)
+from attnlib.checks.course.steps import CourseExercise
+from attnlib.checks.draw import Draw
+from attnlib.checks.exercise import Case
+
+LESSON = "05_causal_attention"
+
+
+def _model(draw: Draw, *, vocab: int, max_len: int, training: bool = False, ahead: int = 0) -> dict[str, Any]:
+    return {MODEL: (draw.normal(vocab, 8), draw.normal(max_len, 8), torch.tensor(training), ahead)}
+
+
+def train_writer(model: nn.Module, excerpts: Tensor, rates: Tensor, make: Any = torch.optim.SGD) -> Tensor:
+    optimiser, losses = make(model.parameters(), lr=1.0), []
+    model.train()
+    for excerpt, rate in zip(excerpts, rates.tolist(), strict=True):
+        loss = MeasureGuesses().right()(model(excerpt[:, :-1]), excerpt)
+        for group in optimiser.param_groups:
+            group["lr"] = rate
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        losses.append(loss.detach())
+    return torch.stack(losses)
+
+
+def _lessons(draw: Draw, *, steps: int, b: int, n: int, vocab: int, training: bool = True) -> tuple[Any, ...]:
+    """Rates that rise and fall, all of them different."""
+    ids = draw.integers(0, vocab, (steps, b, n + 1))
+    rates = 0.05 + 0.3 * draw.normal(steps).sigmoid()
+    return _model(draw, vocab=vocab, max_len=n + 3, training=training), ids, rates
+
+
+TRAIN_WRITER = CourseExercise(
+    name="train_writer",
+    lesson=LESSON,
+    contract="model, excerpts (steps, b, n + 1), rates (steps,) -> losses (steps,); a step on each excerpt",
+    parts={"values": 3, "robustness": 1},
+    stretch=True,
+    reference=train_writer,
+    cases=(
+        Case(name="seven steps", inputs=partial(_lessons, steps=7, b=3, n=5, vocab=11)),
+        Case(name="one step", inputs=partial(_lessons, steps=1, b=2, n=3, vocab=5)),
+        Case(name="one excerpt in a step", inputs=partial(_lessons, steps=5, b=1, n=7, vocab=5)),
+        Case(name="a single guess in an excerpt", inputs=partial(_lessons, steps=5, b=3, n=1, vocab=7)),
+        Case(
+            name="a model that comes in evaluation mode",
+            inputs=partial(_lessons, steps=3, b=2, n=5, vocab=7, training=False),
+        ),
+        Case(
+            name="seven steps, in float64",
+            inputs=partial(_lessons, steps=7, b=2, n=3, vocab=5),
+            dtype=torch.float64,
+            part="robustness",
+        ),
+        Case(name="other sizes", inputs=partial(_lessons, steps=11, b=5, n=7, vocab=13), hidden=True),
+        Case(
+            name="other sizes, in float64",
+            inputs=partial(_lessons, steps=5, b=7, n=2, vocab=3),
+            dtype=torch.float64,
+            part="robustness",
+            hidden=True,
+        ),
+    ),
+    made_of=(MeasureGuesses, PrepareWriter, TrainWriter, GiveLosses),
+    pairs=("guesses_not_shifted", "gradients_pile_up", "first_rate_throughout", "losses_summed"),
+)
+
+
+@torch.no_grad()
+def losses_by_place(model: nn.Module, excerpts: Tensor) -> tuple[Tensor, Tensor]:
+    training = nn.functional.cross_entropy(model(excerpts[:, :-1]).mT, excerpts[:, 1:], reduction="none").mean(dim=0)
+    return training, losses_in_writing(model, excerpts)
+
+
+def _measured(draw: Draw, *, b: int, n: int, vocab: int, ahead: int = 1) -> tuple[Any, ...]:
+    return _model(draw, vocab=vocab, max_len=n + 3, ahead=ahead), draw.integers(0, vocab, (b, n + 1))
+
+
+LOSSES_BY_PLACE = CourseExercise(
+    name="losses_by_place",
+    lesson=LESSON,
+    contract="model, excerpts (b, n + 1) -> two (n,): the mean loss at each place, as in training and as in writing",
+    parts={"values": 3, "robustness": 1},
+    stretch=True,
+    reference=losses_by_place,
+    outputs=("as in training", "as in writing"),
+    cases=(
+        Case(name="a model that sees one too far", inputs=partial(_measured, b=3, n=5, vocab=11)),
+        Case(name="a sound model", inputs=partial(_measured, b=2, n=7, vocab=5, ahead=0)),
+        Case(name="a model that sees two too far", inputs=partial(_measured, b=5, n=3, vocab=7, ahead=2)),
+        Case(name="a batch of one", inputs=partial(_measured, b=1, n=5, vocab=7)),
+        Case(name="a single place", inputs=partial(_measured, b=3, n=1, vocab=7)),
+        Case(
+            name="a model that sees one too far, in float64",
+            inputs=partial(_measured, b=3, n=5, vocab=11),
+            dtype=torch.float64,
+            part="robustness",
+            mutation=True,
+        ),
+        Case(name="other sizes", inputs=partial(_measured, b=7, n=11, vocab=13), hidden=True),
+        Case(
+            name="other sizes, in float64",
+            inputs=partial(_measured, b=2, n=13, vocab=3, ahead=3),
+            dtype=torch.float64,
+            part="robustness",
+            hidden=True,
+        ),
+    ),
+    made_of=(AsInTraining, AsInWriting, GiveBoth),
+    pairs=("guesses_not_shifted", "whole_window_read", "all_guesses_counted", "exchanged"),
+    without=("whole_window_read_and_exchanged",),  # two results that are the same
+)

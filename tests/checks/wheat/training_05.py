@@ -1,0 +1,151 @@
+"""Right answers of lesson 05 that train and measure, written in other ways."""
+
+import torch
+import torch.nn.functional as F
+
+
+def trained_with_an_optimiser(model, excerpts, rates, make=torch.optim.SGD):
+    optimiser = make(model.parameters(), lr=0.1)
+    losses = []
+    model.train()
+    for i in range(len(excerpts)):
+        seen, following = excerpts[i][:, :-1], excerpts[i][:, 1:]
+        loss = F.cross_entropy(model(seen).transpose(1, 2), following)
+        optimiser.param_groups[0]["lr"] = float(rates[i])
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        losses.append(loss.detach())
+    return torch.stack(losses)
+
+
+def trained_by_hand(model, excerpts, rates):
+    losses = torch.zeros(len(rates), dtype=next(model.parameters()).dtype)
+    model.train(True)
+    for step, (excerpt, rate) in enumerate(zip(excerpts, rates, strict=True)):
+        shares = model(excerpt[:, :-1]).log_softmax(-1)
+        loss = -shares.gather(-1, excerpt[:, 1:, None]).mean()
+        gradients = torch.autograd.grad(loss, [*model.parameters()], allow_unused=True)
+        with torch.no_grad():
+            for parameter, gradient in zip(model.parameters(), gradients, strict=True):
+                if gradient is not None:
+                    parameter.sub_(rate * gradient)
+        losses[step] = loss.item()
+    return losses
+
+
+def trained_by_a_schedule(model, excerpts, rates, make=torch.optim.SGD):
+    """LambdaLR multiplies a rate of 1 by what the function says of a step."""
+    model.train()
+    optimiser = make(model.parameters(), lr=1.0)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: rates[min(step, len(rates) - 1)].item())
+    losses = []
+    for excerpt in excerpts:
+        model.zero_grad()
+        loss = F.cross_entropy(model(excerpt[:, :-1]).flatten(0, 1), excerpt[:, 1:].flatten())
+        losses += [loss.detach()]
+        loss.backward()
+        optimiser.step()
+        schedule.step()
+    return torch.stack(losses)
+
+
+def trained_by_a_new_optimiser(model, excerpts, rates):
+    """Plain gradient descent remembers nothing, so each step may have an optimiser of its own."""
+    losses = []
+    model.train()
+    for excerpt, rate in zip(excerpts.unbind(0), rates.tolist(), strict=True):
+        optimiser = torch.optim.SGD(model.parameters(), lr=rate)
+        optimiser.zero_grad(set_to_none=False)
+        logits = model(excerpt[:, :-1])
+        loss = F.cross_entropy(logits.reshape(-1, logits.shape[-1]), excerpt[:, 1:].reshape(-1))
+        loss.backward()
+        optimiser.step()
+        losses.append(loss)
+    return torch.stack(losses).detach()
+
+
+class Trainer:
+    def __call__(self, model, excerpts, rates):
+        model.train()
+        self.optimiser = torch.optim.SGD(model.parameters(), lr=0.0)
+        return torch.stack([self.step(model, *pair) for pair in zip(excerpts, rates.tolist(), strict=True)])
+
+    def step(self, model, excerpt, rate):
+        self.optimiser.param_groups[0].update(lr=rate)
+        self.optimiser.zero_grad()
+        guesses = model(excerpt)[:, :-1]
+        loss = F.cross_entropy(guesses.permute(0, 2, 1), excerpt[:, 1:], reduction="sum") / excerpt[:, 1:].numel()
+        loss.backward()
+        self.optimiser.step()
+        return loss.detach()
+
+
+@torch.no_grad()
+def measured_twice(model, excerpts):
+    seen, following = excerpts[:, :-1], excerpts[:, 1:]
+    training = F.cross_entropy(model(seen).transpose(1, 2), following, reduction="none").mean(dim=0)
+    last = [model(seen[:, : t + 1])[:, -1] for t in range(seen.shape[1])]
+    writing = [F.cross_entropy(logits, following[:, t]) for t, logits in enumerate(last)]
+    return training, torch.stack(writing)
+
+
+def measured_place_by_place(model, excerpts):
+    n = excerpts.size(1) - 1
+    with torch.no_grad():
+        whole = model(excerpts[:, :n])
+        training = [F.cross_entropy(whole[:, t], excerpts[:, t + 1]) for t in range(n)]
+        writing = []
+        for t in range(1, n + 1):
+            writing.append(F.cross_entropy(model(excerpts[:, :t])[:, t - 1], excerpts[:, t]))
+    return torch.stack(training), torch.stack(writing)
+
+
+def measured_by_gathering(model, excerpts):
+    def surprise(logits, ids):
+        return -logits.log_softmax(-1).gather(-1, ids[..., None])[..., 0].mean(0)
+
+    n = excerpts.shape[1] - 1
+    training = surprise(model(excerpts[:, :-1]), excerpts[:, 1:])
+    writing = [surprise(model(excerpts[:, : t + 1])[:, -1], excerpts[:, t + 1]) for t in range(n)]
+    return training.detach(), torch.stack(writing).detach()
+
+
+@torch.inference_mode()
+def measured_by_stacking(model, excerpts):
+    """The last guesses of all lengths make one tensor of logits, and are measured like the others."""
+    model.eval()
+    n = excerpts.shape[1] - 1
+    logits = torch.stack([model(excerpts[:, : t + 1])[:, -1] for t in range(n)], dim=1)
+    tables = model(excerpts[:, :-1]), logits
+    losses = [F.cross_entropy(table.mT, excerpts[:, 1:], reduction="none").mean(0) for table in tables]
+    return losses[0], losses[1]
+
+
+@torch.no_grad()
+def measured_text_by_text(model, excerpts):
+    training, writing = [], []
+    for text in excerpts:
+        seen = text[None, :-1]
+        training.append(F.cross_entropy(model(seen)[0], text[1:], reduction="none"))
+        last = torch.cat([model(text[None, : t + 1])[0, -1:] for t in range(len(text) - 1)])
+        writing.append(F.cross_entropy(last, text[1:], reduction="none"))
+    return torch.stack(training).mean(0), torch.stack(writing).mean(0)
+
+
+ALTERNATIVES = {
+    "train_writer": [
+        trained_with_an_optimiser,
+        trained_by_hand,
+        trained_by_a_schedule,
+        trained_by_a_new_optimiser,
+        Trainer(),
+    ],
+    "losses_by_place": [
+        measured_twice,
+        measured_place_by_place,
+        measured_by_gathering,
+        measured_by_stacking,
+        measured_text_by_text,
+    ],
+}
