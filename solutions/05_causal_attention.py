@@ -23,7 +23,6 @@ from pydoc_data.topics import topics
 
 import matplotlib.pyplot as plt
 import torch
-import torch.nn.functional as F
 from matplotlib.colors import ListedColormap, LogNorm
 from torch import Tensor, nn
 from torch.testing import assert_close
@@ -846,6 +845,87 @@ class Writer(nn.Module):
 
 
 # %% [markdown]
+# ### Stretch: ask a whole model whether it can peek ({points}, difficulty 3, 20 minutes)
+#
+# The gradient has shown what one layer hides. A whole model begins with characters, which are numbers of a list, and
+# nothing has a derivative by them. So exchange them, one after the other, and see which guesses change. Write
+# `reach(model, ids, vocab)`.
+#
+# - `model` takes `(b, n)` and returns logits `(b, n, vocab)`. `ids` is `(n,)`, one text, with numbers from 0 to
+#   `vocab` − 1.
+# - The result is `(n, n)`, `torch.bool`: True in row $i$ and column $j$ if exchanging the character at $j$, and no
+#   other, changes some logit at $i$ by more than $10^{-5}$.
+# - Put another character at $j$ than the one that is there. Which one is up to you.
+# - No gradients, and `ids` stays as it is. The parts of the check: {parts}. As always.
+
+
+# %%
+def reach(model: nn.Module, ids: Tensor, vocab: int) -> Tensor:
+    """A text (n,) -> bool (n, n): True where the guess at i changes with the character at j."""
+    ### BEGIN SOLUTION
+    n = len(ids)
+    found = torch.zeros(n, n, dtype=torch.bool)
+    with torch.no_grad():
+        before = model(ids[None])[0]
+        for j in range(n):
+            changed = ids.clone()
+            changed[j] = (ids[j] + 1) % vocab
+            after = model(changed[None])[0]
+            difference = (after - before).abs()
+            found[:, j] = difference.amax(dim=-1) > 1e-5
+    return found
+    ### END SOLUTION
+
+
+# %%
+check("reach", reach)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Call the model once with the text as it is, and once for each character that you exchange. Each of the n changed texts
+# fills in a column. The model wants a batch: `ids[None]`.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# Take a fresh copy for each change, `ids.clone()`, or the changes pile up. `(ids[j] + 1) % vocab` is always another
+# character.
+#
+# </details>
+# <details><summary>Hint 3</summary>
+#
+# The logits of one text are `(n, vocab)`. Subtract those of the unchanged text, take the absolute value and the largest
+# along the last axis: one number for each guess. Compare it with `1e-5`.
+#
+# </details>
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: it says whose answer is used, which is another one in a student's notebook
+probe = yours_or_ours("reach", globals())
+
+# %%
+torch.manual_seed(0)
+excerpt = "for x in y:"
+ids = torch.tensor([characters.index(c) for c in excerpt])
+tables = [probe(Writer(ahead), ids, len(characters)) for ahead in (0, 1)]
+assert torch.equal(tables[0], torch.ones(11, 11).tril().bool())
+assert torch.equal(tables[1], torch.ones(11, 11).tril(1).bool())
+
+# %%
+_, axes = plt.subplots(1, 2, figsize=(9, 4.2), layout="constrained")
+marks = [c.replace(" ", "·") for c in excerpt]
+for ax, table, name in zip(axes, tables, ("tril(0): nothing leaks", "tril(1): one too far"), strict=True):
+    plot_mask(table, marks, ax=ax, title=name)
+    ax.set(xlabel="character exchanged", ylabel="guess")
+axes[0].get_legend().remove()
+show("The sound model's table is a triangle; the other one's reaches one character further.")
+
+# %% [markdown]
+# Neither model has learned anything yet. A leak is in the wiring, so you can find it before you spend an hour on
+# training. That makes a good test for any model that is to write.
+
+# %% [markdown]
 # ### Stretch: the loop that trains both ({points}, difficulty 3, 25 minutes)
 #
 # Write `train_writer(model, excerpts, rates, make=torch.optim.SGD)`.
@@ -871,7 +951,7 @@ def train_writer(model: nn.Module, excerpts: Tensor, rates: Tensor, make=torch.o
     for excerpt, rate in zip(excerpts, rates, strict=True):
         seen, following = excerpt[:, :-1], excerpt[:, 1:]
         logits = model(seen)
-        loss = F.cross_entropy(logits.flatten(0, 1), following.flatten())
+        loss = nn.functional.cross_entropy(logits.flatten(0, 1), following.flatten())
         for group in optimiser.param_groups:
             group["lr"] = rate.item()
         optimiser.zero_grad()
@@ -894,8 +974,9 @@ check("train_writer", train_writer)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# `excerpt[:, :-1]` is what the model reads, and `excerpt[:, 1:]` is what it has to guess. `F.cross_entropy` wants the
-# logits as `(guesses, vocab)` and the right characters as `(guesses,)`: flatten the batch and the places of both.
+# `excerpt[:, :-1]` is what the model reads, and `excerpt[:, 1:]` is what it has to guess. `nn.functional.cross_entropy`
+# wants the logits as `(guesses, vocab)` and the right characters as `(guesses,)`: flatten the batch and the places of
+# both.
 #
 # </details>
 # <details><summary>Hint 3</summary>
@@ -956,8 +1037,8 @@ def losses_by_place(model: nn.Module, excerpts: Tensor) -> tuple[Tensor, Tensor]
         at_once = model(seen)
         for t in range(seen.shape[1]):
             last = model(seen[:, : t + 1])[:, -1]
-            training.append(F.cross_entropy(at_once[:, t], following[:, t]))
-            writing.append(F.cross_entropy(last, following[:, t]))
+            training.append(nn.functional.cross_entropy(at_once[:, t], following[:, t]))
+            writing.append(nn.functional.cross_entropy(last, following[:, t]))
     return torch.stack(training), torch.stack(writing)
     ### END SOLUTION
 
@@ -980,7 +1061,7 @@ check("losses_by_place", losses_by_place)
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# One loop over the places does both, with two lists. `F.cross_entropy(logits, ids)` averages over the batch by itself
+# One loop over the places does both, with two lists. `cross_entropy(logits, ids)` averages over the batch by itself
 # if the logits are `(b, vocab)` and the ids are `(b,)`. `torch.stack` makes a tensor of each list.
 #
 # </details>

@@ -657,7 +657,7 @@ show("A handwritten digit, whole and cut into sixteen patches of two by two pixe
 # - Cut the images into their $n = (side/patch)^2$ patches, row by row, and the pixels inside a patch row by row, too.
 #   `cut` does it for one size; yours must do it for all. (`patch` divides `side`.)
 # - `embed`, an `nn.Linear` from patch² to `d_model`. `positions`, an `nn.Parameter` `(n, d_model)`, is added; start it
-#   with `torch.randn(n, d_model)`.
+#   with `0.5 * torch.randn(n, d_model)`.
 # - `blocks`, an `nn.ModuleList` of `depth` encoder blocks with `mlp_ratio=2.0` and the `dropout` that was given: your
 #   `EncoderBlock`, or `attnlib.EncoderBlock`. Then `norm`, an `nn.LayerNorm`, the mean over the patches, and `head`,
 #   an `nn.Linear` to ten logits.
@@ -674,7 +674,7 @@ class DigitReader(nn.Module):
         self.patch = patch
         self.embed = nn.Linear(patch**2, d_model)
         n = (side // patch) ** 2
-        self.positions = nn.Parameter(torch.randn(n, d_model))
+        self.positions = nn.Parameter(0.5 * torch.randn(n, d_model))
         self.blocks = nn.ModuleList()
         for _ in range(depth):
             self.blocks.append(EncoderBlock(d_model, num_heads, mlp_ratio=2.0, dropout=dropout))
@@ -1088,7 +1088,7 @@ check("PostNormBlock", PostNormBlock)
 # ## Warm up, or choose the other norm
 #
 # A deep post-LN stack therefore wants a *warm-up*: steps with a small learning rate, before it may rise. Train twelve
-# blocks on the digits, three times: post-LN at once with the full learning rate, post-LN with a hundred steps of
+# blocks on the digits, three times: post-LN at once with the full learning rate, post-LN with 150 steps of
 # warm-up, and pre-LN at once. Your reader is given these blocks, and larger patches, 4×4: four words to an image, which
 # makes it quick.
 
@@ -1125,7 +1125,7 @@ def one_step(reader: nn.Module, optimiser: torch.optim.Optimizer, batch: Tensor)
 # nbval-ignore-output: the last digits of a training differ by machine
 runs = {
     "post-LN at once": (losses_of(PostBlock, 0), ACCENT, "-"),
-    "post-LN, 100 steps of warm-up": (losses_of(PostBlock, 100), ACCENT, ":"),
+    "post-LN, 150 steps of warm-up": (losses_of(PostBlock, 150), ACCENT, ":"),
     "pre-LN at once": (losses_of(Block, 0), INK, "-"),
 }
 ends = [sum(losses[-15:]) / 15 for losses, *_ in runs.values()]

@@ -169,6 +169,7 @@ NOTHING_TO_SEE = {
     "LanguageModel": "first_detached input_made_float32",
     "sample_next": "squeezed",
     "mend_training_loop": "squeezed",
+    "reach": "squeezed",
     "train_writer": "squeezed",
     "losses_by_place": "squeezed",
     "witten_bell": "squeezed",

@@ -225,6 +225,16 @@ def packed_causal(ids: Tensor) -> tuple[Tensor, Tensor]:
     return mask, (mask.sum(dim=-1) - 1).clamp(min=0)
 
 
+def reach(model: torch.nn.Module, ids: Tensor, vocab: int) -> Tensor:
+    """All n changed texts are one batch: the text n times, and another character along the diagonal."""
+    texts = ids.repeat(len(ids), 1)
+    texts.diagonal().copy_((ids + 1) % vocab)
+    with torch.no_grad():
+        after, before = model(texts), model(ids[None])  # (j, i, vocab), (1, i, vocab)
+    found: Tensor = (after - before).abs().amax(dim=-1).T > 1e-5
+    return found
+
+
 def train_writer(model: torch.nn.Module, excerpts: Tensor, rates: Tensor, make: Any = torch.optim.SGD) -> Tensor:
     """LambdaLR is the same bookkeeping: it multiplies the optimiser's rate, here 1, by what it is told for a step."""
     optimiser, losses = make(model.train().parameters(), lr=1.0), []

@@ -133,7 +133,68 @@ def measured_text_by_text(model, excerpts):
     return torch.stack(training).mean(0), torch.stack(writing).mean(0)
 
 
+def reached_by_changing(model, ids, vocab):
+    n = len(ids)
+    found = torch.zeros(n, n, dtype=torch.bool)
+    with torch.no_grad():
+        before = model(ids[None])[0]
+        for j in range(n):
+            changed = ids.clone()
+            changed[j] = (ids[j] + 1) % vocab
+            after = model(changed[None])[0]
+            found[:, j] = ((after - before).abs() > 1e-5).any(dim=-1)
+    return found
+
+
+def reached_pair_by_pair(model, ids, vocab):
+    def changes(i, j):
+        other = [*ids.tolist()]
+        other[j] = vocab - 1 - other[j] if 2 * other[j] != vocab - 1 else (other[j] + 1) % vocab
+        return bool((model(torch.tensor([other]))[0, i] - model(ids.unsqueeze(0))[0, i]).abs().max() > 1e-5)
+
+    places = range(len(ids))
+    return torch.tensor([[changes(i, j) for j in places] for i in places])
+
+
+@torch.inference_mode()
+def reached_in_one_batch(model, ids, vocab):
+    other = torch.where(torch.eye(len(ids), dtype=torch.bool), (ids - 1) % vocab, ids)
+    change = model(torch.cat([ids[None], other]))
+    return torch.linalg.vector_norm(change[1:] - change[:1], dim=-1).gt(1e-5).mT
+
+
+def reached_by_probabilities(model, ids, vocab):
+    """Where the logits change, so does what the softmax makes of them."""
+    before = model(ids[None])[0].log_softmax(-1).detach()
+    columns = []
+    for j, token in enumerate(ids.tolist()):
+        changed = torch.cat([ids[:j], torch.tensor([token + 1 if token + 1 < vocab else 0]), ids[j + 1 :]])
+        columns.append(~torch.isclose(model(changed[None])[0].log_softmax(-1), before, rtol=0, atol=1e-5).all(-1))
+    return torch.stack(columns, -1)
+
+
+class Probe:
+    """All other characters are tried, not just one."""
+
+    def __call__(self, model, ids, vocab):
+        with torch.no_grad():
+            start = model(ids[None])
+            return torch.stack([self.column(model, ids, vocab, j, start) for j in range(ids.numel())]).T
+
+    def column(self, model, ids, vocab, j, start):
+        texts = ids.expand(vocab, -1).clone()
+        texts[:, j] = torch.arange(vocab)
+        return (model(texts) - start).abs().amax(dim=(0, 2)) > 1e-5
+
+
 ALTERNATIVES = {
+    "reach": [
+        reached_by_changing,
+        reached_pair_by_pair,
+        reached_in_one_batch,
+        reached_by_probabilities,
+        Probe(),
+    ],
     "train_writer": [
         trained_with_an_optimiser,
         trained_by_hand,

@@ -12,7 +12,7 @@ from attnlib.checks.course.lesson_05.masks import (
     PREDICT_ZEROED_FUTURE,
     RENORMALISED_CAUSAL_WEIGHTS,
 )
-from attnlib.checks.course.lesson_05.training import LOSSES_BY_PLACE, TRAIN_WRITER
+from attnlib.checks.course.lesson_05.training import LOSSES_BY_PLACE, REACH, TRAIN_WRITER
 
 EXERCISES = (
     CAUSAL_MASK,
@@ -23,6 +23,7 @@ EXERCISES = (
     PADDING_MASK,
     PREDICT_OTHER_ENDING,
     CAUSAL_SELF_ATTENTION,
+    REACH,
     TRAIN_WRITER,
     LOSSES_BY_PLACE,
     MEND_PADDED_CAUSAL_WEIGHTS,

@@ -1,4 +1,4 @@
-"""The exercises of lesson 05 that train a model and measure it: `train_writer` and `losses_by_place`."""
+"""The exercises of lesson 05 about whole models, to be probed, trained and measured."""
 
 from functools import partial
 from typing import Any
@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from attnlib.checks.asking.given import MODEL
+from attnlib.checks.course.slips.lesson05_reach import LEAST, CallBoth, ChangeOne, Mark
 from attnlib.checks.course.slips.lesson05_training import (
     AsInTraining,
     AsInWriting,
@@ -26,6 +27,56 @@ LESSON = "05_causal_attention"
 
 def _model(draw: Draw, *, vocab: int, max_len: int, training: bool = False, ahead: int = 0) -> dict[str, Any]:
     return {MODEL: (draw.normal(vocab, 8), draw.normal(max_len, 8), torch.tensor(training), ahead)}
+
+
+@torch.no_grad()
+def reach(model: nn.Module, ids: Tensor, vocab: int) -> Tensor:
+    before, columns = model(ids[None])[0], []
+    for j in range(len(ids)):
+        changed = ids.clone()
+        changed[j] = (ids[j] + 1) % vocab
+        columns.append((model(changed[None])[0] - before).abs().amax(dim=-1) > LEAST)
+    return torch.stack(columns, dim=1)
+
+
+def _text(draw: Draw, *, n: int, vocab: int, ahead: int, fixed: int = 0) -> tuple[Any, ...]:
+    """The first and the last character of the vocabulary are in it, if it is long enough.
+
+    The logits of the first `fixed` characters are 0, whatever is read.
+    """
+    ids = draw.integers(0, vocab, (n,))
+    ids[n // 2], ids[-1] = 0, vocab - 1
+    model = _model(draw, vocab=vocab, max_len=n + 3, ahead=ahead)
+    model[MODEL][0][:fixed] = 0.0
+    return model, ids, vocab
+
+
+REACH = CourseExercise(
+    name="reach",
+    lesson=LESSON,
+    contract="model, ids (n,), vocab -> bool (n, n): whether the guess at place i changes if character j is exchanged",
+    parts={"values": 3, "robustness": 1},
+    stretch=True,
+    reference=reach,
+    cases=(
+        Case(name="a sound model", inputs=partial(_text, n=5, vocab=7, ahead=0)),
+        Case(name="a model that sees one too far", inputs=partial(_text, n=7, vocab=11, ahead=1)),
+        Case(name="a model that sees three too far", inputs=partial(_text, n=11, vocab=5, ahead=3)),
+        Case(name="a text of one character", inputs=partial(_text, n=1, vocab=5, ahead=0)),
+        Case(name="a logit that never changes", inputs=partial(_text, n=7, vocab=5, ahead=1, fixed=1)),
+        Case(name="a single logit that changes", inputs=partial(_text, n=7, vocab=2, ahead=1, fixed=1)),
+        Case(
+            name="a model that sees one too far, in float64",
+            inputs=partial(_text, n=7, vocab=5, ahead=1),
+            dtype=torch.float64,
+            part="robustness",
+            mutation=True,
+        ),
+        Case(name="a longer text", inputs=partial(_text, n=17, vocab=13, ahead=2), hidden=True),
+    ),
+    made_of=(ChangeOne, CallBoth, Mark),
+    pairs=("always_by_zero", "rows_and_columns_exchanged", "past_alone"),
+)
 
 
 def train_writer(model: nn.Module, excerpts: Tensor, rates: Tensor, make: Any = torch.optim.SGD) -> Tensor:

@@ -28,7 +28,7 @@ class DigitReader(nn.Module):
         super().__init__()
         self.patch = patch
         self.embed = nn.Linear(patch**2, d_model)
-        self.positions = nn.Parameter(torch.randn((side // patch) ** 2, d_model))
+        self.positions = nn.Parameter(0.5 * torch.randn((side // patch) ** 2, d_model))
         self.blocks = nn.ModuleList(
             attnlib.EncoderBlock(d_model, num_heads, mlp_ratio=2.0, dropout=dropout) for _ in range(depth)
         )
