@@ -187,7 +187,7 @@ def wrong_as(trait: Trait, trial: Trial) -> Trial:
 def test_a_trait_is_told_only_where_the_cases_separate_it_from_every_other(name: str) -> None:
     right = trials_of(name)
     told: dict[frozenset[str], str] = {}
-    for trait in traits(right):
+    for trait in traits(exercises()[name], right):
         trials = [wrong_as(trait, t) if trait.has(t) else t for t in right]
         wrong = frozenset(t.case.name for t in trials if t.difference is not None)
         found = isolate(exercises()[name], trials).traits
@@ -231,7 +231,7 @@ def test_an_input_that_is_changed_is_not_called_a_matter_of_float64() -> None:
 def test_a_difference_in_the_last_digits_is_seen() -> None:
     without_source = eval("lambda x, y: rounded(x, y)", {"rounded": rounded_on_the_way})  # no change can be tried
     report = run("pairwise_dot", without_source)
-    assert {"The numbers agree to four digits or so", "Right in float32; wrong in float64"} <= set(
+    assert {"The numbers agree to 7 digits or so", "Right in float32; wrong in float64"} <= set(
         what_it_looks_like(report)
     )
     shown = re.search(r"expected (\S+), got (\S+);", " ".join(report.message.split()))
@@ -250,3 +250,16 @@ def test_right_cases_are_listed_where_they_have_nothing_in_common() -> None:
 
     message = " ".join(run("pairwise_dot", sometimes).message.split())
     assert "All is right in: a batch of one; " in message
+
+
+def test_a_number_of_heads_that_is_written_into_the_code_is_told() -> None:
+    def always_three(x: Tensor, num_heads: int) -> Tensor:
+        if x.shape[-1] % num_heads:
+            raise ValueError(f"{num_heads} heads cannot share {x.shape[-1]} columns")
+        return x.unflatten(-1, (3, -1)).transpose(1, 2)
+
+    without_source = eval("lambda x, h: f(x, h)", {"f": always_three})  # no change can be tried
+    for hidden in (False, True):
+        report = run("split_heads", without_source, hidden=hidden)
+        assert report.diagnosis == "for_one_value_only"
+        assert "Right as long as num_heads is 3; wrong for 2 or 5" in report.message

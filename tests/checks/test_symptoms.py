@@ -44,6 +44,11 @@ def dots(x: Tensor, y: Tensor) -> Tensor:
         (lambda r, x, y: r.softmax(dim=1), "one_function_more"),
         (lambda r, x, y: x, "input_comes_back"),
         (lambda r, x, y: r.sqrt(), "not_a_number"),
+        (lambda r, x, y: r.half().to(r.dtype), "less_exact"),
+        (lambda r, x, y: r.mean(dim=1, keepdim=True) * r.new_ones(r.shape[1], 1), "the_same_along_an_axis"),
+        (lambda r, x, y: torch.tensordot(x, y, dims=([2], [2])), "entries_crossed"),
+        (lambda r, x, y: torch.cat([r, r.flip(1)], dim=1), "goes_on"),
+        (lambda r, x, y: r[:, :, :-1], "ends_early"),
         (lambda r, x, y: r.to(torch.float64 if r.dtype == torch.float32 else torch.float32), "another_dtype"),
     ],
 )
@@ -56,7 +61,6 @@ def test_a_relation_of_the_numbers_has_a_name(change: Callable[..., Tensor], nam
     [
         lambda r: r.where(r > 0, r * 2),
         lambda r: r + torch.linspace(0, 1, r.numel(), dtype=r.dtype).reshape(r.shape) * r.abs().sqrt(),
-        lambda r: r.half().to(r.dtype),
     ],
 )
 def test_numbers_in_no_such_relation_have_no_name(change: Callable[[Tensor], Tensor]) -> None:

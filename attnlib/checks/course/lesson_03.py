@@ -481,6 +481,7 @@ SPLIT_HEADS = CourseExercise(
                 {"b": 2, "n": 6, "h": 6, "d": 6},
             ],
         ),
+        Case(name="the same width, cut into five heads", inputs=partial(_words, b=2, n=7, h=5, d=3)),
         # who looks at another axis than the width is right here, and refuses elsewhere
         Case(
             name="as many sentences, words and numbers as heads", inputs=lambda draw: _words(draw, b=3, n=3, h=3, d=3)

@@ -1,13 +1,14 @@
 """Find the property that every wrong case shares and no right one has, where no misconception fits."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
+from attnlib.checks.asking.observe import argument_names, input_names
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Exercise
 from attnlib.checks.trial.compare import Aspect, agreeing_outputs
@@ -28,6 +29,8 @@ class Trait:
     """Of inputs with other numbers of axes: those for which the answer is right, and those for which it is wrong."""
     of_sizes: bool = False
     """Blames the sizes of the inputs; any other size could then be to blame as well."""
+    argument: str = ""
+    """Of an argument that is right with one value only: its name; `axes` has what the title is filled with."""
 
 
 @dataclass(frozen=True)
@@ -57,40 +60,41 @@ def _explain(exercise: Exercise, trials: Sequence[Trial]) -> Isolated:
     wrong = [t for t in trials if t.difference is not None]
     if not any(t.difference is None and not t.case.other_device and not t.case.raises for t in trials):
         return _by_output(exercise, wrong)
-    if traits := _common_traits(trials):
-        return Isolated(traits)
+    if found := _common_traits(exercise, trials):
+        return Isolated(found)
     if len({t.case.part for t in wrong}) == 1 and wrong[0].case.part != next(iter(exercise.parts)):
         return Isolated(part=wrong[0].case.part)
     return _by_output(exercise, wrong)
 
 
-def _common_traits(trials: Sequence[Trial]) -> tuple[Trait, ...]:
+def _common_traits(exercise: Exercise, trials: Sequence[Trial]) -> tuple[Trait, ...]:
     """One trait or two that the wrong cases show, if they are exactly these cases and nothing else explains as much."""
     wrong = _where(trials, lambda t: t.difference is not None)
-    seen = [(trait, cases) for trait in traits(trials) if (cases := _where(trials, trait.has))]
+    seen = [(trait, cases) for trait in traits(exercise, trials) if (cases := _where(trials, trait.has))]
     blamed = [(trait, cases) for trait, cases in seen if all(trait.shown(trials[i]) for i in cases)]
     single = [trait for trait, cases in blamed if cases == wrong]
     if single:
-        told = single[0] if len(single) == 1 and not _is_confusable(single[0], trials) else None
+        told = single[0] if len(single) == 1 and not _is_confusable(exercise, single[0], trials) else None
         return (told,) if told else ()
     pairs = [
         (one, other)
         for (one, a), (other, b) in combinations(blamed, 2)
-        if a | b == wrong and not (_is_confusable(one, trials) or _is_confusable(other, trials))
+        if a | b == wrong and not (_is_confusable(exercise, one, trials) or _is_confusable(exercise, other, trials))
     ]
     return pairs[0] if len(pairs) == 1 else ()
 
 
-def _is_confusable(trait: Trait, trials: Sequence[Trial]) -> bool:
+def _is_confusable(exercise: Exercise, trait: Trait, trials: Sequence[Trial]) -> bool:
     """Whether the same cases have something else in common, so that nobody could say which of the two it is."""
     if trait.shown is not values_wrong:
         return False  # what is wrong in them says which it is
     with_values = [t for t in trials if not t.case.other_device and not t.case.raises]
     cases = _where(with_values, trait.has)
-    others = [_where(with_values, other.has) for other in traits(trials) if other.id != trait.id]
+    others = [_where(with_values, other.has) for other in traits(exercise, trials) if other.id != trait.id]
     if trait.of_sizes:
         everywhere = frozenset(range(len(with_values)))
-        others += [found for sizes in _sizes(with_values) for found in (sizes, everywhere - sizes)]
+        alike = list(_sizes(exercise, with_values, without=trait.argument))
+        others += [*alike, *(everywhere - sizes for sizes in alike)]
     return bool(cases) and cases in others
 
 
@@ -98,10 +102,10 @@ def _where(trials: Sequence[Trial], has: Callable[[Trial], bool]) -> frozenset[i
     return frozenset(i for i, trial in enumerate(trials) if has(trial))
 
 
-def _sizes(trials: Sequence[Trial]) -> Iterator[frozenset[int]]:
+def _sizes(exercise: Exercise, trials: Sequence[Trial], without: str) -> Iterator[frozenset[int]]:
     """The cases that share a size, or in which the same two sizes are equal; the number of axes aside."""
-    sizes = [_named_sizes(trial) for trial in trials]
-    names = sorted(set().union(*sizes))
+    sizes = [_named_sizes(exercise, trial) for trial in trials]
+    names = sorted(set().union(*sizes) - {without})
     for name in names:
         for value in {s[name] for s in sizes if name in s}:
             yield frozenset(i for i, s in enumerate(sizes) if s.get(name) == value)
@@ -109,17 +113,24 @@ def _sizes(trials: Sequence[Trial]) -> Iterator[frozenset[int]]:
         yield frozenset(i for i, s in enumerate(sizes) if one in s and s[one] == s.get(other))
 
 
-def _named_sizes(trial: Trial) -> dict[str, object]:
+def _named_sizes(exercise: Exercise, trial: Trial) -> dict[str, object]:
     """The lengths of the last two axes of each tensor, and the other arguments."""
-    found: dict[str, object] = {f"size {i}": size for i, size in enumerate(trial.expected.sizes)}
-    for i, value in enumerate(trial.expected.inputs):
+    found: dict[str, object] = {}
+    for name, value in _arguments(exercise, trial):
         if not isinstance(value, Tensor):
-            found |= {} if isinstance(value, list | tuple | dict) else {f"{i}": value}
+            found |= {} if isinstance(value, list | tuple | dict) else {name: value}
             continue
         batched = value.dim() == 3 or not value.is_floating_point()
         behind = value.shape[1:] if batched else value.shape
-        found |= {f"{i}, axis {axis} from behind": length for axis, length in enumerate(reversed(behind[-2:]))}
+        found |= {f"{name}, axis {axis} from behind": length for axis, length in enumerate(reversed(behind[-2:]))}
     return found
+
+
+def _arguments(exercise: Exercise, trial: Trial) -> list[tuple[str, object]]:
+    """What the answer got, by the contract's names: of a module what its constructor got, and then the call."""
+    sizes = argument_names(exercise.reference) if exercise.kind == "module" else ()
+    inputs = zip(input_names(exercise), trial.expected.inputs, strict=False)
+    return [*zip(sizes, trial.expected.sizes, strict=False), *inputs]
 
 
 def _tensors(trial: Trial) -> list[Tensor]:
@@ -185,13 +196,14 @@ TRAITS = (
 )
 
 
-def traits(trials: Sequence[Trial]) -> list[Trait]:
-    """Everything that can be blamed in these cases; the numbers of axes are those that occur in them."""
+def traits(exercise: Exercise, trials: Sequence[Trial]) -> list[Trait]:
+    """Everything that can be blamed in these cases; numbers of axes, and of arguments, are those that occur in them."""
+    return [*TRAITS, *_of_axes(trials), *_of_arguments(exercise, trials)]
+
+
+def _of_axes(trials: Sequence[Trial]) -> Iterator[Trait]:
     numbers = sorted({_axes(t) for t in trials} - {0})
-    if len(numbers) < 2:
-        return list(TRAITS)
-    found = []
-    for n in numbers:
+    for n in numbers if len(numbers) > 1 else ():
         others = " or ".join(str(other) for other in numbers if other != n)
         for name, has, axes in (
             ("for_one_number_of_axes", lambda t, n=n: _axes(t) not in (0, n), (str(n), others)),
@@ -199,8 +211,26 @@ def traits(trials: Sequence[Trial]) -> list[Trait]:
         ):
             if len(numbers) == 2 and n == numbers[1]:
                 continue  # the same two sentences once more
-            found.append(_of_values(name, has, axes, of_sizes=True))
-    return [*TRAITS, *found]
+            yield _of_values(name, has, axes, of_sizes=True)
+
+
+def _of_arguments(exercise: Exercise, trials: Sequence[Trial]) -> Iterator[Trait]:
+    """An argument that is a number, for each of its values that several cases have."""
+    compared = [_numbers_given(exercise, t) for t in trials if _values_compared(t)]
+    for name in dict.fromkeys(name for given in compared for name in given):
+        values = [given[name] for given in compared if name in given]
+        for value in (v for v in dict.fromkeys(values) if 1 < values.count(v) < len(values)):
+            others = " or ".join(str(other) for other in sorted({*values} - {value}))
+
+            def has(trial: Trial, name: str = name, value: int = value) -> bool:
+                return _numbers_given(exercise, trial).get(name, value) != value
+
+            filled = (name, str(value), others)
+            yield replace(_of_values("for_one_value_only", has, filled, of_sizes=True), argument=name)
+
+
+def _numbers_given(exercise: Exercise, trial: Trial) -> dict[str, int]:
+    return {name: value for name, value in _arguments(exercise, trial) if type(value) is int}
 
 
 def _by_output(exercise: Exercise, wrong: Sequence[Trial]) -> Isolated:

@@ -7,7 +7,7 @@ from attnlib.checks.naming.one_change import CHANGES
 from attnlib.checks.naming.symptom_names import SYMPTOMS
 
 IN_ANY_EXERCISE = {change.id: change for change in CHANGES.values()} | {
-    name: replace(symptom, title=symptom.title.format("…", "…")) for name, symptom in SYMPTOMS.items()
+    name: replace(symptom, title=symptom.title.format("…", "…", "…")) for name, symptom in SYMPTOMS.items()
 }
 
 

@@ -4,25 +4,20 @@ A misconception computes what the attempt computes; a symptom is a plain relatio
 which has to hold in every visible case that is wrong.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import permutations
 
-import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves
 
 from attnlib.checks.asking.failure import Reason
 from attnlib.checks.exercise import Exercise, Misconception
 from attnlib.checks.naming.isolate import isolate
+from attnlib.checks.naming.relations import RELATIONS, digits
 from attnlib.checks.naming.symptom_names import SYMPTOMS
 from attnlib.checks.trial.trial import Trial, visibly_wrong
 
 Found = tuple[str, tuple[str, ...]]
 """A symptom's id, and what its title is filled with."""
-Relation = Callable[[Tensor, Tensor, Trial], bool | str]
-"""Of what is right and what came: whether it holds, or by which number."""
-
 PARAMETERS: dict[Reason, str] = {
     "missing": "parameter_missing",
     "unasked": "one_parameter_more",
@@ -32,20 +27,6 @@ PARAMETERS: dict[Reason, str] = {
 """What is called what; parameters under other names have said enough themselves."""
 
 CUT_OFF = ("cut_off", "unreached")  # of a gradient: see `Difference.how`
-FUNCTIONS: tuple[Callable[[Tensor], Tensor], ...] = (
-    Tensor.exp,
-    Tensor.log,
-    Tensor.square,
-    Tensor.sqrt,
-    Tensor.abs,
-    Tensor.relu,
-    Tensor.round,
-    Tensor.reciprocal,
-    Tensor.tanh,
-    Tensor.sigmoid,
-    Tensor.sin,
-    Tensor.cos,
-)
 FEWEST = 6  # numbers: fewer may stand in a relation by chance
 
 
@@ -78,16 +59,18 @@ def relation_of_numbers(trials: Sequence[Trial]) -> Misconception | None:
     pairs = [pair for t in plain or wrong if (pair := _compared(t)) is not None]
     if not pairs or max(want.numel() for want, _, _ in pairs) < FEWEST:
         return None
-    alike = [_alike(want, have) for want, have, _ in pairs]
-    if any(alike):  # any other relation would hold there, too
+    agreeing = [digits(want, have) for want, have, _ in pairs]
+    if max(agreeing) >= 4:  # any other relation would hold there, too
         dtype = any(t.difference and t.difference.aspect == "dtype" for _, _, t in pairs)
-        return _named(("another_dtype" if dtype else "less_exact", ())) if all(alike) else None
+        if dtype and min(agreeing) >= 4:
+            return _named(("another_dtype", ()))
+        return _named(("less_exact", (str(min(agreeing)),))) if min(agreeing) >= 2 and not dtype else None
     # a row of a single number is a multiple of any other, and no evidence of what a row is to another
     pairs = [pair for pair in pairs if pair[0].dim() == 0 or pair[0].shape[-1] > 1] or pairs
     for name, relation in RELATIONS.items():
         if all(found := [relation(*pair) for pair in pairs]):
             return _named((name, (str(found[0]),)))
-    return None
+    return _named(("less_exact", (str(min(agreeing)),))) if min(agreeing) >= 2 else None
 
 
 def _named(found: Found | None) -> Misconception | None:
@@ -139,150 +122,3 @@ def _compared(trial: Trial) -> tuple[Tensor, Tensor, Trial] | None:
 def _in_double(tensor: Tensor) -> Tensor:
     tensor = tensor.detach().cpu()
     return tensor.double() if tensor.is_floating_point() else tensor
-
-
-def _alike(want: Tensor, have: Tensor) -> bool:
-    if want.shape != have.shape:
-        return False
-    one, other = want.double(), have.double()
-    if not bool(one.isfinite().all()) or not bool(other.isfinite().all()):
-        return torch.equal(one, other)
-    return bool(((one - other).abs() <= 1e-4 * one.abs().max() + 1e-6).all()) if one.numel() else True
-
-
-def _not_a_number(want: Tensor, have: Tensor, trial: Trial) -> bool:
-    return have.is_floating_point() and bool(have.isnan().any()) and not bool(want.isnan().any())
-
-
-def _negated(want: Tensor, have: Tensor, trial: Trial) -> bool:
-    return want.dtype == torch.bool and want.shape == have.shape and torch.equal(~want, have.bool())
-
-
-def _axes_in_another_order(want: Tensor, have: Tensor, trial: Trial) -> bool:
-    orders = list(permutations(range(want.dim())))[1:] if want.dim() == have.dim() <= 5 else []
-    return any(_alike(want.permute(order), have) for order in orders)
-
-
-def _one_entry_of_an_axis(want: Tensor, have: Tensor, trial: Trial) -> bool:
-    return any(_alike(part, have) for part in _parts(want))
-
-
-def _one_entry_for_all(want: Tensor, have: Tensor, trial: Trial) -> bool:
-    return want.shape == have.shape and any(
-        _alike(want.select(axis, place).unsqueeze(axis).expand_as(want), have)
-        for axis in range(want.dim())
-        for place in (0, -1)
-        if want.shape[axis]
-    )
-
-
-def _parts(want: Tensor) -> Iterator[Tensor]:
-    for axis in range(want.dim()):
-        for place in (0, -1):
-            if want.shape[axis]:
-                yield want.select(axis, place)
-                yield want.select(axis, place).unsqueeze(axis)
-
-
-def _summed(want: Tensor, have: Tensor, trial: Trial) -> bool:
-    if not want.is_floating_point():
-        return False
-    return any(
-        _alike(total, have)
-        for axis in range(want.dim())
-        for keep in (False, True)
-        for total in (want.sum(axis, keepdim=keep), want.mean(axis, keepdim=keep))
-    )
-
-
-def _in_another_shape(want: Tensor, have: Tensor, trial: Trial) -> bool:
-    return want.shape != have.shape and want.numel() == have.numel() and _alike(want.flatten(), have.flatten())
-
-
-def _in_other_places(want: Tensor, have: Tensor, trial: Trial) -> bool:
-    if not (want.is_floating_point() and have.is_floating_point()) or want.numel() != have.numel():
-        return False
-    return _alike(want.double().flatten().sort().values, have.double().flatten().sort().values)
-
-
-def _comparable(want: Tensor, have: Tensor) -> bool:
-    """Whether the two have numbers, not truth values, entry by entry."""
-    return want.shape == have.shape and want.is_floating_point() and have.is_floating_point()
-
-
-def _with_a_factor(want: Tensor, have: Tensor, trial: Trial) -> str:
-    if not _comparable(want, have):
-        return ""
-    factor = float((want * have).sum() / (want * want).sum().clamp_min(1e-30))
-    return f"{factor:.4g}" if 1e-3 < abs(factor) < float("inf") and _alike(want * factor, have) else ""
-
-
-def _with_a_term(want: Tensor, have: Tensor, trial: Trial) -> str:
-    if not _comparable(want, have):
-        return ""
-    shift = float((have - want).mean())
-    return f"{shift:.4g}" if _alike(want + shift, have) else ""
-
-
-def _rows_with_a_factor(want: Tensor, have: Tensor, trial: Trial) -> bool:
-    """Every row is the right one times a number of its own."""
-    if not _comparable(want, have) or want.dim() < 2 or want.shape[-1] < 2:
-        return False
-    factor = (want * have).sum(-1, keepdim=True) / (want * want).sum(-1, keepdim=True).clamp_min(1e-30)
-    return bool(have.isfinite().all()) and bool((factor.abs() > 1e-3).any()) and _alike(want * factor, have)
-
-
-def _rows_with_a_term(want: Tensor, have: Tensor, trial: Trial) -> bool:
-    if not _comparable(want, have) or want.dim() < 2 or want.shape[-1] < 2:
-        return False
-    return bool(have.isfinite().all()) and _alike(want + (have - want).mean(-1, keepdim=True), have)
-
-
-def _inputs(want: Tensor, trial: Trial) -> list[Tensor]:
-    tensors = [t for t in tree_leaves(trial.expected.inputs) if isinstance(t, Tensor) and t.is_floating_point()]
-    return [t.double() for t in tensors if t.shape == want.shape]
-
-
-def _plus_an_input(want: Tensor, have: Tensor, trial: Trial) -> bool:
-    found = want.is_floating_point() and want.shape == have.shape
-    return found and any(_alike(want + sign * t, have) for t in _inputs(want, trial) for sign in (1, -1))
-
-
-def _an_input(want: Tensor, have: Tensor, trial: Trial) -> bool:
-    return want.is_floating_point() and any(_alike(t, have) for t in _inputs(have, trial))
-
-
-def _after_a_function(want: Tensor, have: Tensor, trial: Trial) -> bool:
-    if not _comparable(want, have):
-        return False
-    right = want.double()
-    softmaxes = (right.softmax(axis) for axis in range(right.dim()))
-    return any(_alike(after, have) for after in (*(function(right) for function in FUNCTIONS), *softmaxes))
-
-
-def _of_another_output(want: Tensor, have: Tensor, trial: Trial) -> bool:
-    others = [
-        t for i, t in enumerate(trial.expected.outputs or ()) if trial.difference and i != trial.difference.output
-    ]
-    return any(_alike(other, have) for other in others)
-
-
-RELATIONS: dict[str, Relation] = {
-    "not_a_number": _not_a_number,
-    "upside_down": _negated,
-    "outputs_in_another_order": _of_another_output,
-    "axes_in_another_order": _axes_in_another_order,
-    "in_another_shape": _in_another_shape,
-    "one_entry_only": _one_entry_of_an_axis,
-    "one_entry_for_all": _one_entry_for_all,
-    "summed_away": _summed,
-    "one_factor_more": _with_a_factor,
-    "one_term_more": _with_a_term,
-    "rows_with_a_factor": _rows_with_a_factor,
-    "rows_with_a_term": _rows_with_a_term,
-    "input_added": _plus_an_input,
-    "input_comes_back": _an_input,
-    "one_function_more": _after_a_function,
-    "in_other_places": _in_other_places,
-}
-"""The symptoms that are relations of numbers, in the order in which they are looked for."""

@@ -4,7 +4,8 @@ from torch import Tensor
 
 from attnlib.checks.asking.failure import Failure
 from attnlib.checks.naming.isolate import Isolated
-from attnlib.checks.naming.symptom_names import AMONG, alone
+from attnlib.checks.naming.symptom_names import alone
+from attnlib.checks.naming.trait_names import AMONG
 from attnlib.checks.trial.compare import Aspect, Difference, Numbers
 
 LONGEST_HEADLINE = 80  # characters: what fits on a line of a notebook, beside the exercise's name

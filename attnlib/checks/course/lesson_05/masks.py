@@ -368,7 +368,7 @@ CAUSAL_SELF_ATTENTION = CourseExercise(
             ],
             attends=True,
         ),
-        Case(name="a longer text", inputs=partial(_sentences, b=2, n=17, heads=2, d=3)),
+        Case(name="a longer text, more heads", inputs=partial(_sentences, b=2, n=17, heads=5, d=3)),
         Case(name="bias=False", inputs=partial(_sentences, b=2, n=5, heads=3, d=7, bias=False)),
         *(
             Case(

@@ -1,0 +1,104 @@
+"""The names of traits: properties of the cases in which a result is wrong (see `isolate`), in the learner's terms."""
+
+KEPT = (
+    "Something is kept from one call to the next: a mask, a length, or a result under a key that says too "
+    "little. Compute it from the arguments each time, or check that what is kept still fits them."
+)
+
+OF_TRAITS = {
+    "on_the_cpu_only": (
+        "Right on the CPU; wrong as soon as the input is on another device",
+        "A tensor is made on the CPU whatever the input is on, or the numbers are fetched from there. Make new "
+        "tensors from an input (`x.new_zeros(...)`, `torch.ones_like(x)`), or pass device=x.device.",
+    ),
+    "input_changed": (
+        "What is returned is right; but an input is changed on the way",
+        "An operation with a trailing underscore, `+=` or an assignment to a slice wrote into a tensor that you "
+        "were given, or into a view of it; or a list that you were given was changed. The caller still needs it: "
+        "make a new one.",
+    ),
+    "gradient_of_something_else": (
+        "The values are right; the gradient is not",
+        "A part of the computation is copied without its history (`.detach()`, `.data`, `.item()`, "
+        "`torch.no_grad()`), or done in place: the numbers are right, and what is learned from them is not.",
+    ),
+    "in_contiguous_memory_only": (
+        "Right as long as the memory is contiguous; wrong for a transposed input",
+        "`view` and `as_strided` re-read memory as it lies, and a transposed tensor lies otherwise. `reshape` "
+        "and einops copy where they must.",
+    ),
+    "at_the_first_call_only": (
+        "Right at the first call; wrong at the second",
+        "Something is kept from one call to the next: in a global, a default argument, an attribute or a cache. "
+        "Compute everything from the arguments.",
+    ),
+    "kept_for_the_same_sizes": (
+        "Right at the first call; wrong at a second one of the same sizes",
+        KEPT,
+    ),
+    "kept_whatever_the_sizes": (
+        "Right if all calls are of the same sizes; wrong after a call with others",
+        KEPT,
+    ),
+    "kept_from_a_masked_call": (
+        "Right without a mask, if no earlier call had one; wrong after a call with a mask",
+        KEPT,
+    ),
+    "in_float32_only": (
+        "Right in float32; wrong in float64",
+        "Either a tensor is float32 whatever the input is (torch.zeros, torch.tensor, `.float()`, also with a way "
+        "back): make new tensors from an input, or pass dtype=x.dtype. Or a small number is another than it should "
+        "be, an eps for example, and float32 hides it.",
+    ),
+    "not_for_a_batch_of_one": (
+        "Right for larger batches; wrong for a batch of one",
+        "`squeeze` removes an axis of length 1, also where it is the batch, and an average or a "
+        "division over the batch may have nothing left.",
+    ),
+    "for_a_batch_of_one_only": (
+        "Right for a batch of one; wrong for a larger batch",
+        "The entries of the batch are mixed, or the batch is removed as if it held one entry. Keep it as an axis "
+        "of its own: begin your patterns with `b`, or count axes from behind.",
+    ),
+    "for_one_number_of_axes": (
+        "Right for inputs of {} axes; wrong for {}",
+        "The leading axes may be none, one or several. Count from behind (`dim=-1`, `x.shape[-2]`, `.mT`) and "
+        "write `...` in patterns; do not unpack the shape into a fixed number of names.",
+    ),
+    "not_for_one_number_of_axes": (
+        "Right for inputs of {} axes; wrong for {}",
+        "The leading axes may be none, one or several. Count from behind (`dim=-1`, `x.shape[-2]`, `.mT`) and "
+        "write `...` in patterns; do not unpack the shape into a fixed number of names.",
+    ),
+    "for_one_value_only": (
+        "Right as long as {} is {}; wrong for {}",
+        "A number that belongs to one example is written into the code. Take it from the arguments, or from the shape "
+        "of a tensor.",
+    ),
+    "with_a_mask": (
+        "Right without a mask; wrong as soon as one is given",
+        "Follow the mask through the code: which axis of the scores does it line up with, what does its True mean "
+        "there, and is the result of applying it kept?",
+    ),
+}
+"""Titles and explanations."""
+
+AMONG = {
+    "on_the_cpu_only": "the result for an input on another device",
+    "input_changed": "an input that is changed on the way",
+    "gradient_of_something_else": "the gradient",
+    "not_refused": "what happens to inputs that the contract rules out",
+    "with_a_mask": "the result when a mask is given",
+    "in_contiguous_memory_only": "the result for a transposed input, whose memory is not contiguous",
+    "at_the_first_call_only": "the result of a second call",
+    "kept_for_the_same_sizes": "the result of a second call of the same sizes",
+    "kept_whatever_the_sizes": "the result after a call with other sizes",
+    "kept_from_a_masked_call": "the result without a mask after a call with one",
+    "in_float32_only": "the result in float64",
+    "not_for_a_batch_of_one": "the result for a batch of one",
+    "for_a_batch_of_one_only": "the result for a batch of more than one",
+    "for_one_number_of_axes": "the result for inputs of {1} axes",
+    "not_for_one_number_of_axes": "the result for inputs of {1} axes",
+    "for_one_value_only": "the result where {0} is not {1}",
+}
+"""What is wrong, as a clause, where it is one of two traits (see `isolate`)."""
