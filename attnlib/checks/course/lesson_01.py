@@ -655,7 +655,15 @@ MEND_UNPACK_QKV = CourseExercise(
     example=lambda: (torch.ones(1, 1, 1), torch.arange(6.0).unsqueeze(0)),
     made_of=(MultiplyByHand, Thirds, CutThirds, OfItself, ProjectThree, GiveThree, ThirdsInOrder),
     pairs=("take_turns", *PAIRS),
-    without=(*LAYERS, *NO_PAIRS, "values_overlap", "equal_thirds", "values_d_k_wide", "stacked"),
+    without=(
+        *LAYERS,
+        *NO_PAIRS,
+        "values_overlap",
+        "values_from_the_front",
+        "equal_thirds",
+        "values_d_k_wide",
+        "stacked",
+    ),
     same={"take_turns": "as_given"},
     own=(as_given(lambda x, w_qkv: (x @ w_qkv).unflatten(-1, (-1, 3)).unbind(dim=-1)),),
 )

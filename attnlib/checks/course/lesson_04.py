@@ -14,7 +14,7 @@ from attnlib.checks.course.slips.attention import LEADING_AXES, Compare, Give, M
 from attnlib.checks.course.slips.heads import Finish, HeadGive, HeadShare, Merge, ProjectHeads
 from attnlib.checks.course.slips.masks import MaskedShare, RealKeys, blocked
 from attnlib.checks.course.slips.memory import ProjectTexts, SplitTexts, TextLayers, TextScale, TextWidth
-from attnlib.checks.course.slips.projections import Matrices, Multiply
+from attnlib.checks.course.slips.projections import Layer, Matrices, Multiply, Three
 from attnlib.checks.course.steps import CourseExercise, Step, along_with, spells
 from attnlib.checks.course.usual import as_given, usual_cases, wrong
 from attnlib.checks.draw import Draw
@@ -224,7 +224,7 @@ MULTI_HEAD_CROSS_ATTENTION = CourseExercise(
         # where lengths and widths agree, more mistakes run, and the numbers tell which one it is
         Case(
             name="two texts of one length and width",
-            inputs=partial(_heads, b=2, q=5, k=5, h=3, d=7, d_memory=None),
+            inputs=partial(_heads, b=2, q=5, k=5, h=5, d=3, d_memory=None),
         ),
         Case(
             name="a memory of another width that could be shared out, too",
@@ -515,6 +515,33 @@ class RealAnswers(RealKeys):
         return None
 
 
+class ProjectPadded(ProjectTextHeads):
+    """The memory's padding is projected like the rest; it is its scores that are blocked."""
+
+    @along_with("padding_ignored")
+    def padding_zeroed(self, x: Tensor, memory: Tensor, key_mask: Tensor, w_q: Layer, w_k: Layer, w_v: Layer) -> Three:
+        """Padding is set to zero, not blocked.
+
+        The memory, or what is made of it, is multiplied by the mask. But a position of zeros still has a score, and
+        e⁰ = 1 is a good share, which the real ones lose. Block its *scores*, before the softmax: -inf.
+        """
+        return self.right(x, memory * key_mask[..., None], w_q, w_k, w_v)
+
+    @spells(padding_zeroed)
+    @along_with("padding_ignored")
+    def values_of_padding_zeroed(
+        self, x: Tensor, memory: Tensor, key_mask: Tensor, w_q: Layer, w_k: Layer, w_v: Layer
+    ) -> Three:
+        return w_q(x), w_k(memory), w_v(memory) * key_mask[..., None]
+
+    @spells(padding_zeroed)
+    @along_with("padding_ignored")
+    def keys_and_values_of_padding_zeroed(
+        self, x: Tensor, memory: Tensor, key_mask: Tensor, w_q: Layer, w_k: Layer, w_v: Layer
+    ) -> Three:
+        return w_q(x), w_k(memory) * key_mask[..., None], w_v(memory) * key_mask[..., None]
+
+
 class PaddedShare(CrossHeadShare, MaskedShare):
     """In each head, among what is real."""
 
@@ -574,7 +601,7 @@ PADDED_CROSS_ATTENTION = CourseExercise(
     made_of=(
         TextWidth,
         TextLayers,
-        ProjectTextHeads,
+        ProjectPadded,
         SplitTexts,
         RealAnswers,
         Compare,
@@ -587,7 +614,8 @@ PADDED_CROSS_ATTENTION = CourseExercise(
     ),
     pairs=("no_scale", "over_queries", "merged_by_reshape", "padding_ignored", "padding_upside_down"),
     few={
-        ProjectTextHeads: (
+        ProjectPadded: (
+            "padding_zeroed",
             "keys_and_values_from_x",
             "all_from_memory",
             "roles_exchanged",

@@ -410,6 +410,16 @@ class Share(Step):
         """
         return scores.sigmoid()
 
+    @each(guard=(0.0, 1e-9))
+    def relu_shared(self, scores: Tensor, guard: float, allowed: Tensor | None = None) -> Tensor:
+        """ReLU instead of exp.
+
+        A score below 0 gets no weight and no gradient, so that the key can never learn to fit better; and in a row
+        without any score above 0 there is nothing to share out. exp makes all scores positive, and keeps their order.
+        """
+        powers = scores.relu() if allowed is None else scores.relu() * allowed
+        return powers / (powers.sum(dim=-1, keepdim=True) + guard)
+
     def logarithm(self, scores: Tensor) -> Tensor:
         """The logarithm of the softmax.
 

@@ -556,16 +556,19 @@ class MaskedSoftmax(MaskedShare):
         kept = scores.softmax(dim=-1) * allowed
         return kept / (kept.sum(dim=-1, keepdim=True) + guard)
 
-    @each(times=(True, False), guarded=("positive", "zero", ""))
+    @each(times=(True, False), guarded=("positive", "zero", "by a small number", ""))
     def no_shift(self, scores: Tensor, allowed: Tensor, times: bool, guarded: str) -> Tensor:
         """The exponential overflows.
 
         exp(1e4) is larger than any float, and exp(-1e4) smaller than any. Subtract the largest *open* score of each row
-        first, or let torch.softmax do it. (And a row without any True adds up to 0: 0 / 0 is NaN.)
+        first, or let torch.softmax do it. (A row without any True adds up to 0. Divide it by 1 instead; a small number
+        in every denominator would bend the other rows, too.)
         """
         kept = scores.exp() * allowed if times else scores.exp().masked_fill(~allowed, 0.0)
         total = kept.sum(dim=-1, keepdim=True)
-        if guarded:
+        if guarded == "by a small number":
+            total = total + 1e-9
+        elif guarded:
             total = torch.where(total > 0 if guarded == "positive" else total != 0, total, 1.0)
         return kept / total
 

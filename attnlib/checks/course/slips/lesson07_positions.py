@@ -438,6 +438,10 @@ class ColumnOrder(Step):
         """
         return self.right(w, 1, back)
 
+    @spells(heads_forgotten)
+    def heads_forgotten_on_the_way_back(self, w: Tensor, num_heads: int, back: bool) -> Tensor:
+        return self.right(w, 1 if back else num_heads, back)
+
     def back_ignored(self, w: Tensor, num_heads: int) -> Tensor:
         """`back` makes no difference.
 

@@ -399,10 +399,16 @@ class MaskedShare(Share):
     def empty_rows_unmasked(self, scores: Tensor, allowed: Tensor) -> Tensor:
         """A query that sees nothing gets the plain softmax.
 
-        You left the scores of such a row in, so that no NaN comes up: good. Now its weights have to be set to 0: a
-        query that may attend to nothing gets nothing.
+        No NaN comes up in such a row: good. But its scores are left in, or the same number, -1e4 perhaps, is added to
+        all of them, which a softmax does not notice. Its weights have to be set to 0: a query that may attend to
+        nothing gets nothing.
         """
         return scores.masked_fill(~allowed & allowed.any(dim=-1, keepdim=True), -torch.inf).softmax(dim=-1)
+
+    @spells(empty_rows_unmasked)
+    @each(number=(-1e4,))
+    def large_number_added(self, scores: Tensor, allowed: Tensor, number: float) -> Tensor:
+        return (scores + torch.where(allowed, 0.0, number).to(scores.dtype)).softmax(dim=-1)
 
     def nan_swept_forward(self, scores: Tensor, allowed: Tensor) -> Tensor:
         """The NaN is swept away, but comes back in the gradient.

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from attnlib.checks.course.steps import Step
+from attnlib.checks.course.steps import Step, along_with
 
 Two = tuple[Tensor, Tensor]
 
@@ -163,6 +163,15 @@ class CountPositions(Step):
         Padding is no text. Its position is 0, wherever it is.
         """
         return self.right(torch.zeros_like(ids), begins)
+
+    @along_with("padding_is_a_text")
+    def padding_not_looked_at(self, ids: Tensor, begins: Tensor) -> Tensor:
+        """Padding is treated as a text, in the mask and in the positions.
+
+        -1 is not the number of a text. Such a token sees nothing, is seen by nothing, and has position 0: look for it
+        with ids != -1, and use that in both results.
+        """
+        return self.padding_counted(ids, begins)
 
     def texts_counted(self, ids: Tensor, text: Tensor) -> Tensor:
         """The texts are numbered, not the tokens in them.

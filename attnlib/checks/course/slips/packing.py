@@ -3,7 +3,7 @@
 from einops import rearrange
 from torch import Tensor
 
-from attnlib.checks.course.steps import Step
+from attnlib.checks.course.steps import Step, along_with, spells
 
 Three = tuple[Tensor, Tensor, Tensor]
 
@@ -63,6 +63,11 @@ class Unpack(Step):
         """
         swapped = {"h": "d", "d": "h", "3": "3"}
         return self._read(weight, [swapped[name] for name in packing.strip("()").split()], num_heads)
+
+    @spells(heads_and_numbers_exchanged)
+    @along_with("numbers_before_heads")
+    def num_heads_for_d(self, weight: Tensor, packing: str, num_heads: int) -> Tensor:
+        return self.heads_and_numbers_exchanged(weight, packing, num_heads)
 
 
 class JoinHeads(Step):

@@ -170,6 +170,10 @@ class Cut(Step):
         return self._slices(w_qkv, (0, d_k), (d_k, 2 * d_k), (d_k, d_k + d_v))
 
     @spells(values_with_keys)
+    def values_from_the_front(self, w_qkv: Tensor, d_k: int, d_v: int) -> Layers:
+        return self._slices(w_qkv, (0, d_k), (d_k, 2 * d_k), (0, d_v))
+
+    @spells(values_with_keys)
     def keys_with_values(self, w_qkv: Tensor, d_k: int) -> Layers:
         return self._slices(w_qkv, (0, d_k), (d_k, None), (2 * d_k, None))
 
