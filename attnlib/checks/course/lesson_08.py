@@ -489,6 +489,12 @@ SAMPLE_NEXT = CourseExercise(
         Case(name="temperature 0, two best", inputs=partial(_best, b=6, vocab=7, ties=True)),
         _drawn("10,000 draws from each of two rows with top_k = 2", 1.0, 2, part="top_k", rows=TWO_ROWS),
         _drawn("10,000 draws with top_k = 1", 1.0, 1, part="top_k"),
+        Case(
+            name="top_k = 1 at temperature 2",
+            inputs=lambda draw: (draw.normal(5, 11), 2.0, 1),
+            part="top_k",
+            mutation=True,
+        ),
         _drawn("10,000 draws with a tie at top_k = 3", 1.0, 3, part="top_k", rows=((0.3, 0.2, 0.2, 0.2, 0.1),)),
         _drawn("10,000 draws with top_k = 9 of 5", 1.0, 9, part="top_k"),
         _drawn("10,000 draws with top_p = 0.7", 1.0, None, 0.7, part="top_p"),
@@ -533,7 +539,8 @@ def _begun(
 def _stopped(draw: Draw, *, b: int, in_prompt: bool = False, **sizes: Any) -> tuple[Any, ...]:
     """With the stop_id with which the rows stop at the most different times, and all of them before the end if b is 1.
 
-    With `in_prompt`, the prompts hold it as well. A model that writes nothing but the token 0 is drawn again.
+    With `in_prompt`, the prompts hold it as well. The model is drawn again until some row, if it did not stop, would go
+    on with other tokens while the rest still write.
     """
     first: dict[int, list[int]] = {}
     while not first:
@@ -544,10 +551,15 @@ def _stopped(draw: Draw, *, b: int, in_prompt: bool = False, **sizes: Any) -> tu
             for token in written[:, :-2].unique().tolist()
             if token > 0
         }
+        first = {token: at for token, at in first.items() if b == 1 or _would_go_on(written, token, at)}
     stop_id = max(first, key=lambda token: (len({*first[token]}), -sum(first[token])))
     if in_prompt:
         ids[0, 0] = stop_id
     return model, ids, more, 0.0, None, None, stop_id
+
+
+def _would_go_on(written: Tensor, token: int, first: list[int]) -> bool:
+    return any(bool((row[at : max(first) + 1] != token).any()) for row, at in zip(written, first, strict=True))
 
 
 def _next_in_many_texts(asked: Asked, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
