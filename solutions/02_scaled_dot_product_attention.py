@@ -814,7 +814,7 @@ def sentences(count: int, generator: torch.Generator) -> tuple[Tensor, Tensor, T
 # - `words` is `(steps, b, n, d_model)` and `wanted` `(steps, b, d_v)`: each step has a batch of its own. Only the word
 #   at `position` is asked for anything.
 # - `w_q`, `w_k` and `w_v` are `(d_model, d_k)`, `(d_model, d_k)` and `(d_model, d_v)`: the matrices before the first
-#   step. They must not be changed: train copies of them.
+#   step. They may be a layer's own, which require a gradient, and they must not be changed: train copies of them.
 # - Return the losses `(steps,)`, each computed before its step, and the three matrices after the last step, in this
 #   order.
 # - Plain gradient descent, with a constant `lr`. Your own `scaled_dot_product_attention`, `attnlib`'s, or PyTorch's:
