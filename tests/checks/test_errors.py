@@ -12,6 +12,7 @@ from attnlib.checks.naming.errors import IMPORTS, exception
 from attnlib.checks.trial.compare import Difference
 from attnlib.checks.trial.trial import Trial
 from attnlib.checks.verdict.judge import cases_of
+from attnlib.checks.verdict.words import headline
 
 
 def explained(exercise: str, *texts: str, own: bool = False, hidden: bool = False) -> Any:
@@ -147,3 +148,9 @@ def test_an_error_of_the_learners_own_is_not_called_that_of_torch() -> None:
     report = run("split_heads", split_heads)
     assert report.diagnosis == "refused_otherwise"
     assert "torch's" not in report.message
+
+
+def test_a_parameter_that_opens_a_sentence_keeps_its_name() -> None:
+    details = f"{', '.join(f'mlp.{n}.weight' for n in range(7))} cannot learn, because requires_grad is False"
+    frozen = Failure("parameters", "has frozen parameters", reason="frozen", details=details)
+    assert headline(frozen) == ("has frozen parameters", details)

@@ -60,7 +60,7 @@ def headline(failure: Failure) -> tuple[str, str]:
     text, clause, details = of_failure(failure), _clause(failure), _details(failure)
     if not details or len(text) <= LONGEST_HEADLINE or len(clause) > LONGEST_HEADLINE:
         return text, ""
-    if failure.exception or "_" in details.split(" ")[0]:  # words to be searched for as they are; an argument's name
+    if failure.exception or failure.reason == "frozen":  # words to be searched for as they are; parameters' names
         return clause, details
     return clause, f"{details[:1].upper()}{details[1:]}"
 
