@@ -447,7 +447,8 @@ check("mend_squared_distances", mend_squared_distances)
 # - Names missing after the arrow are summed, also those that only one of the tensors has. The others come in the order
 #   in which they are named after the arrow.
 # - No name stands twice in one tensor. There may be nothing after the arrow: then the result is a single number.
-# - As always. The parts of the check: {parts}. Not allowed: any ready-made einsum, `tensordot` included.
+# - As always. The parts of the check: {parts}. Not allowed: any ready-made einsum, `tensordot` included;
+#   `*`, `@` and sums are yours.
 #
 # First with a pencil: for `"q d, d k -> k q"` with sizes 2, 3 and 5, put both tensors into the order `k q d`, with a 1
 # where a tensor lacks the axis. Which two shapes meet?

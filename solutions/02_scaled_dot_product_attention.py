@@ -427,9 +427,10 @@ show(
 #
 # - `scores` is `(…, k)`, any leading axes; so is the result. Each row along the last axis adds up to 1.
 # - Finite and right for scores of $\pm 10^4$, also when *all* scores of a row are that far from zero.
-# - You have `torch.exp`, sums and maxima; `torch.logsumexp` is allowed, too. Not allowed: whatever takes a softmax for
-#   you, be it torch's in any form (`F.softmax`, `nn.Softmax`, `log_softmax`, attention with a unit matrix, …) or
-#   another library's.
+# - You have `torch.exp`, sums and maxima. `torch.logsumexp` is allowed, too, but not as a way round the idea: it is a
+#   number near the largest score, and subtracting one number near 10,000 from another leaves few digits.
+# - Not allowed: whatever takes a softmax for you, be it torch's in any form (`F.softmax`, `nn.Softmax`, `log_softmax`,
+#   attention with a unit matrix, …) or another library's.
 
 
 # %%
@@ -607,7 +608,8 @@ show(
 # - Any leading axes; $d_k \ne d_v$ and more keys than queries are usual.
 # - Scores may be large here, too, and in every attention from here on: an `exp` that overflows loses the robustness.
 # - Not allowed: `F.scaled_dot_product_attention`, `nn.MultiheadAttention` and `attnlib`'s attention. Use your own two
-#   functions from above; `torch.softmax` is allowed from here on, should yours not be ready.
+#   functions from above; `attnlib.attention_scores` and `torch.softmax` are allowed from here on, should yours not be
+#   ready.
 
 
 # %%
@@ -815,6 +817,7 @@ def sentences(count: int, generator: torch.Generator) -> tuple[Tensor, Tensor, T
 #   at `position` is asked for anything.
 # - `w_q`, `w_k` and `w_v` are `(d_model, d_k)`, `(d_model, d_k)` and `(d_model, d_v)`: the matrices before the first
 #   step. They may be a layer's own, which require a gradient, and they must not be changed: train copies of them.
+# - The loss of a step is `F.mse_loss`: the mean of the squared differences from what is wanted, over the whole batch.
 # - Return the losses `(steps,)`, each computed before its step, and the three matrices after the last step, in this
 #   order.
 # - Plain gradient descent, with a constant `lr`. Your own `scaled_dot_product_attention`, `attnlib`'s, or PyTorch's:

@@ -284,7 +284,8 @@ print(" ".join(english[i] for i in order), "->", numbers)
 #
 # - Four `nn.Linear` layers, `w_q`, `w_k`, `w_v` (to $h \cdot d$ columns) and `w_o` (from $h \cdot d$ to `d_model`), all
 #   with a bias if `bias`. No other parameters. The check sets their weights.
-# - `d_head` is $d$. If it is not given it is `d_model / num_heads`, and if that does not divide, raise a `ValueError`.
+# - `d_head` is $d$. If it is not given it is `d_model / num_heads`, and if that does not divide, raise a `ValueError`
+#   when the module is made.
 # - Head $i$ is the $i$-th run of $d$ neighbouring columns, the pattern `(h d)`.
 # - `x` is `(b, q, d_model)`, `memory` is `(b, k, d_memory)`; the output is `(b, q, d_model)`, the weights are
 #   `(b, h, q, k)`.
@@ -859,8 +860,8 @@ assert_close(together[:1], alone, atol=1e-4, rtol=0)
 #
 # - `x` is `(b, q, d_model)`, `memory` is `(b, k, d_model)`; `x_is_real` `(b, q)` and `memory_is_real` `(b, k)` are
 #   bool, False = padding.
-# - It must return the output `(b, q, d_v)` and the weights `(b, q, k)`, with no weight on padding. What it returns for
-#   padded *questions* is not compared.
+# - It must return the output `(b, q, d_v)` and the weights `(b, q, k)`, with no weight on padding. Every text
+#   has a real token. What it returns for padded *questions* is not compared.
 # - Two lines are enough.
 # - Not allowed: a finished attention, PyTorch's or `attnlib`'s.
 

@@ -380,8 +380,8 @@ check("to_half_pairs", to_half_pairs)
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# In einops, the pattern on the left is `"d_model (h pairs two)"`, with `two=2`. For the way back the same axes come in
-# the other order: split into (heads, 2, pairs).
+# In einops, which you would have to import here, the pattern on the left is `"d_model (h pairs two)"`, with `two=2`.
+# For the way back the same axes come in the other order: split into (heads, 2, pairs).
 #
 # </details>
 
