@@ -1088,9 +1088,9 @@ check("PostNormBlock", PostNormBlock)
 # ## Warm up, or choose the other norm
 #
 # A deep post-LN stack therefore wants a *warm-up*: steps with a small learning rate, before it may rise. Train twelve
-# blocks on the digits, three times: post-LN at once with the full learning rate, post-LN with 150 steps of
-# warm-up, and pre-LN at once. Your reader is given these blocks, and larger patches, 4×4: four words to an image, which
-# makes it quick.
+# blocks on the digits, three times: post-LN at once with the full learning rate, post-LN with 150 steps of warm-up, and
+# pre-LN at once. Your reader is given these blocks, and larger patches, 4×4: four words to an image, which makes it
+# quick.
 
 # %% tags=["nbval-ignore-output"]
 # nbval-ignore-output: it says whose block is used, which is another one in a student's notebook

@@ -48,7 +48,7 @@ class Compare(Step):
         """Queries and keys are exchanged.
 
         The rows of your scores belong to the keys. Row i belongs to query i: q @ k.mT, not k @ q.mT. With as many
-        queries as keys, nothing but the numbers would tell.
+        queries as keys, only the numbers give it away.
         """
         return k @ q.mT
 
@@ -173,7 +173,7 @@ class Scale(Step):
         """The scale is missing.
 
         The dot products are not divided by √d. A sum of d products grows with √d, so the softmax gives nearly
-        everything to one key, and hardly a gradient to the others.
+        everything to one key, and hardly any gradient to the others.
         """
         return products
 
@@ -288,7 +288,7 @@ class Scale(Step):
         return (products / q.shape[-1]) ** 0.5
 
     def sign_turned(self, products: Tensor, q: Tensor) -> Tensor:
-        """The sign is turned.
+        """The sign is flipped.
 
         A good fit has a large score. Yours is small where vectors are alike: there is no minus in the formula.
         """
@@ -329,8 +329,8 @@ class Share(Step):
     def over_first_axis(self, scores: Tensor, allowed: Tensor | None = None) -> Tensor:
         """The softmax runs over the batch.
 
-        The numbers add up to 1 over the first axis, so that what one text looks at depends on which others came along.
-        Each query shares its attention among the keys: dim=-1.
+        The numbers add up to 1 over the first axis, so that what one text looks at depends on which others are in the
+        batch. Each query shares its attention among the keys: dim=-1.
         """
         return self._among(scores, allowed, dim=0)
 
@@ -375,7 +375,7 @@ class Share(Step):
         """The softmax is missing.
 
         The raw scores are used as weights. Some are negative, and the sum of a row may be anything, even near 0. The
-        softmax makes them positive and lets a row add up to 1.
+        softmax makes them positive, and makes each row add up to 1.
         """
         return scores if allowed is None else scores * allowed
 
@@ -530,8 +530,8 @@ class Mix(Step):
     def values_not_summed(self, weights: Tensor, v: Tensor) -> Tensor:
         """The weighted values are not added up.
 
-        Each query still has one vector for each key: the output has an axis too many, k. `weights @ v` adds up over the
-        keys as it multiplies.
+        Each query still has one vector for each key: the output has one axis too many, k. `weights @ v` adds up over
+        the keys as it multiplies.
         """
         return weights.unsqueeze(-1) * v.unsqueeze(-3)
 

@@ -115,7 +115,7 @@ class HiddenWidth(Step):
         return self.right(d_model, given.get("mlp_ratio", 2.0))
 
     def whole_ratio(self, d_model: int, mlp_ratio: float) -> int:
-        """mlp_ratio is cut off before it is used.
+        """mlp_ratio is rounded down before it is used.
 
         d_hidden = int(d_model * mlp_ratio): first the product, then int. int(2.65) is 2, and a ratio below 1 leaves
         nothing.
@@ -123,9 +123,9 @@ class HiddenWidth(Step):
         return d_model * int(mlp_ratio)
 
     def rounded_width(self, d_model: int, mlp_ratio: float) -> int:
-        """The MLP's width is rounded, not cut off.
+        """The MLP's width is rounded, not truncated.
 
-        d_hidden = int(d_model * mlp_ratio): int cuts off, round and ceil do not. 12 · 2.65 = 31.8 gives 31.
+        d_hidden = int(d_model * mlp_ratio): int truncates, round and ceil do not. 12 · 2.65 = 31.8 gives 31.
         """
         return round(d_model * mlp_ratio)
 
@@ -259,14 +259,14 @@ class RealWords(OptionalKeyMask):
         return self._at(key_mask, lambda mask: (~mask | mask.all(dim=1, keepdim=True))[:, None, None, :])
 
     def key_mask_as_memory(self, x: Tensor, key_mask: Tensor | None) -> None:
-        """key_mask is handed on as the memory.
+        """key_mask is passed as the memory.
 
         The second argument of attn is the memory of lesson 04. Pass the mask by its name: key_mask=key_mask.
         """
         attnlib.MultiHeadAttention(x.shape[-1], 1).to(x)(x, key_mask)
 
     def key_mask_as_mask(self, x: Tensor, key_mask: Tensor | None) -> None:
-        """key_mask is handed on as mask.
+        """key_mask is passed as mask.
 
         `mask` speaks of pairs, (…, q, k), and a (b, k) does not line up with it. Pass mask=…[:, None, None, :], or
         simply key_mask=key_mask.
@@ -330,14 +330,14 @@ class AddAttention(Step):
     def first_residual_twice(self, start: Tensor, output: Tensor) -> Tensor:
         """The first residual is added twice.
 
-        The sum around attention holds x two times. Once is right: x + attn(norm1(x)).
+        The sum around attention contains x twice. Once is right: x + attn(norm1(x)).
         """
         return 2 * start + output
 
     def attention_added_twice(self, start: Tensor, output: Tensor) -> Tensor:
         """The output of attention is added twice.
 
-        x + attn(norm1(x)) is added to once more. One sum for each sub-layer.
+        attn(norm1(x)) is added a second time. There is one sum for each sub-layer.
         """
         return start + 2 * output
 
@@ -490,7 +490,7 @@ class AddThought(Step):
     def second_residual_forgotten(self, output: Tensor) -> Tensor:
         """The residual around the MLP is missing.
 
-        What attention brought is thrown away but for what the MLP makes of it. Add: x = x + mlp(norm2(x)).
+        What attention brought is thrown away, except for what the MLP makes of it. Add: x = x + mlp(norm2(x)).
         """
         return output
 
@@ -505,14 +505,14 @@ class AddThought(Step):
     def second_residual_twice(self, stream: Tensor, output: Tensor) -> Tensor:
         """The second residual is added twice.
 
-        The sum around the MLP holds x two times. Once is right: x + mlp(norm2(x)).
+        The sum around the MLP contains x twice. Once is right: x + mlp(norm2(x)).
         """
         return 2 * stream + output
 
     def perceptron_added_twice(self, stream: Tensor, output: Tensor) -> Tensor:
         """The output of the MLP is added twice.
 
-        x + mlp(norm2(x)) is added to once more. One sum for each sub-layer.
+        mlp(norm2(x)) is added a second time. There is one sum for each sub-layer.
         """
         return stream + 2 * output
 

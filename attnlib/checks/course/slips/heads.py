@@ -29,8 +29,8 @@ class Width(Step):
     def d_head_ignored(self, d_model: int, num_heads: int, d_head: int | None) -> int:
         """`d_head` is not used.
 
-        d_model // num_heads is only what d_head is without a caller's wish: compute it `if d_head is None`. Otherwise
-        the heads are that wide, whatever d_model is: w_q, w_k and w_v lead to num_heads * d_head columns.
+        d_model // num_heads is only the default: compute it `if d_head is None`. Otherwise the heads are that wide,
+        whatever d_model is: w_q, w_k and w_v lead to num_heads * d_head columns.
         """
         return self.right(d_model, num_heads)
 
@@ -42,8 +42,8 @@ class Width(Step):
     def d_head_refused(self, d_model: int, num_heads: int, d_head: int | None) -> int:
         """d_model is checked even where `d_head` is given.
 
-        With a d_head of its own a head may be as wide as it likes: num_heads need not divide d_model then. Raise the
-        ValueError only `if d_head is None`.
+        Where d_head is given, a head may have any width, and num_heads need not divide d_model. Raise the ValueError
+        only `if d_head is None`.
         """
         return (self.right(d_model, num_heads) and d_head) or d_model // num_heads
 
@@ -57,8 +57,8 @@ class Width(Step):
     def no_error(self, d_model: int, num_heads: int, d_head: int | None = None) -> int:
         """A width that does not divide is accepted.
 
-        `d_model // num_heads` rounds down, and columns are lost without a word. Where d_head is not given and num_heads
-        does not divide d_model, raise a ValueError that says both numbers.
+        `d_model // num_heads` rounds down, and columns are lost silently. Where d_head is not given and num_heads does
+        not divide d_model, raise a ValueError that says both numbers.
         """
         return d_head or d_model // num_heads
 
@@ -116,7 +116,7 @@ class FourLayers(Step):
     ) -> Layers:
         """`bias` is not passed on.
 
-        With bias=False none of the four layers has one: hand it to every nn.Linear.
+        With bias=False none of the four layers has one: pass it to every nn.Linear.
         """
         layers = self.right(d_model, num_heads, d_head, bias, d_memory)
         biased = self.right(d_model, num_heads, d_head, True, d_memory)
@@ -127,9 +127,9 @@ class FourLayers(Step):
     def no_bias_by_default(
         self, d_model: int, num_heads: int, d_head: int, given: dict[str, Any], d_memory: int | None = None
     ) -> Layers:
-        """`bias` is False where nothing is said.
+        """`bias` is False by default.
 
-        In the contract `bias` is True unless the caller says otherwise: `bias=True` in the head of __init__.
+        In the contract `bias` is True unless the caller says otherwise: `bias=True` in the signature of __init__.
         """
         return self.right(d_model, num_heads, d_head, given.get("bias", False), d_memory)
 
@@ -503,8 +503,8 @@ class Finish(Step):
     def bias_for_each_head(self, output: Tensor, w_o: nn.Linear, num_heads: int) -> Tensor:
         """The bias of w_o is added once for each head.
 
-        Each head went through its own rows of w_o, and the parts were added up: that is right but for the bias, which
-        came along h times. Join the heads and call w_o once.
+        Each head went through its own rows of w_o, and the parts were added up: that is right except for the bias,
+        which was added h times. Join the heads and call w_o once.
         """
         return self.right(output, w_o) + (num_heads - 1) * bias(w_o)
 

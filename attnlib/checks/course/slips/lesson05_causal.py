@@ -108,8 +108,8 @@ class MendedPadding(MaskedShare):
     def nan_uncovered(self, scores: Tensor, allowed: Tensor) -> Tensor:
         """-inf, with the padding still on the queries.
 
-        With -inf in place of -1e10 the hidden fault shows itself: the rows of padded queries are blocked whole, and
-        0 / 0 is NaN. Real queries still look at padded keys. Move the padding to the axis of the keys.
+        With -inf in place of -1e10 the hidden bug shows: the rows of padded queries are blocked whole, and 0 / 0 is
+        NaN. Real queries still look at padded keys. Move the padding to the axis of the keys.
         """
         return blocked(scores, allowed, "nan")
 

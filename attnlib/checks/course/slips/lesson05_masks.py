@@ -24,7 +24,7 @@ class CausalAlign(Align):
         """The diagonal is not shifted where there are fewer keys.
 
         With more queries than keys, k_len - q_len is negative, and that is right: the last query is at the last key,
-        and the first queries see nothing. Do not cut the shift off at 0.
+        and the first queries see nothing. Do not clip the shift at 0.
         """
         return max(0, k_len - q_len)
 
@@ -46,7 +46,7 @@ class CausalMask(PastOfMore):
         """A slice with a negative end counts from behind.
 
         With more queries than keys, k_len - q_len + i + 1 is below 0 for the first queries, and `[:-2]` is all but the
-        last two. Those queries see nothing: cut off at 0, max(0, ...), or compare positions.
+        last two. Those queries see nothing: clip at 0 with max(0, ...), or compare positions.
         """
         mask = torch.zeros(q_len, k_len, dtype=torch.bool)
         for i in range(q_len):
@@ -66,7 +66,7 @@ class CausalMask(PastOfMore):
         return self.right(q_len, k_len, shift).flip(1)
 
     def itself_only(self, q_len: int, k_len: int, shift: int) -> Tensor:
-        """Only the own position is open.
+        """Only the diagonal is open.
 
         Each query sees its own key and no other. With == in place of >= the past is lost, too.
         """
@@ -109,7 +109,7 @@ class PositionsAndLengths(Step):
         return self.right(lengths[:1].expand(len(lengths)), max_len)
 
     def longest_instead_of_max_len(self, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """As wide as the longest sentence.
+        """The mask is only as wide as the longest sentence.
 
         The mask has lengths.max() columns. The batch may be padded further than its longest sentence needs; max_len
         says how far.
@@ -119,7 +119,7 @@ class PositionsAndLengths(Step):
     def no_column(self, lengths: Tensor, max_len: int) -> tuple[Tensor, Tensor]:
         """The lengths are lined up with the positions.
 
-        (k) against (b) is compared entry by entry, or fails, and `expand` cannot mend it. The lengths have to be a
+        (k) against (b) is compared entry by entry, or fails, and `expand` cannot fix that. The lengths have to be a
         column, lengths[:, None], so that each sentence gets a row of its own.
         """
         return torch.arange(max_len, device=lengths.device), lengths
@@ -206,7 +206,7 @@ class RealPositions(Step):
         return position == length
 
     def minus_zero(self, lengths: Tensor, max_len: int) -> Tensor:
-        """A sentence without padding is blocked whole.
+        """A sentence without padding is blocked entirely.
 
         `mask[i, -pads:] = False` blocks the last `pads` positions, except for pads = 0: -0 is 0, and `[0:]` is
         everything. Block from the front, `mask[i, length:] = False`, or compare positions with lengths.
@@ -308,7 +308,7 @@ class Divide(Step):
         """The rows are not divided again.
 
         What was above the diagonal is gone, but its share was not given to the others: the rows no longer add up to 1.
-        And what is left still depends on the future, which sat in the denominator of the softmax.
+        And what is left still depends on the future, which was in the denominator of the softmax.
         """
         return kept
 
@@ -370,8 +370,8 @@ class Divide(Step):
     def small_number_added(self, kept: Tensor, guard: float) -> Tensor:
         """A small number is added to the sums.
 
-        1e-9, or so, against a division by zero makes every row add up to a little less than 1. Each query of a causal
-        mask sees at least one key, so no sum is 0, and there is nothing to guard against.
+        Adding 1e-9 or so to avoid a division by zero makes every row add up to a little less than 1. Each query of a
+        causal mask sees at least one key, so no sum is 0, and there is nothing to guard against.
         """
         return kept / (kept.sum(dim=-1, keepdim=True) + guard)
 
@@ -426,8 +426,8 @@ class MaskedSoftmax(MaskedShare):
         """A large negative number in place of -inf.
 
         A row without any True is that number throughout, and the softmax of equal numbers is 1/k for all: the query
-        attends to what it must not see. And lower scores are legal, even below -10³⁰; next to them, your number is the
-        best offer. Use -inf, and treat empty rows apart.
+        attends to what it must not see. And lower scores are legal, even below -10³⁰; next to them, your number wins
+        the softmax. Use -inf, and handle empty rows separately.
         """
         return scores.masked_fill(~allowed, fill).softmax(dim=-1)
 
@@ -435,8 +435,8 @@ class MaskedSoftmax(MaskedShare):
     def fill_not_low_enough(self, scores: Tensor, allowed: Tensor, fill: float, rows: bool) -> Tensor:
         """The fill is not low enough for all scores.
 
-        Rows without any True are treated well. But open scores may lie below the number that you fill in, even below
-        -10³⁰, and then the blocked keys win the softmax. -inf is lower than any score.
+        You handle rows without any True correctly. But open scores may lie below the number that you fill in, even
+        below -10³⁰, and then the blocked keys win the softmax. -inf is lower than any score.
         """
         weights = scores.masked_fill(~allowed, fill).softmax(dim=-1)
         return weights * (allowed.any(dim=-1, keepdim=True) if rows else allowed)
@@ -447,7 +447,7 @@ class MaskedSoftmax(MaskedShare):
 
         Adding keeps the differences *among* the blocked keys, or makes them all equal, so a row without any True gets
         weights where zeros are asked for. And a blocked score may be so far above the others, or open ones so low, that
-        your number does not suffice. Use -inf, and treat empty rows apart.
+        your number is not low enough. Use -inf, and handle empty rows separately.
         """
         return (scores + torch.where(allowed, 0.0, number).to(scores.dtype)).softmax(dim=-1)
 
@@ -455,8 +455,8 @@ class MaskedSoftmax(MaskedShare):
     def large_number_added_zeroed(self, scores: Tensor, allowed: Tensor, number: float) -> Tensor:
         """The number added to blocked scores is not low enough.
 
-        Rows without any True are treated well. But adding keeps a blocked score that is far above the others too high,
-        and open ones may lie lower than your number. -inf is lower than any score.
+        You handle rows without any True correctly. But adding keeps a blocked score that is far above the others too
+        high, and open ones may lie lower than your number. -inf is lower than any score.
         """
         return self.large_number_added(scores, allowed, number) * allowed
 
@@ -477,7 +477,7 @@ class MaskedSoftmax(MaskedShare):
         return (scores + (1 - allowed.to(scores.dtype)) * -torch.inf).softmax(dim=-1)
 
     def asked_once_for_all(self, scores: Tensor, allowed: Tensor) -> Tensor:
-        """All rows are asked at once whether something is open.
+        """One `any` is taken over all rows at once.
 
         mask.any() without an axis is one answer for the whole tensor. A single empty row among others still becomes
         NaN. Ask each row: mask.any(dim=-1, keepdim=True).
@@ -485,7 +485,7 @@ class MaskedSoftmax(MaskedShare):
         return blocked(scores, allowed, "nan") if allowed.any() else scores * 0
 
     def empty_columns(self, scores: Tensor, allowed: Tensor) -> Tensor:
-        """It is asked which columns are empty, not which rows.
+        """Empty columns are looked for, not empty rows.
 
         mask.any(dim=-2) says of each key whether any query may see it. A query sees nothing where its *row* has no
         True: mask.any(dim=-1, keepdim=True).
@@ -543,7 +543,7 @@ class MaskedSoftmax(MaskedShare):
     def small_number_added(self, scores: Tensor, allowed: Tensor, guard: float) -> Tensor:
         """A small number is added to the denominator.
 
-        It saves a row without any True from 0 / 0, and bends all other rows a little: they add up to less than 1.
+        It saves a row without any True from 0 / 0, and distorts all other rows a little: they add up to less than 1.
         Divide those rows by 1 instead, and leave the others alone. (Keep what is open before exp, not after it: where a
         blocked score is far the largest, the softmax has rounded the others to 0.)
         """
@@ -575,7 +575,7 @@ class MaskedSoftmax(MaskedShare):
     def largest_of_all_subtracted(self, scores: Tensor, allowed: Tensor) -> Tensor:
         """Blocked keys take part until after exp.
 
-        Rows without any True are treated well. But the largest score of a row is taken over blocked keys, too
+        You handle rows without any True correctly. But the largest score of a row is taken over blocked keys, too
         (torch.softmax does the same). Where a blocked score is far above the open ones, exp has made those 0 before you
         keep them, and the row is lost. Block first, then take the softmax.
         """
@@ -584,9 +584,9 @@ class MaskedSoftmax(MaskedShare):
     def one_maximum_for_all(self, scores: Tensor, allowed: Tensor) -> Tensor:
         """One maximum for the whole tensor.
 
-        Rows without any True are treated well. But the largest score of *all* rows is subtracted. In a row far below it
-        every exp is 0, and the row is lost. Each row needs the maximum of its own open scores:
-        amax(dim=-1, keepdim=True).
+        You handle rows without any True correctly. But the largest score of *all* rows is subtracted. In a row far
+        below it every exp is 0, and the row is lost. Each row needs the maximum of its own open scores: amax(dim=-1,
+        keepdim=True).
         """
         lowest = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min)
         return _divided((lowest - lowest.amax()).exp() * allowed)

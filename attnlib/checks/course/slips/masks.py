@@ -63,16 +63,16 @@ class Past(Step):
     def triangle_too_small(self, module: Any, q_len: int, device: torch.device, size: int) -> Tensor:
         """The triangle is made for short texts only.
 
-        It is made once with a fixed size, and a longer text does not fit. Make it in forward, as long as x is, or ask
-        for the longest text in the constructor.
+        It is made once with a fixed size, and a longer text does not fit. Make it in forward, for the length of x, or
+        let the constructor be told the longest length.
         """
         return behind(size, size, 0, device)[:q_len, :q_len] >= 0
 
     def triangle_of_the_first_length(self, module: Any, q_len: int, device: torch.device) -> Tensor:
-        """The triangle of the first call is used ever after.
+        """The triangle of the first call is kept for all later ones.
 
-        It is made once, for the length of the first batch, and kept in the module. A longer text comes, and it does not
-        fit, or opens everything. Make it at each call, or make a new one where the old one is too small.
+        It is made once, for the length of the first batch, and kept in the module. When a longer text comes, it does
+        not fit, or it opens everything. Make it at each call, or make a new one where the old one is too small.
         """
         if not hasattr(module, "triangle"):
             module.triangle = behind(q_len, q_len, 0, device) >= 0
@@ -381,8 +381,9 @@ class MaskedShare(Share):
         """A query that sees nothing becomes NaN.
 
         The exponentials of a row are divided by their sum, in every softmax. Where nothing is open they are all 0 (exp
-        makes 0 of -inf, too), and 0 / 0 is NaN; one NaN spoils the gradient of every weight. Treat these rows apart, as
-        masked_softmax does: leave their scores in for the softmax, and set their weights to 0 afterwards.
+        makes 0 of -inf, too), and 0 / 0 is NaN; one NaN spoils the gradient of every weight. Handle these rows
+        separately, as masked_softmax does: leave their scores in for the softmax, and set their weights to 0
+        afterwards.
         """
         return blocked(scores, allowed, "nan")
 
@@ -413,16 +414,16 @@ class MaskedShare(Share):
     def nan_swept_forward(self, scores: Tensor, allowed: Tensor) -> Tensor:
         """The NaN is swept away, but comes back in the gradient.
 
-        Forward all is right: nan_to_num (or torch.where) has put 0 in place of NaN. Backward, the 0 / 0 is still there,
-        and 0 times NaN is NaN. Keep such rows out of the softmax, as masked_softmax does; or block with masked_fill,
-        which passes no gradient back to what it fills, instead of adding -inf or multiplying by 0.
+        Forward, all is right: nan_to_num (or torch.where) has put 0 in place of NaN. Backward, the 0 / 0 is still
+        there, and 0 times NaN is NaN. Keep such rows out of the softmax, as masked_softmax does; or block with
+        masked_fill, which passes no gradient back to what it fills, instead of adding -inf or multiplying by 0.
         """
         added = torch.zeros_like(scores).masked_fill(~allowed, -torch.inf)
         return (scores + added).softmax(dim=-1).nan_to_num(0.0)
 
     @each(how=("nan", "equal", "zeroed", "swept"))
     def mask_as_index(self, scores: Tensor, allowed: Tensor, how: str) -> Tensor:
-        """The mask is used as an index, and has to be as large as the scores for that.
+        """The mask is used as an index, and an index has to be as large as the scores.
 
         `scores[~mask] = ...` does not broadcast: it fails where the mask has fewer axes than the scores, or an axis of
         length 1 in place of the heads. masked_fill and torch.where broadcast.

@@ -135,7 +135,7 @@ class TextScale(HeadScale):
         """Scaled by √d_memory.
 
         The scores are sums of as many products as queries and keys are wide, *after* the projection. The width of the
-        memory takes no part: the scale is q.shape[-1] ** -0.5.
+        memory plays no part: the scale is q.shape[-1] ** -0.5.
         """
         return products / math.sqrt(memory.shape[-1])
 
@@ -148,7 +148,7 @@ class TextWidth(Width):
         """The heads share d_memory, not d_model.
 
         Without a d_head, each head is d_model // num_heads wide: all together they are as wide as x. The width of the
-        memory takes no part.
+        memory plays no part.
         """
         return self.right(d_memory, num_heads, d_head) if checked else d_head or d_memory // num_heads
 

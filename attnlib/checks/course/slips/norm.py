@@ -37,8 +37,8 @@ class Statistics(Step):
         """The variance as the mean of x² minus the square of the mean.
 
         On paper the two are equal. But where the entries are near 3000, x² is near ten million; float32 has seven
-        digits, and hardly any of them are left of the difference. It may even be negative, and its root is NaN.
-        Subtract the mean first, and then square: the mean of (x - mean)².
+        digits, and hardly any of them survive the subtraction. It may even be negative, and its root is NaN. Subtract
+        the mean first, and then square: the mean of (x - mean)².
         """
         mean = x.mean(dim=-1, keepdim=True)
         return (x * x).mean(dim=-1, keepdim=True) - mean**2, mean
@@ -79,7 +79,7 @@ class Statistics(Step):
         """The mean runs over the batch.
 
         That is batch norm without its running averages: what a sentence becomes depends on the sentences that happen to
-        be with it. Layer norm looks at one vector at a time: dim=-1.
+        be in its batch. Layer norm looks at one vector at a time: dim=-1.
         """
         return variance_and_mean(x, -x.dim())
 

@@ -19,8 +19,8 @@ class MultiplyByHand(Multiply):
     def reshaped_weights(self) -> Product:
         """A matrix is reshaped.
 
-        `reshape` (or `view`) keeps the numbers in their order in memory and draws the lines elsewhere: no column is
-        what it was. Nothing needs to be turned here, x @ w; for F.linear, turn it with w.T.
+        `reshape` (or `view`) keeps the numbers in their order in memory and breaks the rows in other places: no column
+        is what it was. Nothing needs to be transposed here, x @ w; for F.linear, transpose it: w.T.
         """
         return lambda x, w: x @ w.reshape(w.shape[1], w.shape[0]).T
 
@@ -218,8 +218,8 @@ class GiveThree(Step):
     def scaled_query(self, q: Tensor, k: Tensor, v: Tensor, power: float) -> Three:
         """The query is scaled.
 
-        q is divided, or multiplied, by its width or the root of it. Many libraries hide the scale there; here it has
-        its place in lesson 02.
+        q is divided, or multiplied, by its width or the root of it. Many libraries hide the scale there; here it
+        belongs to lesson 02.
         """
         return q / q.shape[-1] ** power, k, v
 
@@ -227,7 +227,7 @@ class GiveThree(Step):
     def scaled_both(self, q: Tensor, k: Tensor, v: Tensor, powers: tuple[float, float]) -> Three:
         """The keys are scaled.
 
-        k, or both q and k, are divided by a root of their width. The scale has its place in lesson 02, once.
+        k, or both q and k, are divided by a root of their width. The scale belongs to lesson 02, once.
         """
         return q / q.shape[-1] ** powers[0], k / k.shape[-1] ** powers[1], v
 
@@ -271,16 +271,15 @@ class ProjectThree(Project):
     def q_k_exchanged(self, x: Tensor, memory: Tensor, w_q: Layer, w_k: Layer, w_v: Layer) -> Three:
         """Queries and keys are exchanged.
 
-        q is what belongs to k, and k what belongs to q. The shapes cannot tell, the meaning can: in lesson 02 row i of
-        the scores belongs to query i.
+        q holds what k should, and k what q should. The shapes cannot tell, the meaning can: in lesson 02 row i of the
+        scores belongs to query i.
         """
         return self._from("kqv", x, memory, w_q, w_k, w_v)
 
     def keys_values_exchanged(self, x: Tensor, memory: Tensor, w_q: Layer, w_k: Layer, w_v: Layer) -> Three:
         """Keys and values are exchanged.
 
-        k is what belongs to v, and v what belongs to k. The key is what a word is found by, the value what it brings
-        along.
+        k holds what v should, and v what k should. The key is what a word is found by, the value what it brings along.
         """
         return self._from("qvk", x, memory, w_q, w_k, w_v)
 
@@ -289,7 +288,7 @@ class ProjectThree(Project):
         """Queries and keys are made with the same weights.
 
         q and k hold the same numbers, so every word looks for exactly what it offers, and fits itself best. The query
-        and the key of a word answer two questions, and need weights each. A slip of copy and paste?
+        and the key of a word answer two questions, and need weights each. A copy-and-paste slip?
         """
         return self._from(order, x, memory, w_q, w_k, w_v)
 
@@ -298,6 +297,6 @@ class ProjectThree(Project):
         """Values are made with the same weights as keys or queries.
 
         Two of the three hold the same numbers, and some weights are never used. What a word brings along is neither
-        what it is found by nor what it looks for. A slip of copy and paste?
+        what it is found by nor what it looks for. A copy-and-paste slip?
         """
         return self._from(order, x, memory, w_q, w_k, w_v)

@@ -64,7 +64,7 @@ class ReadWords(Step):
     def word_multiplied_too(self, x: Tensor, w: Tensor) -> States:
         """The word goes through the matrix, too.
 
-        Only the state is multiplied: `state @ w + word`. A pair of parentheses around state and word changes that.
+        Only the state is multiplied: `state @ w + word`. Parentheses around state and word change that.
         """
         return read(x, w, lambda state, word, w: torch.tanh((state + word) @ w))
 

@@ -83,7 +83,7 @@ class MeasureError(Step):
     def error_summed(self, position: int) -> Error:
         """The squared errors are summed.
 
-        The loss is their *mean*. With a sum, the steps are as many times larger as the batch has numbers.
+        The loss is their *mean*. With a sum, the steps grow with the batch and with the width of an answer.
         """
         return lambda output, wanted: (output[:, position] - wanted).square().sum()
 
@@ -97,7 +97,7 @@ class MeasureError(Step):
     def error_not_squared(self, position: int) -> Error:
         """The errors are not squared.
 
-        Yours is the mean of their sizes, as in nn.L1Loss. Square them first.
+        Yours is the mean of their absolute values, as in nn.L1Loss. Square them first.
         """
         return lambda output, wanted: (output[:, position] - wanted).abs().mean()
 
@@ -264,7 +264,7 @@ class GiveTrained(Step):
     def mean_of_the_losses(self, losses: Tensor, trained: Matrices) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The losses are averaged.
 
-        Each step has a loss of its own, (steps,): the curve is what one looks at.
+        Each step has a loss of its own, (steps,): it is the curve that you want to see.
         """
         return losses.mean(), *trained
 
