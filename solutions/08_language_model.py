@@ -276,7 +276,7 @@ check("DecoderBlock", DecoderBlock)
 # - Layers, made in this order: `embed`, an `nn.Embedding` of `vocab` rows; `positions`, an `nn.Embedding` of `max_len`
 #   rows; `blocks`, an `nn.ModuleList` of `depth` blocks without memory; `norm`, an `nn.LayerNorm`; `head`, an
 #   `nn.Linear` without bias. With `tie`, the head's weight *is* the embedding's, one parameter.
-# - `forward(ids)`: ids `(b, n)`, with n ≤ `max_len`, to logits `(b, n, vocab)`.
+# - `forward(ids)`: ids `(b, n)` to logits `(b, n, vocab)`. More than `self.max_len` ids are a `ValueError`.
 # - For the blocks, take your `DecoderBlock`. Should it not be ready: `attnlib.EncoderBlock(d_model, num_heads)`, called
 #   with `is_causal=True`, is the same.
 # - `self.max_len` is kept, as the stub does: whoever writes with the model needs it.
@@ -302,6 +302,8 @@ class LanguageModel(nn.Module):
 
     def forward(self, ids: Tensor) -> Tensor:
         ### BEGIN SOLUTION
+        if ids.shape[1] > self.max_len:
+            raise ValueError(f"a text has at most max_len = {self.max_len} ids, got {ids.shape[1]}")
         x = self.embed(ids) + self.positions(torch.arange(ids.shape[1], device=ids.device))
         for block in self.blocks:
             x = block(x)

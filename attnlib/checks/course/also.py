@@ -382,6 +382,8 @@ def DecoderBlock(self: Any, x: Tensor, memory: Tensor | None = None) -> Tensor:
 
 def LanguageModel(self: Any, ids: Tensor) -> Tensor:
     """Positions 0 to n - 1 are the first n rows of their table, and a score is a dot product with a row of the head."""
+    if ids.shape[1] > self.max_len:
+        raise ValueError(f"a text has at most max_len = {self.max_len} ids, got {ids.shape[1]}")
     x = self.embed(ids) + self.positions.weight[: ids.shape[1]]
     for block in self.blocks:
         x = block(x)

@@ -21,6 +21,7 @@ from attnlib.checks.course.slips.lesson08_model import (
     MeanSurprise,
     ModelParts,
     PerCharacter,
+    RoomForText,
     ScoreTheVocabulary,
     Shift,
     Surprise,
@@ -339,6 +340,8 @@ class LanguageModel(nn.Module):
             self.head.weight = self.embed.weight
 
     def forward(self, ids: Tensor) -> Tensor:
+        if ids.shape[1] > self.max_len:
+            raise ValueError(f"a text has at most max_len = {self.max_len} ids, got {ids.shape[1]}")
         x = self.embed(ids) + self.positions(torch.arange(ids.shape[1], device=ids.device))
         for block in self.blocks:
             x = block(x)
@@ -356,8 +359,8 @@ _SIZES = (11, 12, 3, 2, 7)
 LANGUAGE_MODEL = CourseExercise(
     name="LanguageModel",
     lesson=LESSON,
-    contract="LanguageModel(vocab, d_model, num_heads, depth, max_len, tie=True), forward: ids (b, n) -> logits "
-    "(b, n, vocab)",
+    contract="LanguageModel(vocab, d_model, num_heads, depth, max_len, tie=True), forward: ids (b, n), "
+    "n <= max_len -> logits (b, n, vocab)",
     parts={"values": 3, "an untied head": 1, "gradient": 1, "robustness": 1},
     kind="module",
     reference=LanguageModel,
@@ -372,6 +375,12 @@ LANGUAGE_MODEL = CourseExercise(
         ),
         Case(name="as long as max_len", inputs=partial(_texts, b=3, n=7, sizes=_SIZES)),
         Case(
+            name="longer than max_len",
+            inputs=partial(_texts, b=3, n=8, sizes=_SIZES),
+            raises=True,
+            part="robustness",
+        ),
+        Case(
             name="tie=False",
             inputs=partial(_texts, b=2, n=5, sizes=(*_SIZES, False)),
             part="an untied head",
@@ -385,7 +394,7 @@ LANGUAGE_MODEL = CourseExercise(
             hidden=True,
         ),
     ),
-    made_of=(ModelParts, EnterTheStream, ThroughTheBlocks, ScoreTheVocabulary),
+    made_of=(ModelParts, RoomForText, EnterTheStream, ThroughTheBlocks, ScoreTheVocabulary),
     pairs=("places_left_out", "stack_not_normed", "future_open_to_blocks", "places_counted_from_one"),
 )
 
@@ -451,8 +460,8 @@ TWO_ROWS: Rows = (*ONE_ROW, (0.55, 0.2, 0.15, 0.07, 0.03))
 
 
 def _shared(draw: Draw, *options: Any, rows: Rows) -> tuple[Any, ...]:
-    """Logits over five tokens, with these probabilities in an order that is drawn."""
-    orders = [draw.normal(5).argsort() for _ in rows]
+    """Logits over the tokens, with these probabilities in an order that is drawn."""
+    orders = [draw.normal(len(row)).argsort() for row in rows]
     logits = torch.stack([torch.tensor(row).log()[order] for row, order in zip(rows, orders, strict=True)])
     return (logits.to(draw.dtype) + 1.5, *options)
 
@@ -508,6 +517,7 @@ SAMPLE_NEXT = CourseExercise(
             probe=_alike_with_one_seed,
         ),
         _drawn("10,000 draws at temperature 1.7", 1.7, hidden=True),
+        _drawn("10,000 draws from a vocabulary of one token", rows=((1.0,),), hidden=True),
         _drawn("10,000 draws with top_k = 4", 1.0, 4, part="top_k", hidden=True),
         _drawn("10,000 draws with top_p = 0.9", 1.0, None, 0.9, part="top_p", hidden=True),
         Case(name="temperature 0, other sizes", inputs=partial(_best, b=7, vocab=31, ties=True), hidden=True),
@@ -590,6 +600,7 @@ GENERATE = CourseExercise(
         Case(name="five tokens at temperature 0", inputs=partial(_begun, **_SMALL)),
         Case(name="one text", inputs=partial(_begun, **{**_SMALL, "b": 1, "n": 2, "more": 6})),
         Case(name="one token", inputs=partial(_begun, **{**_SMALL, "more": 1})),
+        Case(name="10,000 texts", inputs=partial(_begun, **_FIVE, options=()), probe=_next_in_many_texts),
         Case(
             name="10,000 texts at temperature 0.5",
             inputs=partial(_begun, **_FIVE, options=(0.5,)),
@@ -628,6 +639,12 @@ GENERATE = CourseExercise(
             part="stop",
         ),
         Case(
+            name="on another device",
+            inputs=partial(_stopped, **{**_SMALL, "more": 8, "max_len": 12}),
+            part="stop",
+            other_device=True,
+        ),
+        Case(
             name="a model in training mode", inputs=partial(_begun, **_SMALL, training=True), part="mode", mutation=True
         ),
         Case(name="a model in evaluation mode", inputs=partial(_begun, **_SMALL), part="mode", mutation=True),
@@ -639,7 +656,7 @@ GENERATE = CourseExercise(
         ),
         Case(
             name="five texts that stop apart",
-            inputs=partial(_stopped, b=5, n=3, vocab=7, max_len=5, more=9),
+            inputs=partial(_stopped, b=5, n=3, vocab=7, max_len=5, more=9, training=True),
             part="stop",
             hidden=True,
         ),
@@ -772,8 +789,8 @@ WITTEN_BELL = CourseExercise(
     reference=_witten_bell,
     cases=(
         *(
-            Case(name=f"order {order}", inputs=partial(_counted, n=31, m=17, order=order, vocab=5))
-            for order in (1, 2, 3, 4)
+            Case(name=f"order {order}", inputs=partial(_counted, n=31, m=17, order=order, vocab=vocab))
+            for order, vocab in ((1, 5), (2, 5), (3, 5), (4, 3))
         ),
         *(
             Case(

@@ -188,6 +188,12 @@ class BlockWithFlatAttention(BlockWithOptions):
         return x.add(F.linear(F.gelu(self.mlp.up(normed)), self.mlp.down.weight, self.mlp.down.bias))
 
 
+def fitting(ids, max_len):
+    if ids.shape[1] > max_len:
+        raise ValueError(f"{ids.shape[1]} ids, and {max_len} positions")
+    return ids
+
+
 class ModelOfEncoderBlocks(nn.Module):
     def __init__(self, vocab, d_model, num_heads, depth, max_len, tie=True):
         super().__init__()
@@ -201,8 +207,7 @@ class ModelOfEncoderBlocks(nn.Module):
             self.head.weight = self.embed.weight
 
     def forward(self, ids):
-        places = torch.arange(ids.size(1), device=ids.device).expand_as(ids)
-        x = self.embed(ids) + self.positions(places)
+        x = self.embed(fitting(ids, self.max_len)) + self.positions(torch.arange(ids.size(1), device=ids.device))
         for block in self.blocks:
             x = block(x, is_causal=True)
         return self.head(self.norm(x))
@@ -210,7 +215,7 @@ class ModelOfEncoderBlocks(nn.Module):
 
 class ModelWithItsTables(ModelOfEncoderBlocks):
     def forward(self, ids):
-        x = self.embed.weight[ids] + self.positions.weight[: ids.shape[1]]
+        x = self.embed.weight[fitting(ids, self.max_len)] + self.positions.weight[: ids.shape[1]]
         for i in range(len(self.blocks)):
             x = self.blocks[i](x, mask=attnlib.causal_mask(x.shape[1], x.shape[1], device=x.device))
         return self.norm(x) @ self.head.weight.mT
@@ -223,7 +228,7 @@ class ModelOfOwnBlocks(ModelOfEncoderBlocks):
             self.blocks.append(BlockFromNothing(d_model, num_heads))
 
     def forward(self, ids):
-        x = F.embedding(ids, self.embed.weight)
+        x = F.embedding(fitting(ids, self.max_len), self.embed.weight)
         x = x + self.positions(torch.arange(x.shape[1], device=x.device)).unsqueeze(0)
         for block in self.blocks:
             x = block(x)
@@ -233,6 +238,7 @@ class ModelOfOwnBlocks(ModelOfEncoderBlocks):
 class ModelTiedInForward(nn.Module):
     def __init__(self, vocab, d_model, num_heads, depth, max_len, tie=True):
         super().__init__()
+        self.max_len = max_len
         self.embed, self.positions = nn.Embedding(vocab, d_model), nn.Embedding(max_len, d_model)
         self.blocks = nn.ModuleList()
         for _ in range(depth):
@@ -243,7 +249,7 @@ class ModelTiedInForward(nn.Module):
         self.tie = tie
 
     def forward(self, ids):
-        x = self.embed(ids) + self.positions.weight[None, : ids.shape[1]]
+        x = self.embed(fitting(ids, self.max_len)) + self.positions.weight[None, : ids.shape[1]]
         for block in self.blocks:
             x = block(x)
         x = self.norm(x)
@@ -256,8 +262,7 @@ class ModelWithABuffer(ModelOfOwnBlocks):
         self.register_buffer("places", torch.arange(max_len))
 
     def forward(self, ids):
-        _, n = ids.shape
-        x = self.embed(ids) + self.positions(self.places[:n])
+        x = self.embed(fitting(ids, len(self.places))) + self.positions(self.places[: ids.shape[1]])
         return self.head(self.norm(nn.Sequential(*self.blocks)(x)))
 
 

@@ -80,11 +80,10 @@ def wrote_by_list(model, ids, num_tokens, temperature=1.0, top_k=None, top_p=Non
     for _ in range(num_tokens):
         with torch.no_grad():
             logits = model(torch.stack(columns[-model.max_len :], dim=1))
-        new = attnlib.sample_next(logits[:, -1, :], temperature, top_k, top_p, generator)
-        if stop_id is not None:
-            new = torch.tensor([stop_id if over else int(token) for over, token in zip(done, new, strict=True)])
-            done = [over or int(token) == stop_id for over, token in zip(done, new, strict=True)]
-        columns.append(new)
+        drawn = attnlib.sample_next(logits[:, -1, :], temperature, top_k, top_p, generator).tolist()
+        new = [stop_id if over else token for over, token in zip(done, drawn, strict=True)]
+        done = [token == stop_id for token in new]
+        columns.append(torch.tensor(new, device=ids.device))
         if all(done):
             break
     model.train(mode)
@@ -140,7 +139,7 @@ def wrote_by_recursion(model, ids, num_tokens, temperature=1.0, top_k=None, top_
             over = over | (new == stop_id)
         return more(torch.cat((text, new.unsqueeze(1)), 1), left - 1, over)
 
-    result = more(ids, num_tokens, torch.zeros(ids.shape[0]).bool())
+    result = more(ids, num_tokens, torch.zeros(ids.shape[0], device=ids.device).bool())
     model.train(mode=was)
     return result
 
@@ -149,7 +148,7 @@ class Writer:
     def __call__(self, model, ids, num_tokens, temperature=1.0, top_k=None, top_p=None, stop_id=None, generator=None):
         mode, stop = model.training, -1 if stop_id is None else stop_id
         model.eval()
-        over = torch.zeros(ids.shape[0], dtype=torch.long)
+        over = torch.zeros(ids.shape[0], dtype=torch.long, device=ids.device)
         with torch.inference_mode(False), torch.no_grad():
             for step in count():
                 if step == num_tokens or bool(over.prod()):

@@ -619,6 +619,28 @@ class ModelParts(Step):
         return embed, nn.Embedding(vocab, d_model), *others
 
 
+class RoomForText(Step):
+    """A text is as long as the table of positions at most."""
+
+    def right(self, ids: Tensor, max_len: int) -> None:
+        if ids.shape[1] > max_len:
+            raise ValueError(f"a text has at most max_len = {max_len} ids, got {ids.shape[1]}")
+
+    def too_long_accepted(self) -> None:
+        """A text that is too long is not refused.
+
+        There is no row for position max_len, and PyTorch's error says only that some index is out of range. Compare
+        ids.shape[1] with self.max_len first, and raise a ValueError with both numbers.
+        """
+
+    def last_place_refused(self, ids: Tensor, max_len: int) -> None:
+        """A text of max_len ids is refused.
+
+        It fits: its positions are 0 to max_len - 1. Refuse what is *longer* than max_len.
+        """
+        self.right(ids, max_len - 1)
+
+
 class EnterTheStream(Step):
     """What a token is, plus where it stands."""
 

@@ -463,7 +463,7 @@ class RowsThatStopped(Step):
     makes = ("stopped",)
 
     def right(self, ids: Tensor) -> Tensor:
-        return torch.zeros(len(ids), dtype=torch.bool)
+        return torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
 
     def prompt_stops(self, ids: Tensor, stop_id: int | None) -> Tensor:
         """A stop_id in the prompt ends the text.
