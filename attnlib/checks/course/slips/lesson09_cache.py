@@ -552,8 +552,8 @@ class Slot(Step):
     def seen_up_to_the_slot(self, cache: Cache) -> tuple[int, int]:
         """Only the slots up to the new word are attended to.
 
-        That is right in the first round. After it, the slots behind the new word hold words, too: the older ones. As
-        many slots as there are words so far, and at most `window`.
+        That is right in the first round. After it, the slots behind the new word hold words, too: the older ones. Read
+        as many slots as there are words so far, at most `window`.
         """
         slot = cache["length"] % cache["k"].shape[2]
         return slot, slot + 1
