@@ -57,8 +57,8 @@ class CheckFailed(AssertionError):
         self.report = report
 
     def _render_traceback_(self) -> list[str]:
-        """In IPython, one line instead of a traceback: the fault is not in the lines that it would show."""
-        return [f"CheckFailed: {self}"]
+        """In IPython, one line instead of a traceback: the fault is not in its lines, and the report stands above."""
+        return ["Stopped here. Change your answer, run it, and run this cell again."]
 
 
 def check(name: str, attempt: Any) -> None:

@@ -278,7 +278,8 @@ def test_check_prints_and_raises_grade_prints_and_returns(capsys: pytest.Capture
 def test_a_failed_check_shows_one_line_in_ipython() -> None:
     with pytest.raises(CheckFailed) as caught:
         check("pairwise_dot", unwritten)
-    assert caught.value._render_traceback_() == [f"CheckFailed: {caught.value}"]
+    (line,) = caught.value._render_traceback_()
+    assert str(caught.value) not in line  # a failure is said once
 
 
 def test_half_precision_is_no_excuse_for_a_wrong_gradient():
