@@ -90,11 +90,13 @@ def _is_confusable(exercise: Exercise, trait: Trait, trials: Sequence[Trial]) ->
         return False  # what is wrong in them says which it is
     with_values = [t for t in trials if not t.case.other_device and not t.case.raises]
     cases = _where(with_values, trait.has)
-    others = [_where(with_values, other.has) for other in traits(exercise, trials) if other.id != trait.id]
+    rest = [other for other in traits(exercise, trials) if other.id != trait.id]
+    others = [_where(with_values, other.has) for other in rest]
     if trait.of_sizes:
         everywhere = frozenset(range(len(with_values)))
         alike = list(_sizes(exercise, with_values, without=trait.argument))
-        others += [*alike, *(everywhere - sizes for sizes in alike)]
+        opposite = [found for found, other in zip(others, rest, strict=True) if not other.of_sizes]
+        others += [*alike, *(everywhere - found for found in (*alike, *opposite))]
     return bool(cases) and cases in others
 
 
