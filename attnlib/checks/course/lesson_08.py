@@ -564,7 +564,7 @@ def _stopped(draw: Draw, *, b: int, in_prompt: bool = False, **sizes: Any) -> tu
         first = {token: at for token, at in first.items() if b == 1 or _would_go_on(written, token, at)}
     stop_id = max(first, key=lambda token: (len({*first[token]}), -sum(first[token])))
     if in_prompt:
-        ids[0, 0] = stop_id
+        ids[:, 0] = stop_id
     return model, ids, more, 0.0, None, None, stop_id
 
 
@@ -585,7 +585,7 @@ def _next_in_many_texts(asked: Asked, inputs: tuple[Any, ...]) -> tuple[Tensor, 
 
 
 _SMALL: dict[str, Any] = {"b": 3, "n": 4, "vocab": 11, "max_len": 9, "more": 5}
-_LONG: dict[str, Any] = {"b": 3, "n": 4, "vocab": 11, "max_len": 5, "more": 7}
+_LONG: dict[str, Any] = {"b": 7, "n": 4, "vocab": 11, "max_len": 5, "more": 7}
 _FIVE: dict[str, Any] = {"b": 1, "n": 3, "vocab": 5, "max_len": 6, "more": 1}
 
 GENERATE = CourseExercise(
