@@ -952,7 +952,8 @@ def accept(draft_p: Tensor, target_p: Tensor, tokens: Tensor) -> Tensor:
     table = torch.cat([missing, target_p[:, -1:]], dim=1)  # (b, n + 1, V)
     last = torch.multinomial(table.take_along_dim(count[:, None, None], dim=1).squeeze(1), 1)
     row = F.pad(tokens, (0, 1)).scatter(1, count[:, None], last)
-    return row.masked_fill(torch.arange(row.shape[1]) > count[:, None], -1)
+    places = torch.arange(row.shape[1], device=row.device)
+    return row.masked_fill(places > count[:, None], -1)
     ### END SOLUTION
 
 

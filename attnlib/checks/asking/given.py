@@ -40,15 +40,16 @@ class SmallModel(nn.Module):
 
 
 def made(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The inputs, with objects in place of what describes them."""
-    return tuple(_made(value) for value in inputs)
+    """The inputs, with objects in place of what describes them; a generator is on their device."""
+    devices = {t.device for t in inputs if isinstance(t, Tensor) and t.device.type != "meta"}  # where nothing is drawn
+    return tuple(_made(value, *devices) for value in inputs)
 
 
-def _made(value: Any) -> Any:
+def _made(value: Any, device: torch.device | str = "cpu", *_others: torch.device) -> Any:
     if isinstance(value, dict) and MODEL in value:
         return SmallModel(*value[MODEL])
     if isinstance(value, dict) and GENERATOR in value:
-        return torch.Generator().manual_seed(value[GENERATOR])
+        return torch.Generator(device).manual_seed(value[GENERATOR])
     return value
 
 

@@ -129,12 +129,12 @@ def window_by_last_rows(q_len, k_len, window):
 
 def accepted_in_a_loop(draft_p, target_p, tokens):
     b, n = tokens.shape
-    result = torch.full((b, n + 1), -1)
-    running = torch.ones(b, dtype=torch.bool)
-    rows = torch.arange(b)
+    result = tokens.new_full((b, n + 1), -1)
+    running = torch.ones_like(tokens[:, 0], dtype=torch.bool)
+    rows = torch.arange(b, device=tokens.device)
     for i in range(n):
         q, p = draft_p[rows, i, tokens[:, i]], target_p[rows, i, tokens[:, i]]
-        accepted = running & (torch.rand(b) < p / q)
+        accepted = running & (torch.rand_like(p) < p / q)
         rejected = running & ~accepted
         result[accepted, i] = tokens[accepted, i]
         left = torch.relu(target_p[rejected, i] - draft_p[rejected, i])
@@ -170,7 +170,7 @@ def accepted_by_noise(draft_p, target_p, tokens):
     noise = -torch.log(-torch.log(torch.rand_like(rest).clamp(1e-12, 1 - 1e-7)))
     drawn = (rest.log() + noise).argmax(dim=-1, keepdim=True)
     row = F.pad(tokens, (0, 1)).scatter(1, count, drawn)
-    return torch.where(torch.arange(row.shape[1]) <= count, row, -1)
+    return torch.where(torch.arange(row.shape[1], device=row.device) <= count, row, -1)
 
 
 def accepted_with_bernoulli(draft_p, target_p, tokens):
@@ -180,11 +180,11 @@ def accepted_with_bernoulli(draft_p, target_p, tokens):
     padded = torch.cat(
         [draft_p, torch.zeros_like(draft_p[:, :1])], dim=1
     )  # behind the last guess the draft has nothing
-    rows = torch.arange(len(tokens))
+    rows = torch.arange(len(tokens), device=tokens.device)
     drawn = torch.multinomial((target_p - padded).clamp(min=0)[rows, count], 1)[:, 0]
     result = F.pad(tokens, (0, 1), value=-1)
     result[rows, count] = drawn
-    result[torch.arange(result.shape[1])[None] > count[:, None]] = -1
+    result[torch.arange(result.shape[1], device=count.device)[None] > count[:, None]] = -1
     return result
 
 
@@ -196,8 +196,8 @@ def accepted_with_all_draws_made(draft_p, target_p, tokens):
     others_drawn = torch.multinomial(left.reshape(-1, vocab), 1).view(b, n)
     final = torch.multinomial(target_p[:, n], 1)
     q, p = (t.gather(-1, tokens.unsqueeze(-1)).squeeze(-1) for t in (draft_p, target_p[:, :n]))
-    fits = torch.rand(b, n) * q < p
-    before = torch.cat([torch.ones(b, 1, dtype=torch.bool), fits.cumprod(dim=1).bool()], dim=1)
+    fits = torch.rand_like(q) * q < p
+    before = torch.cat([torch.ones_like(fits[:, :1]), fits.cumprod(dim=1).bool()], dim=1)
     row = torch.cat([torch.where(fits, tokens, others_drawn), final], dim=1)
     return row.masked_fill(~before, -1)
 

@@ -13,7 +13,7 @@ def drawn_by_gumbel(logits, temperature=1.0, top_k=None, top_p=None, generator=N
     if temperature == 0:
         return torch.argmax(logits, -1)
     p = kept(logits / temperature, top_k, top_p)
-    noise = torch.rand(p.shape, generator=generator, dtype=torch.float64)
+    noise = torch.rand(p.shape, generator=generator, dtype=torch.float64, device=p.device)
     return (p.double().log() - (-noise.log()).log()).argmax(-1)
 
 
@@ -35,7 +35,7 @@ def drawn_by_cumsum(logits, temperature=1.0, top_k=None, top_p=None, generator=N
     if temperature == 0.0:
         return logits.max(dim=-1).indices
     p = kept(logits / temperature, top_k, top_p).double()
-    u = torch.rand(len(p), 1, generator=generator, dtype=torch.float64)
+    u = torch.rand(len(p), 1, generator=generator, dtype=torch.float64, device=p.device)
     return (
         torch.searchsorted(p.cumsum(-1), u * p.sum(-1, keepdim=True), right=True).squeeze(1).clamp(max=p.shape[1] - 1)
     )
