@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from attnlib.checks.asking.attempt import Local, Terms
-from attnlib.checks.asking.given import GENERATOR, MODEL, SmallModel, made, note
+from attnlib.checks.asking.given import GENERATOR, HELD, MODEL, SmallModel, made, note
 from autograder.sandbox.inside.wire import LENGTHS, decode, encode
 
 
@@ -55,3 +55,20 @@ def test_an_attempt_gets_the_model_and_the_caller_sees_the_mode() -> None:
     *_, mode, _ = session.inputs()
     assert not mode
     assert given[MODEL][2]  # what the case drew is left alone
+
+
+def test_what_the_caller_holds_shows_whether_it_was_written_to() -> None:
+    def left(*, replaced: bool) -> torch.Tensor:
+        def attempt(cache: dict[str, torch.Tensor]) -> torch.Tensor:
+            if replaced:
+                cache["k"] = cache["k"].clone()
+            cache["k"][:] = 1.0
+            return cache["k"]
+
+        session = Local(attempt).open(Terms(outputs=("keys",)))
+        (keys,) = session.call(({HELD: {"k": torch.zeros(3)}},))
+        assert torch.equal(keys, torch.ones(3))
+        return session.inputs()[0]
+
+    assert torch.equal(left(replaced=False), torch.ones(3))
+    assert torch.equal(left(replaced=True), torch.zeros(3))

@@ -2,7 +2,8 @@
 
 A case writes `{MODEL: (embed, places, mode)}`, where the mode is a bool tensor, True for training; behind it may stand
 how many ids each position sees too many. Or it writes a seed, `{GENERATOR: seed}`. The mode in which the attempt leaves
-the model is written back: one that is not restored is a changed input.
+the model is written back: one that is not restored is a changed input. Or it writes `{HELD: {…}}`: the attempt gets
+another dictionary with the same tensors, and new ones that are put into that one leave these as they are.
 """
 
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-MODEL, GENERATOR = "a model", "a generator"
+MODEL, GENERATOR, HELD = "a model", "a generator", "held by the caller"
 
 
 class SmallModel(nn.Module):
@@ -50,6 +51,8 @@ def _made(value: Any, device: torch.device | str = "cpu", *_others: torch.device
         return SmallModel(*value[MODEL])
     if isinstance(value, dict) and GENERATOR in value:
         return torch.Generator(device).manual_seed(value[GENERATOR])
+    if isinstance(value, dict) and HELD in value:
+        return dict(value[HELD])
     return value
 
 

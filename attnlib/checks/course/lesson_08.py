@@ -439,10 +439,16 @@ def _in_many_draws(asked: Asked, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
     """The share of each token in 10,000 draws from each row; what is no id for each row, as it is."""
     logits, *options = inputs
     (drawn,) = asked(logits.repeat_interleave(DRAWS, dim=0), *options)
-    if drawn.shape != (DRAWS * len(logits),) or drawn.dtype != torch.int64:
+    if drawn.numel() != DRAWS * len(logits):
         return (drawn,)
     expected = torch.stack([likelihoods(row, *options[:3]) for row in logits])
-    return (shares_of(drawn, expected).to(logits.dtype),)
+    return (shares_of(drawn.long(), expected).to(logits.dtype),)
+
+
+def _form_of_a_draw(asked: Asked, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
+    """Shape and dtype of what is drawn, without the numbers."""
+    (drawn,) = asked(*inputs)
+    return (torch.zeros_like(drawn),)
 
 
 def _alike_with_one_seed(asked: Asked, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
@@ -489,6 +495,7 @@ SAMPLE_NEXT = CourseExercise(
     reference=attnlib.sample_next,
     forbidden=("attnlib.sample_next", "attnlib.generate"),
     cases=(
+        Case(name="one draw from each of two rows", inputs=partial(_shared, rows=TWO_ROWS), probe=_form_of_a_draw),
         _drawn("10,000 draws from each of two rows", rows=TWO_ROWS),
         _drawn("10,000 draws at temperature 2", 2.0),
         _drawn("10,000 draws at temperature 0.5", 0.5),

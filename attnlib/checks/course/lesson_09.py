@@ -10,6 +10,7 @@ from torch import Tensor
 import attnlib
 from attnlib.attention import equation
 from attnlib.checks.asking import ready_made
+from attnlib.checks.asking.given import HELD
 from attnlib.checks.asking.watch import ATTENTION_OF_ATTNLIB
 from attnlib.checks.course.slips.attention import Compare, Mix, Scale, Share
 from attnlib.checks.course.slips.heads import EvenSplit, Merge
@@ -153,8 +154,13 @@ def _one_more(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
     return asked(cache_left(asked), *(t[:, :, :1] for t in inputs[1:]))
 
 
+def _held_by_the_caller(draw: Draw) -> tuple[Any, ...]:
+    cache, k, v = _pieces(draw, b=2, n=3, d=5)
+    return {HELD: cache}, k, v
+
+
 def _buffers(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
-    """What is in the two buffers afterwards."""
+    """What is afterwards in the two buffers that were in the cache before."""
     asked(*inputs)
     left = cache_left(asked)
     return left["k"], left["v"]
@@ -198,7 +204,7 @@ APPEND_TO_CACHE = CourseExercise(
         ),
         Case(
             name="the buffers afterwards",
-            inputs=partial(_pieces, b=2, n=3, d=5),
+            inputs=_held_by_the_caller,
             part="in place, while there is room",
             probe=_buffers,
         ),
@@ -293,13 +299,13 @@ def cache_bytes(batch: int, layers: int, kv_heads: int, lengths: Tensor, d_head:
     return 2 * batch * layers * kv_heads * lengths * d_head * number_bytes
 
 
-def _bill(name: str, *sizes: int, lengths: tuple[int, ...], hidden: bool = False) -> Case:
+def _bill(name: str, *sizes: int, lengths: tuple[int, ...], **more: Any) -> Case:
     batch, layers, kv_heads, d_head, number_bytes = sizes
 
     def inputs(draw: Draw) -> tuple[Any, ...]:
         return batch, layers, kv_heads, torch.tensor(lengths), d_head, number_bytes
 
-    return Case(name=name, inputs=inputs, hidden=hidden)
+    return Case(name=name, inputs=inputs, **more)
 
 
 CACHE_BYTES = CourseExercise(
@@ -309,7 +315,7 @@ CACHE_BYTES = CourseExercise(
     parts={"values": 2},
     reference=cache_bytes,
     cases=(
-        _bill("three lengths", 3, 5, 7, 11, 2, lengths=(1, 13, 64)),
+        _bill("three lengths", 3, 5, 7, 11, 2, lengths=(1, 13, 1000003), mutation=True),
         _bill("one head", 2, 3, 1, 5, 4, lengths=(7, 2)),
         _bill("a large model", 1, 32, 32, 128, 2, lengths=(1, 4096, 131072)),
         _bill("a class of them", 7, 2, 3, 5, 8, lengths=(17,)),

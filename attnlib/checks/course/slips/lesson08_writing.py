@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import attnlib
-from attnlib.checks.course.steps import Step, along_with
+from attnlib.checks.course.steps import Step, along_with, spells
 
 Generator = torch.Generator | None
 Change = Callable[..., Any]
@@ -327,6 +327,11 @@ class DrawOne(Step):
         multinomial gives (b, 1), one draw in each row. (b) is asked for: squeeze(-1), or [:, 0].
         """
         return self.right(logits, probabilities, temperature, generator)[:, None]
+
+    @spells(column_kept)
+    def column_drawn(self, logits: Tensor, probabilities: Tensor, temperature: float, generator: Generator) -> Tensor:
+        drawn = self.right(logits, probabilities, temperature, generator)
+        return drawn if temperature == 0 else drawn[:, None]
 
 
 class Prepare(Step):

@@ -137,6 +137,16 @@ class Write(Step):
         """
         return self.right({"k": cache["k"].clone(), "v": cache["v"].clone()}, k, v, start, stop)
 
+    def buffers_replaced(self, cache: Cache, k: Tensor, v: Tensor, start: int, stop: int) -> Two:
+        """The cache gets new buffers.
+
+        What is returned is right. But `clone` and `torch.cat` make new tensors of the full size, for each token again,
+        and whoever holds the old ones waits for the new positions in vain. Write into the slice
+        [length, length + n) of the buffer.
+        """
+        cache["k"], cache["v"] = cache["k"].clone(), cache["v"].clone()
+        return self.right(cache, k, v, start, stop)
+
     def keys_alone_written(self, cache: Cache, k: Tensor, start: int, stop: int) -> Two:
         """The values are not written.
 
