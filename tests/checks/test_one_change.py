@@ -78,7 +78,7 @@ class WithMish(nn.Module):
             "renormalised_causal_weights",
             by_the_logarithm,
             "function",
-            "another function in place of `weights.logsumexp`",
+            "with another method in place of `.logsumexp`",
         ),
         (
             "split_heads",
@@ -97,7 +97,7 @@ def test_the_place_and_the_kind_of_the_change_are_told(name: str, attempt: Any, 
 
 def test_an_operator_is_told_by_what_stands_behind_it() -> None:
     message = " ".join(run("layer_norm", divided_by_gain).message.split())
-    assert "with another operator than `/` before `gain`, the answer would pass" in message
+    assert "with another operator in place of `/` before `gain`, the answer would pass" in message
 
 
 def roll_where_lengths_differ(x: Tensor, y: Tensor) -> Tensor:
@@ -125,7 +125,7 @@ def turned_where_long(x: Tensor, y: Tensor) -> Tensor:
     ("name", "attempt", "kind", "told"),
     [
         ("pairwise_dot", roll_where_lengths_differ, "branch", "with `x @ y.mT` in every case, the answer would pass"),
-        ("attention_scores", root_by_two_ways, "branch", "with what stands below `else` done in every case"),
+        ("attention_scores", root_by_two_ways, "branch", "if the lines below `else` always ran"),
         ("pairwise_dot", turned_where_long, "branch", "(`if dots.numel() > 3 - 2:`): without these lines"),
     ],
 )
@@ -147,7 +147,7 @@ def test_what_is_kept_under_a_condition_is_told_by_the_condition() -> None:
     )
     change = the_change("causal_mask", of_a_cell(source, "causal_mask"))
     assert change.title == "One condition too many"
-    assert "(`if q_len not in kept:`): with what stands below it done in every case" in change.explanation
+    assert "(`if q_len not in kept:`): if the lines below it always ran" in change.explanation
 
 
 def written_into(x: Tensor, num_heads: int) -> Tensor:
@@ -172,15 +172,15 @@ def written_into_under_a_condition(x: Tensor, y: Tensor) -> Tensor:
 @pytest.mark.parametrize(
     ("name", "attempt", "told"),
     [
-        ("split_heads", written_into, "by `x.transpose_`"),
-        ("pairwise_dot", written_into_under_a_condition, "by `y.mul_(dots.mean())`"),
-        ("pairwise_dot", written_into_at_the_end, "by `y.mul_(dots.mean())`"),
+        ("split_heads", written_into, "`x.transpose_`"),
+        ("pairwise_dot", written_into_under_a_condition, "`y.mul_(dots.mean())`"),
+        ("pairwise_dot", written_into_at_the_end, "`y.mul_(dots.mean())`"),
     ],
 )
 def test_what_writes_into_an_input_is_told_as_that(name: str, attempt: Any, told: str) -> None:
     change = the_change(name, attempt)
     assert change.title == "A change in place"
-    assert f"with a new tensor in place of the change in place {told}, the answer would pass" in change.explanation
+    assert f"if {told} made a new tensor instead of changing the old one, the answer would pass" in change.explanation
 
 
 class HeadsByNumber(nn.Module):

@@ -67,10 +67,22 @@ DOT = "def pairwise_dot(x, y):\n    {}\n"
         ("out = x @ y.mT\n    out + 1\n    return out.cos()", "result_not_kept"),
         ("return F.dropout(x @ y.mT, 0.5)", "dropout_not_asked_for"),
         ("return nn.Dropout(0.5)(x @ y.mT)", "dropout_not_asked_for"),
+        ("return F.one_hot(x.long().clamp(0)).sum() * (x @ y.mT).cos()", "classes_not_counted"),
     ],
 )
 def test_a_slip_that_explains_a_wrong_result_comes_first(body: str, name: str) -> None:
     assert judged("pairwise_dot", DOT.format(body)).diagnosis == name
+
+
+KEPT = "def pairwise_dot(x, y, rows{}):\n    {}\n    for a, b in zip(x, y):\n        rows.append(a @ b.T)\n    {}\n"
+
+
+@pytest.mark.parametrize(
+    ("default", "first", "name"),
+    [("=[]", "pass", {"kept_in_a_default"}), ("=None", "rows = []", set())],
+)
+def test_a_list_that_all_calls_share_is_named(default: str, first: str, name: set[str]) -> None:
+    assert said("pairwise_dot", KEPT.format(default, first, "return torch.stack(rows).cos()"))[0] == name
 
 
 @pytest.mark.parametrize(

@@ -541,6 +541,7 @@ EMBED = CourseExercise(
         Case(
             name="every token, more features than tokens",
             inputs=lambda draw: _every_token(draw, b=2, n=7, vocabulary=3, d_model=5),
+            part="gradient",
             gradient=True,
         ),
         Case(

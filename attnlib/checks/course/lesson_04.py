@@ -389,8 +389,8 @@ class MemoryMask(Step):
     def mask_upside_down(self, memory_is_real: Tensor) -> Tensor:
         """The mask is upside down.
 
-        `memory_is_real` is True where there *is* something. You closed those positions and left the padding open. The
-        `~` in front of it turns it round.
+        `memory_is_real` is True where there *is* something. You closed those positions and left the padding open. Put a
+        `~` in front of it.
         """
         return ~memory_is_real[:, None, :]
 

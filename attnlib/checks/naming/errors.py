@@ -271,17 +271,17 @@ PARTS: tuple[tuple[str, Reader], ...] = (
         ),
     ),
     (r"RuntimeError: view size is not compatible", _symptom("memory_lies_otherwise")),
-    (r"IndexError: The shape of the mask", _symptom("shapes_do_not_fit")),
-    (r"IndexError", _symptom("index_out_of_range")),
     (
         r"RuntimeError: .*(expected .*dtype|same dtype|scalar type|but got (Double|Float|Long|Half)|for the source)",
         _symptom("dtypes_do_not_fit"),
     ),
     (r"(EinopsError|RuntimeError: .*einsum)", _symptom("pattern_does_not_fit")),
+    (r"RuntimeError: (permute|unflatten|shape '[^']*' is invalid)", _symptom("axes_do_not_fit")),
     (
-        r"(RuntimeError|ValueError): .*(size|shape|dimension|expand|unpack|broadcast|1D tensors)",
+        r"IndexError: The shape of the mask|(Runtime|Value)Error: .*(size|shape|dim|expand|unpack|broadcast|1D)",
         _symptom("shapes_do_not_fit"),
     ),
+    (r"IndexError", _symptom("index_out_of_range")),
 )
 """What an exception says, and what it means; the first that fits."""
 

@@ -22,6 +22,7 @@ from attnlib.checks.naming.syntax import (
     is_unwritten,
     layers_of,
     lost_by,
+    names_filled,
     names_read,
     position_of,
 )
@@ -42,6 +43,7 @@ def read(exercise: Exercise, written: Written) -> Read:
     """Everything that can be said of a wrong attempt by reading it."""
     slips = _Slips(exercise, written)
     certain = (*slips.methods(), *slips.notebook_variables(), *slips.lost_results(), *slips.dropout())
+    certain += (*slips.kept_in_a_default(), *slips.classes_not_counted())
     hints = (*slips.unused_arguments(), *slips.unused_layers(), *slips.unused_variables())
     local = {n.id for n in ast.walk(written.tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     local |= {n.arg for n in ast.walk(written.tree) if isinstance(n, ast.arg)}
@@ -213,6 +215,31 @@ class _Slips:
             if isinstance(node, ast.Assign) and all(isinstance(t, ast.Attribute) for t in node.targets):
                 lost |= {id(node.value)} if not {t.attr for t in node.targets} & read else set()  # type: ignore[attr-defined]
         return lost
+
+    def kept_in_a_default(self) -> Iterator[Misconception]:
+        """A list or a dictionary that is an argument's default, and that is filled."""
+        for function in self.functions:
+            arguments = [*function.args.posonlyargs, *function.args.args]
+            with_default = zip(reversed(arguments), reversed(function.args.defaults), strict=False)
+            for argument, default in with_default:
+                if isinstance(default, ast.List | ast.Dict | ast.Set) and argument.arg in names_filled(function):
+                    yield _finding(
+                        "kept_in_a_default",
+                        f"`{argument.arg}` still holds what earlier calls put into it",
+                        f"In {self._line(function)} the default is made once, when the function is defined, and every "
+                        "call that leaves the argument out gets the same object. Make a new one inside the function.",
+                    )
+
+    def classes_not_counted(self) -> Iterator[Misconception]:
+        """one_hot without the number of classes."""
+        for node in (n for n in ast.walk(self.written.tree) if isinstance(n, ast.Call)):
+            if ast.unparse(node.func).split(".")[-1] == "one_hot" and len(node.args) == 1 and not node.keywords:
+                yield _finding(
+                    "classes_not_counted",
+                    "`one_hot` is not told how many classes there are",
+                    f"In {self._line(node)} it counts up to the largest id that happens to occur, and the result has "
+                    "another width for each input. Pass the number of classes: `F.one_hot(ids, num_classes)`.",
+                )
 
     def unused_arguments(self) -> Iterator[Misconception]:
         """Arguments on which the result cannot depend."""

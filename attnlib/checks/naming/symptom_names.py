@@ -54,14 +54,15 @@ _TEXTS = {
     ),
     "gradient_cut_off": (
         "The gradient is cut off on its way to {}",
-        "On the way from there numbers are copied without their history: `.detach()`, "
+        "Somewhere between the input and the result, numbers are copied without their history: `.detach()`, "
         "`.data`, `.item()`, `.numpy()`, `torch.no_grad()`, `torch.tensor(...)` or a new nn.Parameter do that. "
         "Nothing before that point could learn.",
     ),
     "another_dtype": (
         "The numbers are right, their dtype is not",
-        "A result has the dtype of what went in, and a mask is torch.bool. torch.zeros and torch.arange have a dtype "
-        "of their own (write `x.new_zeros(...)`, or dtype=x.dtype); `.float()` and `.int()` change it.",
+        "The dtype that is asked for stands above: that of the inputs, unless the contract says another. torch.zeros "
+        "and torch.arange have a dtype of their own (dtype=…, or `x.new_zeros(...)`); `.to(...)`, `.float()` and "
+        "`.bool()` change it.",
     ),
     "less_exact": (
         "The numbers agree to {} digits or so",
@@ -190,6 +191,11 @@ _TEXTS = {
         "The pattern does not fit the tensor",
         "The number of axes in the pattern, their letters, or the lengths that are given for them are not those of "
         "the tensor in that line. Write its shape beside the pattern, axis by axis.",
+    ),
+    "axes_do_not_fit": (
+        "A tensor has other axes than this line takes it to have",
+        "Only one tensor is in question here: it has more or fewer axes than the line says, or the axis that is cut "
+        "has another length. Print its shape just before, and see which axis you meant.",
     ),
     "shapes_do_not_fit": (
         "Two shapes do not fit together",

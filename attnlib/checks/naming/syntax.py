@@ -96,6 +96,18 @@ def names_read(function: ast.FunctionDef) -> set[str]:
     return found | changed
 
 
+def names_filled(function: ast.FunctionDef) -> set[str]:
+    """The names of lists, dictionaries and sets that the function puts something into."""
+    nodes = list(ast.walk(function))
+    called = {ast.unparse(n.func).rpartition(".") for n in nodes if isinstance(n, ast.Call)}
+    stored = {ast.unparse(n.value) for n in nodes if isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Store)}
+    added = {ast.unparse(n.target) for n in nodes if isinstance(n, ast.AugAssign)}
+    return {name for name, _, what in called if what in FILLING} | stored | added
+
+
+FILLING = ("append", "extend", "insert", "update", "setdefault", "add")
+
+
 def is_unwritten(function: ast.FunctionDef) -> bool:
     """Whether the function ends without an answer."""
     return isinstance(function.body[-1], ast.Raise | ast.Pass)

@@ -121,7 +121,7 @@ def _findings(
     guesses = (
         *(source.hints if source and not certain else ()),
         relation_of_numbers(trials),
-        exception(exercise, trials, source.names if source else None),
+        exception(exercise, trials, source.names if source else None) if broken is None else None,
         gradient_cut_off(trials),
     )
     found = (*proven, *(guesses if change is None else ()))

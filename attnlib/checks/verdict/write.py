@@ -194,8 +194,18 @@ def _unrecognised(
     fine = [t.case.name for t in trials if t.difference is None and not t.case.hidden and _compares_values(t.case)]
     failed = chosen.difference.aspect == "failure"  # the exception speaks for itself
     if fine and not off and not failed:
-        off = f"All is right in: {'; '.join(fine)}."
+        off = _right_but_with(trials) or f"All is right in: {'; '.join(fine)}."
     return Section("What this looks like", off) if off else None
+
+
+def _right_but_with(trials: Sequence[Trial]) -> str:
+    """Where one thing is given in all wrong cases and in no right one, `with …: ` by the case's name: the rest."""
+    seen = [t for t in trials if not t.case.hidden and _compares_values(t.case)]
+    given = {t.case.name.partition(": ")[0] if ": " in t.case.name else "" for t in seen if t.difference is not None}
+    if len(given) != 1 or not (what := given.pop()).startswith("with "):
+        return ""
+    spared = any(t.difference is None and t.case.name.startswith(f"{what}: ") for t in seen)
+    return "" if spared else f"Everything {what.replace('with', 'without', 1)} is right."
 
 
 def _compares_values(case: Case) -> bool:

@@ -108,7 +108,8 @@ class Compare(Step):
     def queries_for_keys(self, q: Tensor) -> Tensor:
         """The queries are compared with themselves.
 
-        The keys are never used, so every position finds itself best. Every query meets every key: q @ k.mT.
+        Both sides of the product are the queries, so every position finds itself best. Every query meets every key:
+        where should `k` stand, in the product or where the keys are made?
         """
         return q @ q.mT
 

@@ -238,7 +238,7 @@ class Angles(Step):
     def angles_in_float32(self, places: Tensor, speeds: Tensor) -> Tensor:
         """The angles are computed in float32.
 
-        It is right near the beginning. But at position 30000 a float32 has three or four digits left behind the point,
+        It is right near the beginning. But at position 30000 a float32 has two or three digits left behind the point,
         and a speed that is off by one part in ten million is off by 0.003 radians. Compute angles in float64
         (dtype=torch.float64 in arange), and convert what comes out.
         """
@@ -779,8 +779,8 @@ class TurnNew(Step):
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The values are turned as well.
 
-        Turned queries and keys meet in a product, in which only the difference of their positions is left. A turned
-        value meets nobody: it is taken home as it is, with its absolute position in it.
+        Turned queries and keys meet in a product, in which only the difference of their positions is left. A value is
+        not multiplied with anything else that is turned, so its absolute position stays in the output.
         """
         return attnlib.rotate(q, places), attnlib.rotate(k, places), attnlib.rotate(v, places), past_k
 
@@ -917,7 +917,7 @@ class Completed(Step):
         return torch.cat([_series(below), _series(2 * below)[0::2]])[:num_heads]
 
     def those_it_has_already(self, below: int, num_heads: int) -> Tensor:
-        """The slopes that are completed are there already.
+        """The slopes you added are in the list already.
 
         Every other slope of the longer series is one of the shorter series: number 2, 4, 6, … Take the ones *between*
         them: number 1, 3, 5, …

@@ -271,8 +271,8 @@ class PerCharacter(Step):
     def upside_down(self, loss: Tensor, tokens: int, characters: int) -> Tensor:
         """Tokens and characters have changed places.
 
-        loss · tokens is the whole text's. A text has more characters than tokens, so per character there is less to
-        pay, not more: · tokens / characters.
+        loss · tokens is the loss of the whole text. A text has more characters than tokens, so per character there is
+        less to pay, not more: · tokens / characters.
         """
         return loss * characters / tokens
 

@@ -663,8 +663,8 @@ class PiecePlaces(Step):
     def positions_run_on(self) -> Change:
         """The positions run on with the text.
 
-        The piece is cut out of the text, and its positions have to be cut with it: each piece begins at position 0, as
-        every text will that the model is asked about. Yours trains each row of the table on one piece alone.
+        The piece is cut out of the text, and its positions have to be cut with it: each piece begins at position 0,
+        just like every text the model will later be asked about. Yours trains each row of the table on one piece alone.
         """
         return lambda start, n: torch.arange(start, start + n)
 

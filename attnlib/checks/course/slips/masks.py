@@ -381,9 +381,8 @@ class MaskedShare(Share):
         """A query that sees nothing becomes NaN.
 
         The exponentials of a row are divided by their sum, in every softmax. Where nothing is open they are all 0 (exp
-        makes 0 of -inf, too), and 0 / 0 is NaN; one NaN spoils the gradient of every weight. Handle these rows
-        separately, as masked_softmax does: leave their scores in for the softmax, and set their weights to 0
-        afterwards.
+        makes 0 of -inf, too), and 0 / 0 is NaN; one NaN spoils the gradient of every weight. Treat these rows
+        separately: do not block their scores before the softmax, and set their weights to 0 after it.
         """
         return blocked(scores, allowed, "nan")
 
@@ -392,7 +391,7 @@ class MaskedShare(Share):
 
         A large negative number, torch.finfo(dtype).min, say, is low enough to block a key next to open ones. But where
         nothing is open, all scores are that number, and the softmax of equal numbers gives each key the same weight:
-        the padding and the future, too. Zeros are asked for, as masked_softmax gives them: set blocked weights to 0
+        the blocked ones, too. Zeros are asked for: set blocked weights to 0
         after the softmax, too.
         """
         return blocked(scores, allowed, "equal")

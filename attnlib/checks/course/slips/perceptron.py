@@ -117,8 +117,8 @@ class Drop(Step):
     def dropout_not_scaled(self, p: float, module: nn.Module) -> Layer:
         """What is kept is not scaled up.
 
-        With a share p set to 0, everything after it is smaller by 1 - p on average in training than at evaluation.
-        Divide what is kept by 1 - p, as F.dropout does.
+        With a share p set to 0, everything after it is smaller by the factor 1 - p on average in training
+        than at evaluation. Divide what is kept by 1 - p, as F.dropout does.
         """
         return lambda x: x * (torch.rand_like(x) >= p) if module.training else x
 

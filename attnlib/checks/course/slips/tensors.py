@@ -75,8 +75,8 @@ class Handle(Step):
     def first_key_mask_kept(self, answer: Answer, inputs: Inputs, kept: Kept) -> Any:
         """The mask of the first call is used in all others.
 
-        Something is stored at the first call, a mask or that there was none, and the masks of later calls are not
-        looked at. Each call brings its own sentences, with padding of their own.
+        The first call stores its mask (or the fact that there was none), and later calls use that. Each call brings its
+        own sentences, with padding of their own.
         """
         x, mask = (*inputs, None)[:2]
         return answer(x, kept.setdefault("mask", mask))

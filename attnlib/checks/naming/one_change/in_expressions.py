@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from attnlib.checks.naming.one_change.repair import Repair, expression, reworded
+from attnlib.checks.naming.one_change.repair import OLD, Repair, expression, reworded
 from attnlib.checks.naming.one_change.replacements import RELATED, changed
 from attnlib.checks.naming.one_change.sites import Site
 
@@ -193,5 +193,17 @@ def of_argument(site: Site, aspects: set[str]) -> Iterator[Repair]:
     if aspects & {"mutation"}:
         yield Repair(expression("_x.clone()", x=node), "addition", "a copy of")
     if aspects & {"failure", "values", "shape"}:
+        if _is_measured(site):
+            yield Repair(expression("_x.mT", x=node), "axis", "another axis of")
+            return
         for text in ("_x.unsqueeze(1)", "_x.unsqueeze(-1)", "_x.mT"):
-            yield Repair(expression(text, x=node), "step", "its axes lined up for")
+            yield Repair(expression(text, x=node), "step", f"if the axes of {OLD} were lined up")
+
+
+def _is_measured(site: Site) -> bool:
+    """Whether nothing but a length is taken of it."""
+    called = getattr(site.parent, "func", None)
+    return (isinstance(called, ast.Name) and called.id == "len") or getattr(site.parent, "attr", "") in (
+        "shape",
+        "size",
+    )

@@ -16,7 +16,8 @@ def of_value(site: Site, aspects: set[str]) -> Iterator[Repair]:
         return
 
     def with_step(text: str, what: str, kind: str = "step") -> Repair:
-        return Repair(changed(node, value=expression(text, x=node.value)), kind, f"{what} in")
+        what = what if what.startswith("if ") else f"{what} in"
+        return Repair(changed(node, value=expression(text, x=node.value)), kind, what)
 
     if aspects & {"shape", "failure"}:
         for axis in (-1, -2, 0, 1):
@@ -25,7 +26,7 @@ def of_value(site: Site, aspects: set[str]) -> Iterator[Repair]:
         for axis in (-1, -2, 0, 1, 2):
             yield with_step(f"_x.sum(dim={axis})", "a sum")
     for one, other in ((-1, -2), (1, 2), (0, 1), (1, -1)):
-        yield with_step(f"_x.transpose({one}, {other})", "a transpose", "addition")
+        yield with_step(f"_x.transpose({one}, {other})", "if the result of this line were transposed", "addition")
     if aspects & {"values"}:
         for text in ("_x ** 0.5", "_x ** 2", "_x.exp()", "-_x", "~_x", "1 - _x", "_x.flip(-1)", "_x.flip(-2)"):
             yield with_step(text, "one more step")
@@ -35,12 +36,12 @@ def of_value(site: Site, aspects: set[str]) -> Iterator[Repair]:
         for layer in site.scope.attributes:
             yield with_step(f"self.{layer}(_x)", "one more layer")
     if aspects & {"dtype"}:
-        yield with_step("_x.bool()", "another dtype", "addition")
+        yield with_step("_x.bool()", "if the result of this line had another dtype", "dtype")
         for name in site.scope.names[:3]:
-            yield with_step(f"_x.to({name}.dtype)", "another dtype", "addition")
+            yield with_step(f"_x.to({name}.dtype)", "if the result of this line had another dtype", "dtype")
     if aspects & {"device"}:
         for name in site.scope.names[:3]:
-            yield with_step(f"_x.to({name}.device)", "another device", "addition")
+            yield with_step(f"_x.to({name}.device)", "if the result of this line were on another device", "addition")
 
 
 def of_condition(site: Site, aspects: set[str]) -> Iterator[Repair]:
@@ -67,7 +68,8 @@ def of_block(site: Site, aspects: set[str]) -> Iterator[Repair]:
             yield Repair(changed(node, body=body), "order", "the `return` behind the loop in")
         if i and not isinstance(node, ast.ClassDef):
             body = [*node.body[: i - 1], statement, node.body[i - 1], *node.body[i + 1 :]]
-            yield Repair(changed(node, body=body), "order", "another order of its lines in")
+            one, other = (ast.unparse(line).split("\n")[0] for line in node.body[i - 1 : i + 1])
+            yield Repair(changed(node, body=body), "order", f"if `{one}` and `{other}` changed places")
 
 
 def of_lost_result(site: Site, aspects: set[str]) -> Iterator[Repair]:

@@ -4,10 +4,13 @@ import ast
 from dataclasses import dataclass
 from typing import Any
 
+OLD = "<what is there>"
+"""Where in the words of a change the old node's text stands."""
+
 
 @dataclass(frozen=True)
 class Repair:
-    """A new node, the kind of the change, and the words that stand before the old node's text."""
+    """A new node, the kind of the change, and the words that stand before the old node's text, or around `OLD`."""
 
     node: ast.AST
     kind: str
@@ -25,7 +28,7 @@ WORDS = {
     "pattern": "another pattern in place of",
     "condition": "another condition in place of",
     "name": "another variable in place of",
-    "in_place": "a new tensor in place of the change in place by",
+    "in_place": f"if {OLD} made a new tensor instead of changing the old one",
 }
 
 

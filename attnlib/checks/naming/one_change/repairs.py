@@ -15,11 +15,22 @@ def repairs(site: Site, aspects: set[str]) -> Iterator[Repair]:
     if isinstance(getattr(site.node, "ctx", None), ast.Store | ast.Del) and not isinstance(site.node, ast.Tuple):
         return  # what is assigned to, or deleted
     for new in replacements(site.node, site.scope):
-        kind = _kind(site.node, new)
-        yield reworded(new, kind)
+        if not _may_fit_by_chance(site.node, new):
+            yield reworded(new, _kind(site.node, new))
     for kinds, make in _MORE:
         if isinstance(site.node, kinds):
             yield from make(site, aspects)
+
+
+def _may_fit_by_chance(old: ast.AST, new: ast.AST) -> bool:
+    """A size just large enough for what was tried, or no copy, so that what is written to it reaches what it copied."""
+    if isinstance(old, ast.Constant):
+        return type(old.value) is int and old.value > LARGEST
+    return isinstance(old, ast.Call) and isinstance(old.func, ast.Attribute) and old.func.attr == "clone"
+
+
+LARGEST = 8
+"""Of numbers that may be meant as they are: an axis, a power, a multiple. What is larger is a size."""
 
 
 def _kind(old: ast.AST, new: ast.AST) -> str:

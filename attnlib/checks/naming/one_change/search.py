@@ -20,7 +20,7 @@ from attnlib.checks.asking.observe import observe
 from attnlib.checks.asking.time_limits import TimeLimits, here
 from attnlib.checks.exercise import Exercise, Misconception
 from attnlib.checks.naming.one_change.bench import Bench
-from attnlib.checks.naming.one_change.repair import Repair
+from attnlib.checks.naming.one_change.repair import OLD, Repair
 from attnlib.checks.naming.one_change.repairs import repairs
 from attnlib.checks.naming.one_change.replacements import changed
 from attnlib.checks.naming.one_change.sites import Site, sites
@@ -46,8 +46,10 @@ CHANGES = {
         "removal": "One step too many",
         "operator": "Another operator is needed",
         "condition": "Another condition is needed",
+        "axis": "Another axis is needed",
         "number": "Another number is needed",
         "order": "Another order is needed",
+        "dtype": "A dtype is missing, or is the wrong one",
         "addition": "Something is missing",
         "exchange": "Two variables have changed places",
         "pattern": "Another pattern is needed",
@@ -234,24 +236,39 @@ def _named(node: Any, other: Any) -> Any:
     return changed(node, id=other.id) if isinstance(node, ast.Name) else changed(node, attr=other.attr)
 
 
+def _is_method(node: ast.AST) -> bool:
+    """Whether it is a method of a tensor, and no function of a module."""
+    return isinstance(node, ast.Attribute) and ast.unparse(node.value) not in ("torch", "F", "nn", "math", "einops")
+
+
 def _told(written: Written, edit: Edit) -> Misconception:
     (site, new), repair = edit.places[0], edit.repair
     number = getattr(site.node, "lineno", site.statement.lineno)
     old = ast.unparse(site.node).split("\n")[0]
     lines = sorted({getattr(s.node, "lineno", s.statement.lineno) for s, _ in edit.places})
     places = f"line{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines))}"
-    several = f", and likewise in {len(edit.places)} places in all" if len(edit.places) > 1 else ""
+    others = len(edit.places) - 1
+    which = "second such place" if others == 1 else f"{others} other such places"
+    several = f", and the same change at the {which}" if others else ""
     if isinstance(new, ast.Pass):
         way = "without these lines" if hasattr(site.node, "body") else "without this line"
     elif isinstance(new, ast.If) and isinstance(new.test, ast.Constant):
-        way = f"with what stands below {'it' if new.test.value else '`else`'} done in every case"
+        way = f"if the lines below {'it' if new.test.value else '`else`'} always ran"
     elif isinstance(site.node, ast.IfExp) and repair.kind == "branch":
         way = f"with `{ast.unparse(new)}` in every case"
     elif repair.kind == "operator" and isinstance(site.node, ast.BinOp):
         sign = ast.unparse(ast.BinOp(ast.Name("a"), site.node.op, ast.Name("b")))[2:-2]
-        way = f"with another operator than `{sign}` before `{ast.unparse(site.node.right)}`"
+        way = f"with another operator in place of `{sign}` before `{ast.unparse(site.node.right)}`"
+    elif repair.kind == "function" and _is_method(site.node):
+        way = f"with another method in place of `.{site.node.attr}`"  # type: ignore[attr-defined]
+    elif repair.what.startswith("if "):
+        way = repair.what.replace(OLD, f"`{old}`")
     elif repair.what:
         way = f"with {repair.what} `{old}`"
+    elif isinstance(site.node, ast.Call) and isinstance(new, ast.Call) and new.func is site.node.func:
+        given = [*site.node.args, *site.node.keywords]
+        left_out = next(a for a in given if not any(a is kept for kept in (*new.args, *new.keywords)))
+        way = f"without `{ast.unparse(left_out)}`"
     else:
         way = f"with `{ast.unparse(new)}` in place of `{old}`"
     text = written.lines[number - 1].strip()
