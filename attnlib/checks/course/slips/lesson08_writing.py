@@ -166,6 +166,14 @@ class Nucleus(Step):
         after[:, 0] = 0.0
         return _closed(probabilities, after > top_p, order)
 
+    @spells(crossing_left_out)
+    def nothing_left_before_the_crossing(self, kept: Tensor, top_p: float | None) -> Tensor:
+        probabilities = kept.softmax(dim=-1)
+        if top_p is None:
+            return probabilities
+        before, order = _before(probabilities)
+        return _closed(probabilities, before + probabilities.gather(-1, order) > top_p, order)
+
     def one_beyond_the_crossing(self, kept: Tensor, top_p: float | None) -> Tensor:
         """The nucleus has one token too many.
 
@@ -716,6 +724,16 @@ class StepMode(Step):
         back with model.train() before each step.
         """
         return lambda model: model
+
+    @spells(evaluation_never_left)
+    def trained_before_the_loop(self) -> Change:
+        started: list[nn.Module] = []
+
+        def before_step(model: nn.Module) -> None:
+            if not started:
+                started.append(model.train())
+
+        return before_step
 
 
 class HeldOutMode(Step):

@@ -339,6 +339,18 @@ class TurnAndKeep(Step):
         """
         return attnlib.rotate(q, places + q.shape[2]), *_kept(cache, attnlib.rotate(k, places), v)
 
+    def unturned_in_the_cache(
+        self, q: Tensor, k: Tensor, v: Tensor, cache: Cache, places: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The keys are kept unturned.
+
+        This call turns its own keys and is right. The next one finds them in the cache as they were before they were
+        turned. Turn first, and append what is turned.
+        """
+        keys, values = _kept(cache, k, v)
+        new_k = attnlib.rotate(k, places)
+        return attnlib.rotate(q, places), torch.cat([keys[:, :, : -k.shape[2]], new_k], dim=2), values
+
     def turned_when_read(
         self, q: Tensor, k: Tensor, v: Tensor, cache: Cache, places: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
