@@ -526,6 +526,14 @@ class Join(Step):
         """
         return x.reshape(x.shape[0], x.shape[2], -1)
 
+    def sentences_for_heads(self, x: Tensor) -> Tensor:
+        """The loop runs over the sentences, not over the heads.
+
+        `for head in x` takes the first axis, and that is the batch: sentences are put side by side. The heads are on
+        axis 1: `x.unbind(dim=1)`.
+        """
+        return torch.cat(list(x), dim=-1)
+
     def wrong_axes_exchanged(self, x: Tensor) -> Tensor:
         """The wrong two axes are exchanged.
 
