@@ -34,7 +34,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 import attnlib
-from attnlib.checks import CheckFailed, check
+from attnlib.checks import CheckFailed, check, yours_or_ours
 from attnlib.plot import ACCENT, INK, plot_course_map, show, use_style
 
 use_style()
@@ -438,6 +438,104 @@ check("mend_squared_distances", mend_squared_distances)
 #
 # ## For those who want more
 #
+# ### Stretch: build a search engine ({points}, difficulty 3, 25 minutes)
+#
+# With one table of dot products you can already search. The question is a vector, each text is a vector, and the text
+# that fits best wins. Count *words* this time, not letters. Two things stand in the way, and you have met both: *the*
+# is in every text and fits everything, and long texts win.
+#
+# Against the first, each word $w$ gets a weight, its *rarity*: $r_w = \ln(n / n_w)$, if $n_w$ of the $n$ texts have
+# it. A word that every text has weighs nothing. Against the second, take the cosine, the dot product divided by both
+# lengths:
+#
+# $$\text{score}_{q,k} = \frac{x_q \cdot y_k}{|x_q|\,|y_k|}, \qquad x_{q,w} = r_w \cdot (\text{how often } w
+# \text{ is in question } q), \quad y_{k,w} = r_w \cdot (\text{how often } w \text{ is in text } k)$$
+#
+# Write `search(questions, texts)`, which returns all scores.
+#
+# - `questions` and `texts` are lists of strings; the result is `(q, k)`, float32. There is at least one of each.
+# - Words are what `line.lower().split()` gives. The vocabulary has every word of the texts; other words of a question
+#   are ignored.
+# - A question or a text with nothing but weightless or unknown words has a vector of zeros. Its scores are 0, not NaN.
+# - Everything is allowed. The parts of the check: {parts}.
+
+
+# %%
+def search(questions: list[str], texts: list[str]) -> Tensor:
+    """q questions, k texts -> (q, k): the cosine of their words, weighed by rarity."""
+    ### BEGIN SOLUTION
+    vocabulary = sorted({word for text in texts for word in text.lower().split()})
+
+    def count(lines: list[str]) -> Tensor:
+        rows = []
+        for line in lines:
+            words = line.lower().split()
+            rows.append([words.count(word) for word in vocabulary])
+        return torch.tensor(rows).float()
+
+    asked, offered = count(questions), count(texts)
+    texts_with_word = (offered > 0).sum(dim=0)
+    rarity = torch.log(len(texts) / texts_with_word)
+    asked, offered = asked * rarity, offered * rarity
+    dots = einsum(asked, offered, "q d, k d -> q k")
+    lengths = einsum(asked.norm(dim=-1), offered.norm(dim=-1), "q, k -> q k")
+    return dots / lengths.clamp(min=1e-9)
+    ### END SOLUTION
+
+
+# %%
+check("search", search)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Begin like `letter_counts`, with the words of the texts in place of the alphabet. You need the table twice: `(q, d)`
+# for the questions and `(k, d)` for the texts.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# `(offered > 0).sum(dim=0)` says for each word how many texts have it. The rarity is one number for each column, `(d)`,
+# so `offered * rarity` lines up as it should, and `asked * rarity` does, too.
+#
+# </details>
+# <details><summary>Hint 3</summary>
+#
+# All dot products are one einsum, and so are all products of two lengths: `"q, k -> q k"`. `x.norm(dim=-1)` gives the
+# lengths. Divide by `lengths.clamp(min=1e-9)`.
+#
+# </details>
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: it says whose function is used, which is another one in a student's notebook
+engine = yours_or_ours("search", globals())
+
+# %%
+library = [
+    "the animal did not cross the street because it was tired",
+    "the animal did not cross the street because it was wide",
+    "the cat saw the dog and the dog saw the cat",
+    "a date is written in many ways and read in one",
+    "the writer reads a text letter by letter and guesses the next letter",
+]
+wanted = ["why did the animal stop", "the wide street", "letter", "who saw the cat"]
+found = engine(wanted, library)
+for question, row in zip(wanted, found, strict=True):
+    print(f"{row.max():.2f}  {question}: {library[row.argmax()]}")
+assert found[1:].argmax(dim=-1).tolist() == [1, 4, 2]
+
+# %% [markdown]
+# Search engines ran on this for decades, and many still do before anything else is tried. It is attention without
+# learning: a question, keys, a score for each pair. What it lacks shows in the first question, where two texts fit
+# equally well because both have *animal* and *did*: it matches words, and neither *why* nor *because* means anything to
+# it. Learned vectors do better (lesson 01), and in attention the scores are not the end but the shares in which
+# something is fetched (lesson 02).
+
+# %%
+assert_close(found[0, 0], found[0, 1])
+assert found[0, 2:].max() < found[0, 0]
+
+# %% [markdown]
 # ### Stretch: write einsum yourself ({points}, difficulty 4, 40 minutes)
 #
 # You have used `einsum` for an hour. It is no magic: read the pattern, line the axes up by name, multiply, sum. Write

@@ -9,7 +9,7 @@
 #
 # | | |
 # | --- | --- |
-# | **You will build** | a recurrent network, `embed`, `project_qkv` and its fused form, and `QKVProjection` |
+# | **You will build** | a recurrent network, `embed`, vectors by counting, `project_qkv`, and `QKVProjection` |
 # | **You will understand** | why attention was invented, what q, k and v do, how three products become one |
 # | **You need** | lesson 00 (named axes, `einsum`, the dot product), a pencil, about 90 minutes |
 #
@@ -18,6 +18,7 @@
 # except `attnlib`'s function of the same name. Cells that only draw are folded.
 
 # %%
+import random
 from collections import Counter, defaultdict
 
 import matplotlib.pyplot as plt
@@ -396,6 +397,124 @@ show(
 # %% [markdown]
 # The two framed rows are *the*, and they are equal: a token has one vector, wherever it is. The two pictures differ
 # only in their last row. In particular *it* has the same six numbers in both, although it means two different things.
+#
+# ### Stretch: know a word by its company ({points}, difficulty 3, 30 minutes)
+#
+# So far every word has random numbers, and *animal* is as near to *wide* as to *dog*. Training will change that, but
+# counting gets surprisingly far. Words with a similar meaning keep similar company: "You shall know a word by the
+# company it keeps" (Firth, 1957). So give each word a vector that says next to whom it stands.
+#
+# Bare counts will not do, because everybody stands next to *the*. Compare each count with what chance alone would give.
+# Let $c_{ij}$ be how often word $j$ stands near word $i$, $c_i$ the sum of row $i$, and $c$ the sum of all counts:
+#
+# $$\text{table}_{ij} = \max\left(0,\ \ln \frac{c_{ij}}{c_i c_j / c}\right)$$
+#
+# Write `company(texts, vocabulary, window)`, which returns that table. (It is known as *positive pointwise mutual
+# information*.)
+#
+# - `texts` is `(b, n)`, integers from 0 to `vocabulary` − 1. The result is `(vocabulary, vocabulary)`, float32.
+# - Two places are near if they are in the same text, and at most `window` apart, on either side. A place is not near
+#   itself. The same word at two places is a pair like any other.
+# - Words that never met have 0 in the table, and so has a word that is in no text: no NaN, no infinity.
+# - The parts of the check: {parts}. Everything is allowed; loops are fine.
+#
+# First with a pencil: one text, `0 1 0`, and a window of 1. What are the counts, and what is the table?
+
+
+# %%
+def company(texts: Tensor, vocabulary: int, window: int) -> Tensor:
+    """Texts (b, n) -> (vocabulary, vocabulary): how much more often than by chance two words meet."""
+    ### BEGIN SOLUTION
+    counts = torch.zeros(vocabulary, vocabulary)
+    for text in texts.tolist():
+        for i, word in enumerate(text):
+            for j in range(max(0, i - window), min(len(text), i + window + 1)):
+                if i != j:
+                    counts[word, text[j]] += 1
+    often = counts.sum(dim=1)
+    by_chance = often[:, None] * often / counts.sum()
+    met = counts > 0
+    table = torch.zeros_like(counts)
+    table[met] = torch.log(counts[met] / by_chance[met])
+    return table.clamp(min=0)
+    ### END SOLUTION
+
+
+# %%
+check("company", company)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Count first: for each text, for each place i, for each place j from i − window to i + window that exists and is not i,
+# add 1 to the entry of the two words.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# `range(max(0, i - window), min(n, i + window + 1))` goes through the places. A negative index would not fail: it would
+# count from the end of the text.
+#
+# </details>
+# <details><summary>Hint 3</summary>
+#
+# The sums of the rows are `(vocabulary,)`. With a new axis, `[:, None]`, times themselves they are all products of two
+# sums; divide these by the sum of all counts. Divide and take the logarithm only where `counts > 0`, leave 0 everywhere
+# else, and replace what is negative with `.clamp(min=0)`.
+#
+# </details>
+# <details><summary>What the pencil should say</summary>
+#
+# Word 0 meets word 1 twice, and word 1 meets word 0 twice: the counts are 0, 2 in the first row, 2, 0 in the second. By
+# chance, each entry would be $2 \cdot 2 / 4 = 1$, so the two entries of the table that are not 0 are $\ln 2 = 0.69$.
+#
+# </details>
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: it says whose function is used, which is another one in a student's notebook
+keep_company = yours_or_ours("company", globals())
+by_hand = keep_company(torch.tensor([[0, 1, 0]]), 2, 1)
+assert_close(by_hand, torch.tensor([[0.0, 0.693], [0.693, 0.0]]), rtol=0, atol=1e-3)
+
+# %% [markdown]
+# Now let four animals and four places live in 800 little texts. Nobody says which word is which.
+
+# %%
+kinds_of = {
+    "animal": "animal dog cat horse", "place": "street road bridge square",
+    "state": "tired hungry awake afraid", "size": "wide long narrow straight",
+}  # fmt: skip
+says = ["the animal was state and state", "the place was size and size"]
+says += ["the state animal crossed the place", "the animal crossed the size place"]
+
+chance = random.Random(0)
+stories = [
+    [chance.choice(kinds_of.get(word, word).split()) for word in chance.choice(says).split()] for _ in range(800)
+]
+lexicon = sorted({word for story in stories for word in story})
+story_ids = torch.tensor([[lexicon.index(word) for word in story] for story in stories])  # (b, n)
+
+# %%
+vectors = F.normalize(keep_company(story_ids, len(lexicon), 2), dim=-1)
+alike = vectors @ vectors.T  # cosines
+for word in ("animal", "street", "tired", "wide"):
+    nearest = alike[lexicon.index(word)].argsort(descending=True)[1:4]
+    print(f"{word}: {', '.join(lexicon[i] for i in nearest)}")
+
+# %%
+for kind in kinds_of.values():
+    members = [lexicon.index(word) for word in kind.split()]
+    for member in members:
+        nearest = alike[member].argsort(descending=True)[: len(members)]
+        assert sorted(nearest.tolist()) == sorted(members)
+
+# %% [markdown]
+# For each word, the nearest are the others of its kind, and nothing but counting has put them there. *dog* and *cat*
+# need not stand side by side for that: it is enough that both get tired and cross streets. Learned tables come from the
+# same source. word2vec, trained to guess a word's neighbours, [was shown](https://proceedings.neurips.cc/paper/2014/hash/feab05aa91085b7a8012516bc3533958-Abstract.html)
+# to factorise a table much like yours.
+#
+# And yet each word still has *one* vector, whatever sentence it is in. That is what attention will change.
 #
 # ## Make three vectors out of one
 #

@@ -144,7 +144,7 @@ CASE: dict[str, dict[str, Any]] = {
 """The case that shows it, where it takes a special one."""
 
 NO_BATCH = (
-    *("causal_mask", "padding_mask", "packed_causal", "sliding_window_mask", "train_head"),
+    *("search", "company", "causal_mask", "padding_mask", "packed_causal", "sliding_window_mask", "train_head"),
     *("alibi_bias", "alibi_slopes", "sinusoidal_positions", "cache_bytes", "multi_head_to_grouped"),
 )
 OF_A_BATCH = (
@@ -160,6 +160,8 @@ OF_SEVERAL = (*OF_A_BATCH, "always_float32", "always_float64", "new_tensor_fille
 """A result without axes has no entries, and one number stands in no relation: it is rejected, and no more is said."""
 NOTHING_TO_SEE = {
     "embed": "first_detached",
+    "company": "squeezed",
+    "search": "squeezed",
     "split_heads": "others_detached",
     "masked_softmax": "others_detached",
     "rotate": "others_detached",

@@ -5,6 +5,7 @@ of the contract. Each of them passes the exercise's own check (tests/checks/test
 """
 
 import math
+from collections import Counter
 from functools import partial
 from typing import Any
 
@@ -26,10 +27,33 @@ def mend_squared_distances(x: Tensor, y: Tensor) -> Tensor:
     return (x[:, :, None] - y[:, None]).square().sum(dim=-1)
 
 
+def search(questions: list[str], texts: list[str]) -> Tensor:
+    """A dictionary holds only the words that a text has, which is how a real engine keeps millions of them."""
+    bags = [Counter(text.lower().split()) for text in texts]
+    rarity = {word: math.log(len(bags) / sum(word in bag for bag in bags)) for bag in bags for word in bag}
+
+    def weighed(line: str) -> dict[str, float]:
+        vector = {word: times * rarity.get(word, 0.0) for word, times in Counter(line.lower().split()).items()}
+        length = math.hypot(*vector.values()) or 1.0
+        return {word: number / length for word, number in vector.items()}
+
+    asked, offered = [weighed(line) for line in questions], [weighed(line) for line in texts]
+    return torch.tensor([[sum(x.get(word, 0.0) * y[word] for word in y) for y in offered] for x in asked])
+
+
 def embed(token_ids: Tensor, table: Tensor) -> Tensor:
     """A row of a matrix is a one-hot vector times the matrix, so a look-up is a projection, too."""
     one_hot = token_ids[..., None] == torch.arange(len(table), device=table.device)
     return one_hot.to(table.dtype) @ table
+
+
+def company(texts: Tensor, vocabulary: int, window: int) -> Tensor:
+    """One-hot rows, times which places are near, times one-hot rows: a matrix product counts all pairs at once."""
+    one_hot, places = F.one_hot(texts, vocabulary).float(), torch.arange(texts.shape[1], device=texts.device)
+    apart = (places[:, None] - places).abs()
+    counts = (one_hot.mT @ ((apart > 0) & (apart <= window)).float() @ one_hot).sum(dim=0)
+    by_chance = counts.sum(dim=1, keepdim=True) * counts.sum(dim=0) / counts.sum()
+    return torch.where(counts > 0, counts / by_chance, 1.0).log().clamp(min=0)
 
 
 def project_qkv(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Tensor, ...]:

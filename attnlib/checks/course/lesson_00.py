@@ -9,6 +9,7 @@ from torch import Tensor
 
 from attnlib.checks.asking.ready_made import EINSUM
 from attnlib.checks.course.slips.einsum import LineUp, MultiplyAligned, ReadPattern, SumMissing
+from attnlib.checks.course.slips.search import Cosines, CountWords, WeighByRarity, Weighed
 from attnlib.checks.course.steps import CourseExercise, Step, along_with, each, spells
 from attnlib.checks.course.usual import as_given, usual_cases, wrong
 from attnlib.checks.draw import Draw
@@ -594,4 +595,55 @@ LITTLE_EINSUM = CourseExercise(
     pairs=("permuted_backwards", "not_summed", "averaged", "added"),
 )
 
-EXERCISES = (PREDICT_LARGEST_DOT, PAIRWISE_DOT, MEND_SQUARED_DISTANCES, LITTLE_EINSUM)
+
+def _search(questions: list[str], texts: list[str]) -> Tensor:
+    asked, offered = CountWords().right(questions, texts)
+    x, y = Weighed().right(asked, offered, WeighByRarity().right(offered))
+    return Cosines().right(x, y)
+
+
+WORDS = ["the", "The", "it", "with", "street", "animal", "tired", "crossed", "wide", "was", "cross", "street", "animal"]
+"""Capitals, repeated words, and words that are inside other words."""
+
+
+def _to_be_searched(draw: Draw, *, q: int, k: int, n: int) -> tuple[list[str], list[str]]:
+    """Every text has *the*; each question has a word that is in no text."""
+
+    def lines(count: int) -> list[list[str]]:
+        return [[WORDS[i] for i in row] for row in draw.integers(0, len(WORDS), (count, n)).tolist()]
+
+    return [" ".join([*line, "moon"]) for line in lines(q)], [" ".join(["The", *line]) for line in lines(k)]
+
+
+def _nothing_in_common(draw: Draw) -> tuple[list[str], list[str]]:
+    """A question of unknown words, one of words that all texts have, and a text of such words alone."""
+    questions, texts = _to_be_searched(draw, q=2, k=4, n=5)
+    return [*questions, "moon moon", "the"], [*texts, "the the"]
+
+
+SEARCH = CourseExercise(
+    name="search",
+    lesson=LESSON,
+    contract="lists of q questions and k texts, all strings -> cosines (q, k) of counted words, weighed by rarity",
+    parts={"values": 3, "robustness": 1},
+    stretch=True,
+    reference=_search,
+    cases=(
+        Case(name="three questions, five texts", inputs=partial(_to_be_searched, q=3, k=5, n=7)),
+        Case(name="one question", inputs=partial(_to_be_searched, q=1, k=7, n=5)),
+        Case(name="longer texts", inputs=partial(_to_be_searched, q=2, k=3, n=11)),
+        Case(name="as many questions as texts", inputs=partial(_to_be_searched, q=5, k=5, n=3)),
+        Case(name="nothing in common", inputs=_nothing_in_common, part="robustness"),
+        Case(
+            name="called a second time, with other texts",
+            inputs=partial(_to_be_searched, q=3, k=5, n=7),
+            after=(partial(_to_be_searched, q=2, k=3, n=5),),
+        ),
+        Case(name="other texts", inputs=partial(_to_be_searched, q=7, k=11, n=5), hidden=True),
+        Case(name="many texts", inputs=partial(_to_be_searched, q=2, k=17, n=3), hidden=True),
+    ),
+    made_of=(CountWords, WeighByRarity, Weighed, Cosines),
+    pairs=("once_at_most", "all_words_alike", "lengths_left_out"),
+)
+
+EXERCISES = (PREDICT_LARGEST_DOT, PAIRWISE_DOT, MEND_SQUARED_DISTANCES, SEARCH, LITTLE_EINSUM)

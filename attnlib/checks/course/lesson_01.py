@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 import attnlib
 from attnlib.checks.course.slips.bilinear import GiveMatrixAndVector, OneMatrix, OneVector
+from attnlib.checks.course.slips.company import ByChance, CountNeighbours, MeetMore
 from attnlib.checks.course.slips.projections import Layers, OfItself, Product, ProjectWithLayers, Three, ThreeLayers
 from attnlib.checks.course.slips.projections import bias as bias_of
 from attnlib.checks.course.slips.qkv import (
@@ -762,9 +763,53 @@ RECURRENT_STATES = CourseExercise(
     pairs=("no_tanh", "matrix_transposed", "last_state_alone", "batch_second"),
 )
 
+
+def _company(texts: Tensor, vocabulary: int, window: int) -> Tensor:
+    counts = CountNeighbours().right(texts, vocabulary, window)
+    return MeetMore().right(counts, ByChance().right(counts))
+
+
+def _texts(draw: Draw, *, b: int, n: int, vocabulary: int, window: int, absent: int = 0) -> tuple[Any, ...]:
+    """The last `absent` words of the vocabulary are in no text."""
+    return draw.integers(0, vocabulary - absent, (b, n)), vocabulary, window
+
+
+COMPANY = CourseExercise(
+    name="company",
+    lesson=LESSON,
+    contract="texts (b, n) of ids, vocabulary, window -> (vocabulary, vocabulary), ln(met / by chance) where positive",
+    parts={"values": 3, "robustness": 1},
+    stretch=True,
+    reference=_company,
+    cases=(
+        Case(name="texts of seven words", inputs=partial(_texts, b=5, n=7, vocabulary=6, window=2)),
+        Case(name="a window of one", inputs=partial(_texts, b=3, n=5, vocabulary=4, window=1)),
+        Case(name="a single text", inputs=partial(_texts, b=1, n=13, vocabulary=5, window=3)),
+        Case(name="a window wider than the texts", inputs=partial(_texts, b=5, n=3, vocabulary=7, window=11)),
+        Case(name="a window that just fits", inputs=partial(_texts, b=5, n=4, vocabulary=5, window=3)),
+        Case(
+            name="words that are in no text",
+            inputs=partial(_texts, b=3, n=7, vocabulary=11, window=2, absent=3),
+            part="robustness",
+        ),
+        Case(name="texts of one word", inputs=partial(_texts, b=3, n=1, vocabulary=5, window=2), part="robustness"),
+        Case(
+            name="the texts after the call",
+            inputs=partial(_texts, b=5, n=7, vocabulary=6, window=2),
+            part="robustness",
+            mutation=True,
+        ),
+        Case(name="other texts", inputs=partial(_texts, b=11, n=5, vocabulary=7, window=2), hidden=True),
+        Case(name="longer texts", inputs=partial(_texts, b=2, n=17, vocabulary=13, window=5), hidden=True),
+    ),
+    made_of=(CountNeighbours, ByChance, MeetMore),
+    pairs=("own_place_counted", "following_words_alone", "negative_kept", "no_logarithm"),
+)
+
 EXERCISES = (
     RECURRENT_STATES,
     EMBED,
+    COMPANY,
     PREDICT_QUERY_OF_IT,
     PROJECT_QKV,
     PROJECT_QKV_FUSED,
