@@ -95,6 +95,8 @@ class Case:
     """Run without values, on torch's `meta` device: tensors that the attempt makes on the CPU show."""
     probe: "Probe | None" = None
     """Compare the result of this function instead of the attempt's own: see `Probe`."""
+    largest: int = 0
+    """Of how many numbers the largest tensor may be that the attempt makes; 0 where that is left open."""
     magnitude: float = 0.0
     """Size of the summed numbers, where they are much larger than the result (see `compare.tolerance`)."""
 

@@ -11,7 +11,7 @@ from attnlib.checks.asking.attempt import Attempt, Shapes, Terms, values_in
 from attnlib.checks.asking.failure import REASONS, Failed, Failure
 from autograder.sandbox.process import Child, Died
 
-KINDS = ("unwritten", "raised", "time", "type", "parameters", "forbidden")
+KINDS = ("unwritten", "raised", "time", "type", "parameters", "forbidden", "memory")
 
 
 class RemoteAttempt(Attempt):
@@ -40,6 +40,7 @@ class RemoteSession:
             "outputs": list(terms.outputs),
             "forbidden": [name for name in terms.forbidden if not name.startswith("attnlib.")],
             "device": terms.device,
+            "largest": terms.largest,
         }
 
     def _ask(self, what: str, **more: Any) -> dict[str, Any]:

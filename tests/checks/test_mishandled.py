@@ -178,6 +178,8 @@ NOTHING_TO_SEE = {
     "stack_head_weights": "squeezed",
     "little_einsum": "entries_in_a_list",  # a result that is a single number has no entries
     "accept": "squeezed",
+    "online_softmax": "input_changed contiguous_memory_only squeezed",  # its tensors come out of an iterator
+    "mend_online": "squeezed",
     "cache_bytes": "always_float64",  # too few numbers for a relation
     # among four results the first two are rejected by their numbers, and no symptom is told; no gradient is asked for
     "train_head": "always_float64 new_tensor_filled_in detached without_gradients first_detached others_detached",

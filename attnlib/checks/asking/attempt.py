@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from . import given, limits  # relative, so that these files can stand elsewhere
 from .clock import Clock, InputAsked, Patience, TimeLimitExceeded, nobody_to_ask, time_limit
-from .contract import checked, compare_parameters, unfit_reason
+from .contract import checked, compare_parameters, require_small, unfit_reason
 from .failure import ContractBroken, Failed, Failure, failure_of, line_of_attempt, overtime
 from .other_device import OtherDevice, on_other_device
 from .time_limits import TimeLimits, here
@@ -27,11 +27,13 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """Under which an attempt is called: the names of its outputs, what it may not call, and where tensors live."""
+    """Under which an attempt is called: the names of its outputs, what it may not call or make, where tensors live."""
 
     outputs: tuple[str, ...]
     forbidden: tuple[str, ...] = ()
     device: str = "cpu"
+    largest: int = 0
+    """Of how many numbers its largest tensor may be; 0 where that is left open."""
 
 
 class Session(Protocol):
@@ -167,8 +169,9 @@ class LocalSession:
                 tensor.requires_grad_()
         self.calls += 1  # the seed: what is drawn anew at each call differs from one to the next, the same each time
         with self._limited():
-            watch = Watch(self.terms.forbidden)
-            watched = watch if self.terms.forbidden else contextlib.nullcontext()  # under watch, torch is slower
+            watch = Watch(self.terms.forbidden, sizes=self.terms.largest > 0)
+            is_watched = self.terms.forbidden or self.terms.largest
+            watched = watch if is_watched else contextlib.nullcontext()  # under watch, torch is slower
             try:
                 with self.other_device or watched:
                     objects = given.made(drawn)
@@ -180,6 +183,8 @@ class LocalSession:
             if watch.called:  # also where the forbidden function has refused its arguments
                 told = f"calls {watch.called[0]}, which this exercise asks you to do without"
                 raise ContractBroken("forbidden", told)
+            if self.terms.largest and self.other_device is None:
+                require_small(watch.largest, self.terms.largest)
             return tuple(t.detach().clone().requires_grad_(gradient and t.requires_grad) for t in self.outputs)
 
     def _differentiable(self) -> list[Tensor]:

@@ -1,5 +1,6 @@
 """What every attempt has to be and to return, whatever the exercise: callable, with its parameters, plain tensors."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -29,6 +30,15 @@ def checked(wanted: tuple[str, ...], result: Any) -> tuple[Tensor, ...]:
         if not is_tensor(value):
             raise _returned(asked if len(wanted) == 1 else f"a tensor as {name}", value)
     return tuple(result)
+
+
+def require_small(largest: tuple[int, ...] | None, allowed: int) -> None:
+    """Raises `ContractBroken` if the largest tensor that was made has more numbers than are allowed."""
+    if largest is None:
+        raise ContractBroken("memory", "cannot be measured while torch's profiler is running")
+    if (made := math.prod(largest)) > allowed:
+        details = f"one of shape {largest} has {made:,} numbers; the largest that is allowed here has {allowed:,}"
+        raise ContractBroken("memory", "makes too large a tensor", details=details)
 
 
 def _returned(asked: str, value: Any) -> ContractBroken:

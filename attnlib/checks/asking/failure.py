@@ -16,7 +16,7 @@ HERE = str(Path(__file__).parents[1].absolute())
 STANDARD = sysconfig.get_path("stdlib")
 LIBRARIES = ("site-packages", "dist-packages", "/attnlib/", "<frozen", HERE, STANDARD)  # not the learner's own code
 
-Kind = Literal["unwritten", "raised", "time", "type", "parameters", "forbidden", "choice", "died", "cell"]
+Kind = Literal["unwritten", "raised", "time", "type", "parameters", "forbidden", "memory", "choice", "died", "cell"]
 Reason = Literal["", "nothing", "something_else", "missing", "renamed", "unasked", "frozen", "another_shape", "unsized"]
 REASONS: tuple[Reason, ...] = get_args(Reason)
 

@@ -1,9 +1,10 @@
-"""Inputs that are no tensors, a small model or a generator: sent as tensors, and made where the attempt lives.
+"""Inputs that are no tensors, a model, a generator, an iterator: sent as tensors, and made where the attempt lives.
 
 A case writes `{MODEL: (embed, places, mode)}`, where the mode is a bool tensor, True for training; behind it may stand
-how many ids each position sees too many. Or it writes a seed, `{GENERATOR: seed}`. The mode in which the attempt leaves
-the model is written back: one that is not restored is a changed input. Or it writes `{HELD: {…}}`: the attempt gets
-another dictionary with the same tensors, and new ones that are put into that one leave these as they are.
+how many ids each position sees too many. Or it writes a seed, `{GENERATOR: seed}`, or tensors that come one after
+another, `{BLOCKS: [...]}`. The mode in which the attempt leaves the model is written back: one that is not restored is
+a changed input. Or it writes `{HELD: {…}}`: the attempt gets another dictionary with the same tensors, and new ones
+that are put into that one leave these as they are.
 """
 
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-MODEL, GENERATOR, HELD = "a model", "a generator", "held by the caller"
+MODEL, GENERATOR, HELD, BLOCKS = "a model", "a generator", "held by the caller", "blocks, one by one"
 
 
 class SmallModel(nn.Module):
@@ -53,6 +54,8 @@ def _made(value: Any, device: torch.device | str = "cpu", *_others: torch.device
         return torch.Generator(device).manual_seed(value[GENERATOR])
     if isinstance(value, dict) and HELD in value:
         return dict(value[HELD])
+    if isinstance(value, dict) and BLOCKS in value:
+        return iter(value[BLOCKS])
     return value
 
 

@@ -79,7 +79,7 @@ def observe(
     attempt = as_attempt(attempt)
     place = "cpu" if exact else ("meta" if case.other_device else device)
     forbidden = exercise.forbidden if watched else ()
-    session = attempt.open(Terms(outputs=exercise.outputs, forbidden=forbidden, device=place))
+    session = attempt.open(Terms(outputs=exercise.outputs, forbidden=forbidden, device=place, largest=case.largest))
     seen = Observation(exact=exact)
     try:
         _observe(exercise, session, case, (exercise.name, case.name, seed), seen, device=place)

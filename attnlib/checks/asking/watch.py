@@ -1,8 +1,9 @@
-"""Which forbidden functions an attempt calls while it runs."""
+"""Which forbidden functions an attempt calls while it runs, and the largest tensor that it makes."""
 
 import functools
 import importlib
 import inspect
+import math
 import re
 import sys
 import threading
@@ -51,14 +52,25 @@ class Watch:
     ...     _ = torch.special.softmax(torch.zeros(2, 3), dim=-1)
     >>> watch.called[0]
     'torch.special.softmax'
+
+    With `sizes` it notes the largest tensor that any operator is given, too. What an operator makes is given to the
+    next one, but for the result itself, whose shape is in the contract.
+
+    >>> x = torch.ones(3, 2)
+    >>> with Watch((), sizes=True) as watch:
+    ...     _ = (x @ x.mT).sum()
+    >>> watch.largest
+    (3, 3)
     """
 
-    def __init__(self, forbidden: tuple[str, ...]) -> None:
-        self.pattern = pattern_of(forbidden)
+    def __init__(self, forbidden: tuple[str, ...], *, sizes: bool = False) -> None:
+        self.pattern, self.sizes = pattern_of(forbidden), sizes
         targets = {name: target for name in forbidden if (target := resolve(name)) is not None}
         code = {target.__code__: name for name, target in targets.items() if hasattr(target, "__code__")}
         self.known: dict[int, tuple[CodeType, str]] = {id(c): (c, name) for c, name in code.items()}
         self.called: list[str] = []
+        self.largest: tuple[int, ...] | None = None
+        """The shape of the largest tensor; none where nothing could be observed."""
         self.observing = False
         self.most_recorded = 0
         """The most events that were held at one time."""
@@ -78,8 +90,8 @@ class Watch:
 
     def _observe(self) -> None:
         """Have torch record its operators, unless somebody profiles the check itself."""
-        if self.pattern is not None and not _autograd._profiler_enabled():
-            _autograd._enable_profiler_legacy(_settings())
+        if (self.sizes or self.pattern is not None) and not _autograd._profiler_enabled():
+            _autograd._enable_profiler_legacy(_settings(self.sizes))
             self.observing = True
 
     def _note_operators(self) -> None:
@@ -89,8 +101,11 @@ class Watch:
         recorded = _autograd._disable_profiler_legacy()
         self.most_recorded = max(self.most_recorded, sum(map(len, recorded)))
         for name in dict.fromkeys(event.name() for events in recorded for event in events):
-            if (called := _called_by_operator(name, self.pattern)) is not None:
+            if self.pattern is not None and (called := _called_by_operator(name, self.pattern)) is not None:
                 self._note(called)
+        if self.sizes:
+            given = {tuple(shape) for events in recorded for event in events for shape in event.shapes()}
+            self.largest = max(given | {self.largest or ()}, key=math.prod)
 
     def _on_call(self, frame: FrameType, event: str, _argument: Any) -> None:
         if event != "call":
@@ -113,10 +128,11 @@ ALARM = Clock.look.__code__
 
 
 @functools.cache
-def _settings() -> Any:
-    without = dict.fromkeys(("shapes", "memory", "stack", "flops", "modules"), False)
+def _settings(sizes: bool) -> Any:
+    without = dict.fromkeys(("memory", "stack", "flops", "modules"), False)
     autograd: Any = torch.autograd  # whose stub exports neither of the two
-    return autograd.ProfilerConfig(autograd.ProfilerState.CPU, *without.values(), _profiler._ExperimentalConfig())
+    more = _profiler._ExperimentalConfig()
+    return autograd.ProfilerConfig(autograd.ProfilerState.CPU, sizes, *without.values(), more)
 
 
 @functools.cache

@@ -140,7 +140,7 @@ def _same_words(rival: Rival, trials: Sequence[Trial]) -> bool:
 
 def _words(failure: Failure) -> str:
     """What an error says, without the names that a learner gave: to a function, `mine() got …`, or to parameters."""
-    said = failure.key if failure.kind == "parameters" else (failure.error, failure.details)
+    said = failure.key if failure.kind in ("parameters", "memory") else (failure.error, failure.details)
     return re.sub(r"[\w.<>]+\(\)", "()", " ".join(said))  # as Python puts it
 
 

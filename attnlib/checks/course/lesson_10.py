@@ -1,0 +1,544 @@
+"""Exercises of lesson 10: a softmax block by block, parts put together, and attention without its table."""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attnlib.checks.asking import ready_made
+from attnlib.checks.asking.given import BLOCKS
+from attnlib.checks.asking.watch import ATTENTION_OF_ATTNLIB
+from attnlib.checks.course.slips.lesson10_blocks import (
+    AddUp,
+    Base,
+    Divide,
+    Factors,
+    Fold,
+    Higher,
+    Highest,
+    MergedInOrder,
+    MergeOutputs,
+    MergeSums,
+    MixIn,
+    Powers,
+    Rescale,
+    RunBlocks,
+    RunRow,
+    based,
+)
+from attnlib.checks.course.slips.lesson10_flash import (
+    CarryTiles,
+    FinishTiles,
+    GradientTiles,
+    RowSums,
+    ScaleGradients,
+    ScoreGradients,
+    ScoreTiles,
+    VisitBlocks,
+    WeightTiles,
+    blocks_of,
+)
+from attnlib.checks.course.steps import CourseExercise
+from attnlib.checks.course.usual import as_given, usual_cases, wrong
+from attnlib.checks.draw import Draw
+from attnlib.checks.exercise import Asked, Case, Exercise, Inputs
+
+LESSON = "10_flash_attention"
+Three = tuple[Tensor, Tensor, Tensor]
+
+PREDICT_BLOCK_SIZE = Exercise(
+    name="predict_block_size",
+    lesson=LESSON,
+    contract="what changes with the size of a block, for n = 1024 words: 1, 64, or 1024",
+    kind="choice",
+    parts={"choice": 1},
+    reference="B",
+    explanation="A block of n is one step, and its scores are the whole table. Blocks of 1 need hardly any room, and "
+    "n² tiny steps, each of which rescales everything that was there. The result is the same, but for rounding.",
+    misconceptions=(
+        wrong(
+            "small_blocks_are_an_approximation",
+            "No block is an approximation",
+            "Every key is read, whatever the size of a block, and the rescaling is exact: exp(a) · exp(b) = "
+            "exp(a + b). What differs is rounding, as with any sum in another order.",
+            "A",
+        ),
+        wrong(
+            "smallest_is_fastest",
+            "Small is not fast",
+            "The number of scores is the same, n². In blocks of 1 there are n² steps, and each of them rescales m, l "
+            "and the output. That costs more than the single score that it adds.",
+            "C",
+        ),
+        wrong(
+            "always_the_same_room",
+            "The result is not all that takes room",
+            "The output is (n, d) for every size. But while a block is at work, its scores are in memory: block² "
+            "numbers, and for a block of n that is n².",
+            "D",
+        ),
+    ),
+)
+
+
+def online_softmax(blocks: Iterable[Tensor]) -> tuple[Tensor, Tensor]:
+    """The largest score of each row and the sum of exp(s - m), one block (…, k) after another."""
+    highest = total = torch.zeros(())
+    for number, block in enumerate(blocks):
+        if number == 0:
+            highest = torch.full_like(block[..., 0], -torch.inf)
+            total = torch.zeros_like(highest)
+        new = torch.maximum(highest, block.amax(dim=-1))
+        total = (highest - based(new)).exp() * total + (block - based(new)[..., None]).exp().sum(dim=-1)
+        highest = new
+    return highest, total
+
+
+def _cut(scores: Tensor, widths: tuple[int, ...]) -> list[Tensor]:
+    """Blocks of these widths, again and again, until there is nothing left."""
+    pieces: list[Tensor] = []
+    while scores.shape[-1]:
+        width = min(widths[len(pieces) % len(widths)], scores.shape[-1])
+        pieces.append(scores[..., :width].clone())
+        scores = scores[..., width:]
+    return pieces
+
+
+Close = Callable[[Tensor], None]
+
+
+def _rows(
+    draw: Draw,
+    *,
+    b: int,
+    q: int,
+    k: int,
+    widths: tuple[int, ...] = (2, 1, 3),
+    scale: float = 1.5,
+    shift: float = 0.0,
+    close: Close | None = None,
+) -> tuple[Any, ...]:
+    scores = draw.normal(b, q, k, scale=scale, shift=shift)
+    if close is not None:
+        close(scores)
+    return ({BLOCKS: _cut(scores, widths)},)
+
+
+def _first_keys(scores: Tensor) -> None:
+    scores[:, ::2, :3] = -torch.inf
+
+
+def _keys_between(scores: Tensor) -> None:
+    scores[:, 1:, 3:6] = -torch.inf
+
+
+def _whole_rows(scores: Tensor) -> None:
+    scores[:, 1] = -torch.inf
+
+
+def _of_rows(name: str, *, part: str = "values", hidden: bool = False, largest: int = 0, **inputs: Any) -> Case:
+    return Case(name=name, inputs=partial(_rows, **inputs), part=part, hidden=hidden, largest=largest)
+
+
+ONLINE_SOFTMAX = CourseExercise(
+    name="online_softmax",
+    lesson=LESSON,
+    contract="an iterator of blocks of scores, each (…, k) with a k of its own -> the largest score m and the sum l of "
+    "exp(s - m) of each row, both (…)",
+    parts={"values": 2, "closed blocks": 1, "one block at a time": 1, "robustness": 1},
+    reference=online_softmax,
+    outputs=("m", "l"),
+    cases=(
+        *usual_cases(
+            _rows,
+            {"b": 2, "q": 5, "k": 7},
+            one={"b": 1, "q": 2, "k": 5},
+            more=[{"b": 3, "q": 2, "k": 11, "widths": (5, 1)}, {"b": 2, "q": 7, "k": 13, "widths": (1,)}],
+            gradient=False,
+        ),
+        _of_rows("one block", b=2, q=3, k=5, widths=(5,)),
+        _of_rows("all scores are negative", b=2, q=3, k=7, shift=-9.0),
+        _of_rows("scores of 10,000 and of -10,000", b=2, q=3, k=7, scale=1e4, part="robustness"),
+        _of_rows("the first blocks are closed", b=2, q=5, k=7, close=_first_keys, part="closed blocks"),
+        _of_rows("a block between is closed", b=2, q=3, k=7, close=_keys_between, part="closed blocks"),
+        _of_rows("a row is closed", b=2, q=3, k=7, close=_whole_rows, part="closed blocks"),
+        _of_rows("fifty blocks", b=2, q=3, k=200, widths=(4,), part="one block at a time", largest=4 * 2 * 3 * 4),
+        _of_rows("a row is closed, other sizes", b=3, q=5, k=11, close=_whole_rows, part="closed blocks", hidden=True),
+        _of_rows(
+            "thirty blocks", b=1, q=7, k=150, widths=(5,), part="one block at a time", largest=4 * 7 * 5, hidden=True
+        ),
+    ),
+    made_of=(Highest, Base, Rescale, Powers, AddUp, Fold, RunBlocks),
+    same={"sum_not_rescaled": "old_sums_not_rescaled"},
+)
+
+
+def attend_in_blocks(scores: Tensor, v: Tensor, block_size: int) -> Tensor:
+    """Attention out of scores (…, k) and values (…, k, d), one block of keys after another: (…, d)."""
+    highest = torch.full_like(scores[..., 0], -torch.inf)
+    total, output = torch.zeros_like(highest), torch.zeros_like(v[..., 0, :])
+    for start in range(0, scores.shape[-1], block_size):
+        block, values = scores[..., start : start + block_size], v[..., start : start + block_size, :]
+        new = torch.maximum(highest, block.amax(dim=-1))
+        shrink, powers = (highest - based(new)).exp(), (block - based(new)[..., None]).exp()
+        total = shrink * total + powers.sum(dim=-1)
+        output = shrink[..., None] * output + (powers[..., None] * values).sum(dim=-2)
+        highest = new
+    return output / total[..., None]
+
+
+def _as_given(scores: Tensor, v: Tensor, block_size: int) -> Tensor:
+    highest = torch.full_like(scores[..., 0], -torch.inf)
+    total, output = torch.zeros_like(highest), torch.zeros_like(v[..., 0, :])
+    for start in range(0, scores.shape[-1], block_size):
+        block, values = scores[..., start : start + block_size], v[..., start : start + block_size, :]
+        new = torch.maximum(highest, block.amax(dim=-1))
+        shrink, powers = (highest - new).exp(), (block - new[..., None]).exp()
+        total = total + powers.sum(dim=-1)
+        output = shrink[..., None] * output + (powers[..., None] * values).sum(dim=-2)
+        highest = new
+    return output / total[..., None]
+
+
+def _row_and_values(
+    draw: Draw,
+    *,
+    b: int,
+    k: int,
+    d: int,
+    h: int = 0,
+    block: int = 3,
+    scale: float = 1.5,
+    close: int = 0,
+    low: float = 0,
+) -> tuple[Tensor, Tensor, int]:
+    """In every other row the first `close` keys are closed, and all scores lower by `low`; with h, one axis more."""
+    shape = (b, h) if h else (b,)
+    scores = draw.normal(*shape, k, scale=scale)
+    scores[::2, ..., :close] = -torch.inf
+    scores[::2] -= low
+    return scores, draw.normal(*shape, k, d, shift=0.4), block
+
+
+def _in_blocks(name: str, *, hidden: bool = False, magnitude: float = 0.0, **inputs: Any) -> Case:
+    return Case(name=name, inputs=partial(_row_and_values, **inputs), hidden=hidden, magnitude=magnitude)
+
+
+MEND_ONLINE = CourseExercise(
+    name="mend_online",
+    lesson=LESSON,
+    contract="scores (…, k), values (…, k, d), block_size -> (…, d), the softmax of the scores times the values",
+    parts={"values": 2},
+    reference=attend_in_blocks,
+    cases=(
+        _in_blocks("seven keys in blocks of 3", b=5, k=7, d=2),
+        _in_blocks("six keys in blocks of 3", b=4, k=6, d=5),
+        _in_blocks("one block", b=3, k=5, d=2, block=5),
+        _in_blocks("blocks of one key", b=3, k=5, d=2, block=1),
+        _in_blocks("the first block is closed", b=5, k=7, d=2, close=3),
+        _in_blocks("the first two blocks are closed", b=5, k=11, d=3, close=6),
+        _in_blocks("large scores", b=5, k=7, d=2, scale=80.0),
+        _in_blocks("some rows far below the others", b=5, k=7, d=2, low=500.0, magnitude=500.0),
+        _in_blocks("two axes in front", b=2, h=5, k=7, d=3, close=3),
+        _in_blocks("one row", b=1, k=7, d=3),
+        _in_blocks("other sizes", b=7, k=13, d=2, block=4, close=5, hidden=True),
+    ),
+    made_of=(Highest, Base, Rescale, Powers, AddUp, Fold, MixIn, RunRow, Divide),
+    few={
+        Highest: ("highest_of_the_block", "highest_of_all_rows"),
+        Rescale: ("old_sums_not_rescaled", "rescaled_the_wrong_way"),
+        Powers: ("own_highest_subtracted",),
+    },
+    own=(as_given(_as_given),),
+)
+
+
+def merge(o1: Tensor, m1: Tensor, l1: Tensor, o2: Tensor, m2: Tensor, l2: Tensor) -> Three:
+    """Two parts of the same rows as one: output (…, d), not divided, largest score and sum (…)."""
+    m = torch.maximum(m1, m2)
+    first, second = (m1 - based(m)).exp(), (m2 - based(m)).exp()
+    return first[..., None] * o1 + second[..., None] * o2, m, first * l1 + second * l2
+
+
+def part_of(scores: Tensor, v: Tensor) -> Three:
+    """What a part of the keys contributes: scores (…, q, k) and values (…, k, d) -> o, m, l."""
+    highest = scores.amax(dim=-1)
+    powers = (scores - based(highest)[..., None]).exp()
+    return powers @ v, highest, powers.sum(dim=-1)
+
+
+def _parts(
+    draw: Draw, *, b: int, q: int, d: int, parts: int = 2, scale: float = 1.5, empty: tuple[int, ...] = ()
+) -> tuple[Tensor, ...]:
+    """Parts of 3, 4, 5 … keys; those named in `empty` have been closed in every other row."""
+    found: list[Tensor] = []
+    for number in range(parts):
+        scores = draw.normal(b, q, 3 + number, scale=scale)
+        if number in empty:
+            scores[:, ::2] = -torch.inf
+        found += part_of(scores, draw.normal(b, 3 + number, d, shift=0.4))
+    return tuple(found)
+
+
+def _left_first(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
+    """The first two parts together, then the third."""
+    return asked(*asked(*inputs[:6]), *inputs[6:])
+
+
+def _right_first(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
+    """The last two parts together, then the first before them."""
+    return asked(*inputs[:3], *asked(*inputs[3:]))
+
+
+def _of_parts(name: str, *, part: str = "values", hidden: bool = False, probe: Any = None, **inputs: Any) -> Case:
+    return Case(name=name, inputs=partial(_parts, **inputs), part=part, hidden=hidden, probe=probe)
+
+
+MERGE = CourseExercise(
+    name="merge",
+    lesson=LESSON,
+    contract="two parts o (…, d), m (…), l (…), of other keys for the same queries -> the same three of both together; "
+    "o is not divided by l",
+    parts={"values": 2, "in any order": 1, "empty parts": 1, "robustness": 1},
+    reference=merge,
+    outputs=("o", "m", "l"),
+    cases=(
+        *usual_cases(
+            _parts,
+            {"b": 2, "q": 5, "d": 3},
+            one={"b": 1, "q": 2, "d": 7},
+            more=[{"b": 3, "q": 2, "d": 5}, {"b": 2, "q": 7, "d": 2}],
+            gradient=False,
+        ),
+        _of_parts("scores of some 100", b=2, q=5, d=3, scale=200.0, part="robustness"),
+        _of_parts("three parts, the first two first", b=2, q=5, d=3, parts=3, part="in any order", probe=_left_first),
+        _of_parts("three parts, the last two first", b=2, q=5, d=3, parts=3, part="in any order", probe=_right_first),
+        _of_parts("the first part is empty", b=2, q=5, d=3, empty=(0,), part="empty parts"),
+        _of_parts("the second part is empty", b=2, q=5, d=3, empty=(1,), part="empty parts"),
+        _of_parts("both parts are empty", b=2, q=5, d=3, empty=(0, 1), part="empty parts"),
+        _of_parts(
+            "three parts, other sizes", b=3, q=2, d=5, parts=3, part="in any order", probe=_right_first, hidden=True
+        ),
+        _of_parts("both parts are empty, other sizes", b=3, q=3, d=2, empty=(0, 1), part="empty parts", hidden=True),
+    ),
+    example=lambda: (
+        *part_of(torch.tensor([[1.0, 3.0]]), torch.tensor([[10.0], [20.0]])),
+        *part_of(torch.tensor([[2.0, 5.0]]), torch.tensor([[30.0], [40.0]])),
+    ),
+    made_of=(Higher, Factors, MergeSums, MergeOutputs, MergedInOrder),
+    pairs=("merged_as_they_are", "highest_of_the_first"),
+)
+
+
+def _scores(q: Tensor, k: Tensor, rows: slice, columns: slice, is_causal: bool) -> Tensor:
+    """The scores of a block of queries and a block of keys."""
+    scores = q[..., rows, :] @ k[..., columns, :].mT / math.sqrt(q.shape[-1])
+    if is_causal and columns.stop > rows.start + 1:
+        queries, keys = (torch.arange(part.start, part.stop, device=q.device) for part in (rows, columns))
+        scores = scores.masked_fill(queries[:, None] < keys, -torch.inf)
+    return scores
+
+
+def flash_attention(q: Tensor, k: Tensor, v: Tensor, block_size: int, is_causal: bool) -> tuple[Tensor, Tensor]:
+    """Attention and the log-sum-exp of its scores, tile by tile."""
+    outputs, sums = [], []
+    for rows in blocks_of(q.shape[-2], block_size):
+        output = torch.zeros_like(v[..., rows, :])
+        highest = torch.full_like(output[..., 0], -torch.inf)
+        total = torch.zeros_like(highest)
+        for columns in blocks_of(k.shape[-2], block_size):
+            if is_causal and columns.start >= rows.stop:
+                break
+            scores = _scores(q, k, rows, columns, is_causal)
+            new = torch.maximum(highest, scores.amax(dim=-1))
+            shrink, powers = (highest - new).exp(), (scores - new[..., None]).exp()
+            total = shrink * total + powers.sum(dim=-1)
+            output = shrink[..., None] * output + powers @ v[..., columns, :]
+            highest = new
+        outputs.append(output / total[..., None])
+        sums.append(highest + total.log())
+    return torch.cat(outputs, dim=-2), torch.cat(sums, dim=-1)
+
+
+def _words(
+    draw: Draw, *, b: int, n: int, d: int, block: int = 3, causal: bool = True, h: int = 0, apart: float = 0.0
+) -> tuple[Tensor, Tensor, Tensor, int, bool]:
+    """Values are two columns wider than queries and keys; with h heads there is one more axis."""
+    shape, d = (b, h, n) if h else (b, n), draw.d_head(d)
+    q, k = draw.normal(*shape, d, scale=1.3, shift=apart), draw.normal(*shape, d, scale=1.3, shift=-apart)
+    return q, k, draw.normal(*shape, d + 2, shift=0.4), block, causal
+
+
+def _visits(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
+    """Which block of queries meets which block of keys, as a table of 0 and 1, and how many meetings that are.
+
+    A value that is NaN spoils every output into which it is multiplied, even with a weight of zero.
+    """
+    q, k, v, size, is_causal = inputs
+    blocks = blocks_of(q.shape[-2], size)
+    met = torch.zeros(len(blocks), len(blocks), dtype=torch.long)
+    for j, columns in enumerate(blocks):
+        spoiled = v.clone()
+        spoiled[..., columns, :] = torch.nan
+        output = asked(q, k, spoiled, size, is_causal)[0]
+        for i, rows in enumerate(blocks):
+            met[i, j] = output[..., rows, :].isnan().any()
+    return met, met.sum()
+
+
+def _of_words(name: str, *, part: str = "values", hidden: bool = False, **inputs: Any) -> Case:
+    return Case(name=name, inputs=partial(_words, **inputs), part=part, hidden=hidden)
+
+
+def _small(name: str, make: Any, *, b: int, n: int, block: int, hidden: bool = False, **inputs: Any) -> Case:
+    """Allowed are four times the scores of all queries with one block of keys, which is less than half of the table."""
+    inputs_of = partial(make, b=b, n=n, block=block, d=3, **inputs)
+    return Case(name=name, inputs=inputs_of, part="no table", largest=4 * b * n * block, hidden=hidden)
+
+
+FLASH_ATTENTION = CourseExercise(
+    name="flash_attention",
+    lesson=LESSON,
+    contract="q, k (…, n, d), v (…, n, d_v), block_size, is_causal -> output (…, n, d_v) and log-sum-exp (…, n), "
+    "without a tensor of n × n; blocks that causality closes are skipped",
+    parts={"values": 4, "no table": 2, "closed blocks are skipped": 1, "robustness": 1},
+    reference=flash_attention,
+    outputs=("output", "lse"),
+    forbidden=(ready_made.ATTENTION, *ATTENTION_OF_ATTNLIB),
+    cases=(
+        *usual_cases(
+            _words,
+            {"b": 2, "n": 7, "d": 3},
+            one={"b": 1, "n": 5, "d": 2},
+            more=[{"b": 3, "n": 11, "d": 2, "block": 4, "causal": False}, {"b": 2, "n": 13, "d": 5, "block": 5}],
+            gradient=False,
+            attends=True,
+        ),
+        _of_words("not causal", b=2, n=7, d=3, causal=False),
+        _of_words("two blocks of the same length", b=2, n=6, d=2, causal=False),
+        _of_words("a block longer than the text", b=2, n=5, d=3, block=9),
+        _of_words("blocks of one word", b=2, n=5, d=3, block=1),
+        _of_words("with heads", b=2, h=3, n=7, d=5),
+        Case(
+            name="scores far below zero",
+            inputs=partial(_words, b=2, n=7, d=3, apart=60.0),
+            part="robustness",
+            dtype=torch.float64,
+            magnitude=1e4,
+        ),
+        _small("160 words in blocks of 16", _words, b=1, n=160, block=16),
+        _small("160 words in blocks of 16, not causal", _words, b=1, n=160, block=16, causal=False),
+        Case(
+            name="which blocks are visited",
+            inputs=partial(_words, b=2, n=20, d=3, block=4),
+            part="closed blocks are skipped",
+            probe=_visits,
+        ),
+        _of_words("with heads, not causal", b=1, h=2, n=11, d=3, block=4, causal=False, hidden=True),
+        _small("190 words in blocks of 10", _words, b=2, n=190, block=10, hidden=True),
+        Case(
+            name="which blocks are visited, other sizes",
+            inputs=partial(_words, b=1, n=11, d=5, block=3),
+            part="closed blocks are skipped",
+            probe=_visits,
+            hidden=True,
+        ),
+    ),
+    example=lambda: (
+        torch.ones(4, 1),
+        torch.tensor([[1.0], [3.0], [2.0], [5.0]]),
+        torch.tensor([[10.0], [20.0], [30.0], [40.0]]),
+        2,
+        True,
+    ),
+    made_of=(ScoreTiles, VisitBlocks, Highest, Base, Rescale, Powers, AddUp, Fold, MixIn, CarryTiles, FinishTiles),
+    few={
+        Highest: ("highest_of_the_block", "highest_of_all_rows"),
+        Base: (),
+        Rescale: ("old_sums_not_rescaled", "rescaled_the_wrong_way"),
+        Powers: ("highest_not_subtracted", "own_highest_subtracted"),
+        AddUp: ("sum_not_rescaled", "sum_of_the_last_block"),
+    },
+    pairs=("no_scale", "closed_blocks_computed", "old_sums_not_rescaled"),
+)
+
+
+def flash_backward(
+    q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, grad_o: Tensor, block_size: int, is_causal: bool
+) -> Three:
+    """The gradients of queries, keys and values, tile by tile, from what the forward pass has kept."""
+    along = (grad_o * o).sum(dim=-1, keepdim=True)
+    grad_q, grad_k, grad_v = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)
+    for rows in blocks_of(q.shape[-2], block_size):
+        for columns in blocks_of(k.shape[-2], block_size):
+            if is_causal and columns.start >= rows.stop:
+                break
+            weights = (_scores(q, k, rows, columns, is_causal) - lse[..., rows, None]).exp()
+            d_weights = grad_o[..., rows, :] @ v[..., columns, :].mT
+            d_scores = weights * (d_weights - along[..., rows, :]) / math.sqrt(q.shape[-1])
+            grad_q[..., rows, :] += d_scores @ k[..., columns, :]
+            grad_k[..., columns, :] += d_scores.mT @ q[..., rows, :]
+            grad_v[..., columns, :] += weights.mT @ grad_o[..., rows, :]
+    return grad_q, grad_k, grad_v
+
+
+def _kept(draw: Draw, *, b: int, n: int, d: int, block: int = 3, causal: bool = True, h: int = 0) -> tuple[Any, ...]:
+    """What the forward pass has kept, and a gradient of the output."""
+    q, k, v, size, is_causal = _words(draw, b=b, n=n, d=d, block=block, causal=causal, h=h)
+    o, lse = flash_attention(q.double(), k.double(), v.double(), size, is_causal)
+    return q, k, v, o.to(q.dtype), lse.to(q.dtype), draw.normal(*o.shape, shift=0.3), size, is_causal
+
+
+def _of_kept(name: str, **inputs: Any) -> Case:
+    return Case(name=name, inputs=partial(_kept, **inputs))
+
+
+FLASH_BACKWARD = CourseExercise(
+    name="flash_backward",
+    lesson=LESSON,
+    contract="q, k (…, n, d), v, o and grad_o (…, n, d_v), lse (…, n), block_size, is_causal -> the gradients of q, k "
+    "and v, without a tensor of n × n",
+    parts={"values": 5, "no table": 2, "robustness": 1},
+    stretch=True,
+    reference=flash_backward,
+    outputs=("grad_q", "grad_k", "grad_v"),
+    forbidden=(ready_made.ATTENTION, *ATTENTION_OF_ATTNLIB),
+    cases=(
+        *(
+            replace(case, magnitude=10.0)  # dP - D: for a sentence of one word, nothing is left of it
+            for case in usual_cases(
+                _kept,
+                {"b": 2, "n": 7, "d": 3},
+                one={"b": 1, "n": 5, "d": 2},
+                more=[{"b": 3, "n": 11, "d": 2, "block": 4, "causal": False}, {"b": 2, "n": 13, "d": 5, "block": 5}],
+                gradient=False,
+            )
+        ),
+        _of_kept("not causal", b=2, n=7, d=3, causal=False),
+        _of_kept("two blocks of the same length", b=2, n=6, d=2, causal=False),
+        _of_kept("one block", b=2, n=5, d=3, block=5),
+        _of_kept("with heads", b=2, h=3, n=7, d=5),
+        _small("160 words in blocks of 16", _kept, b=1, n=160, block=16),
+        _small("160 words in blocks of 16, not causal", _kept, b=1, n=160, block=16, causal=False),
+        _small("190 words in blocks of 10", _kept, b=2, n=190, block=10, hidden=True),
+    ),
+    made_of=(ScoreTiles, VisitBlocks, RowSums, WeightTiles, ScoreGradients, GradientTiles, ScaleGradients),
+    few={
+        ScoreTiles: ("no_scale", "scaled_by_d", "future_open", "mask_from_the_corner"),
+        VisitBlocks: ("diagonal_skipped", "keys_left_out", "diagonal_alone"),
+    },
+    pairs=("row_sum_left_out", "scale_forgotten"),
+)
+
+EXERCISES = (
+    PREDICT_BLOCK_SIZE,
+    ONLINE_SOFTMAX,
+    MEND_ONLINE,
+    MERGE,
+    FLASH_ATTENTION,
+    FLASH_BACKWARD,
+)

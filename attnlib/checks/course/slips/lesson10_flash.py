@@ -1,0 +1,513 @@
+"""Lesson 10: attention and its gradients, tile by tile. A tile is a block of queries against a block of keys."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from attnlib.checks.course.slips.lesson10_blocks import Folded, Of
+from attnlib.checks.course.steps import Step, spells
+
+Two = tuple[Tensor, Tensor]
+Three = tuple[Tensor, Tensor, Tensor]
+Tile = Callable[[slice, slice], Tensor]
+Columns = Callable[[slice], list[slice]]
+
+
+def blocks_of(length: int, size: int) -> list[slice]:
+    """Blocks of positions; the last one may be shorter."""
+    return [slice(start, min(start + size, length)) for start in range(0, length, size)]
+
+
+def places(part: slice, like: Tensor) -> Tensor:
+    """The positions in a block."""
+    return torch.arange(part.start, part.stop, device=like.device)
+
+
+class ScoreTiles(Step):
+    """The scores of a tile, (…, rows, columns), with -inf where a key is in the future."""
+
+    makes = ("scores_of",)
+
+    def right(self, q: Tensor, k: Tensor, is_causal: bool) -> Tile:
+        return self._scores(q, k, is_causal, lambda rows, columns: rows[:, None] >= columns)
+
+    def _scores(
+        self, q: Tensor, k: Tensor, is_causal: bool, is_open: Callable[[Tensor, Tensor], Tensor], power: float = -0.5
+    ) -> Tile:
+        def scores(rows: slice, columns: slice) -> Tensor:
+            tile: Tensor = q[..., rows, :] @ k[..., columns, :].mT * q.shape[-1] ** power
+            if not is_causal:
+                return tile
+            return tile.masked_fill(~is_open(places(rows, q), places(columns, q)), -torch.inf)
+
+        return scores
+
+    def no_scale(self, q: Tensor, k: Tensor, is_causal: bool) -> Tile:
+        """The scale is missing.
+
+        The scores of a block are q · k / √d, as those of the whole table are.
+        """
+        return self._scores(q, k, is_causal, lambda rows, columns: rows[:, None] >= columns, power=0.0)
+
+    def scaled_by_d(self, q: Tensor, k: Tensor, is_causal: bool) -> Tile:
+        """Divided by d in place of its root.
+
+        The scores of a block are q · k / √d, as those of the whole table are.
+        """
+        return self._scores(q, k, is_causal, lambda rows, columns: rows[:, None] >= columns, power=-1.0)
+
+    def future_open(self, q: Tensor, k: Tensor) -> Tile:
+        """The future is open in the blocks on the diagonal.
+
+        A block on the diagonal is open in part: each query sees the keys up to its own position. Compare positions in
+        the whole text, and fill the scores of later keys with -inf.
+        """
+        return self._scores(q, k, False, lambda rows, columns: rows[:, None] >= columns)
+
+    def mask_from_the_corner(self, q: Tensor, k: Tensor, is_causal: bool) -> Tile:
+        """Each block is masked from its own corner.
+
+        That is right on the diagonal alone. A block of keys that is wholly in the past is open everywhere: compare the
+        positions in the whole text, row_start + i >= column_start + j.
+        """
+        return self._scores(q, k, is_causal, lambda rows, columns: (rows - rows[:1])[:, None] >= columns - columns[:1])
+
+    def own_key_blocked(self, q: Tensor, k: Tensor, is_causal: bool) -> Tile:
+        """The query does not see itself.
+
+        Open is every key up to the own position, >=, not >. With > the first query has no key at all.
+        """
+        return self._scores(q, k, is_causal, lambda rows, columns: rows[:, None] > columns)
+
+    def future_alone_open(self, q: Tensor, k: Tensor, is_causal: bool) -> Tile:
+        """The past is blocked, not the future.
+
+        A query sees the keys up to its own position. Where is -inf filled in, and where should it be?
+        """
+        return self._scores(q, k, is_causal, lambda rows, columns: rows[:, None] <= columns)
+
+
+class VisitBlocks(Step):
+    """The blocks of keys that a block of queries visits: those in which it may see at least one."""
+
+    makes = ("columns_of",)
+
+    def right(self, q: Tensor, block_size: int, is_causal: bool) -> Columns:
+        all_of_them = blocks_of(q.shape[-2], block_size)
+        return lambda rows: [columns for columns in all_of_them if not is_causal or columns.start < rows.stop]
+
+    def closed_blocks_computed(self, q: Tensor, block_size: int) -> Columns:
+        """Closed blocks are computed, too.
+
+        The output is right, for -inf makes zeros of all weights there. But for nearly half of the tiles that is work
+        for nothing. A block whose first key is behind the last query of the rows is closed: do not visit it. (What
+        differs in this case is the table of visits, with a 1 for each block of keys that a block of queries has met.)
+        """
+        all_of_them = blocks_of(q.shape[-2], block_size)
+        return lambda rows: all_of_them
+
+    def diagonal_skipped(self, q: Tensor, block_size: int, is_causal: bool) -> Columns:
+        """The block on the diagonal is skipped.
+
+        It is half open: each query sees at least itself there. Closed is only a block whose first key is behind the
+        *last* query of the rows.
+        """
+        all_of_them = blocks_of(q.shape[-2], block_size)
+        return lambda rows: [columns for columns in all_of_them if not is_causal or columns.start < rows.start]
+
+    def keys_left_out(self, q: Tensor, block_size: int, is_causal: bool) -> Columns:
+        """The keys behind the last whole block are left out.
+
+        block_size need not divide n. The last block may be shorter; a slice that goes too far is cut off without an
+        error. Use range(0, n, block_size).
+        """
+        whole = q.shape[-2] // block_size * block_size
+        visible = self.right(q, block_size, is_causal)
+        return lambda rows: [columns for columns in visible(rows) if columns.stop <= max(whole, block_size)]
+
+    def diagonal_alone(self, q: Tensor) -> Columns:
+        """Each block of queries sees its own block of keys only.
+
+        There are two loops: for each block of queries, over the blocks of keys.
+        """
+        return lambda rows: [rows]
+
+
+class CarryTiles(Step):
+    """For each block of queries: the output so far, the largest score and the sum, after all of its blocks of keys."""
+
+    makes = ("carried",)
+
+    def right(
+        self,
+        q: Tensor,
+        v: Tensor,
+        block_size: int,
+        scores_of: Tile,
+        columns_of: Columns,
+        fold: Folded,
+        output_of: Of,
+    ) -> list[Three]:
+        return [
+            self._row_of_tiles(v, rows, columns_of(rows), scores_of, fold, output_of)
+            for rows in blocks_of(q.shape[-2], block_size)
+        ]
+
+    def _row_of_tiles(
+        self, v: Tensor, rows: slice, visited: list[slice], scores_of: Tile, fold: Folded, output_of: Of
+    ) -> Three:
+        output = torch.zeros_like(v[..., rows, :])
+        highest, total = torch.full_like(output[..., 0], -torch.inf), torch.zeros_like(output[..., 0])
+        for columns in visited:
+            highest, total, shrink, powers = fold(highest, total, scores_of(rows, columns))
+            output = output_of(output, shrink, powers @ v[..., columns, :])
+        return output, highest, total
+
+    def whole_table_made(self, q: Tensor, v: Tensor, scores_of: Tile, fold: Folded, output_of: Of) -> list[Three]:
+        """The whole table of scores is made.
+
+        The numbers are right. But q @ k.mT for all queries and all keys at once is the (n, n) tensor that this exercise
+        is to avoid. Take a block of queries and a block of keys at a time.
+        """
+        everything = slice(0, q.shape[-2])
+        return [self._row_of_tiles(v, everything, [everything], scores_of, fold, output_of)]
+
+
+class FinishTiles(Step):
+    """Outputs divided by their sums, and the log-sum-exp of each row."""
+
+    def right(self, carried: list[Three]) -> Two:
+        outputs = [output / total[..., None] for output, _, total in carried]
+        return torch.cat(outputs, dim=-2), self._lse(carried)
+
+    def _lse(self, carried: list[Three]) -> Tensor:
+        return torch.cat([highest + total.log() for _, highest, total in carried], dim=-1)
+
+    def not_divided(self, carried: list[Three]) -> Two:
+        """The output is not divided by the sum.
+
+        The weights exp(s - m) add up to l. Divide by it, once, behind the last block.
+        """
+        return torch.cat([output for output, _, _ in carried], dim=-2), self._lse(carried)
+
+    def lse_without_the_highest(self, carried: list[Three]) -> Two:
+        """The largest score is missing in the log-sum-exp.
+
+        l is the sum of exp(s - m). The logarithm of the sum of exp(s) is m + ln l.
+        """
+        return self.right(carried)[0], torch.cat([total.log() for _, _, total in carried], dim=-1)
+
+    def sum_returned_as_lse(self, carried: list[Three]) -> Two:
+        """The sum is returned in place of its logarithm.
+
+        The second result is the log-sum-exp, m + ln l: one number from which the weights can be computed again, as
+        exp(s - lse).
+        """
+        return self.right(carried)[0], torch.cat([total for _, _, total in carried], dim=-1)
+
+    def highest_returned_as_lse(self, carried: list[Three]) -> Two:
+        """The largest score is returned in place of the log-sum-exp.
+
+        exp(s - m) are the weights before they are divided. With m + ln l, exp(s - lse) are the weights.
+        """
+        return self.right(carried)[0], torch.cat([highest for _, highest, _ in carried], dim=-1)
+
+    def lse_to_base_2(self, carried: list[Three]) -> Two:
+        """The logarithm has the base 2.
+
+        Fast kernels use exp2 and log2 throughout. Here everything else is to the base e: torch.log.
+        """
+        lse = torch.cat([highest + total.log2() for _, highest, total in carried], dim=-1)
+        return self.right(carried)[0], lse
+
+    def lse_with_an_axis(self, carried: list[Three]) -> Two:
+        """The log-sum-exp has an axis of length 1 too many.
+
+        It has one number for each query, (…, n). Drop the axis that `keepdim=True` has left.
+        """
+        output, lse = self.right(carried)
+        return output, lse[..., None]
+
+    def lse_first(self, carried: list[Three]) -> Two:
+        """The log-sum-exp comes before the output.
+
+        The result is a pair: the output first, then the log-sum-exp.
+        """
+        output, lse = self.right(carried)
+        return lse, output
+
+
+class RowSums(Step):
+    """D, what the backward pass of a softmax subtracts in each row: (…, n)."""
+
+    makes = ("along",)
+
+    def right(self, o: Tensor, grad_o: Tensor) -> Tensor:
+        return (grad_o * o).sum(dim=-1)
+
+    def row_sum_left_out(self, o: Tensor) -> Tensor:
+        """D is left out.
+
+        dS = P ∘ (dP - D). Without D, more weight for one key would not take weight from the others; but the weights of
+        a row add up to 1.
+        """
+        return torch.zeros_like(o[..., 0])
+
+    def row_sum_of_the_gradient(self, grad_o: Tensor) -> Tensor:
+        """D is the sum of the gradient alone.
+
+        D is the product of the output and its gradient, row by row: (grad_o * o).sum(-1).
+        """
+        return grad_o.sum(dim=-1)
+
+    def row_mean(self, o: Tensor, grad_o: Tensor) -> Tensor:
+        """D is a mean, not a sum.
+
+        A dot product of the row of o with the row of grad_o: add up, do not divide by d.
+        """
+        return (grad_o * o).mean(dim=-1)
+
+
+class WeightTiles(Step):
+    """The weights of a tile again, from the saved log-sum-exp."""
+
+    makes = ("weights_of",)
+
+    def right(self, lse: Tensor, scores_of: Tile) -> Tile:
+        return lambda rows, columns: (scores_of(rows, columns) - lse[..., rows, None]).exp()
+
+    def softmax_of_the_tile(self, scores_of: Tile) -> Tile:
+        """A softmax over the block.
+
+        Then the weights of each block add up to 1, and not those of the row. Their common denominator is in lse: the
+        weights are exp(s - lse).
+        """
+        return lambda rows, columns: scores_of(rows, columns).softmax(dim=-1)
+
+    def divided_by_lse(self, lse: Tensor, scores_of: Tile) -> Tile:
+        """Divided by the logarithm of the sum.
+
+        lse is a logarithm, so it is subtracted in the exponent: exp(s - lse) = exp(s) / exp(lse).
+        """
+        return lambda rows, columns: scores_of(rows, columns).exp() / lse[..., rows, None]
+
+    def lse_of_the_keys(self, lse: Tensor, scores_of: Tile) -> Tile:
+        """lse is subtracted along the keys.
+
+        Each row, each query, has its own lse: lse[..., rows, None]. Without the axis at the end it is spread over the
+        columns.
+        """
+        return lambda rows, columns: (scores_of(rows, columns) - lse[..., None, columns]).exp()
+
+
+class ScoreGradients(Step):
+    """The gradients of the scores of a tile."""
+
+    makes = ("d_scores_of",)
+
+    def right(self, v: Tensor, grad_o: Tensor, along: Tensor, weights_of: Tile) -> Tile:
+        def d_scores(rows: slice, columns: slice) -> Tensor:
+            d_weights = grad_o[..., rows, :] @ v[..., columns, :].mT
+            return weights_of(rows, columns) * (d_weights - along[..., rows, None])
+
+        return d_scores
+
+    def weights_forgotten(self, v: Tensor, grad_o: Tensor, along: Tensor) -> Tile:
+        """The weights are missing in dS.
+
+        dS = P ∘ (dP - D): a key that has no weight has no gradient either.
+        """
+        return lambda rows, columns: grad_o[..., rows, :] @ v[..., columns, :].mT - along[..., rows, None]
+
+    def row_sum_after_the_weights(self, v: Tensor, grad_o: Tensor, along: Tensor, weights_of: Tile) -> Tile:
+        """D is subtracted behind the product.
+
+        dS = P ∘ (dP - D), with the bracket, and not P ∘ dP - D.
+        """
+        return lambda rows, columns: (
+            weights_of(rows, columns) * (grad_o[..., rows, :] @ v[..., columns, :].mT) - along[..., rows, None]
+        )
+
+    def row_sum_added(self, v: Tensor, grad_o: Tensor, along: Tensor, weights_of: Tile) -> Tile:
+        """D is added.
+
+        dS = P ∘ (dP - D). It takes from each key what it would take away from the others.
+        """
+        return self.right(v, grad_o, -along, weights_of)
+
+
+class GradientTiles(Step):
+    """All three gradients, added up tile by tile."""
+
+    makes = ("d_q", "d_k", "d_v")
+
+    def right(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        grad_o: Tensor,
+        block_size: int,
+        weights_of: Tile,
+        d_scores_of: Tile,
+        columns_of: Columns,
+    ) -> Three:
+        return self._added(q, k, v, grad_o, block_size, weights_of, d_scores_of, columns_of)
+
+    def _added(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        grad_o: Tensor,
+        block_size: int,
+        weights_of: Tile,
+        d_scores_of: Tile,
+        columns_of: Columns,
+        keep_queries: float = 1.0,
+        keep_keys: float = 1.0,
+    ) -> Three:
+        d_q, d_k, d_v = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)
+        for rows in blocks_of(q.shape[-2], block_size):
+            for columns in columns_of(rows):
+                weights, d_scores = weights_of(rows, columns), d_scores_of(rows, columns)
+                d_q[..., rows, :] = keep_queries * d_q[..., rows, :] + d_scores @ k[..., columns, :]
+                d_k[..., columns, :] = keep_keys * d_k[..., columns, :] + d_scores.mT @ q[..., rows, :]
+                d_v[..., columns, :] = keep_keys * d_v[..., columns, :] + weights.mT @ grad_o[..., rows, :]
+        return d_q, d_k, d_v
+
+    def queries_overwritten(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        grad_o: Tensor,
+        block_size: int,
+        weights_of: Tile,
+        d_scores_of: Tile,
+        columns_of: Columns,
+    ) -> Three:
+        """The gradient of the queries is overwritten by each block of keys.
+
+        A query has looked at all of them, so its gradient is a sum over them: `+=`, not `=`.
+        """
+        tiles = weights_of, d_scores_of, columns_of
+        return self._added(q, k, v, grad_o, block_size, *tiles, keep_queries=0.0)
+
+    def keys_overwritten(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        grad_o: Tensor,
+        block_size: int,
+        weights_of: Tile,
+        d_scores_of: Tile,
+        columns_of: Columns,
+    ) -> Three:
+        """The gradients of keys and values are overwritten by each block of queries.
+
+        Every query that has looked at a key adds to its gradient: `+=`, not `=`.
+        """
+        tiles = weights_of, d_scores_of, columns_of
+        return self._added(q, k, v, grad_o, block_size, *tiles, keep_keys=0.0)
+
+    def values_from_d_scores(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        grad_o: Tensor,
+        block_size: int,
+        d_scores_of: Tile,
+        columns_of: Columns,
+    ) -> Three:
+        """The gradient of the values is made with dS.
+
+        The output is P V, so dV is Pᵀ times the gradient of the output. dS belongs to queries and keys.
+        """
+        return self._added(q, k, v, grad_o, block_size, d_scores_of, d_scores_of, columns_of)
+
+    def keys_from_weights(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        grad_o: Tensor,
+        block_size: int,
+        weights_of: Tile,
+        columns_of: Columns,
+    ) -> Three:
+        """The gradients of queries and keys are made with the weights.
+
+        The scores are Q Kᵀ, so dQ and dK are made with dS, their gradient. P belongs to the values.
+        """
+        return self._added(q, k, v, grad_o, block_size, weights_of, weights_of, columns_of)
+
+    def whole_table_made(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        grad_o: Tensor,
+        weights_of: Tile,
+        d_scores_of: Tile,
+    ) -> Three:
+        """The whole table of weights is made.
+
+        The numbers are right. But all weights at once are the (n, n) tensor that this exercise is to avoid. Take a
+        block of queries and a block of keys at a time, and add up.
+        """
+        everything = slice(0, q.shape[-2])
+        return self._added(q, k, v, grad_o, q.shape[-2], weights_of, d_scores_of, lambda rows: [everything])
+
+
+class ScaleGradients(Step):
+    """The scores were scaled by 1/√d; so are the gradients of queries and keys."""
+
+    def right(self, d_q: Tensor, d_k: Tensor, d_v: Tensor) -> Three:
+        scale = d_q.shape[-1] ** -0.5
+        return scale * d_q, scale * d_k, d_v
+
+    def scale_forgotten(self, d_q: Tensor, d_k: Tensor, d_v: Tensor) -> Three:
+        """The scale is missing in the gradients of queries and keys.
+
+        The scores are Q Kᵀ / √d: the factor goes to both dQ and dK.
+        """
+        return d_q, d_k, d_v
+
+    def scale_in_queries_alone(self, d_q: Tensor, d_k: Tensor, d_v: Tensor) -> Three:
+        """The scale is missing in the gradient of the keys.
+
+        The scores are Q Kᵀ / √d: the factor goes to both dQ and dK.
+        """
+        return self.right(d_q, d_k, d_v)[0], d_k, d_v
+
+    def scale_in_keys_alone(self, d_q: Tensor, d_k: Tensor, d_v: Tensor) -> Three:
+        """The scale is missing in the gradient of the queries.
+
+        The scores are Q Kᵀ / √d: the factor goes to both dQ and dK.
+        """
+        return d_q, self.right(d_q, d_k, d_v)[1], d_v
+
+    def values_scaled_too(self, d_q: Tensor, d_k: Tensor, d_v: Tensor) -> Three:
+        """The gradient of the values is scaled, too.
+
+        1/√d is in the scores, and the values do not go through them.
+        """
+        scale = d_q.shape[-1] ** -0.5
+        return scale * d_q, scale * d_k, scale * d_v
+
+    def scaled_twice(self, d_q: Tensor, d_k: Tensor, d_v: Tensor) -> Three:
+        """The scale comes in twice.
+
+        If q was scaled before the loop, dK has the factor already, and dQ needs it once.
+        """
+        scale = d_q.shape[-1] ** -1.0
+        return scale * d_q, scale * d_k, d_v
+
+    @spells(scaled_twice)
+    def keys_scaled_twice(self, d_q: Tensor, d_k: Tensor, d_v: Tensor) -> Three:
+        scale = d_q.shape[-1] ** -0.5
+        return scale * d_q, scale**2 * d_k, d_v
