@@ -23,6 +23,7 @@ from pydoc_data.topics import topics
 
 import matplotlib.pyplot as plt
 import torch
+import torch.nn.functional as F
 from matplotlib.colors import ListedColormap, LogNorm
 from torch import Tensor, nn
 from torch.testing import assert_close
@@ -951,7 +952,7 @@ def train_writer(model: nn.Module, excerpts: Tensor, rates: Tensor, make=torch.o
     for excerpt, rate in zip(excerpts, rates, strict=True):
         seen, following = excerpt[:, :-1], excerpt[:, 1:]
         logits = model(seen)
-        loss = nn.functional.cross_entropy(logits.flatten(0, 1), following.flatten())
+        loss = F.cross_entropy(logits.flatten(0, 1), following.flatten())
         for group in optimiser.param_groups:
             group["lr"] = rate.item()
         optimiser.zero_grad()
@@ -974,7 +975,7 @@ check("train_writer", train_writer)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# `excerpt[:, :-1]` is what the model reads, and `excerpt[:, 1:]` is what it has to guess. `nn.functional.cross_entropy`
+# `excerpt[:, :-1]` is what the model reads, and `excerpt[:, 1:]` is what it has to guess. `F.cross_entropy`
 # wants the logits as `(guesses, vocab)` and the right characters as `(guesses,)`: flatten the batch and the places of
 # both.
 #
@@ -1038,8 +1039,8 @@ def losses_by_place(model: nn.Module, excerpts: Tensor) -> tuple[Tensor, Tensor]
         at_once = model(seen)
         for t in range(seen.shape[1]):
             last = model(seen[:, : t + 1])[:, -1]
-            training.append(nn.functional.cross_entropy(at_once[:, t], following[:, t]))
-            writing.append(nn.functional.cross_entropy(last, following[:, t]))
+            training.append(F.cross_entropy(at_once[:, t], following[:, t]))
+            writing.append(F.cross_entropy(last, following[:, t]))
     return torch.stack(training), torch.stack(writing)
     ### END SOLUTION
 

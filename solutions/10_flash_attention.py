@@ -650,6 +650,7 @@ assert seconds[0] > 3 * seconds[2]
 #   `grad_o` is like `o`.
 # - Return the gradients of `q`, `k` and `v`, in this order, each like its input.
 # - No tensor of $n \times n$ numbers, as before. Skip closed tiles, or do not: nothing counts them here.
+# - Not allowed: a finished attention, PyTorch's or `attnlib`'s.
 
 
 # %%

@@ -145,6 +145,7 @@ def test_verdicts_do_not_depend_on_the_number_of_threads_nor_on_the_order_of_che
         (name, misconception.implementation)
         for name in ("softmax", "split_heads", "padding_mask", "SelfAttention")
         for misconception in exercises()[name].misconceptions[::4]
+        if misconception.id != "keeps_first_answer"  # whose answer depends on what was asked before
     ]
     before = torch.get_num_threads()
     told: list[list[str]] = []
