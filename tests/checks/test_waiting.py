@@ -1,6 +1,7 @@
 """What waits or computes for too long is ended and told; what is only slow, or on a busy machine, is not."""
 
 import builtins
+import gc
 import math
 import queue
 import socket
@@ -227,3 +228,27 @@ def test_a_slower_machine_has_longer_limits(monkeypatch: pytest.MonkeyPatch) -> 
 def test_no_machine_has_shorter_limits_than_a_fast_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attnlib.checks.asking.time_limits.WORK_SECONDS", math.inf)
     assert slowness() == 1
+
+
+def test_the_limit_waits_for_a_callback_of_the_garbage_collector() -> None:
+    """What is raised in one is ignored, with a warning, which is an error here."""
+    done = []
+
+    def computes(phase: str, _info: dict[str, int]) -> None:
+        began = time.process_time()
+        while phase == "stop" and True not in done and time.process_time() - began < 0.5:
+            pass
+        done.append(phase == "stop")
+
+    def collects_and_goes_on() -> None:
+        done.clear()
+        gc.collect()
+        while True:
+            pass
+
+    gc.callbacks.append(computes)
+    try:
+        with pytest.raises(TimeLimitExceeded), time_limit(Clock(0.1, Patience(waiting=10))):
+            collects_and_goes_on()
+    finally:
+        gc.callbacks.remove(computes)

@@ -3,6 +3,7 @@
 import builtins
 import contextlib
 import ctypes
+import gc
 import getpass
 import math
 import signal
@@ -127,9 +128,13 @@ def _entering_frame() -> FrameType | None:
 
 
 def _is_finalising(frame: FrameType | None) -> bool:
-    """Whether an object's `__del__` is running: Python ignores what is raised there, and says so on stderr."""
+    """Whether an object's `__del__` runs, or a callback of the garbage collector, such as hypothesis has.
+
+    Python ignores what is raised there, and says so on stderr.
+    """
+    callbacks = {getattr(callback, "__code__", None) for callback in gc.callbacks}
     while frame is not None:
-        if frame.f_code.co_name == "__del__":
+        if frame.f_code.co_name == "__del__" or frame.f_code in callbacks:
             return True
         frame = frame.f_back
     return False
