@@ -31,6 +31,7 @@ from attnlib.checks.course.slips.lesson10_blocks import (
     based,
 )
 from attnlib.checks.course.slips.lesson10_flash import (
+    AddTiles,
     CarryTiles,
     FinishTiles,
     GradientTiles,
@@ -526,7 +527,7 @@ FLASH_BACKWARD = CourseExercise(
         _small("160 words in blocks of 16, not causal", _kept, b=1, n=160, block=16, causal=False),
         _small("190 words in blocks of 10", _kept, b=2, n=190, block=10, hidden=True),
     ),
-    made_of=(ScoreTiles, VisitBlocks, RowSums, WeightTiles, ScoreGradients, GradientTiles, ScaleGradients),
+    made_of=(ScoreTiles, VisitBlocks, RowSums, WeightTiles, ScoreGradients, AddTiles, GradientTiles, ScaleGradients),
     few={
         ScoreTiles: ("no_scale", "scaled_by_d", "future_open", "mask_from_the_corner"),
         VisitBlocks: ("diagonal_skipped", "keys_left_out", "diagonal_alone"),

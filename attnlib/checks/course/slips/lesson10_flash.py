@@ -337,130 +337,79 @@ class ScoreGradients(Step):
         return self.right(v, grad_o, -along, weights_of)
 
 
+Added = Callable[..., Three]
+
+
+class AddTiles(Step):
+    """The loop over the tiles: what it adds up is for the next step to say."""
+
+    makes = ("added",)
+
+    def right(self, q: Tensor, k: Tensor, v: Tensor, grad_o: Tensor, block_size: int, columns_of: Columns) -> Added:
+        def added(
+            weights_of: Tile,
+            d_scores_of: Tile,
+            keep_queries: float = 1.0,
+            keep_keys: float = 1.0,
+            size: int = block_size,
+            columns_of: Columns = columns_of,
+        ) -> Three:
+            d_q, d_k, d_v = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)
+            for rows in blocks_of(q.shape[-2], size):
+                for columns in columns_of(rows):
+                    weights, d_scores = weights_of(rows, columns), d_scores_of(rows, columns)
+                    d_q[..., rows, :] = keep_queries * d_q[..., rows, :] + d_scores @ k[..., columns, :]
+                    d_k[..., columns, :] = keep_keys * d_k[..., columns, :] + d_scores.mT @ q[..., rows, :]
+                    d_v[..., columns, :] = keep_keys * d_v[..., columns, :] + weights.mT @ grad_o[..., rows, :]
+            return d_q, d_k, d_v
+
+        return added
+
+
 class GradientTiles(Step):
     """All three gradients, added up tile by tile."""
 
     makes = ("d_q", "d_k", "d_v")
 
-    def right(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        grad_o: Tensor,
-        block_size: int,
-        weights_of: Tile,
-        d_scores_of: Tile,
-        columns_of: Columns,
-    ) -> Three:
-        return self._added(q, k, v, grad_o, block_size, weights_of, d_scores_of, columns_of)
+    def right(self, added: Added, weights_of: Tile, d_scores_of: Tile) -> Three:
+        return added(weights_of, d_scores_of)
 
-    def _added(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        grad_o: Tensor,
-        block_size: int,
-        weights_of: Tile,
-        d_scores_of: Tile,
-        columns_of: Columns,
-        keep_queries: float = 1.0,
-        keep_keys: float = 1.0,
-    ) -> Three:
-        d_q, d_k, d_v = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)
-        for rows in blocks_of(q.shape[-2], block_size):
-            for columns in columns_of(rows):
-                weights, d_scores = weights_of(rows, columns), d_scores_of(rows, columns)
-                d_q[..., rows, :] = keep_queries * d_q[..., rows, :] + d_scores @ k[..., columns, :]
-                d_k[..., columns, :] = keep_keys * d_k[..., columns, :] + d_scores.mT @ q[..., rows, :]
-                d_v[..., columns, :] = keep_keys * d_v[..., columns, :] + weights.mT @ grad_o[..., rows, :]
-        return d_q, d_k, d_v
-
-    def queries_overwritten(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        grad_o: Tensor,
-        block_size: int,
-        weights_of: Tile,
-        d_scores_of: Tile,
-        columns_of: Columns,
-    ) -> Three:
+    def queries_overwritten(self, added: Added, weights_of: Tile, d_scores_of: Tile) -> Three:
         """The gradient of the queries is overwritten by each block of keys.
 
         A query has looked at all of them, so its gradient is a sum over them: `+=`, not `=`.
         """
-        tiles = weights_of, d_scores_of, columns_of
-        return self._added(q, k, v, grad_o, block_size, *tiles, keep_queries=0.0)
+        return added(weights_of, d_scores_of, keep_queries=0.0)
 
-    def keys_overwritten(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        grad_o: Tensor,
-        block_size: int,
-        weights_of: Tile,
-        d_scores_of: Tile,
-        columns_of: Columns,
-    ) -> Three:
+    def keys_overwritten(self, added: Added, weights_of: Tile, d_scores_of: Tile) -> Three:
         """The gradients of keys and values are overwritten by each block of queries.
 
         Every query that has looked at a key adds to its gradient: `+=`, not `=`.
         """
-        tiles = weights_of, d_scores_of, columns_of
-        return self._added(q, k, v, grad_o, block_size, *tiles, keep_keys=0.0)
+        return added(weights_of, d_scores_of, keep_keys=0.0)
 
-    def values_from_d_scores(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        grad_o: Tensor,
-        block_size: int,
-        d_scores_of: Tile,
-        columns_of: Columns,
-    ) -> Three:
+    def values_from_d_scores(self, added: Added, d_scores_of: Tile) -> Three:
         """The gradient of the values is made with dS.
 
         The output is P V, so dV is Pᵀ times the gradient of the output. dS belongs to queries and keys.
         """
-        return self._added(q, k, v, grad_o, block_size, d_scores_of, d_scores_of, columns_of)
+        return added(d_scores_of, d_scores_of)
 
-    def keys_from_weights(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        grad_o: Tensor,
-        block_size: int,
-        weights_of: Tile,
-        columns_of: Columns,
-    ) -> Three:
+    def keys_from_weights(self, added: Added, weights_of: Tile) -> Three:
         """The gradients of queries and keys are made with the weights.
 
         The scores are Q Kᵀ, so dQ and dK are made with dS, their gradient. P belongs to the values.
         """
-        return self._added(q, k, v, grad_o, block_size, weights_of, weights_of, columns_of)
+        return added(weights_of, weights_of)
 
-    def whole_table_made(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        grad_o: Tensor,
-        weights_of: Tile,
-        d_scores_of: Tile,
-    ) -> Three:
+    def whole_table_made(self, q: Tensor, added: Added, weights_of: Tile, d_scores_of: Tile) -> Three:
         """The whole table of weights is made.
 
         The numbers are right. But all weights at once are the (n, n) tensor that this exercise is to avoid. Take a
         block of queries and a block of keys at a time, and add up.
         """
         everything = slice(0, q.shape[-2])
-        return self._added(q, k, v, grad_o, q.shape[-2], weights_of, d_scores_of, lambda rows: [everything])
+        return added(weights_of, d_scores_of, size=q.shape[-2], columns_of=lambda _rows: [everything])
 
 
 class ScaleGradients(Step):
