@@ -1,0 +1,5 @@
+"""Where a head looks: scores of its attention weights, and two predictions."""
+
+from attnlib.checks.exercise import Exercise
+
+EXERCISES: tuple[Exercise, ...] = ()
