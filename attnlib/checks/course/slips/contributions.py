@@ -21,29 +21,29 @@ class OwnRows(Step):
     def rows_taking_turns(self, output: Tensor, w_o: Tensor, num_heads: int) -> Tensor:
         """The rows of w_o are dealt out in turn.
 
-        Head 0 gets rows 0, h, 2h … that way. The heads stand side by side in runs of d, so the rows of one head are
-        neighbours, too: (h d).
+        Yours gives head 0 the rows 0, h, 2h and so on. The heads are side by side in runs of d, so the rows of one head
+        are neighbours as well: (h d).
         """
         return self._by(output, rearrange(w_o, "(d h) m -> h d m", h=num_heads))
 
     def rows_reversed(self, output: Tensor, w_o: Tensor, num_heads: int) -> Tensor:
-        """The heads have each other's rows.
+        """The rows are handed to the heads in reverse order.
 
-        The first d rows of w_o belong to head 0. Yours begins with the last head.
+        The first d rows of w_o belong to head 0. Yours begin with the last head.
         """
         return self._by(output, rearrange(w_o, "(h d) m -> h d m", h=num_heads).flip(0))
 
     def first_rows_for_all(self, output: Tensor, w_o: Tensor, num_heads: int) -> Tensor:
         """Every head uses the first rows of w_o.
 
-        Each head has rows of its own: those from head · d to (head + 1) · d.
+        Each head has its own rows, from head · d to (head + 1) · d.
         """
         return self._by(output, rearrange(w_o, "(h d) m -> h d m", h=num_heads)[:1].expand(num_heads, -1, -1))
 
     def equal_parts_of_the_output(self, output: Tensor, w_o: Tensor, num_heads: int) -> Tensor:
         """The output is divided equally among the heads.
 
-        They do not add equally much. What head i adds is its own output times its own rows of w_o.
+        The heads do not contribute equally. Head i adds its own output times its own rows of w_o.
         """
         whole = self.right(output, w_o, num_heads).sum(dim=1, keepdim=True)
         return whole.expand(-1, num_heads, -1, -1) / num_heads
@@ -51,7 +51,7 @@ class OwnRows(Step):
     def all_heads_but_this(self, output: Tensor, w_o: Tensor, num_heads: int) -> Tensor:
         """Each entry is what is left *without* the head.
 
-        That is the output when the head is removed. What is asked for is the head's own part: keep it, and remove the
+        That is the output once the head is removed. The exercise asks for the head's own part: keep it, and remove the
         others.
         """
         own = self.right(output, w_o, num_heads)
@@ -60,14 +60,15 @@ class OwnRows(Step):
     def added_up_to_here(self, output: Tensor, w_o: Tensor, num_heads: int) -> Tensor:
         """The parts pile up.
 
-        Yours adds each head to the sum of those before it. Each part is one head's alone.
+        Yours adds each head to the sum of those before it. Each part should be one head's alone.
         """
         return self.right(output, w_o, num_heads).cumsum(dim=1)
 
     def not_projected_by_w_o(self, output: Tensor) -> Tensor:
         """w_o is not used.
 
-        These are the heads' outputs, d wide. What they add to the word is d_model wide: times their rows of w_o.
+        These are the heads' outputs, d wide. What a head adds to the word is d_model wide: multiply its output by its
+        rows of w_o.
         """
         return output
 
@@ -79,23 +80,23 @@ class GiveAdded(Step):
         return added
 
     def heads_summed(self, added: Tensor) -> Tensor:
-        """The heads are added up already.
+        """The heads have been added up already.
 
-        Their sum is the output of the layer. Here each head's part is wanted by itself, (b, h, n, d_model).
+        Their sum is the output of the layer. Here each head's part should be returned separately: (b, h, n, d_model).
         """
         return added.sum(dim=1)
 
     def heads_in_front_of_the_batch(self, added: Tensor) -> Tensor:
         """The heads are in front of the batch.
 
-        torch.stack puts the new axis first: (h, b, n, d_model). With dim=1 it comes behind the batch.
+        torch.stack puts the new axis first: (h, b, n, d_model). With dim=1 it comes after the batch.
         """
         return added.transpose(0, 1)
 
     def heads_behind_the_words(self, added: Tensor) -> Tensor:
-        """The heads are behind the words.
+        """The heads come after the words.
 
-        Yours is (b, n, h, d_model). The contract has the heads in front of the words, as everywhere in this lesson.
+        Yours is (b, n, h, d_model). The contract has the heads before the words, as everywhere in this lesson.
         """
         return added.transpose(1, 2)
 

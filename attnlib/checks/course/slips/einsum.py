@@ -20,10 +20,10 @@ class ReadPattern(Step):
         return first.split(), second.split(), output.split()
 
     def kept_in_the_order_of_the_inputs(self, pattern: str) -> Three:
-        """The axes come in the order of the inputs.
+        """The axes are in the order of the inputs.
 
-        The right axes are kept, but in the order in which the inputs have them. What is after the arrow also says in
-        which *order* they come.
+        The right axes are kept, but in the order in which the inputs have them. What follows the arrow also says in
+        which *order* they should be.
         """
         first, second, kept = self.right(pattern)
         return first, second, [name for name in dict.fromkeys(first + second) if name in kept]
@@ -31,7 +31,7 @@ class ReadPattern(Step):
     def inputs_exchanged(self, pattern: str) -> Three:
         """The two inputs have each other's names.
 
-        What is before the comma names the axes of x, what is behind it those of y.
+        The names before the comma belong to the axes of x, those after it to the axes of y.
         """
         first, second, kept = self.right(pattern)
         return second, first, kept
@@ -70,7 +70,7 @@ class LineUp(Step):
         """The axes are reshaped, not moved.
 
         The shapes are right, but reshape keeps all numbers in their order and only breaks the lines elsewhere. Move the
-        axes first (`permute`), then put in the axes of size 1.
+        axes first (`permute`), then insert the axes of size 1.
         """
         every = self._every(names_x, names_y, kept)
         aligned = (t.reshape(self._ones(t, names, every)) for t, names in ((x, names_x), (y, names_y)))
@@ -81,8 +81,8 @@ class LineUp(Step):
     ) -> tuple[Tensor, Tensor, int]:
         """The axes are permuted the wrong way round.
 
-        `permute` wants, for each axis of the result, the axis that it comes *from*. You gave it where each axis goes.
-        The two are equal when two axes change places, and differ when three move round.
+        For each axis of the result, `permute` expects the axis that it comes *from*. You gave it where each axis goes.
+        The two are equal when two axes change places, and differ when three are rotated.
         """
         every = self._every(names_x, names_y, kept)
 
@@ -106,7 +106,7 @@ class MultiplyAligned(Step):
     def added(self, aligned_x: Tensor, aligned_y: Tensor) -> Tensor:
         """The two are added, not multiplied.
 
-        einsum multiplies what meets, and then sums.
+        einsum multiplies the numbers that meet, and then sums.
         """
         return aligned_x + aligned_y
 
@@ -120,14 +120,14 @@ class SumMissing(Step):
     def not_summed(self, product: Tensor) -> Tensor:
         """Nothing is summed.
 
-        The products are there, with all axes. Those that are missing after the arrow have to be summed.
+        The products are there, with all axes. Those that are missing after the arrow must be summed.
         """
         return product
 
     def averaged(self, product: Tensor, missing: int) -> Tensor:
         """A mean is taken, not a sum.
 
-        einsum adds the products up and does not divide.
+        einsum adds up the products and does not divide.
         """
         return product.mean(dim=list(range(-missing, 0))) if missing else product
 
@@ -141,7 +141,7 @@ class SumMissing(Step):
     def summed_axes_kept(self, product: Tensor, missing: int) -> Tensor:
         """The summed axes are still there, with size 1.
 
-        `keepdim=True` leaves them. The result has the axes that are named after the arrow, and no others.
+        `keepdim=True` keeps them. The result has the axes that are named after the arrow, and no others.
         """
         return product.sum(dim=list(range(-missing, 0)), keepdim=True) if missing else product
 

@@ -19,24 +19,24 @@ class NumberTexts(Step):
         return begins.cumsum(dim=1), begins
 
     def number_taken_for_text(self, ids: Tensor) -> Two:
-        """A number that comes back is taken for the same text.
+        """A number that occurs again is taken for the same text.
 
         You compare the numbers themselves, so that in [4, 4, 7, 4] the last token sees the first two. A number says
-        where one text ends and the next begins, and may be used again later: number the texts in their order first.
+        where one text ends and the next begins, and may be used again later: number the texts in order first.
         """
         return ids, self.right(ids)[1]
 
     def sorted_numbers_expected(self, ids: Tensor) -> Two:
-        """Texts are told apart by numbers that have to grow.
+        """The numbers are expected to grow.
 
-        A text begins where the number *changes*, and it may become smaller, too: != and not >.
+        A text begins where the number *changes*, and it may become smaller, too: compare with !=, not with >.
         """
         begins = torch.ones_like(ids, dtype=torch.bool)
         begins[:, 1:] = ids[:, 1:] > ids[:, :-1]
         return begins.cumsum(dim=1), begins
 
     def last_token_to_the_next(self, ids: Tensor) -> Two:
-        """The last token of a text is counted to the next one.
+        """The last token of a text is assigned to the next one.
 
         You compare each token with its right neighbour, so the change is seen one token too early. A text begins at the
         token that differs from its *left* neighbour.
@@ -47,7 +47,7 @@ class NumberTexts(Step):
         return begins.cumsum(dim=1), begins
 
     def first_row_for_all(self, ids: Tensor) -> Two:
-        """All rows are cut where the first one is.
+        """All rows are cut where the first row is.
 
         ids[0] is one row of the batch, and each row is packed in its own way. Keep the batch axis.
         """
@@ -73,16 +73,16 @@ class SeeOwnText(Step):
     def no_causal_mask(self, text: Tensor, ids: Tensor) -> Tensor:
         """A token sees the future of its text.
 
-        The texts are kept apart, but within one of them each token sees all the others. Both conditions have to hold:
-        the same text *and* j <= i.
+        The texts are kept apart, but within a text each token sees all the others. Both conditions must hold: the same
+        text *and* j <= i.
         """
         return self._same(text) & (ids != -1)[:, :, None]
 
     def texts_not_apart(self, ids: Tensor) -> Tensor:
         """The texts see each other.
 
-        This is one triangle for the whole row: the second text sees the first, because it is in its past. Past *and* of
-        the same text is what is open.
+        This is one triangle for the whole row: the second text sees the first, because that is in its past. A key is
+        open only if it is in the past *and* in the same text.
         """
         real = ids != -1
         return self._past(ids) & real[:, :, None] & real[:, None, :]
@@ -90,12 +90,12 @@ class SeeOwnText(Step):
     def upside_down(self, text: Tensor, ids: Tensor) -> Tensor:
         """The mask is upside down.
 
-        True and False are exchanged: what may be seen is blocked. Here True = may attend.
+        True and False are exchanged: what may be seen is blocked. Here, True means *may attend*.
         """
         return ~self.right(text, ids)
 
     def upper_triangle(self, text: Tensor, ids: Tensor) -> Tensor:
-        """The triangle is the upper one.
+        """The upper triangle is used, not the lower one.
 
         Each token sees itself and what comes after it in its text. Rows are queries and columns are keys, so the past
         is on and below the diagonal.
@@ -110,22 +110,22 @@ class SeeOwnText(Step):
         return self.right(text, ids).tril(-1)
 
     def or_instead_of_and(self, text: Tensor, ids: Tensor) -> Tensor:
-        """Either condition opens a key.
+        """One of the two conditions is enough to open a key.
 
-        | opens a key that is in the past *or* of the same text. Both have to hold: &.
+        | opens a key that is in the past *or* in the same text. Both conditions must hold: &.
         """
         return (self._past(ids) | self._same(text)) & (ids != -1)[:, :, None]
 
     def padding_is_a_text(self, text: Tensor, ids: Tensor) -> Tensor:
         """Padding is treated as a text.
 
-        Neighbouring padding sees itself, as if it were a text with the number -1. It sees nothing and is seen by
-        nothing: rows and columns of padding are closed.
+        Neighbouring padding sees itself, as if it were a text with the number -1. Padding sees nothing, and nothing
+        sees it: its rows and columns are closed.
         """
         return self._past(ids) & self._same(text)
 
     def padding_sees_itself(self, text: Tensor, ids: Tensor) -> Tensor:
-        """Every padded place sees itself.
+        """Every padded position sees itself.
 
         Opening the diagonal keeps rows from being empty. Here they are meant to be empty: masked_softmax gives such a
         query zeros.
@@ -143,10 +143,10 @@ class CountPositions(Step):
         return (place - (place * begins).cummax(dim=1).values) * (ids != -1)
 
     def positions_not_restarted(self, ids: Tensor) -> Tensor:
-        """The positions do not begin anew.
+        """The positions do not start again.
 
-        They count along the whole row. For the second text that is as if it began in the middle of something: its first
-        token has position 0 again.
+        They are counted along the whole row, as if the second text began in the middle of something. Its first token
+        should have position 0 again.
         """
         return torch.arange(ids.shape[1], device=ids.device).expand_as(ids) * (ids != -1)
 
@@ -158,9 +158,9 @@ class CountPositions(Step):
         return (self.right(ids, begins) + 1) * (ids != -1)
 
     def padding_counted(self, ids: Tensor, begins: Tensor) -> Tensor:
-        """Positions are counted in the padding, too.
+        """Positions are counted in the padding as well.
 
-        Padding is no text. Its position is 0, wherever it is.
+        Padding is not a text. Its position is 0, wherever it is.
         """
         return self.right(torch.zeros_like(ids), begins)
 
@@ -168,24 +168,24 @@ class CountPositions(Step):
     def padding_not_looked_at(self, ids: Tensor, begins: Tensor) -> Tensor:
         """Padding is treated as a text, in the mask and in the positions.
 
-        -1 is not the number of a text. Such a token sees nothing, is seen by nothing, and has position 0: look for it
-        with ids != -1, and use that in both results.
+        -1 is not the number of a text. Such a token sees nothing, is seen by nothing, and has position 0: find these
+        tokens with ids != -1, and use that in both results.
         """
         return self.padding_counted(ids, begins)
 
     def texts_counted(self, ids: Tensor, text: Tensor) -> Tensor:
         """The texts are numbered, not the tokens in them.
 
-        Yours says *which* text a token is of. The position says which token of its text it is: 0, 1, 2 … from its
-        beginning.
+        Yours says *which* text a token belongs to. The position says which token of its text it is, counted from the
+        beginning: 0, 1, 2, …
         """
         return (text - 1) * (ids != -1)
 
     def counted_by_number(self, ids: Tensor) -> Tensor:
-        """The count goes on where a number comes back.
+        """The count goes on where a number occurs again.
 
         In [4, 4, 7, 4] the last token is a text of its own, and its position is 0. You count how often its number has
-        been there before.
+        occurred before.
         """
         earlier = (ids[:, :, None] == ids[:, None, :]).tril(-1)
         return earlier.sum(dim=-1) * (ids != -1)
@@ -205,8 +205,8 @@ class GiveBoth(Step):
         return mask, positions
 
     def order_returned(self, mask: Tensor, positions: Tensor) -> Two:
-        """The order of the results is exchanged.
+        """The two results are exchanged.
 
-        First the mask comes, then the positions: `return mask, positions`.
+        The mask comes first, then the positions: `return mask, positions`.
         """
         return positions, mask

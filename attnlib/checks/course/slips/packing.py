@@ -21,18 +21,17 @@ class Unpack(Step):
         return rearrange(weight, f"({names}) m -> three h d m", three=3, h=num_heads)
 
     def always_three_first(self, weight: Tensor, num_heads: int) -> Tensor:
-        """The packing is not read: always (3 h d).
+        """`packing` is ignored: always (3 h d).
 
-        That is nn.MultiheadAttention's order, and GPT-2's; `reshape(3, h, d, …)` reads it. `packing` names the order
-        from the slowest axis to the fastest, and it may be any: cut the rows in that order, then move the axes.
+        That is nn.MultiheadAttention's order, and GPT-2's; `reshape(3, h, d, …)` reads it. `packing` names the axes
+        from the slowest to the fastest, in any order: cut the rows in that order, then move the axes.
         """
         return self._read(weight, ["3", "h", "d"], num_heads)
 
     def always_head_first(self, weight: Tensor, num_heads: int) -> Tensor:
-        """The packing is not read: always (h 3 d).
+        """`packing` is ignored: always (h 3 d).
 
-        That is the order of GPT-NeoX and BLOOM. `packing` names the order from the slowest axis to the fastest, and it
-        may be any.
+        That is the order of GPT-NeoX and BLOOM. `packing` names the axes from the slowest to the fastest, in any order.
         """
         return self._read(weight, ["h", "3", "d"], num_heads)
 
@@ -40,15 +39,15 @@ class Unpack(Step):
         """The packing is read from the wrong end.
 
         In einops, and in memory, the name on the right runs fastest: in (h 3 d), neighbouring rows are neighbouring
-        numbers d of one head.
+        features d of one head.
         """
         return self._read(weight, packing.strip("()").split()[::-1], num_heads)
 
     def permuted_backwards(self, weight: Tensor, packing: str, num_heads: int) -> Tensor:
         """The axes are permuted the wrong way round.
 
-        `permute` wants, for each axis of the result, the axis that it comes from. The list of where each axis goes is
-        the inverse of that, and equal to it for most orders, but not for (h d 3) and (d 3 h).
+        For each axis of the result, `permute` expects the axis that it comes from. The list of where each axis goes is
+        the inverse of that: for most orders the two are equal, but not for (h d 3) and (d 3 h).
         """
         order, wanted = packing.strip("()").split(), ["3", "h", "d"]
         size = weight.shape[0] // 3 // num_heads
@@ -57,9 +56,9 @@ class Unpack(Step):
         return moved.reshape(3, num_heads, size, -1)
 
     def heads_and_numbers_exchanged(self, weight: Tensor, packing: str, num_heads: int) -> Tensor:
-        """Heads and numbers have changed places.
+        """h and d are exchanged.
 
-        h is how many heads there are, d how wide one is. Where the packing says h, the rows run over the heads.
+        h is the number of heads, d the width of one. Where the packing says h, the rows run over the heads.
         """
         swapped = {"h": "d", "d": "h", "3": "3"}
         return self._read(weight, [swapped[name] for name in packing.strip("()").split()], num_heads)
@@ -82,7 +81,7 @@ class JoinHeads(Step):
     def numbers_before_heads(self, parts: Tensor) -> Three:
         """The matrices are packed (d h).
 
-        The rows of one head stay together: (h d), head 0 on top.
+        The rows of one head stay together, head 0 on top: (h d).
         """
         w_q, w_k, w_v = rearrange(parts, "three h d m -> three (d h) m")
         return w_q, w_k, w_v
@@ -98,7 +97,7 @@ class JoinHeads(Step):
     def transposed(self, parts: Tensor) -> Three:
         """The matrices are transposed.
 
-        nn.Linear keeps its weight as (out, in): the heads' rows first, d_model second, as in the packed one.
+        nn.Linear keeps its weight as (out, in): the heads' rows first, d_model second, as in the packed matrix.
         """
         w_q, w_k, w_v = self.right(parts)
         return w_q.mT, w_k.mT, w_v.mT

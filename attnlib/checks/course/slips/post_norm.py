@@ -33,7 +33,7 @@ class PostParts(Step):
     def relu(self, d_model: int, num_heads: int, mlp_ratio: float) -> tuple[nn.Module, ...]:
         """The MLP has ReLU.
 
-        The paper of 2017 had it. BERT has GELU, and so has the contract: the MLP is that of EncoderBlock.
+        The paper of 2017 used it. BERT uses GELU, and so does the contract: the MLP is that of EncoderBlock.
         """
         norm1, attn, norm2, mlp = self.right(d_model, num_heads, mlp_ratio)
         mlp.forward = lambda x: mlp.down(mlp.up(x).relu())  # type: ignore[operator]
@@ -49,10 +49,10 @@ class StreamToAttention(Step):
         return x, x
 
     def normed_before_attention_too(self, x: Tensor, norm1: Layer) -> Two:
-        """The stream is normalised before attention, too.
+        """The stream is also normalised before attention.
 
-        norm1 is used twice: on what attention gets, and on the sum. Post-LN has it on the sum alone:
-        norm1(x + attn(x)).
+        norm1 is used twice: on what attention reads, and on the sum. Post-LN has it on the sum alone: norm1(x +
+        attn(x)).
         """
         return x, norm1(x)
 
@@ -68,7 +68,7 @@ class NormAttention(Step):
     def first_norm_forgotten(self, start: Tensor, output: Tensor) -> Tensor:
         """norm1 is not used.
 
-        The sum around attention stays as it is. Post-LN: norm1(x + attn(x)).
+        The sum around attention is not normalised. Post-LN: norm1(x + attn(x)).
         """
         return start + output
 
@@ -76,8 +76,8 @@ class NormAttention(Step):
     def pre_norm_around_attention(self, start: Tensor, output: Tensor) -> Tensor:
         """The first half is pre-LN.
 
-        x + attn(norm1(x)) has the norm on what attention reads, and the sum around it stays as it is. Post-LN has it
-        the other way round: attention reads x itself, and the sum is normalised, norm1(x + attn(x)).
+        In x + attn(norm1(x)) the norm is on what attention reads, and the sum around it is not normalised. Post-LN does
+        it the other way round: attention reads x itself, and the sum is normalised, norm1(x + attn(x)).
         """
         return start + output
 
@@ -120,9 +120,9 @@ class StreamToMlp(Step):
         return stream, stream
 
     def normed_before_the_mlp_too(self, stream: Tensor, norm2: Layer) -> Two:
-        """The stream is normalised before the MLP, too.
+        """The stream is also normalised before the MLP.
 
-        norm2 is used twice: on what the MLP gets, and on the sum. Post-LN has it on the sum alone: norm2(x + mlp(x)).
+        norm2 is used twice: on what the MLP reads, and on the sum. Post-LN has it on the sum alone: norm2(x + mlp(x)).
         """
         return stream, norm2(stream)
 
@@ -139,14 +139,15 @@ class StreamToMlp(Step):
         """The second residual is taken before norm1.
 
         The MLP sees norm1(x + attn(x)), and its result is added to the sum from before the norm. In post-LN the stream
-        itself has gone through norm1, and is added to as it is.
+        itself has gone through norm1, and the MLP's result is added to that.
         """
         return start + output, stream
 
     def mlp_gets_the_start(self, start: Tensor, stream: Tensor) -> Two:
-        """The MLP gets what attention got.
+        """The MLP gets the same input as attention.
 
-        Attention and MLP both see the block's input. They work one after the other: the MLP sees norm1(x + attn(x)).
+        Attention and MLP both see the block's input. They should work one after the other: the MLP sees norm1(x +
+        attn(x)).
         """
         return stream, start
 
@@ -169,7 +170,7 @@ class NormThought(Step):
     def second_norm_forgotten(self, stream: Tensor, output: Tensor) -> Tensor:
         """norm2 is not used.
 
-        The sum around the MLP is returned as it is. Post-LN: norm2(x + mlp(x)).
+        The sum around the MLP is returned without being normalised. Post-LN: norm2(x + mlp(x)).
         """
         return stream + output
 
@@ -177,13 +178,13 @@ class NormThought(Step):
     def no_norms(self, stream: Tensor, output: Tensor) -> Tensor:
         """The norms are not used.
 
-        Both sums stay as they are. Post-LN: norm1(x + attn(x)), then norm2(x + mlp(x)).
+        Neither sum is normalised. Post-LN: norm1(x + attn(x)), then norm2(x + mlp(x)).
         """
         return stream + output
 
     @along_with("normed_before_attention_too", "second_residual_before_the_norm")
     def first_norm_before_both(self, stream: Tensor, output: Tensor, norm2: Layer) -> Tensor:
-        """norm1 serves attention and MLP, and norm2 comes at the end.
+        """norm1 is used before both attention and the MLP, and norm2 at the end.
 
         Each norm belongs to one sum: norm1 to that around attention, norm2 to that around the MLP.
         """
@@ -193,8 +194,8 @@ class NormThought(Step):
     def pre_norm_around_the_mlp(self, stream: Tensor, output: Tensor) -> Tensor:
         """The second half is pre-LN.
 
-        x + mlp(norm2(x)) has the norm on what the MLP reads, and the sum around it stays as it is. Post-LN has it the
-        other way round: the MLP reads x itself, and the sum is normalised, norm2(x + mlp(x)).
+        In x + mlp(norm2(x)) the norm is on what the MLP reads, and the sum around it is not normalised. Post-LN does it
+        the other way round: the MLP reads x itself, and the sum is normalised, norm2(x + mlp(x)).
         """
         return stream + output
 

@@ -47,10 +47,10 @@ class Handle(Step):
 
     @only_with("a second call")
     def keeps_first_answer(self, answer: Answer, inputs: Inputs, kept: Kept, module: nn.Module | None = None) -> Any:
-        """The first answer is kept and given again.
+        """The first answer is kept and returned again.
 
-        Something is stored at the first call (a global, a default argument, an attribute, a cache) and returned at the
-        next call, although the numbers have changed. Compute everything from the arguments.
+        Something is stored at the first call (in a global, a default argument, an attribute or a cache) and returned at
+        the next call, although the numbers have changed. Compute everything from the arguments.
         """
         key = tuple((t.shape, t.dtype, t.device.type) for t in _tensors(inputs)) if module is None else ()
         if key not in kept:
@@ -63,8 +63,8 @@ class Handle(Step):
     def mask_lives_on(self, answer: Answer, inputs: Inputs, kept: Kept) -> Any:
         """The mask of one call lives on in the next.
 
-        A mask that was given once is stored in the module, and a later call that comes without any is masked by it. Use
-        the argument of this call, and nothing else: None means that nothing is blocked.
+        A mask that was passed once is stored in the module, and a later call without a mask still uses it. Use the
+        argument of this call and nothing else: None means that nothing is blocked.
         """
         x, mask = (*inputs, None)[:2]
         if mask is not None:
@@ -76,16 +76,16 @@ class Handle(Step):
         """The mask of the first call is used in all others.
 
         The first call stores its mask (or the fact that there was none), and later calls use that. Each call brings its
-        own sentences, with padding of their own.
+        own sentences, with their own padding.
         """
         x, mask = (*inputs, None)[:2]
         return answer(x, kept.setdefault("mask", mask))
 
     @only_with("an example")
     def example_hard_coded(self, answer: Answer, example: Callable[[], Inputs]) -> Any:
-        """The numbers of the example, whatever the input is.
+        """The example's result is returned, whatever the input is.
 
-        The result is that of the small example, always. Compute it from the arguments; the check draws other numbers,
+        You always return the result of the small example. Compute it from the arguments; the check draws other numbers,
         of other sizes.
         """
         return answer(*example())
@@ -101,10 +101,10 @@ class Learn(Step):
 
     @only_with("a module")
     def layers_renamed(self, module: nn.Module) -> None:
-        """The layers have other names.
+        """The layers have different names.
 
-        All layers are there, but not under the names of the contract. The check fills them by their names, and so does
-        everyone who loads saved weights.
+        All the layers are there, but not under the contract's names. The check fills them by name, and so does everyone
+        who loads saved weights.
         """
         named = module.named_parameters
 
