@@ -36,6 +36,7 @@ Pure functions come first; a module only projects and reshapes around them:
 """
 
 from .attention import scaled_dot_product_attention
+from .attention_only import AttentionOnly
 from .convert import from_torch, to_torch
 from .cross_attention import CrossAttention, cross_attention
 from .decoder import Decoder, DecoderBlock
@@ -79,6 +80,7 @@ from .softmax import masked_softmax, softmax
 from .tiled import tiled_attention
 
 __all__ = [
+    "AttentionOnly",
     "CrossAttention",
     "Decoder",
     "DecoderBlock",
