@@ -54,8 +54,10 @@ def measure(names: list[str], seeds: int) -> dict[str, Proof]:
     ):
         running = {pool.submit(do, *args): name for name in names for do, args in tasks[name]}
         bar = progress.add_task("trying the checks", total=len(running))
-        for done in as_completed(running):
+        for number, done in enumerate(as_completed(running), 1):
             found[running[done]].append(done.result())
+            if not console.is_terminal:  # a log
+                console.print(f"tried {running[done]}, {number} of {len(running)}", soft_wrap=True)
             progress.update(bar, advance=1, description=f"tried {running[done]}")
     return {name: Proof.total(found[name]) for name in names}
 

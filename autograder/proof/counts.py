@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from autograder.report.statistics import wilson
 
@@ -32,6 +33,13 @@ class Rate:
         return f"{self.hits}/{self.tried} ({100 * self.share:.1f} %, {100 * low:.1f} to {100 * high:.1f} %)"
 
 
+class Cost(NamedTuple):
+    """What one check took, in milliseconds of processor time and by the clock on the wall."""
+
+    cpu: float
+    wall: float
+
+
 @dataclass(frozen=True)
 class Verdict:
     """What the check said of an answer whose kind is known: `misconception` is its name, None for a right answer."""
@@ -42,8 +50,7 @@ class Verdict:
     seed: int
     passed: bool
     diagnosis: str | None
-    cpu_ms: float
-    wall_ms: float
+    cost: Cost | None = None
 
 
 WAYS = ("misconception", "change", "symptom", "exception", "nothing")
@@ -169,9 +176,10 @@ class Proof:
         """Mutants that passed, and nobody knows why."""
         return [f for f in self.fates if not f.killed_by and not f.reason]
 
-    def cost(self, clock: str) -> list[float]:
-        """What the visible checks cost, in milliseconds of "cpu" or "wall", sorted; seed 0 only."""
-        return sorted(getattr(v, f"{clock}_ms") for v in self.verdicts if not v.hidden and v.seed == 0)
+    @property
+    def costs(self) -> list[Cost]:
+        """What the visible checks cost that were timed."""
+        return [v.cost for v in self.verdicts if v.cost is not None]
 
     def unsteady(self) -> list[str]:
         """The answers of which another seed says something else."""

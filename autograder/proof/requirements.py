@@ -20,7 +20,7 @@ class Requirement:
 
 def requirements(proof: Proof) -> list[Requirement]:
     """Each requirement with what was found."""
-    costs = proof.cost("cpu")
+    costs = sorted(cost.cpu for cost in proof.costs)
     middle, most = (slowness() * limit for limit in (MEDIAN_MS, MOST_MS))
     unsteady = proof.unsteady()
     seeds = len({v.seed for v in proof.verdicts})

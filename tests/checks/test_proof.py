@@ -14,14 +14,14 @@ from rich.console import Console
 
 from attnlib.checks import exercises
 from autograder.proof import counts, mutants, tables
-from autograder.proof.counts import Fate, Proof, Rate, Verdict
+from autograder.proof.counts import Cost, Fate, Proof, Rate, Verdict
 from autograder.proof.measure import verdicts
 from autograder.proof.page import page
 from autograder.proof.requirements import requirements
 
 ROOT = Path(__file__).resolve().parents[2]
-WRONG = Verdict("softmax: no_shift", "no_shift", False, 0, False, "no_shift", 20.0, 30.0)
-RIGHT = Verdict("softmax: the lesson's", None, False, 0, True, None, 10.0, 40.0)
+WRONG = Verdict("softmax: no_shift", "no_shift", False, 0, False, "no_shift", Cost(20.0, 30.0))
+RIGHT = Verdict("softmax: the lesson's", None, False, 0, True, None, Cost(10.0, 40.0))
 KILLED, EQUAL, SURVIVING = Fate("a → b", "visible"), Fate("a → c", "", "The same."), Fate("a → d", "")
 TOLD = Fate("a → e", "visible", told_by="misconception", cpu_ms=900.0)
 GOOD = Proof((WRONG, RIGHT), (KILLED, EQUAL))
@@ -63,7 +63,7 @@ def test_what_is_counted() -> None:
     assert Proof(fates=(*fates, KILLED)).told_by("change") == Rate(2, 3)
     assert Proof(fates=(*fates, KILLED)).told_by("nothing") == Rate(0, 3)
     assert proof.equivalent == [EQUAL]
-    assert proof.cost("cpu") == [10.0, 20.0, 20.0]
+    assert [cost.cpu for cost in proof.costs] == [20.0, 10.0, 20.0]
     assert Proof.total([GOOD, proof]).rejected == Rate(3, 3)
 
 
@@ -81,8 +81,8 @@ def test_what_is_counted() -> None:
         (replace(GOOD, fates=(KILLED, SURVIVING)), "no mutant survives without a reason"),
         (replace(GOOD, stale=("softmax: a → e",)), "no reason is out of date"),
         (replace(GOOD, verdicts=(WRONG, RIGHT, replace(WRONG, seed=1, diagnosis=None))), "another seed changes"),
-        (replace(GOOD, verdicts=(WRONG, replace(RIGHT, cpu_ms=1001.0))), "a visible check takes"),
-        (replace(GOOD, verdicts=(replace(WRONG, cpu_ms=700.0), RIGHT)), "a visible check takes"),
+        (replace(GOOD, verdicts=(WRONG, replace(RIGHT, cost=Cost(1001.0, 0.0)))), "a visible check takes"),
+        (replace(GOOD, verdicts=(replace(WRONG, cost=Cost(700.0, 0.0)), RIGHT)), "a visible check takes"),
     ],
 )
 def test_a_requirement_that_is_missed_is_told(proof: Proof, asked: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +101,8 @@ def test_what_is_known_of_an_exercise_is_tried_visible_and_hidden_and_with_each_
         (hidden, seed) for hidden in (False, True) for seed in range(3)
     }
     assert len(proof.wrong) == 6 * len(exercises()["padding_mask"].misconceptions)
-    assert all(ms > 0 for ms in proof.cost("cpu"))
+    assert proof.costs
+    assert all(cost.cpu > 0 for cost in proof.costs)
 
 
 def test_the_page_is_whole_and_escapes_what_it_shows() -> None:
