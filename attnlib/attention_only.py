@@ -12,6 +12,7 @@ class AttentionOnly(nn.Module):
 
     x = embed[ids];  x = x + layer(x) for each layer;  logits = x W_U^T
 
+    >>> import torch
     >>> model = AttentionOnly(11, 12, 3, depth=2)
     >>> logits, weights = model(torch.tensor([[1, 2, 3, 1, 2]]), return_weights=True)
     >>> logits.shape, [layer.shape for layer in weights]
