@@ -33,7 +33,7 @@ class EvenWidth(Step):
         """The error is torch's, not yours.
 
         With an odd width the halves have different sizes, and some operation fails with a RuntimeError about shapes
-        that the caller has never heard of. Look at x.shape[-1] first, and raise a ValueError.
+        that the caller has never heard of. Check x.shape[-1] first, and raise a ValueError.
         """
         if x.shape[-1] % 2:
             raise RuntimeError("The size of tensor a (4) must match the size of tensor b (3) at dimension 3")
@@ -42,8 +42,8 @@ class EvenWidth(Step):
     def odd_width_asserted(self, x: Tensor) -> tuple[Tensor, int, torch.device]:
         """`assert` in place of a ValueError.
 
-        An AssertionError says that *your* code is wrong, and `python -O` skips it. Here the caller is wrong: raise
-        ValueError with the width that you were given.
+        An AssertionError says that *your* code is wrong, and `python -O` skips it. Here the caller is wrong: raise a
+        ValueError that names the width you were given.
         """
         if x.shape[-1] % 2:
             raise AssertionError
@@ -52,8 +52,8 @@ class EvenWidth(Step):
     def odd_column_dropped(self, x: Tensor) -> tuple[Tensor, int, torch.device]:
         """An odd width is accepted.
 
-        The last column has no partner, and is left out or left as it is. Nobody who trains with that will notice. An
-        odd width is a mistake of the caller's: raise ValueError.
+        The last column has no partner, and is dropped or left unchanged. Nobody who trains with that will notice. An
+        odd width is the caller's mistake: raise ValueError.
         """
         columns = x[..., : x.shape[-1] // 2 * 2]
         return columns, columns.shape[-1], x.device
@@ -70,8 +70,8 @@ class Exponents(Step):
     def exponent_doubled(self, width: int, device: torch.device | None) -> Tensor:
         """The 2 of 2i/d is counted twice.
 
-        `arange(0, d, 2)` already holds the numbers 2i. Times 2 once more, the hands slow down twice as fast: the
-        exponents go from 0 to 2. Divide by d, and that is all.
+        `arange(0, d, 2)` already holds the numbers 2i. Multiplied by 2 once more, the exponents run from 0 to 2, and
+        the hands slow down twice as fast from pair to pair. Divide by d, and that is all.
         """
         return 2 * self.right(width, device)
 
@@ -86,23 +86,23 @@ class Exponents(Step):
     def exponent_to_one(self, width: int, device: torch.device | None) -> Tensor:
         """The last exponent is 1.
 
-        You divide i by (number of pairs - 1), so that the slowest hand turns at exactly 1/base. Some libraries do; the
-        formula of the paper is 2i/d, which stops before 1.
+        You divide i by (number of pairs - 1), so that the slowest hand turns at exactly 1/base. Some libraries do that;
+        the paper's formula is 2i/d, which stops before 1.
         """
         pairs = (width + 1) // 2
         return torch.arange(pairs, dtype=torch.float64, device=device) / max(pairs - 1, 1)
 
     def exponent_rounded_down(self, width: int, device: torch.device | None) -> Tensor:
-        """The exponents are divided without a remainder.
+        """The exponents are rounded down.
 
         2i // d is 0 for every pair, so all hands turn at the same speed. Use `/`.
         """
         return 0 * self.right(width, device)
 
     def exponent_from_two(self, width: int, device: torch.device | None) -> Tensor:
-        """The first pair is counted as number 1.
+        """The first pair is counted as pair 1.
 
-        i starts at 0: the first hand turns by one radian for each position, because base⁰ = 1.
+        i starts at 0: the first hand turns by one radian per position, because base⁰ = 1.
         """
         return self.right(width, device) + 2 / width
 
@@ -118,15 +118,15 @@ class Speeds(Step):
     def times_the_base(self, exponents: Tensor, base: float) -> Tensor:
         """Multiplied by the power of the base, not divided.
 
-        The hands get faster from pair to pair, and soon turn many times between two words. The position is *divided* by
-        base^(2i/d).
+        The hands get faster from pair to pair, and soon turn many times between two words. The position should be
+        *divided* by base^(2i/d).
         """
         return base**exponents
 
     def base_ignored(self, exponents: Tensor) -> Tensor:
         """The base is always 10000.
 
-        The argument `base` is not used. Models for long texts have other bases (LLaMA 3: 500000).
+        The argument `base` is not used. Models for long texts use other bases (LLaMA 3: 500000).
         """
         return 10000.0**-exponents
 
@@ -139,9 +139,9 @@ class Speeds(Step):
         return (-exponents).exp()
 
     def divided_by_the_product(self, exponents: Tensor, base: float) -> Tensor:
-        """base times the exponent, in place of the power.
+        """The base is multiplied by the exponent, not raised to it.
 
-        The speed is 1 / base^(2i/d), a power: `**`. With `*` the first pair stands still or flies.
+        The speed is 1 / base^(2i/d), a power: use `**`, not `*`.
         """
         return 1 / (base * exponents + 1)
 
@@ -164,8 +164,8 @@ class TablePlaces(Step):
     def places_over_length(self, n: int) -> Tensor:
         """The positions are divided by the length.
 
-        From 0 to 1, the same word has another position in a longer text, and "two words back" is another distance in
-        each text. Use the positions as they are.
+        With positions squeezed between 0 and 1, the same word has a different position in a longer text, and "two words
+        back" is a different distance in each text. Use the positions as they are.
         """
         return torch.arange(n, dtype=torch.float64) / n
 
@@ -179,34 +179,34 @@ class GivenPlaces(Step):
         return positions.double()
 
     def positions_assumed(self, x: Tensor) -> Tensor:
-        """The positions are not looked at.
+        """`positions` is not used.
 
-        You count 0, 1, 2, … yourself. After a cache the first word is at position 512, and in a padded batch each
-        sentence begins elsewhere: use `positions`.
+        You count 0, 1, 2, … yourself. After a cache the first word may be at position 512, and in a padded batch each
+        sentence begins somewhere else: use `positions`.
         """
         return torch.arange(x.shape[-2], dtype=torch.float64, device=x.device)
 
     def counted_from_the_first(self, x: Tensor, positions: Tensor) -> Tensor:
         """Only the first position is used.
 
-        You take the first one and count on from it. But positions may have holes, run backwards, or advance by a
+        You take the first one and count up from it. But positions may have gaps, run backwards, or advance by a
         quarter: use each of them.
         """
         return positions[..., :1] + torch.arange(x.shape[-2], dtype=torch.float64, device=x.device)
 
     def positions_made_whole(self, positions: Tensor) -> Tensor:
-        """Fractions of positions are cut off.
+        """Fractional positions are truncated.
 
-        `.long()` or `.int()` makes 1 of 1.75. Positions may be any numbers: to read a long text, models squeeze it into
-        the trained length.
+        `.long()` or `.int()` turns 1.75 into 1. Positions may be any numbers: to read a long text, models squeeze it
+        into the trained length.
         """
         return positions.long().double()
 
     def positions_of_one_sentence(self, x: Tensor, positions: Tensor) -> Tensor:
         """The positions of the first sentence are used for all.
 
-        `positions` may have axes of its own, (b, 1, n): each sentence of a batch may begin elsewhere. Leave the axes in
-        front and let broadcasting do its work.
+        `positions` may have axes of its own, (b, 1, n): each sentence of a batch may begin somewhere else. Leave the
+        axes in front, and let broadcasting do its work.
         """
         return positions.reshape(-1, x.shape[-2])[0].double()
 
@@ -220,27 +220,26 @@ class Angles(Step):
         return places[..., None] * speeds
 
     def degrees(self, places: Tensor, speeds: Tensor) -> Tensor:
-        """The angles are taken for degrees.
+        """The angles are treated as degrees.
 
-        `math.radians` or π/180 makes every hand 57 times slower. The first hand turns by one *radian* for each
-        position.
+        `math.radians` or π/180 makes every hand 57 times slower. The first hand turns by one *radian* per position.
         """
         return places[..., None] * speeds * math.pi / 180
 
     def whole_turns(self, places: Tensor, speeds: Tensor) -> Tensor:
-        """The angles are taken for turns.
+        """The angles are treated as whole turns.
 
-        A factor 2π makes one turn of each radian. With whole positions the first hand then stands still for ever. Use
-        position times speed as it is.
+        A factor of 2π makes one turn of each radian. At whole positions the first hand then always points the same way.
+        Use position times speed, and nothing else.
         """
         return places[..., None] * speeds * 2 * math.pi
 
     def angles_in_float32(self, places: Tensor, speeds: Tensor) -> Tensor:
         """The angles are computed in float32.
 
-        It is right near the beginning. But at position 30000 a float32 has two or three digits left behind the point,
-        and a speed that is off by one part in ten million is off by 0.003 radians. Compute angles in float64
-        (dtype=torch.float64 in arange), and convert what comes out.
+        That is right near the beginning. But at position 30000 a float32 has only two or three digits left after the
+        decimal point, and a speed that is off by one part in ten million puts the angle off by 0.003 radians. Compute
+        angles in float64 (dtype=torch.float64 in arange), and convert the result.
         """
         return (places.float()[..., None] * speeds.float()).double()
 
@@ -261,8 +260,8 @@ class TableOfHands(Step):
     def sines_then_cosines(self, angles: Tensor, d_model: int) -> Tensor:
         """All sines come first, then all cosines.
 
-        The columns have to alternate. (Some libraries put the halves one behind the other, and a model cannot tell the
-        difference; weights that were trained with the one do not fit the other.)
+        The columns must alternate. (Some libraries put one half after the other. A model learns equally well from
+        either, but weights trained with one do not fit the other.)
         """
         return torch.cat([angles.sin(), angles.cos()], dim=-1)[:, :d_model].float()
 
@@ -275,17 +274,17 @@ class TableOfHands(Step):
         return angles.sin().repeat_interleave(2, dim=-1)[:, :d_model].float()
 
     def speeds_not_shared(self, places: Tensor, d_model: int, base: float) -> Tensor:
-        """Each column has a speed of its own.
+        """Each column has its own speed.
 
-        The columns 2i and 2i + 1 are the sine and the cosine of *one* angle, with the exponent 2i/d for both. With the
-        column's own number in place of 2i they are no longer one hand.
+        Columns 2i and 2i + 1 are the sine and the cosine of *one* angle, with the exponent 2i/d for both. With the
+        column's own number in place of 2i, they are no longer one hand.
         """
         columns = torch.arange(d_model)
         angles = places[:, None] * base ** (-columns.double() / d_model)
         return torch.where(columns % 2 == 0, angles.sin(), angles.cos()).float()
 
     def table_turned(self, angles: Tensor, d_model: int) -> Tensor:
-        """The table is turned on its side.
+        """The table is transposed.
 
         A row belongs to a position, a column to a feature: (n, d_model). Added to x of shape (b, n, d_model), it lines
         up with the last two axes.
@@ -312,7 +311,7 @@ class TableOfHands(Step):
     def odd_width_rounded_down(self, angles: Tensor, d_model: int) -> Tensor:
         """An odd d_model gets one column too few.
 
-        When d_model is odd, the last pair has room for its sine, and only the cosine is left out.
+        When d_model is odd, the last pair still has room for its sine: only the cosine is left out.
         """
         return self.right(angles, d_model // 2 * 2)
 
@@ -330,19 +329,19 @@ class TurnPairs(Step):
         return torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1).flatten(-2)
 
     def turned_backwards(self, columns: Tensor, angles: Tensor) -> Tensor:
-        """Turned the other way round.
+        """The pairs are turned the other way round.
 
-        The minus is at the wrong sine. Scores still depend on the distance alone, and a model could be trained like
-        this; but it fits nobody else's weights. (a, b) becomes (a cos - b sin, a sin + b cos).
+        The minus is on the wrong sine. Scores still depend on the distance alone, and a model could be trained like
+        this, but it fits nobody else's weights. (a, b) becomes (a cos - b sin, a sin + b cos).
         """
         return self.right(columns, -angles)
 
     @discussed_at("https://github.com/huggingface/transformers/issues/25199")
     def halves_paired(self, columns: Tensor, angles: Tensor) -> Tensor:
-        """Columns of the two halves are paired, not neighbours.
+        """Each column is paired with one of the other half, not with its neighbour.
 
         Column i is turned together with column i + d/2, as LLaMA does it in transformers. Here the pairs are
-        neighbours: (0, 1), (2, 3), … The next exercise is about going from the one to the other.
+        neighbours: (0, 1), (2, 3), … The next exercise is about getting from one to the other.
         """
         cos, sin = _in_dtype(columns, angles)
         first, second = columns.chunk(2, dim=-1)
@@ -351,24 +350,24 @@ class TurnPairs(Step):
     def not_interleaved_again(self, columns: Tensor, angles: Tensor) -> Tensor:
         """The turned pairs are not put back in their places.
 
-        The numbers are right, but all first partners come before all second ones: `cat` makes halves of them. Stack the
-        two along a new last axis and flatten it: a, b, a, b, …
+        The numbers are right, but all the first partners come before all the second ones: `cat` puts the halves one
+        after the other. Stack the two along a new last axis and flatten it: a, b, a, b, …
         """
         return torch.cat([self.right(columns, angles)[..., 0::2], self.right(columns, angles)[..., 1::2]], dim=-1)
 
     def sin_cos_mixed_up(self, columns: Tensor, angles: Tensor) -> Tensor:
         """Sine and cosine are exchanged.
 
-        At position 0 nothing may change: the cosine of 0 is 1 and goes with the column itself, the sine of 0 is 0 and
-        goes with its partner.
+        At position 0 nothing may change: the cosine of 0 is 1 and belongs to the column itself, the sine of 0 is 0 and
+        belongs to its partner.
         """
         return self.right(columns, math.pi / 2 - angles)
 
     def mirrored(self, columns: Tensor, angles: Tensor) -> Tensor:
-        """A mirror in place of a rotation.
+        """The pairs are reflected, not rotated.
 
-        Both sines, or both cosines, have a sign of their own, and the pair is reflected. Exactly one minus is needed:
-        (a cos - b sin, a sin + b cos).
+        The minus is in the wrong place, or there is more than one, and the pair is mirrored. Exactly one minus is
+        needed: (a cos - b sin, a sin + b cos).
         """
         turned = self.right(columns, angles)
         return torch.stack([turned[..., 0::2], -turned[..., 1::2]], dim=-1).flatten(-2)
@@ -376,7 +375,7 @@ class TurnPairs(Step):
     def both_plus(self, columns: Tensor, angles: Tensor) -> Tensor:
         """The minus is missing.
 
-        With a plus in both lines lengths change, so it is no rotation: (a cos - b sin, a sin + b cos).
+        With a plus in both lines, lengths change, so this is not a rotation: (a cos - b sin, a sin + b cos).
         """
         cos, sin = _in_dtype(columns, angles)
         even, odd = columns[..., 0::2], columns[..., 1::2]
@@ -394,20 +393,20 @@ class TurnPairs(Step):
         return torch.stack([turned, turned * sin + odd * cos], dim=-1).flatten(-2)
 
     def two_conventions(self, columns: Tensor, angles: Tensor) -> Tensor:
-        """Angles for neighbours, partners from the other half.
+        """The angles are for neighbours, the partners from the other half.
 
         Two ways to pair columns are mixed: the angles are repeated for neighbours (a, a, b, b, …), and the partner is
-        taken from the other half, as `rotate_half` does. Partners have to share an angle.
+        taken from the other half, as `rotate_half` does. Partners must share an angle.
         """
         cos, sin = (part.repeat_interleave(2, dim=-1) for part in _in_dtype(columns, angles))
         first, second = columns.chunk(2, dim=-1)
         return columns * cos + torch.cat([-second, first], dim=-1) * sin
 
     def angles_for_halves(self, columns: Tensor, angles: Tensor) -> Tensor:
-        """Neighbours as partners, angles for halves.
+        """The partners are neighbours, but the angles are for halves.
 
-        Two ways to pair columns are mixed: partners are neighbours, but the angles are laid out twice one behind the
-        other (a, b, …, a, b, …). Partners have to share an angle: repeat each one twice.
+        Two ways to pair columns are mixed: partners are neighbours, but the list of angles is laid out twice in a row
+        (a, b, …, a, b, …). Partners must share an angle: repeat each one twice.
         """
         cos, sin = (torch.cat([part, part], dim=-1) for part in _in_dtype(columns, angles))
         partner = torch.stack([-columns[..., 1::2], columns[..., 0::2]], dim=-1).flatten(-2)
@@ -416,7 +415,7 @@ class TurnPairs(Step):
     def angle_added(self, columns: Tensor, angles: Tensor) -> Tensor:
         """The sines and cosines are added.
 
-        That is what was done with the table. Here nothing is added: the pair is *turned*, and keeps its length.
+        That is what you did with the table. Here nothing is added: the pair is *turned*, and keeps its length.
         """
         return columns + torch.stack(_in_dtype(columns, angles)[::-1], dim=-1).flatten(-2)
 
@@ -433,7 +432,7 @@ class ColumnOrder(Step):
     def heads_forgotten(self, w: Tensor, back: bool) -> Tensor:
         """The whole width is reordered at once.
 
-        Each head has its own pairs and its own halves. Reordered over the full width, the columns of one head end up in
+        Each head has its own pairs and its own halves. Reordered over the full width, columns of one head end up in
         another. Split into heads first.
         """
         return self.right(w, 1, back)
@@ -445,16 +444,16 @@ class ColumnOrder(Step):
     def back_ignored(self, w: Tensor, num_heads: int) -> Tensor:
         """`back` makes no difference.
 
-        Doing the same once more does not undo it (four columns are an exception). With back=True the halves become
+        Applying the same reordering again does not undo it (except for four columns). With back=True the halves become
         neighbours again.
         """
         return self.right(w, num_heads, False)
 
     def to_and_back_exchanged(self, w: Tensor, num_heads: int, back: bool) -> Tensor:
-        """To and back are exchanged.
+        """The two directions are exchanged.
 
-        You make neighbours of halves, and are asked to make halves of neighbours: of the columns 0 1 2 3 4 5 the even
-        ones come first, 0 2 4 1 3 5.
+        You turn halves into neighbours, and are asked to turn neighbours into halves: of the columns 0 1 2 3 4 5 the
+        even ones come first, 0 2 4 1 3 5.
         """
         return self.right(w, num_heads, not back)
 
@@ -469,8 +468,8 @@ class ColumnOrder(Step):
     def heads_last(self, w: Tensor, num_heads: int, back: bool) -> Tensor:
         """The columns are cut into heads the wrong way.
 
-        Head 0 has the first d columns, head 1 the next: (h d), as in lesson 03. You take every h-th column for one
-        head, (d h).
+        Head 0 has the first d columns, head 1 the next: (h d), as in lesson 03. You take every h-th column for a head,
+        (d h).
         """
         order: Tensor = _numbered(w).unflatten(0, (-1, 2, num_heads)).transpose(0, 1).flatten()
         return order.argsort() if back else order
@@ -479,7 +478,7 @@ class ColumnOrder(Step):
         """The halves of each head are exchanged.
 
         That is half of what `rotate_half` does while a model runs. Here the columns are sorted once and for all: the
-        first partners of all pairs, then the second ones.
+        first partners of all pairs, then the second.
         """
         order: Tensor = _numbered(w).unflatten(0, (num_heads, 2, -1)).flip(1).flatten()
         return order
@@ -487,8 +486,8 @@ class ColumnOrder(Step):
     def nothing_moved(self, w: Tensor) -> Tensor:
         """No column has moved.
 
-        Splitting an axis and flattening it again leaves everything in place. Between the two, the axes have to change
-        places: (pair, 2) → (2, pair).
+        Splitting an axis and flattening it again leaves everything in place. Swap the axes in between: (pair, 2) → (2,
+        pair).
         """
         return _numbered(w)
 
@@ -500,10 +499,9 @@ class ColumnOrder(Step):
         return self.right(w, w.shape[-1] // num_heads, back)
 
     def columns_reversed(self, w: Tensor, num_heads: int, back: bool) -> Tensor:
-        """The second half is in reverse.
+        """The second half is reversed.
 
-        0 2 4 and then 5 3 1: with that, column 0 and column 5 would be partners. Both halves count the pairs in the
-        same direction.
+        In 0 2 4 5 3 1, columns 0 and 5 would be partners. Both halves should list the pairs in the same order.
         """
         order: Tensor = _numbered(w).unflatten(0, (num_heads, -1, 2)).transpose(1, 2)
         order = torch.stack([order[:, 0], order[:, 1].flip(-1)], dim=1).flatten()
@@ -523,15 +521,15 @@ class Reorder(Step):
     def rows_reordered(self, w: Tensor, order: Tensor) -> Tensor:
         """Rows are reordered, not columns.
 
-        Here x @ w are the queries, so a *column* of w makes one feature of a query. (In the `weight` of an nn.Linear it
-        is a row.) Work on the last axis.
+        Here x @ w gives the queries, so a *column* of w makes one feature of a query. (In the `weight` of an nn.Linear
+        it is a row.) Reorder the last axis.
         """
         return w.index_select(0, order)
 
     def second_half_negated(self, w: Tensor, num_heads: int, order: Tensor) -> Tensor:
-        """The second half has changed its sign.
+        """The sign of the second half is flipped.
 
-        The minus belongs to the rotation, which every pass does anew. The weights are only sorted.
+        The minus belongs to the rotation, which happens anew in every pass. The weights are only sorted.
         """
         reordered = w[..., order].unflatten(-1, (num_heads, 2, -1))
         return torch.stack([reordered[..., 0, :], -reordered[..., 1, :]], dim=-2).flatten(-3)
@@ -550,16 +548,16 @@ class PowerOfTwo(Step):
     def other_heads_accepted(self, num_heads: int) -> int:
         """Any number of heads is accepted.
 
-        2^(-8i/h) gives numbers for twelve heads, too, but not those that the paper's models were trained with (the
-        stretch exercise has them). Raise a ValueError rather than compute something else.
+        2^(-8i/h) gives numbers for twelve heads, too, but not those that the paper's models were trained with (those
+        are the stretch exercise). Raise a ValueError rather than compute something else.
         """
         return num_heads
 
     def other_heads_asserted(self, num_heads: int) -> int:
-        """`assert` in place of a ValueError, for heads.
+        """`assert` in place of a ValueError, for the number of heads.
 
-        An AssertionError says that your own code is wrong, and `python -O` skips it. Raise ValueError with the number
-        that you were given.
+        An AssertionError says that your own code is wrong, and `python -O` skips it. Raise a ValueError that names the
+        number you were given.
         """
         if num_heads & (num_heads - 1):
             raise AssertionError
@@ -587,51 +585,52 @@ class Slopes(Step):
         """The first slope is 1.
 
         i runs from 1 to h, so the steepest slope is 2^(-8/h), and the flattest is 2⁻⁸ for every h. Counted from 0, the
-        series begins with 1.
+        series would begin with 1.
         """
         return 2.0 ** (-8 * torch.arange(heads) / heads)
 
     def slopes_of_eight_heads(self, heads: int) -> Tensor:
-        """The slopes of eight heads, whatever h is.
+        """The slopes are those of eight heads, whatever h is.
 
-        1/2, 1/4, 1/8, … is the series for h = 8. In general the ratio is 2^(-8/h): fewer heads take larger steps, and
-        the last one always ends at 2⁻⁸.
+        1/2, 1/4, 1/8, … is the series for h = 8. In general each slope is 2^(-8/h) times the one before: fewer heads
+        take larger steps, and the last slope is always 2⁻⁸.
         """
         return 2.0 ** -torch.arange(1, heads + 1)
 
     def slopes_reversed(self, heads: int) -> Tensor:
-        """The slopes come in reverse order.
+        """The slopes are in reverse order.
 
-        Head 1 is the steepest, with 2^(-8/h), head h the flattest, with 2⁻⁸.
+        Head 1 is the steepest, with 2^(-8/h), and head h the flattest, with 2⁻⁸.
         """
         return self.right(heads).flip(0)
 
     def slopes_growing(self, heads: int) -> Tensor:
-        """The exponents have lost their minus.
+        """The minus in the exponents is missing.
 
-        2^(8i/h) gives slopes of up to 256, and no head looks further than itself. The slopes are below 1.
+        2^(8i/h) gives slopes of up to 256, and no head looks further than itself. The slopes should be below 1.
         """
         return 1 / self.right(heads)
 
     def slopes_even(self, heads: int) -> Tensor:
         """The slopes are evenly spaced.
 
-        The slopes are a *geometric* series, each the same multiple of the one before. Evenly spaced, nearly all heads
+        They should form a *geometric* series, each the same multiple of the one before. Evenly spaced, nearly all heads
         would be near-sighted.
         """
         return torch.linspace(2 ** (-8 / heads), 2**-8, heads)
 
     def slopes_with_e(self, heads: int) -> Tensor:
-        """exp in place of a power of two.
+        """The slopes are powers of e, not of 2.
 
-        The slopes are powers of 2, not of e: for eight heads 1/2, 1/4, 1/8, and so on.
+        For eight heads, they should be 1/2, 1/4, 1/8, and so on.
         """
         return (-8 * torch.arange(1, heads + 1) / heads).exp()
 
     def one_slope_for_all(self, heads: int) -> Tensor:
         """All heads have the same slope.
 
-        With one slope every head is equally near-sighted. Each gets its own, so that some look near and some look far.
+        With one slope, every head is equally near-sighted. Each head needs its own, so that some look near and some
+        look far.
         """
         return torch.full((heads,), 2.0**-8)
 
@@ -645,10 +644,10 @@ class Distance(Step):
         return torch.arange(k_len - q_len, k_len)[:, None] - torch.arange(k_len)
 
     def aligned_to_the_first_key(self, q_len: int, k_len: int) -> Tensor:
-        """The first query is put at the first key.
+        """The first query is aligned with the first key.
 
-        When there are more keys than queries, the first keys are from a cache, and the *last* query is at the last key.
-        Query i is at position i + (k_len - q_len), as in lesson 05's causal mask.
+        When there are more keys than queries, the first keys come from a cache, and the *last* query is at the last
+        key. Query i is at position i + (k_len - q_len), as in lesson 05's causal mask.
         """
         return torch.arange(q_len)[:, None] - torch.arange(k_len)
 
@@ -659,24 +658,23 @@ class Distance(Step):
     def distance_from_one(self, q_len: int, k_len: int) -> Tensor:
         """A word is at distance 1 from itself.
 
-        The diagonal has to be 0. (The weights would be the same: the softmax does not see a number that is added to a
-        whole row.)
+        The diagonal must be 0. (The weights would be the same: softmax ignores a number that is added to a whole row.)
         """
         return self.right(q_len, k_len) + 1
 
     def keys_counted_alone(self, q_len: int, k_len: int) -> Tensor:
-        """The number of the key, without the query's.
+        """The key's position is used without the query's.
 
-        After the softmax this is the same: slope · (j - i) and slope · j differ by a number that a whole row shares.
-        That is a good trick, and the paper's code uses it. But the contract has 0 on the diagonal.
+        After the softmax this is the same: slope · (j - i) and slope · j differ by a number that is the same for the
+        whole row. That is a good trick, and the paper's code uses it. But the contract has 0 on the diagonal.
         """
         return -torch.arange(k_len).expand(q_len, k_len)
 
     def queries_counted_alone(self, q_len: int, k_len: int) -> Tensor:
-        """The number of the query, without the key's.
+        """The query's position is used without the key's.
 
-        The bias has to run along the *keys*. Along the queries it is the same number for a whole row, and the softmax
-        takes it out again: it has no effect at all.
+        The bias must vary along the *keys*. A bias that varies only along the queries is the same number for a whole
+        row, and the softmax cancels it: it has no effect at all.
         """
         return torch.arange(k_len - q_len, k_len)[:, None].expand(q_len, k_len)
 
@@ -690,7 +688,7 @@ class Distance(Step):
     def distance_over_length(self, q_len: int, k_len: int) -> Tensor:
         """The distance is divided by the length.
 
-        "Two words back" has to cost the same in every text, long or short. That is why the bias can be used beyond the
+        "Two words back" must cost the same in every text, long or short. That is why the bias also works beyond the
         trained length.
         """
         return self.right(q_len, k_len) / k_len
@@ -705,8 +703,8 @@ class Penalise(Step):
     def rewarded(self, slopes: Tensor, distance: Tensor) -> Tensor:
         """Distance is rewarded.
 
-        The bias is added to the scores, so in the past it has to be negative or 0. With a plus, the farthest word gets
-        the most.
+        The bias is added to the scores, so for keys in the past it must be negative, and 0 on the diagonal. With a
+        plus, the farthest word gets the most.
         """
         return slopes[:, None, None] * distance
 
@@ -736,30 +734,30 @@ class NewPlaces(Step):
         return torch.arange(m, m + q.shape[-2], device=q.device)
 
     def restarted(self, q: Tensor) -> Tensor:
-        """The new words begin at position 0 again.
+        """The new words start at position 0 again.
 
-        The cache holds the words before them. If it has m keys, the first new word is at position m.
+        The cache holds the words that came before. If it has m keys, the first new word is at position m.
         """
         return torch.arange(q.shape[-2], device=q.device)
 
     def one_too_far(self, q: Tensor, past_k: Tensor) -> Tensor:
         """The new words are one position too far.
 
-        m keys in the cache are at positions 0 to m - 1, so the first new word is at m, not at m + 1.
+        The m keys in the cache are at positions 0 to m - 1, so the first new word is at m, not at m + 1.
         """
         return self.right(q, past_k) + 1
 
     def all_at_one_place(self, q: Tensor, past_k: Tensor) -> Tensor:
         """All new words are at the same position.
 
-        With several new words at once, each is one further than the one before: m, m + 1, …
+        When several new words arrive at once, each is one position further than the one before: m, m + 1, …
         """
         return self.right(q, past_k)[:1].expand(q.shape[-2])
 
     def counted_as_the_past(self, q: Tensor, past_k: Tensor) -> Tensor:
-        """The new words end where the past ends.
+        """The new words are placed at the end of the past, not after it.
 
-        The last key of the cache is at m - 1, and the new words come behind it, not beside it.
+        The last key of the cache is at m - 1, and the new words come after it: m, m + 1, …
         """
         return self.right(q, past_k) - q.shape[-2]
 
@@ -779,7 +777,7 @@ class TurnNew(Step):
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The values are turned as well.
 
-        Turned queries and keys meet in a product, in which only the difference of their positions is left. A value is
+        Turned queries and keys meet in a product, in which only the difference of their positions remains. A value is
         not multiplied with anything else that is turned, so its absolute position stays in the output.
         """
         return attnlib.rotate(q, places), attnlib.rotate(k, places), attnlib.rotate(v, places), past_k
@@ -789,8 +787,8 @@ class TurnNew(Step):
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The queries are not turned.
 
-        The score depends on the *difference* of two positions. With a query that is left as it is, only the key's own
-        position is left in it.
+        The score should depend on the *difference* of two positions. If the query is not turned, it depends on the
+        key's own position instead.
         """
         return q, attnlib.rotate(k, places), v, past_k
 
@@ -799,7 +797,7 @@ class TurnNew(Step):
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The new keys are not turned.
 
-        The keys in the cache are turned, and so must be the new ones that join them.
+        The keys in the cache are turned, and the new ones that join them must be, too.
         """
         return attnlib.rotate(q, places), k, v, past_k
 
@@ -808,7 +806,7 @@ class TurnNew(Step):
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The keys in the cache are turned a second time.
 
-        They were turned when they were written. Turned again, they are at twice their positions.
+        They were turned when they were written. Turned again, they end up at twice their positions.
         """
         again = torch.arange(past_k.shape[-2], device=q.device)
         return attnlib.rotate(q, places), attnlib.rotate(k, places), v, attnlib.rotate(past_k, again)
@@ -816,10 +814,10 @@ class TurnNew(Step):
     def turned_backwards_as_well(
         self, q: Tensor, k: Tensor, v: Tensor, past_k: Tensor, places: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The queries are turned against the keys.
+        """The queries are turned the opposite way to the keys.
 
-        Query and key are turned the same way, each by its own position. Against one another, the *sum* of the two
-        positions is left in the score.
+        Query and key are turned the same way, each by its own position. Turned in opposite directions, they leave the
+        *sum* of the two positions in the score.
         """
         return attnlib.rotate(q, -places), attnlib.rotate(k, places), v, past_k
 
@@ -840,9 +838,9 @@ class AppendNew(Step):
         return new_k, new_v
 
     def past_at_the_end(self, old_k: Tensor, past_v: Tensor, new_k: Tensor, new_v: Tensor) -> tuple[Tensor, Tensor]:
-        """The past is put behind the new.
+        """The past is put after the new words.
 
-        The causal mask goes by the order of the keys: what comes first was said first.
+        The causal mask goes by the order of the keys: what was said first must come first.
         """
         return torch.cat([new_k, old_k], dim=-2), torch.cat([new_v, past_v], dim=-2)
 
@@ -856,15 +854,15 @@ class AttendCausally(Step):
     def not_causal(self, new_q: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """The new words see one another's future.
 
-        The past is open to all of them, but among the new words each sees only those before it, and itself.
+        The past is open to all of them, but among the new words each sees only itself and those before it.
         """
         return equation(new_q, keys, values)[0]
 
     def mask_from_the_first_key(self, new_q: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """The first query is put at the first key, in the mask.
+        """The mask aligns the first query with the first key.
 
-        PyTorch's own is_causal does that, too. The *last* query is at the last key: the whole cache is open to
-        everyone.
+        PyTorch's own is_causal does that, too. The *last* query is at the last key: the whole cache is open to every
+        query.
         """
         mask = torch.ones(new_q.shape[-2], keys.shape[-2], dtype=torch.bool, device=new_q.device).tril()
         return equation(new_q, keys, values, mask=mask)[0]
@@ -881,31 +879,32 @@ class Below(Step):
     def power_above(self, num_heads: int) -> int:
         """The power of two above is taken.
 
-        The series begins with that of the next *lower* power of two, and is then completed. `ceil` has to be `floor`.
+        The series begins with that of the next *lower* power of two, and is then completed. Round down with `floor`,
+        not up with `ceil`.
         """
         return 1 << math.ceil(math.log2(num_heads))
 
     def power_nearest(self, num_heads: int) -> int:
         """The nearest power of two is taken.
 
-        `round` goes up from 6 and from 12. The series begins with that of the next *lower* power: round down.
+        `round` rounds 6 and 12 up. The series begins with that of the next *lower* power of two: round down.
         """
         return 1 << round(math.log2(num_heads))
 
     def others_refused(self, num_heads: int) -> int:
         """Other numbers of heads are refused.
 
-        That was right in `alibi_bias`. Here they are what is asked for.
+        That was right in `alibi_bias`. Here these numbers are what the exercise is about.
         """
         if num_heads & (num_heads - 1):
             raise ValueError(f"num_heads must be a power of two, got {num_heads}")
         return num_heads
 
     def formula_for_any(self, num_heads: int) -> int:
-        """2^(-8i/h), whatever h is.
+        """2^(-8i/h) is used, whatever h is.
 
-        It gives a series, but not the one of the paper's code: that starts from the slopes of the next lower power of
-        two, and keeps them as they are.
+        That gives a series, but not the one in the paper's code, which starts with the slopes of the next lower power
+        of two and leaves them unchanged.
         """
         return num_heads
 
@@ -919,30 +918,30 @@ class Completed(Step):
     def those_it_has_already(self, below: int, num_heads: int) -> Tensor:
         """The slopes you added are in the list already.
 
-        Every other slope of the longer series is one of the shorter series: number 2, 4, 6, … Take the ones *between*
-        them: number 1, 3, 5, …
+        Every other slope of the longer series, the second, fourth, sixth and so on, is also in the shorter one. Take
+        the ones *between* them: the first, third, fifth, …
         """
         return torch.cat([_series(below), _series(2 * below)[1::2]])[:num_heads]
 
     def first_of_the_longer(self, below: int, num_heads: int) -> Tensor:
-        """The first slopes of the longer series, one after another.
+        """The first slopes of the longer series are taken, one after another.
 
-        Half of these are in the shorter series already. Take every other one.
+        Half of them are in the shorter series already. Take every other one.
         """
         return torch.cat([_series(below), _series(2 * below)])[:num_heads]
 
     def last_of_the_longer(self, below: int, num_heads: int) -> Tensor:
-        """Completed from the flat end.
+        """The additional slopes are taken from the flat end.
 
-        The slopes between are taken from the steep end on: the first, the third, the fifth of the longer series.
+        They should be taken from the steep end: the first, third, fifth, … of the longer series.
         """
         return torch.cat([_series(below), _series(2 * below)[0::2].flip(0)])[:num_heads]
 
     def sorted_by_size(self, below: int, num_heads: int) -> Tensor:
         """The slopes are sorted.
 
-        They are the right ones. But which head has which slope matters to weights that were trained: the shorter series
-        first, and the others behind it.
+        They are the right slopes. But trained weights depend on which head has which one: the shorter series first,
+        then the others.
         """
         return self.right(below, num_heads).sort(descending=True).values
 
@@ -956,7 +955,7 @@ class Completed(Step):
     def last_slope_repeated(self, below: int, num_heads: int) -> Tensor:
         """The last slope is repeated.
 
-        Heads with the same slope see the same distances. The additional ones get slopes between those of the others.
+        Heads with the same slope weigh distances alike. The additional heads should get slopes between the others.
         """
         series = _series(below)
         return torch.cat([series, series[-1:].expand(max(num_heads - below, 0))])[:num_heads]
@@ -964,7 +963,7 @@ class Completed(Step):
     def series_from_one(self, below: int, num_heads: int) -> Tensor:
         """The series begins with 1.
 
-        i runs from 1: the steepest slope is 2^(-8/h). Counted from 0, the series begins with 2⁰ = 1.
+        i starts at 1: the steepest slope is 2^(-8/h). Counted from 0, the series would begin with 2⁰ = 1.
         """
         series, longer = (2.0 ** (-8 * torch.arange(h) / h) for h in (below, 2 * below))
         return torch.cat([series, longer[1::2]])[:num_heads]
