@@ -23,38 +23,38 @@ class Shift(Step):
         return logits[:, :-1], ids[:, 1:]
 
     def not_shifted(self, logits: Tensor, ids: Tensor) -> Two:
-        """Each position is asked for the token that it was given.
+        """Each position is asked for the very token it was given.
 
-        The token at position i is an input of the logits at position i: to copy it is no feat, and such a loss falls to
-        0 in no time. The logits at i are for the token at i + 1: logits[:, :-1] against ids[:, 1:].
+        The token at position i is an input to the logits at position i: copying it takes no skill, and such a loss
+        falls to 0 in no time. The logits at i are for the token at i + 1: logits[:, :-1] against ids[:, 1:].
         """
         return logits, ids
 
     def past_predicted(self, logits: Tensor, ids: Tensor) -> Two:
         """Each position is asked for the token before it.
 
-        The shift goes the wrong way: logits[:, 1:] against ids[:, :-1] asks for what has been read already. It is the
-        *last* logits that have no target, and the *first* token that is nobody's target.
+        The shift goes the wrong way: logits[:, 1:] against ids[:, :-1] asks for a token that has already been read. It
+        is the *last* logits that have no target, and the *first* token that is nobody's target.
         """
         return logits[:, 1:], ids[:, :-1]
 
     def two_ahead(self, logits: Tensor, ids: Tensor) -> Two:
-        """Each position is asked for the token after the next.
+        """Each position is asked for the token after the next one.
 
-        One step of shift is enough: logits at i against the id at i + 1.
+        Shift by one, not by two: the logits at i against the id at i + 1.
         """
         return logits[:, :-2], ids[:, 2:]
 
     def first_follows_last(self, logits: Tensor, ids: Tensor) -> Two:
         """The last position is asked for the first token.
 
-        `roll` goes round in a circle. Nothing follows the last token, so its logits are left out: there are n - 1
-        predictions in a text of n tokens.
+        `roll` wraps around. Nothing follows the last token, so its logits are left out: a text of n tokens has n - 1
+        predictions.
         """
         return logits, ids.roll(-1, dims=1)
 
     def texts_shifted(self, logits: Tensor, ids: Tensor) -> Two:
-        """The shift is along the batch.
+        """The batch is shifted, not the positions.
 
         logits[:-1] and ids[1:] compare each text with the next text of the batch. Shift along the positions, dim 1:
         logits[:, :-1] and ids[:, 1:].
@@ -64,7 +64,8 @@ class Shift(Step):
     def last_prediction_alone(self, logits: Tensor, ids: Tensor) -> Two:
         """Only the last token is predicted.
 
-        All n - 1 positions are exercises of their own, and one pass does them all (lesson 05). Yours uses one of them.
+        Each of the n - 1 positions is a training example, and one pass handles them all (lesson 05). Yours uses only
+        one of them.
         """
         return logits[:, -2:-1], ids[:, -1:]
 
@@ -79,10 +80,10 @@ class Surprise(Step):
         return -_of_the_target(_in_full(scores).log_softmax(dim=-1), targets, counted), counted
 
     def in_half_precision(self, scores: Tensor, targets: Tensor, ignore_index: int) -> Two:
-        """The loss of half-precision logits is in half precision.
+        """The loss of half-precision logits is computed in half precision.
 
-        bfloat16 has three significant digits, and a mean over thousands of tokens needs more. Convert logits of half
-        precision to float32 before the softmax.
+        bfloat16 has two or three significant digits, and a mean over thousands of tokens needs more. Convert
+        half-precision logits to float32 before the softmax.
         """
         counted = targets != ignore_index
         return -_of_the_target(scores.log_softmax(dim=-1), targets, counted), counted
@@ -90,25 +91,25 @@ class Surprise(Step):
     def over_positions(self, scores: Tensor, targets: Tensor, ignore_index: int) -> Two:
         """The softmax runs over the positions.
 
-        At each position the *tokens of the vocabulary* compete: the softmax is over the last axis, and each of its rows
-        adds up to 1.
+        At each position the *tokens of the vocabulary* compete: the softmax is over the last axis, and each row of the
+        result adds up to 1.
         """
         counted = targets != ignore_index
         return -_of_the_target(_in_full(scores).log_softmax(dim=1), targets, counted), counted
 
     def softmax_twice(self, scores: Tensor, targets: Tensor, ignore_index: int) -> Two:
-        """A softmax is taken twice.
+        """The softmax is applied twice.
 
-        F.cross_entropy takes logits and applies the softmax itself. Probabilities that are handed to it are squeezed
-        once more: they differ by at most 1, and the loss can hardly fall.
+        F.cross_entropy takes logits and applies the softmax itself. Given probabilities, it squeezes them once more:
+        they differ by at most 1, and the loss can hardly fall.
         """
         return self.right(_in_full(scores).softmax(dim=-1), targets, ignore_index)
 
     def no_softmax(self, scores: Tensor, targets: Tensor, ignore_index: int) -> Two:
         """There is no softmax.
 
-        F.nll_loss and a look-up by hand expect log probabilities. A raw logit says nothing without the others: it can
-        be lowered for all tokens at once.
+        F.nll_loss, or looking up the target by hand, expects log probabilities. A raw logit says nothing without the
+        others: all of them can be raised at once, and nothing has been learned.
         """
         counted = targets != ignore_index
         return -_of_the_target(_in_full(scores), targets, counted), counted
@@ -116,8 +117,8 @@ class Surprise(Step):
     def no_logarithm(self, scores: Tensor, targets: Tensor, ignore_index: int) -> Two:
         """There is no logarithm.
 
-        The loss is -log p, not -p or 1 - p: to give the right token 0.001 where 0.01 was possible has to cost as much
-        as 0.1 where 1 was possible.
+        The loss is -log p, not -p or 1 - p: lowering the right token's probability from 0.01 to 0.001 must cost as much
+        as lowering it from 1 to 0.1.
         """
         counted = targets != ignore_index
         return -_of_the_target(_in_full(scores).softmax(dim=-1), targets, counted), counted
@@ -134,22 +135,23 @@ class Surprise(Step):
     def in_bits(self, scores: Tensor, targets: Tensor, ignore_index: int) -> Two:
         """The logarithm has base 2.
 
-        In bits the numbers are larger by 1/ln 2. The loss is in nats, with the natural logarithm, as F.cross_entropy's.
+        In bits the numbers are larger by a factor of 1/ln 2. The loss is in nats, with the natural logarithm, as in
+        F.cross_entropy.
         """
         surprise, counted = self.right(scores, targets, ignore_index)
         return surprise / math.log(2), counted
 
     def log_of_a_softmax(self, scores: Tensor, targets: Tensor, ignore_index: int) -> Two:
-        """The logarithm of a softmax that has become 0.
+        """The logarithm is taken of a softmax that has become 0.
 
-        For large logits the softmax of an unlikely token is exactly 0, and its log infinite. `log_softmax` computes
-        both at once and never meets that 0; so does F.cross_entropy.
+        For large logits the softmax of an unlikely token is exactly 0, and its logarithm is infinite. `log_softmax`
+        computes both at once and never meets that 0; so does F.cross_entropy.
         """
         counted = targets != ignore_index
         return -_of_the_target(_in_full(scores).softmax(dim=-1).log(), targets, counted), counted
 
     def vocabulary_reshaped(self, scores: Tensor, targets: Tensor, ignore_index: int) -> Two:
-        """The axes are reshaped where they should change places.
+        """The axes are reshaped where they should be transposed.
 
         F.cross_entropy wants the vocabulary second, (b, V, n - 1). `reshape` and `view` keep the order of the numbers
         and mix positions with tokens. Use transpose(1, 2), or flatten both to (b·(n - 1), V) and (b·(n - 1)).
@@ -160,16 +162,16 @@ class Surprise(Step):
     def default_index_alone(self, scores: Tensor, targets: Tensor) -> Two:
         """ignore_index is not passed on.
 
-        -100 is only the default. The caller may mark what does not count by another number: pass
-        ignore_index=ignore_index on.
+        -100 is only the default. The caller may mark ignored targets with another number: pass
+        ignore_index=ignore_index.
         """
         surprise = F.cross_entropy(_in_full(scores).transpose(1, 2), targets, reduction="none")
         return surprise, targets != -100
 
     def readers_ignored(self, scores: Tensor, targets: Tensor, ids: Tensor, ignore_index: int) -> Two:
-        """What is ignored is found among the inputs, not among the targets.
+        """ignore_index is looked for among the inputs, not the targets.
 
-        A prediction is left out if its *target*, the id at i + 1, is ignore_index. You look at the id at i.
+        A prediction is ignored if its *target*, the id at i + 1, is ignore_index. You look at the id at i.
         """
         counted = ids[:, :-1] != ignore_index
         if counted.shape != targets.shape:
@@ -195,37 +197,38 @@ class MeanSurprise(Step):
     def summed(self, surprise: Tensor) -> Tensor:
         """A sum, not a mean.
 
-        The sum grows with the batch and with the length, and with it the step of training. Divide by the number of
-        predictions.
+        The sum grows with the batch and with the length of the texts, and so does each training step. Divide by the
+        number of predictions.
         """
         return surprise.sum()
 
     def divided_by_all_tokens(self, surprise: Tensor, ids: Tensor) -> Tensor:
         """Divided by the number of tokens.
 
-        Of n tokens n - 1 are predicted. The first of each text is nobody's target: divide by b·(n - 1).
+        Only n - 1 of n tokens are predicted. The first token of each text is nobody's target: divide by b·(n - 1).
         """
         return surprise.sum() / ids.numel()
 
     def divided_by_texts(self, surprise: Tensor) -> Tensor:
         """Divided by the number of texts.
 
-        Each text has n - 1 predictions, and all of them count alike. Yours is a sum along each text.
+        Each text has n - 1 predictions, and every one of them counts the same. Yours adds up the losses within each
+        text.
         """
         return surprise.sum() / len(surprise)
 
     def ignored_counted(self, surprise: Tensor) -> Tensor:
-        """What is ignored counts as a 0.
+        """Ignored targets count as a loss of 0.
 
-        The mean is over the predictions that count. With zeros for the others, the loss depends on how much padding
-        there is.
+        The mean is over the predictions that count. With zeros for the ignored ones, the loss depends on how much
+        padding there is.
         """
         return surprise.mean()
 
     def mean_of_means(self, surprise: Tensor, counted: Tensor) -> Tensor:
-        """A mean of each text's mean.
+        """You take the mean of each text's mean.
 
-        Where some targets are ignored, a short text then weighs as much as a long one. Take one mean over all
+        Where some targets are ignored, a short text then weighs as much as a long one. Take a single mean over all
         predictions that count.
         """
         return (surprise.sum(dim=1) / counted.sum(dim=1)).mean()
@@ -233,21 +236,22 @@ class MeanSurprise(Step):
     def one_for_each_text(self, surprise: Tensor, counted: Tensor) -> Tensor:
         """One loss for each text.
 
-        A single number is asked for: the mean over the batch, too.
+        The contract asks for a single number: take the mean over the batch as well.
         """
         return surprise.sum(dim=1) / counted.sum(dim=1)
 
     def one_for_each_prediction(self, surprise: Tensor) -> Tensor:
         """One loss for each prediction.
 
-        reduction="none" gives all of them. A single number is asked for, their mean.
+        reduction="none" returns all of them. The contract asks for a single number, their mean.
         """
         return surprise
 
     def perplexity(self, surprise: Tensor, counted: Tensor) -> Tensor:
-        """The exponential of the loss.
+        """The exponential of the loss is returned.
 
-        exp(loss) is called perplexity: among how many tokens the model seems to waver. The loss is its logarithm.
+        exp(loss) is called perplexity: the number of tokens among which the model seems to hesitate. The loss is its
+        logarithm.
         """
         return self.right(surprise, counted).exp()
 
@@ -261,23 +265,23 @@ class PerCharacter(Step):
         return loss * tokens / characters
 
     def per_token(self, loss: Tensor) -> Tensor:
-        """It is still per token.
+        """The loss is still per token.
 
-        A loss per token depends on how long the tokens are. Times the number of tokens it is the loss of the whole
-        text; divided by the number of characters it can be compared.
+        A loss per token depends on how long the tokens are. Multiplied by the number of tokens, it is the loss of the
+        whole text; divided by the number of characters, that can be compared between tokenizers.
         """
         return loss
 
     def upside_down(self, loss: Tensor, tokens: int, characters: int) -> Tensor:
         """Tokens and characters have changed places.
 
-        loss · tokens is the loss of the whole text. A text has more characters than tokens, so per character there is
-        less to pay, not more: · tokens / characters.
+        loss · tokens is the loss of the whole text. A text has more characters than tokens, so the loss per character
+        is smaller, not larger: · tokens / characters.
         """
         return loss * characters / tokens
 
     def whole_text(self, loss: Tensor, tokens: int) -> Tensor:
-        """It is the loss of the whole text.
+        """This is the loss of the whole text.
 
         A longer text costs more. Divide by the number of characters.
         """
@@ -286,7 +290,8 @@ class PerCharacter(Step):
     def divided_alone(self, loss: Tensor, characters: int) -> Tensor:
         """The mean per token is divided by the number of characters.
 
-        The loss that comes in is a mean already. First undo that, · tokens, then share among the characters.
+        The loss you are given is already a mean. First undo that with · tokens, then share the total among the
+        characters.
         """
         return loss / characters
 
@@ -298,9 +303,9 @@ class InBits(Step):
         return nats / math.log(2)
 
     def in_nats(self, nats: Tensor) -> Tensor:
-        """It is in nats, not in bits.
+        """The result is in nats, not in bits.
 
-        F.cross_entropy has the natural logarithm. log2 p = ln p / ln 2: divide by ln 2 = 0.693.
+        F.cross_entropy uses the natural logarithm. log2 p = ln p / ln 2: divide by ln 2 = 0.693.
         """
         return nats
 
@@ -312,17 +317,17 @@ class InBits(Step):
         return nats * math.log(2)
 
     def logarithm_taken_again(self, nats: Tensor) -> Tensor:
-        """The logarithm of the loss.
+        """The logarithm of the loss is taken.
 
-        The loss is a logarithm already. Only its base changes: a division by ln 2.
+        The loss is already a logarithm. Only its base changes: divide by ln 2.
         """
         return nats.log2()
 
     def as_perplexity(self, nats: Tensor) -> Tensor:
-        """A perplexity, not a number of bits.
+        """The result is a perplexity, not a number of bits.
 
-        2 to the power of the bits (or e to the power of the nats) says among how many characters the model seems to
-        waver. The bits themselves are asked for.
+        2 to the power of the bits (or e to the power of the nats) is the number of characters among which the model
+        seems to hesitate. The contract asks for the bits themselves.
         """
         return nats.exp()
 
@@ -347,33 +352,33 @@ class DecoderParts(Step):
     def always_with_memory(self, d_model: int, num_heads: int, d_memory: int | None) -> tuple[nn.Module | None, ...]:
         """cross and norm3 are made even where there is no memory.
 
-        Without d_memory the block has norm1, attn, norm2 and mlp. Layers that are never used would be trained by
-        nobody, and saved weights would not fit.
+        Without d_memory the block has norm1, attn, norm2 and mlp. Layers that are never used would never be trained,
+        and saved weights would not fit.
         """
         return self.right(d_model, num_heads, d_memory or d_model)
 
     def memory_as_wide_as_the_block(
         self, d_model: int, num_heads: int, d_memory: int | None
     ) -> tuple[nn.Module | None, ...]:
-        """The memory is taken to be as wide as the block.
+        """The memory is assumed to be as wide as the block.
 
-        d_memory is the width of what an encoder hands over, and may differ from d_model:
-        MultiHeadAttention(d_model, num_heads, d_memory=d_memory).
+        d_memory is the width of what the encoder passes on, and may differ from d_model: MultiHeadAttention(d_model,
+        num_heads, d_memory=d_memory).
         """
         return self.right(d_model, num_heads, d_memory and d_model)
 
     def relu_inside(self, d_model: int, num_heads: int, d_memory: int | None) -> tuple[nn.Module | None, ...]:
         """The MLP of the block has ReLU.
 
-        The paper of 2017 had it, GPT-2 has GELU, and so has attnlib.FeedForward unless it is told otherwise.
+        The paper of 2017 used it. GPT-2 uses GELU, and so does attnlib.FeedForward unless told otherwise.
         """
         *others, _ = self.right(d_model, num_heads, d_memory)
         return *others, attnlib.FeedForward(d_model, 4 * d_model, activation="relu")
 
     def narrow_inside(self, d_model: int, num_heads: int, d_memory: int | None) -> tuple[nn.Module | None, ...]:
-        """The MLP is as wide inside as outside.
+        """The MLP's hidden layer is only d_model wide.
 
-        It is four times as wide inside: FeedForward(d_model, 4 * d_model).
+        It should be four times as wide: FeedForward(d_model, 4 * d_model).
         """
         *others, _ = self.right(d_model, num_heads, d_memory)
         return *others, attnlib.FeedForward(d_model, d_model)
@@ -390,16 +395,16 @@ class LookBack(Step):
     def future_seen(self, x: Tensor, norm1: Layer, attn: nn.Module) -> Two:
         """Each position sees the whole text.
 
-        What is to be guessed stands in the input. In training such a block copies it, and when it writes, there is
-        nothing to copy: attn(norm1(x), is_causal=True).
+        The token to be predicted is then among the inputs. In training such a block simply copies it; when it writes,
+        there is nothing to copy. Use attn(norm1(x), is_causal=True).
         """
         return x, x + attn(norm1(x))
 
     def own_token_hidden(self, x: Tensor, norm1: Layer, attn: nn.Module) -> Two:
         """No position sees itself.
 
-        The diagonal is open: a position may look at its own token, which has been read. What it has to guess is the
-        *next* one.
+        The diagonal is open: a position may look at its own token, which has already been read. It is the *next* token
+        that it has to predict.
         """
         n = x.shape[1]
         mask = torch.ones(n, n, dtype=torch.bool, device=x.device).tril(-1)
@@ -446,15 +451,14 @@ class LookAtMemory(Step):
     def memory_never_read(self, stream: Tensor) -> Tensor:
         """The memory is not used.
 
-        Where there is a memory, the block has a second step between attention and MLP:
-        x = x + cross(norm2(x), memory).
+        Where there is a memory, the block has one more step between attention and MLP: x = x + cross(norm2(x), memory).
         """
         return stream
 
     def memory_masked(self, stream: Tensor, memory: Tensor | None, norm2: Layer, cross: Any) -> Tensor:
         """The memory is read under a causal mask.
 
-        The source is there as a whole before the first word is written: every position may look at all of it. Only the
+        The whole source is there before the first word is written, so every position may look at all of it. Only the
         block's own text has a future: no is_causal in `cross`.
         """
         return stream if cross is None else stream + cross(norm2(stream), memory, is_causal=True)
@@ -462,31 +466,31 @@ class LookAtMemory(Step):
     def second_branch_not_normed(self, stream: Tensor, memory: Tensor | None, cross: Any) -> Tensor:
         """Cross-attention gets the stream without norm2.
 
-        Each of the three branches has a norm of its own: cross(norm2(x), memory).
+        Each of the three branches has its own norm: cross(norm2(x), memory).
         """
         return stream if cross is None else stream + cross(stream, memory)
 
     def norm1_for_memory(self, stream: Tensor, memory: Tensor | None, norm1: Layer, cross: Any) -> Tensor:
-        """norm1 is used before cross-attention, too.
+        """norm1 is used again before cross-attention.
 
-        Each of the three branches has a norm of its own: norm1, norm2, norm3, in this order.
+        Each of the three branches has its own norm: norm1, norm2, norm3, in this order.
         """
         return stream if cross is None else stream + cross(norm1(stream), memory)
 
     def second_residual_lost(self, stream: Tensor, memory: Tensor | None, norm2: Layer, cross: Any) -> Tensor:
         """The residual around cross-attention is missing.
 
-        The stream is replaced by what was found in the memory. Add: x = x + cross(norm2(x), memory).
+        The stream is replaced by what was found in the memory. Add the two: x = x + cross(norm2(x), memory).
         """
         return stream if cross is None else cross(norm2(stream), memory)
 
     def memory_asked_by_the_start(
         self, start: Tensor, stream: Tensor, memory: Tensor | None, norm2: Layer, cross: Any
     ) -> Tensor:
-        """Cross-attention asks with the block's input.
+        """The queries of cross-attention come from the block's input.
 
-        What a position asks the memory for should depend on what it has just found in its own text: use the x that
-        self-attention has been added to.
+        What a position asks the memory should depend on what it has just found in its own text: use x after
+        self-attention has been added.
         """
         return stream if cross is None else stream + cross(norm2(start), memory)
 
@@ -500,7 +504,7 @@ class LookAtMemory(Step):
         cross: Any,
         stream: Tensor,
     ) -> Tensor:
-        """The memory comes before the block's own text.
+        """The memory is read before the block's own text.
 
         First each position looks at its own past (attn, with norm1), then at the memory (cross, with norm2).
         """
@@ -550,7 +554,7 @@ class ThinkAtLast(Step):
     def result_normed_again(self, stream: Tensor, norm2: Layer, norm3: Any, mlp: Layer) -> Tensor:
         """The block normalises its result.
 
-        A pre-LN block leaves its sum as it is. The model has one last norm, behind all blocks.
+        A pre-LN block returns its sum without a norm. The model has one final norm, after all blocks.
         """
         x = self.right(stream, norm2, norm3, mlp)
         return F.layer_norm(x, x.shape[-1:])
@@ -574,15 +578,15 @@ class ModelParts(Step):
     def never_tied(self, vocab: int, d_model: int, num_heads: int, depth: int, max_len: int) -> tuple[nn.Module, ...]:
         """The head has a matrix of its own, although tie is True.
 
-        With tie=True the head's weight *is* the embedding, one parameter with two uses:
-        self.head.weight = self.embed.weight. A copy would be trained apart from it.
+        With tie=True the head's weight *is* the embedding, one parameter with two uses: self.head.weight =
+        self.embed.weight. A copy would be trained separately.
         """
         return self.right(vocab, d_model, num_heads, depth, max_len, False)
 
     def always_tied(self, vocab: int, d_model: int, num_heads: int, depth: int, max_len: int) -> tuple[nn.Module, ...]:
         """The head is tied to the embedding, although tie is False.
 
-        With tie=False the head is a layer with a weight of its own.
+        With tie=False the head is a layer with its own weight.
         """
         return self.right(vocab, d_model, num_heads, depth, max_len, True)
 
@@ -591,7 +595,8 @@ class ModelParts(Step):
     ) -> tuple[nn.Module, ...]:
         """The head has a bias.
 
-        The logits are dot products with the embeddings and nothing else: nn.Linear(d_model, vocab, bias=False).
+        The logits are dot products with the rows of the head's weight and nothing else: nn.Linear(d_model, vocab,
+        bias=False).
         """
         *others, head = self.right(vocab, d_model, num_heads, depth, max_len, tie)
         head.bias = nn.Parameter(torch.zeros(vocab))
@@ -602,7 +607,7 @@ class ModelParts(Step):
     ) -> tuple[nn.Module, ...]:
         """There is only one block.
 
-        [block] * depth repeats one object, with one set of weights. Make each of the `depth` blocks anew:
+        [block] * depth repeats one object, with one set of weights. Create each of the `depth` blocks separately:
         nn.ModuleList(DecoderBlock(d_model, num_heads) for _ in range(depth)).
         """
         embed, positions, blocks, norm, head = self.right(vocab, d_model, num_heads, 1, max_len, tie)
@@ -613,7 +618,7 @@ class ModelParts(Step):
     ) -> tuple[nn.Module, ...]:
         """The table of positions has a row for each token of the vocabulary.
 
-        It has a row for each *position*: nn.Embedding(max_len, d_model).
+        It should have a row for each *position*: nn.Embedding(max_len, d_model).
         """
         embed, _, *others = self.right(vocab, d_model, num_heads, depth, max_len, tie)
         return embed, nn.Embedding(vocab, d_model), *others
@@ -627,7 +632,7 @@ class RoomForText(Step):
             raise ValueError(f"a text has at most max_len = {max_len} ids, got {ids.shape[1]}")
 
     def too_long_accepted(self) -> None:
-        """A text that is too long is not refused.
+        """A text that is too long is accepted.
 
         There is no row for position max_len, and PyTorch's error says only that some index is out of range. Compare
         ids.shape[1] with self.max_len first, and raise a ValueError with both numbers.
@@ -653,7 +658,8 @@ class EnterTheStream(Step):
     def places_left_out(self, ids: Tensor, embed: nn.Embedding) -> Tensor:
         """The positions are not added.
 
-        Without them the model can count, and no more (lesson 07). Add one row of the table for each position.
+        Without them the model knows how often each token occurs, and no more (lesson 07). Add one row of the table for
+        each position.
         """
         result: Tensor = embed(ids)
         return result
@@ -668,10 +674,10 @@ class EnterTheStream(Step):
         return result
 
     def places_counted_from_one(self, ids: Tensor, embed: nn.Embedding, positions: nn.Embedding) -> Tensor:
-        """The positions begin with 1.
+        """The positions start at 1.
 
         The first token is at position 0, in the first row of the table. Counted from 1, a text of max_len tokens would
-        need a row more.
+        need one more row.
         """
         result: Tensor = embed(ids) + positions(torch.arange(1, ids.shape[1] + 1, device=ids.device))
         return result
@@ -687,17 +693,17 @@ class EnterTheStream(Step):
         return result
 
     def places_of_the_tokens(self, ids: Tensor, embed: nn.Embedding, positions: nn.Embedding) -> Tensor:
-        """The table of positions is asked with the ids.
+        """The table of positions is indexed with the ids.
 
-        What is looked up there is *where* a token stands, 0, 1, 2, …, not which one it is: positions(torch.arange(n)).
+        What matters there is *where* a token is, 0, 1, 2, …, not which token it is: positions(torch.arange(n)).
         """
         result: Tensor = embed(ids) + positions(ids % positions.weight.shape[0])
         return result
 
     def one_place_for_a_text(self, ids: Tensor, embed: nn.Embedding, positions: nn.Embedding) -> Tensor:
-        """Positions run along the batch.
+        """Positions are counted along the batch.
 
-        All tokens of a text get the same row, and the texts of a batch different ones. Count along the second axis,
+        All tokens of a text get the same row, and the texts of a batch get different ones. Count along the second axis,
         ids.shape[1].
         """
         result: Tensor = embed(ids) + positions(torch.arange(len(ids), device=ids.device))[:, None]
@@ -717,7 +723,7 @@ class ThroughTheBlocks(Step):
     def blocks_beside_one_another(self, x: Tensor, blocks: Any) -> Tensor:
         """Every block gets the embeddings.
 
-        Does the loop overwrite x? Each block works on what the one before has made: x = block(x).
+        Does the loop overwrite x? Each block works on the output of the block before it: x = block(x).
         """
         result = x
         for block in blocks:
@@ -727,7 +733,7 @@ class ThroughTheBlocks(Step):
     def first_block_alone(self, x: Tensor, blocks: Any) -> Tensor:
         """Only the first block is called.
 
-        A `return` inside the loop ends it in its first round. Go through all of them.
+        A `return` inside the loop ends it in the first round. Go through all the blocks.
         """
         result: Tensor = blocks[0](x, is_causal=True)
         return result
@@ -735,31 +741,31 @@ class ThroughTheBlocks(Step):
     def blocks_from_the_last(self, x: Tensor, blocks: Any) -> Tensor:
         """The blocks are called in reverse order.
 
-        blocks[0] gets the embeddings, and each of the others what the one before it has made.
+        blocks[0] gets the embeddings, and each of the others gets the output of the block before it.
         """
         return self.right(x, [*blocks][::-1])
 
     def blocks_never_called(self, x: Tensor) -> Tensor:
         """No block is called.
 
-        The model guesses from the last token alone. Loop over self.blocks.
+        The model then predicts from the last token alone. Loop over self.blocks.
         """
         return x
 
     def future_open_to_blocks(self, x: Tensor, blocks: Any) -> Tensor:
         """The blocks see the future.
 
-        They are made of EncoderBlock, which is not causal unless it is told: block(x, is_causal=True). DecoderBlock
-        is always causal.
+        They are EncoderBlocks, which are not causal unless told to be: block(x, is_causal=True). DecoderBlock is always
+        causal.
         """
         for block in blocks:
             x = block(x)
         return x
 
     def embeddings_added_each_time(self, x: Tensor, blocks: Any) -> Tensor:
-        """The residual is added around each block, too.
+        """There is a second residual around each block.
 
-        The residuals are inside the block. x = x + block(x) would add the stream a second time.
+        The residuals are inside the block. x = x + block(x) adds the stream a second time.
         """
         for block in blocks:
             x = x + block(x, is_causal=True)
@@ -773,52 +779,52 @@ class ScoreTheVocabulary(Step):
         return head(norm(x))
 
     def stack_not_normed(self, x: Tensor, head: Layer) -> Tensor:
-        """The last norm is missing.
+        """The final norm is missing.
 
-        A pre-LN stream grows with every block. One norm stands behind all of them: head(norm(x)).
+        A pre-LN stream grows with every block. One norm follows all of them: head(norm(x)).
         """
         return head(x)
 
     def probabilities_returned(self, x: Tensor, norm: Layer, head: Layer) -> Tensor:
-        """Probabilities come back, not logits.
+        """Probabilities are returned, not logits.
 
-        The loss and the sampling each apply a softmax of their own. Return what the head gives.
+        The loss and the sampling each apply their own softmax. Return the head's output.
         """
         return head(norm(x)).softmax(dim=-1)
 
     def log_probabilities_returned(self, x: Tensor, norm: Layer, head: Layer) -> Tensor:
-        """Log probabilities come back, not logits.
+        """Log probabilities are returned, not logits.
 
-        They differ from the logits by a number for each position, and the softmax does not see that. But the contract
-        asks for what the head gives.
+        They differ from the logits by one number for each position, which the softmax cancels. But the contract asks
+        for the head's output.
         """
         return head(norm(x)).log_softmax(dim=-1)
 
     def last_token_alone(self, x: Tensor, norm: Layer, head: Layer) -> Tensor:
-        """Only the logits of the last position come back.
+        """Only the logits of the last position are returned.
 
-        To write, that is all one needs. To train, every position is an exercise: (b, n, vocab).
+        That is enough for writing. In training, every position is an example: (b, n, vocab).
         """
         return head(norm(x[:, -1]))
 
     def stream_returned(self, x: Tensor, norm: Layer) -> Tensor:
-        """The stream comes back, before the head.
+        """The stream is returned, from before the head.
 
-        (b, n, d_model) says nothing about tokens yet. The head makes logits of it, (b, n, vocab).
+        (b, n, d_model) says nothing about tokens yet. The head turns it into logits, (b, n, vocab).
         """
         return norm(x)
 
     @along_with("never_tied")
     def embedding_used_and_head_kept(self, x: Tensor, norm: Layer, embed: nn.Embedding) -> Tensor:
-        """The embedding makes the logits, and a head that nobody uses is kept.
+        """The embedding makes the logits, and the head is never used.
 
-        If the head is a layer, tie it: self.head.weight = self.embed.weight. Then nothing is left over.
+        If the head is a layer, tie it: self.head.weight = self.embed.weight. Then no layer goes unused.
         """
         return norm(x) @ embed.weight.T
 
     def embedding_in_any_case(self, x: Tensor, norm: Layer, embed: nn.Embedding) -> Tensor:
         """The embedding makes the logits, whatever `tie` says.
 
-        With tie=False the head has a weight of its own, and that is what makes the logits.
+        With tie=False the head has its own weight, and that is what makes the logits.
         """
         return norm(x) @ embed.weight.T

@@ -31,22 +31,21 @@ class Temper(Step):
     def temperature_multiplied(self, logits: Tensor, temperature: float) -> Tensor:
         """The logits are multiplied by the temperature.
 
-        A high temperature has to make the choice more even: divide, so that the differences between the logits shrink.
+        A high temperature should make the choice more even: divide, so that the differences between the logits shrink.
         """
         return logits * temperature
 
     def temperature_ignored(self, logits: Tensor) -> Tensor:
         """The temperature has no effect.
 
-        It has to divide the *logits*. Probabilities that are divided by it and then normalised are what they were
-        before.
+        It must divide the *logits*. Dividing the probabilities and then normalising them changes nothing.
         """
         return logits
 
     def square_root_of_temperature(self, logits: Tensor, temperature: float) -> Tensor:
-        """The logits are divided by the root of the temperature.
+        """The logits are divided by the square root of the temperature.
 
-        The root belongs to attention's √d. Here it is the temperature itself.
+        The root belongs to attention's √d. Here you divide by the temperature itself.
         """
         return logits / math.sqrt(temperature or 1.0)
 
@@ -64,22 +63,22 @@ class KeepBest(Step):
     def top_k_ignored(self, scores: Tensor) -> Tensor:
         """top_k has no effect.
 
-        Everything below the k-th largest score has to be set to -inf, so that the softmax gives it 0. And masked_fill
-        changes nothing in place: keep what it returns.
+        Everything below the k-th largest score must be set to -inf, so that the softmax gives it 0. And masked_fill
+        does not work in place: keep what it returns.
         """
         return scores
 
     def one_more_than_k(self, scores: Tensor, top_k: int | None) -> Tensor:
         """top_k keeps one token too many.
 
-        `k` largest scores stay. Is it an index that begins with 0, or `<=` in place of `<`?
+        Exactly `k` scores stay. Is there an index that starts at 0, or a `<=` in place of `<`?
         """
         return self.right(scores, None if top_k is None else top_k + 1)
 
     def one_less_than_k(self, scores: Tensor, top_k: int | None) -> Tensor:
         """top_k keeps one token too few.
 
-        The k-th largest score stays, too: only what is *below* it is closed.
+        The k-th largest score stays, too: only those *below* it are closed.
         """
         if top_k is None:
             return scores
@@ -89,7 +88,7 @@ class KeepBest(Step):
     def worst_k_kept(self, scores: Tensor, top_k: int | None) -> Tensor:
         """top_k keeps the least likely tokens.
 
-        Sorted in ascending order the *last* k are the largest. Or use torch.topk, which has them in front.
+        In ascending order the *last* k are the largest. Or use torch.topk, which puts the largest first.
         """
         if top_k is None:
             return scores
@@ -97,17 +96,18 @@ class KeepBest(Step):
         return scores.masked_fill(scores > last, -math.inf)
 
     def others_set_to_zero(self, scores: Tensor, top_k: int | None) -> Tensor:
-        """What top_k leaves out gets a logit of 0.
+        """Tokens outside the top k get a logit of 0.
 
-        A logit of 0 is a score like any other, and e⁰ = 1 is no small number. Closed means -inf, before the softmax.
+        A logit of 0 is a score like any other, and e⁰ = 1 is not a small number. To close a token, give it -inf before
+        the softmax.
         """
         return scores if top_k is None else scores.masked_fill(scores < _kth(scores, top_k), 0.0)
 
     def ties_dropped(self, scores: Tensor, top_k: int | None) -> Tensor:
-        """Of tokens that tie, some are dropped.
+        """Some of the tokens that tie are dropped.
 
-        What ties with the k-th largest score stays: no token is worse for having a larger number. Compare the scores
-        with the k-th value, in place of keeping the ids that topk gives.
+        Every token that ties with the k-th largest score stays: a larger id does not make it worse. Compare the scores
+        with the k-th value instead of keeping the ids that topk gives.
         """
         if top_k is None:
             return scores
@@ -115,16 +115,16 @@ class KeepBest(Step):
         return torch.full_like(scores, -math.inf).scatter(-1, best.indices, best.values)
 
     def k_larger_than_the_vocabulary(self, scores: Tensor, top_k: int | None) -> Tensor:
-        """It fails for a top_k larger than the vocabulary.
+        """A top_k larger than the vocabulary ends in an error.
 
-        topk cannot find more than there are. Then everything stays: min(top_k, vocab).
+        topk cannot return more scores than there are. In that case everything stays: min(top_k, vocab).
         """
         return scores if top_k is None else scores.masked_fill(scores < scores.topk(top_k).values[:, -1:], -math.inf)
 
     def threshold_of_the_first_row(self, scores: Tensor, top_k: int | None) -> Tensor:
         """The first row's k-th score is the threshold for all.
 
-        Each row of the batch has logits, and a threshold, of its own: values[:, -1:].
+        Each row of the batch has its own logits and its own threshold: values[:, -1:].
         """
         return scores if top_k is None else scores.masked_fill(scores < _kth(scores[:1], top_k), -math.inf)
 
@@ -148,15 +148,15 @@ class Nucleus(Step):
     def top_p_ignored(self, kept: Tensor) -> Tensor:
         """top_p has no effect.
 
-        What is not in the nucleus has to get the probability 0.
+        Every token outside the nucleus must get the probability 0.
         """
         return kept.softmax(dim=-1)
 
     def crossing_left_out(self, kept: Tensor, top_p: float | None) -> Tensor:
-        """The token with which the sum reaches top_p is left out.
+        """The token at which the sum reaches top_p is left out.
 
         The nucleus is the smallest set that *reaches* top_p, so it includes the token that crosses the line. Compare
-        the sum *before* each token, cumsum - p, with top_p. (The first token always stays: before it, the sum is 0.)
+        the sum *before* each token, cumsum - p, with top_p. (The first token always stays: the sum before it is 0.)
         """
         probabilities = kept.softmax(dim=-1)
         if top_p is None:
@@ -177,7 +177,7 @@ class Nucleus(Step):
     def one_beyond_the_crossing(self, kept: Tensor, top_p: float | None) -> Tensor:
         """The nucleus has one token too many.
 
-        It ends with the token with which the sum reaches top_p. Yours takes one more.
+        It ends with the token at which the sum reaches top_p. Yours takes one more.
         """
         probabilities = kept.softmax(dim=-1)
         if top_p is None:
@@ -187,9 +187,9 @@ class Nucleus(Step):
         return _closed(probabilities, before >= top_p, order)
 
     def each_at_least_p(self, kept: Tensor, top_p: float | None) -> Tensor:
-        """Each token by itself has to reach top_p.
+        """Each token has to reach top_p by itself.
 
-        It is their *sum*, from the likeliest down, that has to reach it.
+        It is their *sum*, from the likeliest token down, that has to reach it.
         """
         probabilities = kept.softmax(dim=-1)
         if top_p is None:
@@ -200,7 +200,7 @@ class Nucleus(Step):
     def from_the_least_likely(self, kept: Tensor, top_p: float | None) -> Tensor:
         """The sum is taken from the least likely token up.
 
-        Sort in descending order: the nucleus is made of the *likeliest* tokens.
+        Sort in descending order: the nucleus consists of the *likeliest* tokens.
         """
         probabilities = kept.softmax(dim=-1)
         if top_p is None:
@@ -209,10 +209,10 @@ class Nucleus(Step):
         return _closed(probabilities, before >= top_p, order)
 
     def never_sorted_back(self, kept: Tensor, top_p: float | None) -> Tensor:
-        """The sorted probabilities are not put back into their places.
+        """The probabilities are still in sorted order when a token is drawn.
 
         After sorting, column 0 is the likeliest token, not token 0. Translate what was drawn with the ids that `sort`
-        gives, or scatter the probabilities back.
+        gives, or scatter the probabilities back into place.
         """
         probabilities = kept.softmax(dim=-1)
         if top_p is None:
@@ -223,8 +223,8 @@ class Nucleus(Step):
     def nucleus_before_top_k(self, kept: Tensor, scores: Tensor, top_p: float | None) -> Tensor:
         """The nucleus is found before top_k.
 
-        First top_k, then the softmax of what is left, then the nucleus: its sum is over probabilities that have been
-        shared out anew.
+        First top_k, then the softmax over what is left, then the nucleus: its sum runs over the probabilities of that
+        softmax.
         """
         if top_p is None:
             return kept.softmax(dim=-1)
@@ -259,7 +259,7 @@ class DrawOne(Step):
         return torch.multinomial(probabilities, 1, generator=generator)[:, 0]
 
     def always_the_best(self, probabilities: Tensor) -> Tensor:
-        """The likeliest token is taken, always.
+        """The likeliest token is always taken.
 
         argmax is for temperature 0. Otherwise draw: torch.multinomial(probabilities, 1).
         """
@@ -268,25 +268,25 @@ class DrawOne(Step):
     def zero_divides(self, logits: Tensor, probabilities: Tensor, temperature: float, generator: Generator) -> Tensor:
         """At temperature 0 the logits are divided by 0.
 
-        Infinities make a softmax of NaN. The limit is known: at 0 the best token has all of the probability. Take the
-        argmax there, before anything is divided.
+        Dividing by 0 gives infinities, and their softmax is NaN. The limit is known: at 0 the best token has all of the
+        probability. Take the argmax there, before anything is divided.
         """
         if temperature == 0:
             return torch.multinomial((logits / 0.0).softmax(dim=-1), 1)[:, 0]
         return self.right(logits, probabilities, temperature, generator)
 
     def zero_is_no_temperature(self, logits: Tensor, probabilities: Tensor, generator: Generator) -> Tensor:
-        """At temperature 0 a token is drawn all the same.
+        """At temperature 0 a token is still drawn at random.
 
-        0 means: no chance at all, the best token every time.
+        0 leaves nothing to chance: take the best token every time.
         """
         return torch.multinomial(probabilities, 1, generator=generator)[:, 0]
 
     def last_of_equals(self, logits: Tensor, probabilities: Tensor, temperature: float, generator: Generator) -> Tensor:
-        """Of several best tokens, the last is taken.
+        """Of several equally good tokens, the last is taken.
 
-        At temperature 0 the contract asks for the first of them, as torch.argmax does. Sorted ascending, it is not in
-        the last place.
+        At temperature 0 the contract asks for the first of them, as torch.argmax does. After sorting in ascending
+        order, the first of them is not in the last place.
         """
         if temperature == 0:
             return logits.shape[-1] - 1 - logits.flip(-1).argmax(dim=-1)
@@ -295,8 +295,8 @@ class DrawOne(Step):
     def generator_unused(self, logits: Tensor, probabilities: Tensor, temperature: float) -> Tensor:
         """The generator is not used.
 
-        With a generator of the same seed the same tokens have to come. Pass it on:
-        torch.multinomial(probabilities, 1, generator=generator).
+        A generator with the same seed must give the same tokens. Pass it on: torch.multinomial(probabilities, 1,
+        generator=generator).
         """
         return self.right(logits, probabilities, temperature, None)
 
@@ -305,7 +305,7 @@ class DrawOne(Step):
     ) -> Tensor:
         """One token is drawn for all rows.
 
-        Each row of the batch is a text of its own and draws for itself. multinomial does all rows at once.
+        Each row of the batch is a separate text with its own draw. multinomial draws for all rows at once.
         """
         if temperature == 0:
             return logits.argmax(dim=-1)
@@ -314,25 +314,25 @@ class DrawOne(Step):
     def every_token_alike(
         self, logits: Tensor, probabilities: Tensor, temperature: float, generator: Generator
     ) -> Tensor:
-        """All tokens that are left are equally likely.
+        """All the tokens that are left are equally likely.
 
-        They are drawn by their probabilities, not one like another.
+        They should be drawn by their probabilities.
         """
         return self.right(logits, (probabilities > 0).to(probabilities), temperature, generator)
 
     def logits_as_shares(self, logits: Tensor, kept: Tensor, temperature: float, generator: Generator) -> Tensor:
-        """The logits are drawn from, without a softmax.
+        """The token is drawn from the logits, without a softmax.
 
-        multinomial takes weights that are not negative. Logits are no such weights: make probabilities of them first.
+        multinomial takes non-negative weights, and logits may be negative: turn them into probabilities first.
         """
         if temperature == 0:
             return logits.argmax(dim=-1)
         return torch.multinomial(kept.masked_fill(kept == -math.inf, 0.0), 1, generator=generator)[:, 0]
 
     def column_kept(self, logits: Tensor, probabilities: Tensor, temperature: float, generator: Generator) -> Tensor:
-        """The result has an axis too many.
+        """The result has one axis too many.
 
-        multinomial gives (b, 1), one draw in each row. (b) is asked for: squeeze(-1), or [:, 0].
+        multinomial gives (b, 1), one draw in each row. The contract asks for (b): squeeze(-1), or [:, 0].
         """
         return self.right(logits, probabilities, temperature, generator)[:, None]
 
@@ -353,10 +353,10 @@ class Prepare(Step):
         return was_training
 
     def dropout_goes_on(self, model: nn.Module) -> bool:
-        """The model is asked in the mode in which it happens to be.
+        """The model is called in whatever mode it happens to be in.
 
-        In training mode dropout is on, and the model writes with half of its features. Call model.eval() before the
-        first token.
+        In training mode dropout is on, and the model writes with some of its features switched off. Call model.eval()
+        before the first token.
         """
         return model.training
 
@@ -371,15 +371,15 @@ class CutWindow(Step):
         return lambda ids: ids[:, -max_len:]
 
     def window_not_cut(self) -> Change:
-        """The text is not cut to the last max_len tokens.
+        """The text is not cut to its last max_len tokens.
 
-        The model has max_len positions, and none beyond. Once the text is longer, ask about its end:
-        ids[:, -model.max_len:].
+        The model has max_len positions and no more. Once the text is longer, pass only its end: ids[:,
+        -model.max_len:].
         """
         return lambda ids: ids
 
     def first_tokens_asked(self, model: nn.Module) -> Change:
-        """The first max_len tokens are asked about, not the last.
+        """The model gets the first max_len tokens, not the last.
 
         What comes next depends on the end of the text: ids[:, -model.max_len:], with a minus.
         """
@@ -389,15 +389,15 @@ class CutWindow(Step):
     def window_one_short(self, model: nn.Module) -> Change:
         """The window is one token too short.
 
-        A text of exactly max_len tokens fits: positions 0 to max_len - 1. Keep max_len tokens, not one less.
+        A text of exactly max_len tokens fits: its positions are 0 to max_len - 1. Keep max_len tokens, not one fewer.
         """
         max_len = cast(int, model.max_len)
         return lambda ids: ids[:, -(max_len - 1) :]
 
     def last_token_asked_about(self) -> Change:
-        """The model gets the last token alone.
+        """The model gets only the last token.
 
-        It has no memory of what came before: without a cache (lesson 09) it needs all of the text that it can hold.
+        It has no memory of what came before: without a cache (lesson 09) it needs as much of the text as it can hold.
         """
         return lambda ids: ids[:, -1:]
 
@@ -413,14 +413,14 @@ class ReadLast(Step):
     def first_position_read(self) -> Change:
         """The logits of the first position are used.
 
-        They say what follows the *first* token. What follows the text is in the last position: logits[:, -1].
+        They say what follows the *first* token. What follows the text is at the last position: logits[:, -1].
         """
         return lambda logits: logits[:, 0]
 
     def all_positions_averaged(self) -> Change:
         """The logits are averaged over the positions.
 
-        Each position guesses a token of its own. Only the last one guesses the next: logits[:, -1].
+        Each position predicts a different token. Only the last one predicts the token you want: logits[:, -1].
         """
         return lambda logits: logits.mean(dim=1)
 
@@ -434,17 +434,17 @@ class DrawNext(Step):
         return lambda logits: attnlib.sample_next(logits, temperature, top_k, top_p, generator)
 
     def greedy(self) -> Change:
-        """The best token is taken, always.
+        """The best token is always taken.
 
-        Temperature, top_k and top_p are for `sample_next`: pass them on. The best token is what temperature 0 asks for.
+        Temperature, top_k and top_p are for `sample_next`: pass them on. It takes the best token only at temperature 0.
         """
         return lambda logits: logits.argmax(dim=-1)
 
     def temperature_not_passed_on(self, top_k: int | None, top_p: float | None, generator: Generator) -> Change:
         """The temperature is not passed on.
 
-        sample_next then draws at its default, 1. Arguments go by position: sample_next(logits, temperature, top_k,
-        top_p, generator).
+        sample_next then uses its default, 1. Arguments go by position: sample_next(logits, temperature, top_k, top_p,
+        generator).
         """
         return self.right(1.0, top_k, top_p, generator)
 
@@ -465,7 +465,7 @@ class DrawNext(Step):
     def generator_not_passed_on(self, temperature: float, top_k: int | None, top_p: float | None) -> Change:
         """The generator is not passed on.
 
-        With a generator of the same seed the same text has to come: hand it to sample_next.
+        A generator with the same seed must give the same text: hand it to sample_next.
         """
         return self.right(temperature, top_k, top_p, None)
 
@@ -481,7 +481,7 @@ class RowsThatStopped(Step):
     def prompt_stops(self, ids: Tensor, stop_id: int | None) -> Tensor:
         """A stop_id in the prompt ends the text.
 
-        Only what the model *writes* can stop it: a prompt often begins with the very token with which a text ends.
+        Only what the model *writes* can stop it: a prompt often begins with the very token that ends a text.
         """
         return self.right(ids) if stop_id is None else (ids == stop_id).any(dim=1)
 
@@ -497,8 +497,8 @@ class FillStopped(Step):
     def writes_beyond_the_stop(self) -> Change:
         """A row that has stopped goes on writing.
 
-        The other rows of the batch are not ready, so the loop goes on. What a row gets after its own end is stop_id
-        again, not what the model would say.
+        The other rows of the batch have not finished, so the loop goes on. After its own end a row gets stop_id again,
+        not what the model would say.
         """
         return lambda new, stopped: new
 
@@ -519,16 +519,16 @@ class EndOfText(Step):
         return lambda stopped: bool(stopped.all())
 
     def first_stop_ends_all(self) -> Change:
-        """The first row that stops ends the text of all.
+        """The first row that stops ends all the texts.
 
-        `any` asks whether one has stopped. The others are not ready: go on until *all* have.
+        `any` asks whether at least one has stopped. The others have not finished: go on until *all* have.
         """
         return lambda stopped: bool(stopped.any())
 
     def never_over(self) -> Change:
-        """The loop goes on when all rows have stopped.
+        """The loop goes on after all rows have stopped.
 
-        Nothing that comes after can change. End the loop there: the result is shorter than n + num_tokens then.
+        Nothing more can change. End the loop there: the result is then shorter than n + num_tokens.
         """
         return lambda stopped: False
 
@@ -536,7 +536,7 @@ class EndOfText(Step):
     def stop_ignored(self) -> Change:
         """stop_id has no effect.
 
-        A row that has written stop_id is filled with stop_id from there on, and once all rows have stopped, the loop
+        A row that has written stop_id is filled with stop_id from then on, and once all rows have stopped, the loop
         ends.
         """
         return lambda stopped: False
@@ -601,29 +601,29 @@ class WriteOn(Step):
     def one_token_too_many(self, writer: Writer, ids: Tensor, num_tokens: int) -> Tensor:
         """One token too many is written.
 
-        num_tokens is how many come *after* the ids that were given.
+        num_tokens is the number of tokens that come *after* the given ids.
         """
         return writer.write(ids, num_tokens + 1)
 
     def num_tokens_in_all(self, writer: Writer, ids: Tensor, num_tokens: int) -> Tensor:
         """num_tokens is taken for the length of the whole text.
 
-        It is how many tokens are *added* to those that were given.
+        It is the number of tokens that are *added* to the given ids.
         """
         return writer.write(ids, max(0, num_tokens - ids.shape[1]))
 
     def window_returned(self, writer: Writer, ids: Tensor, num_tokens: int) -> Tensor:
         """The beginning of the text is lost.
 
-        The window is what the *model* sees. If ids itself is cut, everything before it is gone from the result: give
-        the window a name of its own.
+        The window is what the *model* sees. If ids itself is cut, everything before the window is missing from the
+        result: give the window its own name.
         """
         return writer.write(ids, num_tokens, keep_window=True)
 
     def stop_not_written(self, writer: Writer, ids: Tensor, num_tokens: int) -> Tensor:
         """The last stop_id is not appended.
 
-        The loop ends before the token that ends it is written. stop_id belongs to the text: append first, then ask
+        The loop ends before the token that ends it is written. stop_id belongs to the text: append first, then check
         whether all rows have stopped.
         """
         return writer.write(ids, num_tokens, append_first=False)
@@ -637,24 +637,24 @@ class HandOver(Step):
         return written
 
     def new_tokens_alone(self, model: nn.Module, ids: Tensor, written: Tensor, was_training: bool) -> Tensor:
-        """Only the new tokens come back.
+        """Only the new tokens are returned.
 
-        The result begins with the ids that were given: (b, n + what was written).
+        The result begins with the given ids: (b, n + number of tokens written).
         """
         return self.right(model, written[:, ids.shape[1] :], was_training)
 
     def left_in_evaluation(self, written: Tensor) -> Tensor:
         """The model is left in evaluation mode.
 
-        Whoever trains it and lets it write in between would go on training without dropout. Remember model.training
-        before, and put it back: model.train(was_training).
+        Anyone who lets a model write in the middle of training would then go on training without dropout. Remember
+        model.training at the start, and restore it: model.train(was_training).
         """
         return written
 
     def put_into_training(self, model: nn.Module, written: Tensor) -> Tensor:
         """The model is put into training mode, whatever it was in.
 
-        model.train() is right for a model that was training. Remember model.training before, and give that back:
+        model.train() is right for a model that was training. Remember model.training at the start, and restore that:
         model.train(was_training).
         """
         return self.right(model, written, True)
@@ -669,15 +669,15 @@ class PiecePlaces(Step):
         return lambda start, n: torch.arange(n)
 
     def positions_run_on(self) -> Change:
-        """The positions run on with the text.
+        """The positions continue from one piece to the next.
 
-        The piece is cut out of the text, and its positions have to be cut with it: each piece begins at position 0,
-        just like every text the model will later be asked about. Yours trains each row of the table on one piece alone.
+        The piece is cut out of the text, and its positions must be cut with it: each piece begins at position 0, just
+        like every text that the model will be given later. Yours trains each row of the table on one piece alone.
         """
         return lambda start, n: torch.arange(start, start + n)
 
     def positions_from_one(self) -> Change:
-        """The positions of a piece begin with 1.
+        """The positions of a piece start at 1.
 
         The first token of each piece is at position 0.
         """
@@ -695,16 +695,16 @@ class PieceLoss(Step):
     def loss_not_shifted(self) -> Change:
         """The loss is not shifted.
 
-        The model is trained to repeat the token that it has just read. That is why the training loss falls so nicely,
-        and the loss on other text does not: logits at i belong to the token at i + 1.
+        The model is trained to repeat the token that it has just read. That is why the training loss falls so nicely
+        and the loss on other text does not. The logits at i belong to the token at i + 1.
         """
         return lambda logits, ids: nn.functional.cross_entropy(logits.flatten(0, 1), ids.flatten())
 
     def loss_shifted_the_wrong_way(self) -> Change:
         """The loss is shifted the wrong way.
 
-        The model is trained to name the token *before*, which it has read. Logits without the last position, ids
-        without the first.
+        The model is trained to name the token *before*, which it has already read. Use the logits without the last
+        position, and the ids without the first.
         """
         return lambda logits, ids: nn.functional.cross_entropy(logits[:, 1:].flatten(0, 1), ids[:, :-1].flatten())
 
@@ -720,8 +720,8 @@ class StepMode(Step):
     def evaluation_never_left(self) -> Change:
         """The model stays in evaluation mode.
 
-        After the first look at the held-out text, model.eval() is on, and from then on it trains without dropout. Go
-        back with model.train() before each step.
+        model.eval() is called for the first test on held-out text and stays on, so from then on the model trains
+        without dropout. Go back with model.train() before each step.
         """
         return lambda model: model
 
@@ -745,10 +745,10 @@ class HeldOutMode(Step):
         return lambda model: model.eval()
 
     def tested_in_training(self) -> Change:
-        """The held-out text is read in training mode.
+        """The held-out text is tested in training mode.
 
-        With dropout on, the loss is that of a model with half of its features. Call model.eval() before the test, and
-        model.train() before the next step.
+        With dropout on, the loss is that of a model with some of its features switched off. Call model.eval() before
+        the test, and model.train() before the next step.
         """
         return lambda model: model.train()
 
@@ -804,7 +804,7 @@ class TrainOnPieces(Step):
     ) -> Tensor:
         """The gradients of earlier steps are still there.
 
-        backward *adds* to what is in .grad. zero_grad was in the given code, before backward: leave it there.
+        backward *adds* to what is in .grad. In the given code, zero_grad was called before backward: leave it there.
         """
         return trainer.train(model, text, held_out, window, lr, zero=False)
 
@@ -824,7 +824,7 @@ class CountGrams(Step):
     def last_token_not_counted(self, text: Tensor, order: int) -> Followers:
         """The last token of the text is not counted.
 
-        It follows its context like any other. Does a range end one too early?
+        It follows its context like any other token. Does a range end one too early?
         """
         return self.right(text, order, end_before=1)
 
@@ -857,31 +857,31 @@ class MixOrders(Step):
     def contexts_one_too_long(self, test: Tensor, order: int, vocab: int, followers: Followers) -> Tensor:
         """The contexts are one token too long.
 
-        An n-gram is n tokens *with* the one that follows: the longest context of order 3 has two tokens.
+        An n-gram is n tokens *including* the one that follows: the longest context of order 3 has two tokens.
         """
         return self.right(test, order + 1, vocab, followers)
 
     def contexts_one_too_short(self, test: Tensor, order: int, vocab: int, followers: Followers) -> Tensor:
         """The contexts are one token too short.
 
-        An n-gram is n tokens with the one that follows: the longest context of order 3 has two tokens, that of order 1
-        is empty. Does a range end one too early?
+        An n-gram is n tokens including the one that follows: the longest context of order 3 has two tokens, and that of
+        order 1 is empty. Does a range end one too early?
         """
         return self.right(test, order, vocab, followers, order_of=lambda order: range(order - 1))
 
     def nothing_shorter(self, test: Tensor, order: int, vocab: int, followers: Followers) -> Tensor:
         """Shorter contexts are not used.
 
-        Count / total gives 0 to whatever did not follow this context in the text, and -log 0 is infinite. Mix with the
-        shorter context's probability, which is never 0.
+        Count / total gives 0 to any token that never followed this context in the text, and -log 0 is infinite. Mix in
+        the shorter context's probability, which is never 0.
         """
         return self.right(test, order, vocab, followers, mix=lambda count, total, kinds, shorter: count / total)
 
     def one_added_to_each_count(self, test: Tensor, order: int, vocab: int, followers: Followers) -> Tensor:
         """One is added to every count.
 
-        (count + 1) / (total + vocab) is Laplace's way: it treats all unseen tokens alike. Witten and Bell share that
-        room by what the *shorter* context says.
+        (count + 1) / (total + vocab) is Laplace's way: it treats all unseen tokens alike. Witten and Bell share out
+        that probability according to the *shorter* context.
         """
         return self.right(
             test,
@@ -893,10 +893,10 @@ class MixOrders(Step):
         )
 
     def totals_for_kinds(self, test: Tensor, order: int, vocab: int, followers: Followers) -> Tensor:
-        """The number of followers counts where the number of *different* ones should.
+        """All followers are counted where only the *different* ones should be.
 
-        T(h) is how many different tokens were seen after h, len(counter), not how often anything was. A context that
-        was always followed by the same token is to be trusted.
+        T(h) is the number of different tokens seen after h, len(counter), not how many were seen in all. A context that
+        was always followed by the same token can be trusted.
         """
         return self.right(
             test,
@@ -909,40 +909,41 @@ class MixOrders(Step):
     def kinds_not_in_the_divisor(self, test: Tensor, order: int, vocab: int, followers: Followers) -> Tensor:
         """The probabilities add up to more than 1.
 
-        What the shorter context adds, T(h) in all, has to be in the divisor, too: C(h) + T(h).
+        The shorter context adds T(h) in all, so T(h) belongs in the divisor, too: C(h) + T(h).
         """
         return self.right(
             test, order, vocab, followers, mix=lambda count, total, kinds, shorter: (count + kinds * shorter) / total
         )
 
     def one_always_left_over(self, test: Tensor, order: int, vocab: int, followers: Followers) -> Tensor:
-        """The shorter context always weighs 1.
+        """The shorter context always has weight 1.
 
-        Its weight is T(h), the number of different tokens seen after h: the more of them, the likelier is yet another.
+        Its weight is T(h), the number of different tokens seen after h: the more of them there are, the likelier yet
+        another one is.
         """
         return self.right(
             test, order, vocab, followers, mix=lambda count, total, kinds, shorter: (count + shorter) / (total + 1)
         )
 
     def unseen_contexts_start_again(self, test: Tensor, order: int, vocab: int, followers: Followers) -> Tensor:
-        """A context that was never seen makes all tokens alike.
+        """After a context that was never seen, all tokens are equally likely.
 
-        It knows nothing, so what the shorter context says is left as it is.
+        Such a context knows nothing, so keep what the shorter context says.
         """
         return self.right(test, order, vocab, followers, unseen=lambda shorter, vocab: 1 / vocab)
 
     def unseen_contexts_say_never(self, test: Tensor, order: int, vocab: int, followers: Followers) -> Tensor:
-        """A context that was never seen makes everything impossible.
+        """After a context that was never seen, every token is impossible.
 
-        It knows nothing, so what the shorter context says is left as it is.
+        Such a context knows nothing, so keep what the shorter context says.
         """
         return self.right(test, order, vocab, followers, unseen=lambda shorter, vocab: 0.0)
 
     def begun_with_nothing(self, test: Tensor, order: int, vocab: int, followers: Followers) -> Tensor:
-        """The chain begins with 0.
+        """The chain starts from 0.
 
-        Below the single tokens there is the even guess, 1 / vocab. With 0 a token that is not in the text could never
-        come.
+        Below the counts of single tokens there is the uniform guess, 1 / vocab. Starting from 0, a token that is not in
+        the text could never come.
         """
         return self.right(test, order, vocab, followers, first=lambda vocab: 0.0)
 
@@ -954,8 +955,8 @@ class MixOrders(Step):
         return self.right(test, order, vocab, followers, order_of=lambda order: reversed(range(order)))
 
     def logarithms_returned(self, test: Tensor, order: int, vocab: int, followers: Followers) -> Tensor:
-        """Logarithms come back.
+        """Logarithms are returned.
 
-        The probabilities themselves are asked for. (Minus the mean of their logarithms is the loss.)
+        The contract asks for the probabilities themselves. (Minus the mean of their logarithms is the loss.)
         """
         return self.right(test, order, vocab, followers).log()
