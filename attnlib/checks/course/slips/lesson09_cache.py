@@ -30,18 +30,17 @@ class Room(Step):
         return start, stop
 
     def room_not_checked(self, cache: Cache, k: Tensor) -> tuple[int, int]:
-        """Nobody asks whether there is room.
+        """Nothing checks whether there is room.
 
-        A slice that goes beyond the buffer is cut off without a word, and then the assignment fails with torch's own
-        error about shapes that nobody passed in. Compare first, and raise a ValueError that says how much room there
-        is.
+        A slice that goes beyond the buffer is cut off silently, and then the assignment fails with torch's own error
+        about shapes that nobody passed in. Compare first, and raise a ValueError that says how much room there is.
         """
         return cache["length"], cache["length"] + k.shape[2]
 
     def asserted(self, cache: Cache, k: Tensor) -> tuple[int, int]:
-        """A full cache is an AssertionError.
+        """A full cache raises an AssertionError.
 
-        `assert` is for what can never happen, and python -O leaves it out. A caller who writes too much gets a
+        `assert` is for what can never happen, and `python -O` skips it. A caller who writes too much should get a
         ValueError.
         """
         start, stop = cache["length"], cache["length"] + k.shape[2]
@@ -49,10 +48,9 @@ class Room(Step):
         return start, stop
 
     def full_one_too_early(self, cache: Cache, k: Tensor) -> tuple[int, int]:
-        """The last place is refused.
+        """The last position is refused.
 
-        With room for 7 positions, the seventh fits: refuse where start + n is *larger* than the room, not where it is
-        equal.
+        With room for 7 positions, the seventh fits: refuse if start + n is *larger* than the room, not if it is equal.
         """
         start, stop = self.right(cache, k)
         if stop == cache["k"].shape[2]:
@@ -60,18 +58,18 @@ class Room(Step):
         return start, stop
 
     def written_at_the_front(self, cache: Cache, k: Tensor) -> tuple[int, int]:
-        """The new positions are written at the front again.
+        """The new positions are written at the front of the buffer.
 
-        They overwrite the oldest ones. The cache holds `length` positions already, so the next one goes to index
+        There they overwrite the oldest ones. The cache already holds `length` positions, so the next one goes to index
         `length`.
         """
         return 0, k.shape[2]
 
     def written_one_too_far(self, cache: Cache, k: Tensor) -> tuple[int, int]:
-        """One place is left out.
+        """One position of the buffer is skipped.
 
-        `length` positions have the indices 0 to length - 1, so the next free one is `length`, not length + 1. What is
-        left out holds whatever was there before.
+        `length` positions have the indices 0 to length - 1, so the next free one is `length`, not length + 1. The
+        skipped position keeps whatever was there before.
         """
         start, stop = self.right(cache, k)
         return start + 1, stop + 1
@@ -79,15 +77,16 @@ class Room(Step):
     def written_at_the_end(self, cache: Cache, k: Tensor) -> tuple[int, int]:
         """The new positions are written at the end of the buffer.
 
-        They belong directly behind those that the cache holds, [length, length + n). The rest of the buffer is empty.
+        They belong directly after those that the cache already holds, at [length, length + n). The rest of the buffer
+        stays empty.
         """
         room = cache["k"].shape[2]
         return room - k.shape[2], room
 
     def one_position_only(self, cache: Cache, k: Tensor) -> tuple[int, int]:
-        """It works for one new position only.
+        """Only one new position can be appended at a time.
 
-        There may be several at once, a whole prompt: they go to [length, length + n), with n = k.shape[2].
+        There may be several at once, a whole prompt even: they go to [length, length + n), with n = k.shape[2].
         """
         return cache["length"], cache["length"] + 1
 
@@ -104,11 +103,11 @@ class Write(Step):
 
     @along_with("room_not_checked")
     def grows_by_cat(self, cache: Cache, k: Tensor, v: Tensor, start: int) -> Two:
-        """The cache grows by cat.
+        """The cache grows with torch.cat.
 
-        The numbers are right. But `torch.cat` makes a new tensor and copies everything that was there, for each token
-        again: n tokens cost n²/2 copies. And nothing says when there is no more room. Write into the slice
-        [length, length + n) of the buffer.
+        The numbers are right. But for every token, `torch.cat` makes a new tensor and copies everything that was there:
+        n tokens cost n²/2 copies. And nothing says when there is no more room. Write into the slice [length, length +
+        n) of the buffer.
         """
         cache["k"] = torch.cat([cache["k"][:, :, :start], k], dim=2)
         cache["v"] = torch.cat([cache["v"][:, :, :start], v], dim=2)
@@ -116,10 +115,10 @@ class Write(Step):
 
     @along_with("room_not_checked", "whole_buffer")
     def behind_the_buffer(self, cache: Cache, k: Tensor, v: Tensor) -> Two:
-        """The new positions come behind the whole buffer.
+        """The new positions are put after the whole buffer.
 
-        The buffer has room for the longest text. `torch.cat` leaves that room empty, puts the new positions behind it,
-        and copies everything for each token. Write into the slice [length, length + n) of the buffer.
+        The buffer already has room for the longest text. `torch.cat` leaves that room empty, puts the new positions
+        after it, and copies everything for each token. Write into the slice [length, length + n) of the buffer.
         """
         cache["k"], cache["v"] = torch.cat([cache["k"], k], dim=2), torch.cat([cache["v"], v], dim=2)
         return cache["k"], cache["v"]
@@ -130,19 +129,18 @@ class Write(Step):
         return self.behind_the_buffer(cache, k, v)
 
     def written_to_a_copy(self, cache: Cache, k: Tensor, v: Tensor, start: int, stop: int) -> Two:
-        """A copy is written, and the cache stays as it is.
+        """The new positions are written to a copy, and the cache does not change.
 
-        This call is right, and the next one knows nothing of it. `clone()`, `cat` or an index with a list make copies;
-        a slice of cache["k"] is the buffer itself.
+        This call is right, but the next one will not find them. `clone()`, `cat` or an index with a list make copies; a
+        slice of cache["k"] is the buffer itself.
         """
         return self.right({"k": cache["k"].clone(), "v": cache["v"].clone()}, k, v, start, stop)
 
     def buffers_replaced(self, cache: Cache, k: Tensor, v: Tensor, start: int, stop: int) -> Two:
         """The cache gets new buffers.
 
-        What is returned is right. But `clone` and `torch.cat` make new tensors of the full size, for each token again,
-        and whoever holds the old ones waits for the new positions in vain. Write into the slice
-        [length, length + n) of the buffer.
+        The result is right. But for each token `clone` and `torch.cat` make new tensors of the full size, and anyone
+        who holds the old ones never sees the new positions. Write into the slice [length, length + n) of the buffer.
         """
         cache["k"], cache["v"] = cache["k"].clone(), cache["v"].clone()
         return self.right(cache, k, v, start, stop)
@@ -150,7 +148,7 @@ class Write(Step):
     def keys_alone_written(self, cache: Cache, k: Tensor, start: int, stop: int) -> Two:
         """The values are not written.
 
-        Both are kept. The keys say which positions to look at, the values what is taken home from there.
+        Keep both. The keys say which positions to look at, and the values are what you take home from there.
         """
         cache["k"][:, :, start:stop] = k
         return cache["k"], cache["v"]
@@ -158,14 +156,14 @@ class Write(Step):
     def keys_written_twice(self, cache: Cache, k: Tensor, start: int, stop: int) -> Two:
         """The keys are written into both buffers.
 
-        The second assignment has to take v: cache["v"][...] = v.
+        The second assignment must use v: cache["v"][...] = v.
         """
         return self.right(cache, k, k, start, stop)
 
     def keys_and_values_exchanged(self, cache: Cache, k: Tensor, v: Tensor, start: int, stop: int) -> Two:
         """Keys and values are in each other's buffer.
 
-        k goes to cache["k"], and v to cache["v"]; what reads them expects each in its own.
+        k goes into cache["k"], and v into cache["v"]: the code that reads them expects each in its own buffer.
         """
         return self.right(cache, v, k, start, stop)
 
@@ -187,16 +185,16 @@ class Count(Step):
         cache["length"] = stop
 
     def length_forgotten(self) -> None:
-        """The length is not counted on.
+        """The length is not updated.
 
         This call is right. But the next one writes to the same place, and what you have just written is lost: set
-        cache["length"]. (A variable of yours called `length` is not the cache's.)
+        cache["length"]. (A local variable called `length` is not the cache's.)
         """
 
     def length_of_the_new(self, cache: Cache, k: Tensor) -> None:
         """The length is that of the new positions alone.
 
-        What was there before still counts: the old length plus n.
+        What was there before still counts: the new length is the old length plus n.
         """
         cache["length"] = k.shape[2]
 
@@ -208,9 +206,9 @@ class Count(Step):
         cache["length"] = start + 1
 
     def length_counted_twice(self, cache: Cache, k: Tensor, stop: int) -> None:
-        """The length is counted on twice.
+        """The length is increased twice.
 
-        It grows by n once, for keys and values together. Otherwise the next position leaves a hole behind it.
+        It grows by n once, for keys and values together. Otherwise the next position leaves a gap.
         """
         cache["length"] = stop + k.shape[2]
 
@@ -224,29 +222,29 @@ class Views(Step):
     def whole_buffer(self, all_k: Tensor, all_v: Tensor) -> Two:
         """The whole buffer is returned.
 
-        Behind the positions that were written there is nothing yet, or what an earlier text has left there. Return the
-        first `length` positions.
+        After the positions that were written there is nothing yet, or something left over from an earlier text. Return
+        the first `length` positions.
         """
         return all_k, all_v
 
     def new_alone(self, k: Tensor, v: Tensor) -> Two:
         """Only the new positions are returned.
 
-        The new queries look at everything so far. Return all positions that the cache holds now, old and new.
+        The new queries look at everything so far. Return all positions that the cache now holds, old and new.
         """
         return k, v
 
     def old_alone(self, all_k: Tensor, all_v: Tensor, start: int) -> Two:
-        """The new positions are missing from what is returned.
+        """The new positions are missing from the result.
 
         The slice ends at the *old* length. A position sees itself, too: return everything up to the new length.
         """
         return all_k[:, :, :start], all_v[:, :, :start]
 
     def values_first(self, all_k: Tensor, all_v: Tensor, stop: int) -> Two:
-        """The values come before the keys.
+        """The values are returned before the keys.
 
-        Keys first, then values: return keys, values.
+        The keys come first: return keys, values.
         """
         return all_v[:, :, :stop], all_k[:, :, :stop]
 
@@ -263,10 +261,10 @@ class ProjectNew(Step):
     def matrices_turned(
         self, x: Tensor, weights: dict[str, Tensor], cache: Cache
     ) -> tuple[Tensor, Tensor, Tensor, int]:
-        """The matrices are multiplied the other way round.
+        """The matrices are transposed.
 
-        These are plain matrices, (d_model, h·d), and no layers: x @ w. An nn.Linear keeps the transpose, and `F.linear`
-        expects that.
+        These are plain matrices, (d_model, h·d), not layers: x @ w. An nn.Linear stores the transpose, and that is what
+        `F.linear` expects.
         """
         q, k, v = (x @ weights[name].mT for name in ("w_q", "w_k", "w_v"))
         return q, k, v, cache["k"].shape[1]
@@ -306,7 +304,7 @@ class TurnAndKeep(Step):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Nothing is turned.
 
-        The keys in the cache are turned by their positions (lesson 07), and so have to be the new queries and keys:
+        The keys in the cache are turned by their positions (lesson 07), so the new queries and keys must be, too:
         attnlib.rotate(q, positions).
         """
         return q, *_kept(cache, k, v)
@@ -332,20 +330,20 @@ class TurnAndKeep(Step):
     def queries_placed_after_appending(
         self, q: Tensor, k: Tensor, v: Tensor, cache: Cache, places: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """The positions of the queries are read off the cache too late.
+        """The positions of the queries are read from the cache too late.
 
-        Appending counts cache["length"] on, so the queries are turned n positions too far. Compute the positions once,
-        before you append, and turn queries and keys by the same ones.
+        Appending increases cache["length"], so the queries are turned n positions too far. Compute the positions once,
+        before you append, and use them for both queries and keys.
         """
         return attnlib.rotate(q, places + q.shape[2]), *_kept(cache, attnlib.rotate(k, places), v)
 
     def unturned_in_the_cache(
         self, q: Tensor, k: Tensor, v: Tensor, cache: Cache, places: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """The keys are kept unturned.
+        """The keys are cached before they are turned.
 
-        This call turns its own keys and is right. The next one finds them in the cache as they were before they were
-        turned. Turn first, and append what is turned.
+        This call turns its own keys and is right. The next one finds them in the cache unturned. Turn first, then
+        append the turned keys.
         """
         keys, values = _kept(cache, k, v)
         new_k = attnlib.rotate(k, places)
@@ -356,8 +354,8 @@ class TurnAndKeep(Step):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """All keys are turned when they are read.
 
-        The old ones were turned when they were written, and are turned again at each call. Turn only what is new, and
-        keep it turned: nothing has to be turned twice.
+        The old ones were turned when they were written, and are turned again at each call. Turn only the new keys, and
+        store them turned: then nothing has to be turned twice.
         """
         keys, values = _kept(cache, k, v)
         return attnlib.rotate(q, places), attnlib.rotate(keys, torch.arange(keys.shape[2], device=q.device)), values
@@ -365,8 +363,8 @@ class TurnAndKeep(Step):
     def not_kept(self, q: Tensor, k: Tensor, v: Tensor, cache: Cache, places: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The next call does not find the new words in the cache.
 
-        Their keys and values are not written, or they are written and cache["length"] is not counted on, so that the
-        next call overwrites them and begins at the same position again. `append_to_cache` does both.
+        Their keys and values are not written, or cache["length"] is not increased, so that the next call overwrites
+        them and begins at the same position again. `append_to_cache` does both.
         """
         return self.right(q, k, v, dict(cache), places)
 
@@ -381,10 +379,10 @@ class TurnAndKeep(Step):
     def empty_places_attended(
         self, q: Tensor, k: Tensor, v: Tensor, cache: Cache, places: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """The empty part of the buffer is attended to.
+        """Queries attend to the empty part of the buffer.
 
-        A key of zeros has the score 0, and e⁰ = 1 takes a share of the attention. Use what appending returns, the first
-        `length` positions, and not the whole buffer.
+        A key of zeros has the score 0, and with e⁰ = 1 it takes a share of the attention. Use what `append_to_cache`
+        returns, the first `length` positions, not the whole buffer.
         """
         new_q, *_ = self.right(q, k, v, cache, places)
         return new_q, cache["k"], cache["v"]
@@ -403,9 +401,10 @@ class AttendAfterCache(AttendCausally):
     makes = ("output",)
 
     def no_future_hidden_from_few(self, new_q: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """The mask hides one word too many from each other.
+        """The mask hides each new word from itself.
 
-        Among the new words each sees itself, too. The diagonal of the mask is at k - q, which is what is in the cache.
+        Among the new words, each sees itself, too. The diagonal of the mask is at k - q, the number of positions that
+        were in the cache before.
         """
         behind = torch.arange(new_q.shape[-2], device=new_q.device)[:, None] + keys.shape[-2] - new_q.shape[-2]
         return equation(new_q, keys, values, mask=torch.arange(keys.shape[-2], device=new_q.device) < behind)[0]
@@ -440,15 +439,15 @@ class PerPosition(Step):
     def queries_counted(self, kv_heads: int, d_head: int) -> int:
         """The queries are counted as well.
 
-        A query is used once, when its token comes, and never again. Keys and values are kept, so it is twice, not three
-        times.
+        A query is used once, when its token comes, and never again. Only keys and values are kept, so the factor is
+        two, not three.
         """
         return 3 * kv_heads * d_head
 
     def one_head_counted(self, d_head: int) -> int:
-        """The heads are left out.
+        """The number of heads is left out.
 
-        Every head of keys has keys and values of its own, d_head wide.
+        Each of the kv_heads heads has its own keys and values, d_head wide.
         """
         return 2 * d_head
 
@@ -467,38 +466,38 @@ class InAll(Step):
         return numbers * batch * layers * lengths * number_bytes
 
     def one_layer_counted(self, numbers: int, batch: int, lengths: Tensor, number_bytes: int) -> Tensor:
-        """One layer is counted.
+        """Only one layer is counted.
 
-        Each layer has keys and values of its own: the same token is another vector in each.
+        Each layer has its own keys and values: the same token is a different vector in each.
         """
         return numbers * batch * lengths * number_bytes
 
     def one_sentence_counted(self, numbers: int, layers: int, lengths: Tensor, number_bytes: int) -> Tensor:
-        """One sentence is counted.
+        """Only one sentence is counted.
 
-        The weights of a model are shared by a batch. The cache is not: each sentence has its own.
+        All sentences of a batch share the model's weights. They do not share the cache: each sentence has its own.
         """
         return numbers * layers * lengths * number_bytes
 
     def numbers_not_bytes(self, numbers: int, batch: int, layers: int, lengths: Tensor) -> Tensor:
         """Numbers are counted, not bytes.
 
-        A number in 16 bit takes two bytes, one in 32 bit four: times number_bytes.
+        A 16-bit number takes two bytes, a 32-bit number four: multiply by number_bytes.
         """
         return numbers * batch * layers * lengths
 
     def bits_counted(self, numbers: int, batch: int, layers: int, lengths: Tensor, number_bytes: int) -> Tensor:
         """Bits are counted, not bytes.
 
-        `number_bytes` is in bytes already. Eight bits are one byte.
+        `number_bytes` is already in bytes. Eight bits are one byte.
         """
         return 8 * self.right(numbers, batch, layers, lengths, number_bytes)
 
     def length_squared(self, numbers: int, batch: int, layers: int, lengths: Tensor, number_bytes: int) -> Tensor:
-        """The length counts twice.
+        """The length is counted twice.
 
-        The table of *weights* grows with the square of the length. The cache has no table in it: one key and one value
-        for each position.
+        The table of *weights* grows with the square of the length. The cache does not hold that table, only one key and
+        one value for each position.
         """
         return self.right(numbers, batch, layers, lengths, number_bytes) * lengths
 
@@ -508,14 +507,15 @@ class InAll(Step):
     ) -> Tensor:
         """The result is not in bytes.
 
-        Kilobytes or gigabytes are easier to read, but bytes are asked for, as whole numbers. Divide where you print.
+        Kilobytes or gigabytes are easier to read, but the contract asks for bytes, as whole numbers. Divide where you
+        print.
         """
         return self.right(numbers, batch, layers, lengths, number_bytes) / unit
 
     def lengths_added_up(self, numbers: int, batch: int, layers: int, lengths: Tensor, number_bytes: int) -> Tensor:
         """The lengths are added up.
 
-        `lengths` are several questions, each with an answer of its own: what does the cache take at this length?
+        `lengths` holds several questions, each with its own answer: how much does the cache take at this length?
         """
         return self.right(numbers, batch, layers, lengths, number_bytes).sum()
 
@@ -531,14 +531,14 @@ class Slot(Step):
     def last_slot_forever(self, cache: Cache) -> tuple[int, int]:
         """Once the buffer is full, only its last slot is written.
 
-        `min(length, window - 1)` overwrites the *newest* word again and again, and the oldest ones stay for ever. The
+        `min(length, window - 1)` overwrites the *newest* word again and again, and the oldest ones stay forever. The
         window moves: the word that leaves is the oldest, and it is in slot length % window.
         """
         window = cache["k"].shape[2]
         return min(cache["length"], window - 1), min(cache["length"] + 1, window)
 
     def empty_slots_seen(self, cache: Cache) -> tuple[int, int]:
-        """Slots that are still empty are attended to.
+        """The query attends to slots that are still empty.
 
         Until the buffer has been filled once, only the first length + 1 slots hold a word. An empty slot has the score
         0, not -inf, and takes a share of the attention.
@@ -557,7 +557,7 @@ class Slot(Step):
     def one_slot_on(self, cache: Cache) -> tuple[int, int]:
         """The ring begins at slot 1.
 
-        `length` words are in slots 0 to length - 1, so the next one goes to slot length % window.
+        The first `length` words are in slots 0 to length - 1, so the next one goes to slot length % window.
         """
         window = cache["k"].shape[2]
         return (cache["length"] + 1) % window, min(cache["length"] + 1, window)
@@ -572,10 +572,10 @@ class Slot(Step):
         return length if length < window else 0, min(length + 1, window)
 
     def seen_up_to_the_slot(self, cache: Cache) -> tuple[int, int]:
-        """Only the slots up to the new word are attended to.
+        """The query attends only to the slots up to the new word.
 
-        That is right in the first round. After it, the slots behind the new word hold words, too: the older ones. Read
-        as many slots as there are words so far, at most `window`.
+        That is right in the first round. Later, the slots after the new word hold the older words. Read as many slots
+        as there are words so far, at most `window`.
         """
         slot = cache["length"] % cache["k"].shape[2]
         return slot, slot + 1
@@ -589,10 +589,10 @@ class WriteSlot(Step):
         cache["length"] += 1
 
     def length_runs_around(self, k: Tensor, v: Tensor, cache: Cache, slot: int) -> None:
-        """The length starts again at 0.
+        """The length starts over at 0.
 
-        With length = (length + 1) % window the slot is right, but a full buffer counts as an empty one. Let the length
-        grow, and take % where the slot is computed.
+        With length = (length + 1) % window the slot is right, but a full buffer counts as empty. Let the length grow,
+        and take % where the slot is computed.
         """
         self.right(k, v, cache, slot)
         cache["length"] %= cache["k"].shape[2]
@@ -600,15 +600,15 @@ class WriteSlot(Step):
     def words_not_counted(self, k: Tensor, v: Tensor, cache: Cache, slot: int) -> None:
         """The words are not counted.
 
-        cache["length"] stays as it is, and each word takes the place of the one before: one more at each call.
+        cache["length"] never changes, so each word takes the place of the one before. Add one at each call.
         """
         self.right(k, v, cache, slot)
         cache["length"] -= 1
 
     def values_not_kept(self, k: Tensor, v: Tensor, cache: Cache, slot: int) -> None:
-        """The values are not kept in the ring.
+        """The values are not stored in the ring.
 
-        Keys and values go into the same slot of their buffers.
+        Keys and values go into the same slot of their respective buffers.
         """
         self.right(k, cache["v"][:, :, slot : slot + 1].clone(), cache, slot)
 
@@ -620,9 +620,9 @@ class AttendRing(Step):
         return equation(q, cache["k"][:, :, :seen], cache["v"][:, :, :seen])[0]
 
     def causal_in_the_ring(self, q: Tensor, cache: Cache, seen: int) -> Tensor:
-        """A causal mask is put over the ring.
+        """A causal mask is applied to the ring.
 
-        All that is in the ring is in the past, in whatever order it is there. One new query sees it all; a triangle of
-        one row that begins at the first key shows it only slot 0.
+        Everything in the ring is in the past, whatever order it is in, and the one new query sees it all. A one-row
+        triangle that begins at the first key shows it only slot 0.
         """
         return equation(q, cache["k"][:, :, :1], cache["v"][:, :, :1])[0]

@@ -29,18 +29,17 @@ class ReadGroups(Step):
     def groups_taking_turns(self, q: Tensor, k: Tensor, v: Tensor, which: str) -> Two:
         """The heads take turns with the groups.
 
-        `repeat` puts the groups one after another, 0 1 0 1, so that head i reads group i % g. Neighbours share: 0 0 1
-        1, head i reads group i // (h / g). That is `repeat_interleave`. The shapes are the same, and trained weights
-        fit only one of the two.
+        `repeat` puts the groups one after another, 0 1 0 1, so that head i reads group i % g. Neighbours should share,
+        0 0 1 1: head i reads group i // (h / g). That is `repeat_interleave`. The shapes are the same, but trained
+        weights fit only one of the two.
         """
         self.right(q, k, v)
         return self._read(q, k, v, torch.arange(q.shape[1], device=q.device) % k.shape[1], which)
 
     def divided_by_groups(self, q: Tensor, k: Tensor, v: Tensor) -> Two:
-        """i // g in place of i // (h / g).
+        """The head's number is divided by g, not by h / g.
 
-        g is the number of groups. How many heads share one is h / g, and that is what the number of the head is divided
-        by.
+        g is the number of groups. The number of heads that share one group is h / g, and that is what to divide by.
         """
         self.right(q, k, v)
         return self._read(q, k, v, torch.arange(q.shape[1], device=q.device) // k.shape[1])
@@ -70,9 +69,9 @@ class ReadGroups(Step):
         return keys.flip(1), values.flip(1)
 
     def uneven_groups_accepted(self, q: Tensor, k: Tensor, v: Tensor) -> Two:
-        """Heads that cannot be shared out evenly are not refused.
+        """Heads that cannot be divided evenly among the groups are accepted.
 
-        If g does not divide h, rounding down leaves heads without a group, and torch's error speaks of shapes that
+        If g does not divide h, rounding down leaves heads without a group, and torch's error is about shapes that
         nobody passed in. Raise a ValueError with both numbers.
         """
         each_reads = q.shape[1] // k.shape[1]
@@ -93,8 +92,8 @@ class CutHeads(Step):
     def every_gth_head(self, w_k: Tensor, w_v: Tensor, num_heads: int, groups: int) -> Two:
         """The heads of a group are not neighbours.
 
-        You pool heads 0, g, 2g, … A group is a run of neighbours, because in `grouped_query_attention` the first h / g
-        heads read group 0.
+        You pool heads 0, g, 2g, … A group is a run of neighbours: in `grouped_query_attention` the first h / g heads
+        read group 0.
         """
         self.right(w_k, w_v, num_heads, groups)
         shape = (num_heads // groups, groups, -1)
@@ -103,8 +102,8 @@ class CutHeads(Step):
     def columns_for_heads(self, w_k: Tensor, w_v: Tensor, num_heads: int, groups: int) -> Two:
         """Neighbouring columns are pooled, not neighbouring heads.
 
-        The columns are in the order (h d): a whole head, then the next one. Cut out the heads first, then pool columns
-        that have the same place in them.
+        The columns are in the order (h d): one whole head, then the next. Split into heads first, then pool the columns
+        that are in the same place in each head.
         """
         self.right(w_k, w_v, num_heads, groups)
         shape = (groups, -1, num_heads // groups)
@@ -113,17 +112,17 @@ class CutHeads(Step):
     def rows_pooled(self, w_k: Tensor, w_v: Tensor, num_heads: int, groups: int) -> Two:
         """The rows are cut, not the columns.
 
-        x @ w: the rows of w belong to the features of x, and the columns to the heads.
+        In x @ w the rows of w belong to the features of x, and the columns to the heads.
         """
         self.right(w_k, w_v, num_heads, groups)
         k, v = (w.unflatten(0, (groups, num_heads // groups, -1)).movedim(3, 0) for w in (w_k, w_v))
         return k, v
 
     def uneven_pools_accepted(self, w_k: Tensor, w_v: Tensor, num_heads: int, groups: int) -> Two:
-        """Heads that cannot be pooled evenly are not refused.
+        """Heads that cannot be pooled evenly are accepted.
 
-        If `groups` does not divide `num_heads`, some groups would be larger, or heads left over. Raise a ValueError
-        with both numbers.
+        If `groups` does not divide `num_heads`, some groups would be larger, or some heads left over. Raise a
+        ValueError with both numbers.
         """
         each = num_heads // groups
         k, v = (w.unflatten(-1, (num_heads, -1))[..., : groups * each, :] for w in (w_k, w_v))
@@ -139,16 +138,16 @@ class Pool(Step):
     def pooled_by_sum(self, k_heads: Tensor, v_heads: Tensor) -> Two:
         """The heads are added up.
 
-        The sum of four heads is four times as large as one, and so are its scores. The mean has the size of a head.
+        The sum of four heads is four times too large, and so are its scores. The mean is as large as a single head.
         """
         return k_heads.sum(dim=-2).flatten(-2), v_heads.sum(dim=-2).flatten(-2)
 
     @each(place=(0, -1))
     def one_head_of_each(self, k_heads: Tensor, v_heads: Tensor, place: int) -> Two:
-        """One head of each group is taken.
+        """Only one head of each group is kept.
 
-        What the others have learned is thrown away. It is the second best start, say Ainslie and others, who tried all
-        three: mean, one head, random.
+        What the others have learned is thrown away. This is the second-best start, say Ainslie and others, who tried
+        all three: mean, one head, random.
         """
         return k_heads.select(-2, place).flatten(-2), v_heads.select(-2, place).flatten(-2)
 
@@ -162,7 +161,7 @@ class Pool(Step):
     def pooled_within_heads(self, k_heads: Tensor, v_heads: Tensor) -> Two:
         """The columns of each head are averaged.
 
-        The heads become narrower, and there are as many as before. Average over the heads of a group; the width d
+        That makes the heads narrower, and there are as many as before. Average over the heads of a group; the width d
         stays.
         """
         return k_heads.mean(dim=-1).flatten(-2), v_heads.mean(dim=-1).flatten(-2)
@@ -170,7 +169,7 @@ class Pool(Step):
     def values_before_keys(self, k_heads: Tensor, v_heads: Tensor) -> Two:
         """The values' matrix comes first.
 
-        Return w_k first, then w_v: the order in which they came in.
+        Return w_k first, then w_v: the order in which you were given them.
         """
         return v_heads.mean(dim=-2).flatten(-2), k_heads.mean(dim=-2).flatten(-2)
 
@@ -190,9 +189,9 @@ class SomeWindow(Step):
             raise ValueError(f"window must be at least 1, got {window}")
 
     def no_window_accepted(self, window: int) -> None:
-        """A window of nothing is not refused.
+        """A window of 0 is accepted.
 
-        With window = 0 a query sees nobody, not even itself, and its softmax has nothing to share out. Raise a
+        With window = 0 a query sees no key, not even its own, and its softmax has nothing to share out. Raise a
         ValueError.
         """
 
@@ -209,15 +208,15 @@ class InWindow(Step):
     def own_key_not_counted(self, q_len: int, k_len: int, shift: int, window: int) -> Tensor:
         """The window is one key too wide.
 
-        `window` counts the query's own key: with window = 3 a query sees itself and *two* before it. The distances are
-        0, 1, 2: smaller than the window.
+        `window` counts the query's own key: with window = 3 a query sees itself and *two* before it. The distances 0, 1
+        and 2 are all smaller than the window.
         """
         return self.right(q_len, k_len, shift, window + 1)
 
     def one_key_too_few(self, q_len: int, k_len: int, shift: int, window: int) -> Tensor:
         """The window is one key too narrow.
 
-        With window = 3 a query sees itself and two before it, at the distances 0, 1 and 2.
+        With window = 3 a query sees itself and the two before it, at distances 0, 1 and 2.
         """
         return self.right(q_len, k_len, shift, window - 1)
 
@@ -231,8 +230,8 @@ class InWindow(Step):
     def window_to_both_sides(self, q_len: int, k_len: int, shift: int, window: int) -> Tensor:
         """The window reaches into the future.
 
-        abs() takes the distance without its sign. The keys ahead have negative distances, and they are hidden: both
-        must hold, distance >= 0 and distance < window.
+        abs() removes the sign of the distance. Keys ahead of the query have negative distances and must be hidden:
+        require both distance >= 0 and distance < window.
         """
         return behind(q_len, k_len, shift, None).abs() < window
 
@@ -240,21 +239,21 @@ class InWindow(Step):
         """The far end of the window is aligned with the first key.
 
         With as many queries as keys this is right. With more keys, both ends of the window move: the last query is at
-        the last key, so its distance to a key is larger by the number of keys minus that of queries.
+        the last key, so its distance to a key is larger by the number of keys minus the number of queries.
         """
         return (behind(q_len, k_len, shift, None) >= 0) & (behind(q_len, k_len, 0, None) < window)
 
     def window_in_the_middle(self, q_len: int, k_len: int, shift: int, window: int) -> Tensor:
         """The query is in the middle of its window.
 
-        So it is in an encoder. A decoder has no future to look at: the query is at the *end* of its window.
+        That is how an encoder does it. A decoder has no future to look at: the query is at the *end* of its window.
         """
         return behind(q_len, k_len, shift, None).abs() <= window // 2
 
     def future_open(self, q_len: int, k_len: int, shift: int, window: int) -> Tensor:
         """The future is open.
 
-        distance < window is true for all negative distances, that is, for all keys ahead. Both must hold: distance >= 0
+        distance < window is true for all negative distances, that is, for all keys ahead. Require both distance >= 0
         and distance < window.
         """
         return behind(q_len, k_len, shift, None) < window
@@ -267,24 +266,25 @@ class InWindow(Step):
         return behind(q_len, k_len, shift, None) >= 0
 
     def first_keys_open(self, q_len: int, k_len: int, shift: int, window: int) -> Tensor:
-        """The first keys are seen, not the last ones.
+        """The first keys are seen, not the latest ones.
 
         Each query sees keys 0 to window - 1. The window has to move with the query.
         """
         return (behind(q_len, k_len, shift, None) >= 0) & (torch.arange(k_len) < window)
 
     def window_outside_in(self, q_len: int, k_len: int, shift: int, window: int) -> Tensor:
-        """What should be out of sight is seen.
+        """What should be hidden is seen.
 
-        The keys farther than the window are open, and those within it are blocked: True = may attend.
+        The keys beyond the window are open, and those within it are blocked. True means *may attend*.
         """
         return behind(q_len, k_len, shift, None) >= window
 
     def in_blocks(self, q_len: int, k_len: int, shift: int, window: int) -> Tensor:
-        """Blocks, not a window that slides.
+        """The windows are fixed blocks, and do not slide.
 
-        Each query sees only the part of its own block that is behind it. At the beginning of a block that is itself
-        alone. A sliding window gives every query the same number of keys.
+        Each query sees only the part of its own block that is behind it. At the beginning of a block that is the
+        query's own key alone. A sliding window gives every query the same number of keys, except near the start of the
+        text.
         """
         queries, keys = torch.arange(q_len)[:, None] + shift, torch.arange(k_len)
         return (queries >= keys) & (queries // window == keys // window)
@@ -292,7 +292,7 @@ class InWindow(Step):
     def window_upside_down(self, q_len: int, k_len: int, shift: int, window: int) -> Tensor:
         """The window is upside down.
 
-        True and False are exchanged. True = may attend.
+        True and False are exchanged. True means *may attend*.
         """
         return ~self.right(q_len, k_len, shift, window)
 
@@ -307,10 +307,10 @@ class Chance(Step):
         return p / q
 
     def chance_inverted(self, draft_p: Tensor, target_p: Tensor, tokens: Tensor) -> Tensor:
-        """The quotient is turned round.
+        """The ratio is upside down.
 
-        p of the target over q of the draft: a guess that the target finds *more* probable than the draft is always
-        accepted.
+        It is the target's p over the draft's q: a guess that the target finds *more* probable than the draft does is
+        always accepted.
         """
         q, p = _of_tokens(draft_p, target_p, tokens)
         return q / p
@@ -318,22 +318,23 @@ class Chance(Step):
     def all_accepted(self, tokens: Tensor) -> Tensor:
         """Every guess is accepted.
 
-        Then the draft is writing, not the target. A guess is accepted with the probability min(1, p / q).
+        Then the draft does the writing, not the target. A guess is accepted with probability min(1, p / q).
         """
         return torch.ones(tokens.shape, device=tokens.device)
 
     def chance_of_the_target_alone(self, draft_p: Tensor, target_p: Tensor, tokens: Tensor) -> Tensor:
-        """Accepted with the target's probability.
+        """A guess is accepted with the target's probability p.
 
-        The draft has drawn the token with probability q already. Accepted with p, it would come out with q · p; with
-        p / q it comes out with p.
+        The draft has already drawn the token with probability q. Accepted with p, it would come out with q · p;
+        accepted with p / q, it comes out with p.
         """
         return _of_tokens(draft_p, target_p, tokens)[1]
 
     def accepted_where_likelier(self, draft_p: Tensor, target_p: Tensor, tokens: Tensor) -> Tensor:
-        """Accepted wherever p >= q, and never otherwise.
+        """A guess is accepted if p >= q, and never otherwise.
 
-        A guess with p < q has a chance, too, p / q. Without it, likely tokens come out too rarely.
+        A guess with p < q should have a chance, too: p / q. Without it, a token that the draft overrates never comes
+        out, neither as a guess nor after a rejection.
         """
         q, p = _of_tokens(draft_p, target_p, tokens)
         return (p >= q).to(p.dtype)
@@ -342,7 +343,7 @@ class Chance(Step):
         """Only the target's favourite is accepted.
 
         That is right at temperature 0, where the favourite has all the probability. Here every token has a chance,
-        p / q.
+        min(1, p / q).
         """
         return (target_p[:, :-1].argmax(dim=-1) == tokens).to(target_p.dtype)
 
@@ -363,26 +364,27 @@ class Prefix(Step):
         return accepted.long().cumprod(dim=-1).sum(dim=-1)
 
     def goes_on_after_a_rejection(self, chance: Tensor) -> Tensor:
-        """It goes on after a rejection.
+        """Guesses after a rejected one are still counted.
 
-        The guesses behind a rejected one were made for a text that is not written. Count those before the *first*
-        rejection, with cumprod, and not all that would be accepted.
+        They were made for a text that is not being written. Count only the guesses before the *first* rejection, with
+        cumprod.
         """
         return (torch.rand(chance.shape, device=chance.device) < chance).sum(dim=-1)
 
     def one_draw_for_all(self, chance: Tensor) -> Tensor:
-        """One random number decides on all guesses of a row.
+        """A single random number decides all the guesses of a row.
 
-        Each guess needs a draw of its own. With one for all, a second guess is accepted too often, because the number
-        was small already.
+        Each guess needs its own draw. With one for all, later guesses are accepted too often: if the first was
+        accepted, the number is known to be small.
         """
         accepted = torch.rand(chance.shape[:1], device=chance.device)[:, None] < chance
         return accepted.long().cumprod(dim=-1).sum(dim=-1)
 
     def one_draw_for_the_batch(self, chance: Tensor) -> Tensor:
-        """One random number for the whole batch.
+        """The whole batch shares its random numbers.
 
-        All rows are accepted or rejected together. Draw a number for each guess of each row: torch.rand(b, n).
+        Guesses at the same place are then decided by the same number in every row. Draw a number for each guess of each
+        row: torch.rand(b, n).
         """
         accepted = torch.rand(chance.shape[1:], device=chance.device) < chance
         return accepted.long().cumprod(dim=-1).sum(dim=-1)
@@ -402,9 +404,9 @@ class DrawLast(Step):
         return torch.multinomial(chosen, 1)[:, 0]
 
     def drawn_from_the_target(self, draft_p: Tensor, target_p: Tensor, count: Tensor) -> Tensor:
-        """After a rejection, the token is drawn from the whole target.
+        """After a rejection, the token is drawn from all of the target's distribution.
 
-        Likely tokens then come out too often: as guesses that were accepted, and here again. What is missing is exactly
+        Likely tokens then come out too often: once as accepted guesses, and here again. What is missing is exactly
         max(0, p - q), divided by its sum.
         """
         return self._drawn(draft_p, target_p, count, target_p[:, :-1])
@@ -412,21 +414,21 @@ class DrawLast(Step):
     def drawn_from_the_draft(self, draft_p: Tensor, target_p: Tensor, count: Tensor) -> Tensor:
         """After a rejection, the draft guesses again.
 
-        The draft has too much of what was just rejected. Draw from what it has too little of: max(0, p - q).
+        The draft gives too much to what was just rejected. Draw from what it gives too little to: max(0, p - q).
         """
         return self._drawn(draft_p, target_p, count, draft_p)
 
     def difference_without_sign(self, draft_p: Tensor, target_p: Tensor, count: Tensor) -> Tensor:
         """The difference has lost its sign.
 
-        |p - q| also counts where the draft has too *much*. Cut off at 0: (p - q).clamp(min=0).
+        |p - q| also counts the tokens to which the draft gives too *much*. Cut off at 0: (p - q).clamp(min=0).
         """
         return self._drawn(draft_p, target_p, count, (target_p[:, :-1] - draft_p).abs())
 
     def favourite_of_the_rest(self, draft_p: Tensor, target_p: Tensor, count: Tensor) -> Tensor:
-        """The token is chosen, not drawn.
+        """The token is not drawn: the likeliest is taken.
 
-        argmax takes the largest of max(0, p - q) each time. Draw from it: torch.multinomial.
+        argmax always takes the largest of max(0, p - q). Draw from these weights: torch.multinomial.
         """
         shares = torch.cat([(target_p[:, :-1] - draft_p).clamp(min=0), target_p[:, -1:]], dim=1)
         return shares[torch.arange(len(count), device=count.device), count].argmax(dim=-1)
@@ -445,16 +447,16 @@ class WriteRow(Step):
         """The token behind the accepted guesses is missing.
 
         There is always one more: drawn from max(0, p - q) after a rejection, or from the target's last row when all
-        were accepted. So each pass of the target writes at least one token.
+        guesses were accepted. So each pass of the target writes at least one token.
         """
         row = self.right(tokens, count, last)
         return row.masked_fill(torch.arange(row.shape[1], device=row.device) >= count[:, None], -1)
 
     def none_after_all(self, tokens: Tensor, count: Tensor, last: Tensor) -> Tensor:
-        """When all guesses are accepted, nothing is added.
+        """When all guesses are accepted, no token is added.
 
-        The target has looked at the whole row, so its probabilities for one token more are there already,
-        target_p[:, -1].
+        The target has looked at the whole row, so its probabilities for one more token are already there: target_p[:,
+        -1].
         """
         row = self.right(tokens, count, last)
         row[:, -1] = -1
@@ -462,17 +464,17 @@ class WriteRow(Step):
 
     @each(filler=(0, -100))
     def filled_otherwise(self, tokens: Tensor, count: Tensor, last: Tensor, filler: int) -> Tensor:
-        """The row is filled with something else than -1.
+        """The rest of the row is filled with something other than -1.
 
-        0 is a token. Behind the last token of a row there is -1, which is none.
+        0 is a token. After the last token of a row comes -1, which is not one.
         """
         row = self.right(tokens, count, last)
         return row.masked_fill(row == -1, filler)
 
     def rejected_ones_left(self, tokens: Tensor, count: Tensor, last: Tensor) -> Tensor:
-        """Guesses behind a rejected one are still in the row.
+        """Guesses after a rejected one are still in the row.
 
-        They were made for another text. Behind the last token of the row there is -1.
+        They were made for a different text. After the last token of the row comes -1.
         """
         row = torch.cat([tokens, torch.full_like(tokens[:, :1], -1)], dim=1)
         places = torch.arange(row.shape[1], device=row.device)
