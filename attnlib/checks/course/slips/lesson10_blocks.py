@@ -30,25 +30,25 @@ class Highest(Step):
         return lambda old, block: torch.maximum(old, block.amax(dim=-1))
 
     def highest_of_the_block(self) -> Of:
-        """The largest score is that of the block alone.
+        """m is the largest score of the last block alone.
 
-        m is the largest score of *all* blocks so far: torch.maximum(m, block.amax(-1)). A later block whose scores are
-        small must not lower it: the old sums would be multiplied by a huge number, and overflow.
+        m should be the largest score of *all* blocks so far: torch.maximum(m, block.amax(-1)). A later block with small
+        scores must not lower it: the old sums would be multiplied by a huge number, and overflow.
         """
         return lambda old, block: block.amax(dim=-1)
 
     def highest_of_all_rows(self) -> Of:
-        """One largest score for all rows.
+        """All rows share one largest score.
 
-        Each row has a softmax of its own: amax(dim=-1). With one m for all, a row whose scores are far below the
-        largest one of another row vanishes.
+        Each row has its own softmax: amax(dim=-1). With one m for all, a row whose scores are far below another row's
+        largest score vanishes.
         """
         return lambda old, block: torch.maximum(old, block.amax().expand(old.shape))
 
     def lowest_score(self) -> Of:
         """The smallest score is subtracted.
 
-        Then all exponents are positive, and large ones overflow. Subtract the largest: amax.
+        All exponents are then positive, and large ones overflow. Subtract the largest score: amax.
         """
         return lambda old, block: torch.minimum(old.masked_fill(old == -torch.inf, torch.inf), block.amin(dim=-1))
 
@@ -62,10 +62,10 @@ class Base(Step):
         return based
 
     def nothing_minus_nothing(self) -> Of:
-        """-inf minus -inf.
+        """-inf is subtracted from -inf.
 
-        Where every score so far is -inf, m is -inf, too, and -inf - (-inf) is NaN, which stays in all sums that follow.
-        Subtract 0 in place of m there: exp(-inf - 0) is 0, as it should be.
+        Where every score so far is -inf, m is -inf, too, and -inf - (-inf) is NaN, which stays in every sum that
+        follows. Subtract 0 instead of m there: exp(-inf - 0) is 0, as it should be.
         """
         return lambda highest: highest
 
@@ -81,7 +81,7 @@ class Rescale(Step):
     def old_sums_not_rescaled(self) -> Of:
         """The old sums are not rescaled.
 
-        They hold exp(s - old m). When a block brings a larger m, all that was added up before is too large, by
+        They hold exp(s - old m). When a block brings a larger m, everything added up before is too large by a factor of
         exp(new m - old m). Multiply it by exp(old m - new m).
         """
         return lambda old, base: torch.ones_like(old)
@@ -89,22 +89,22 @@ class Rescale(Step):
     def rescaled_the_wrong_way(self) -> Of:
         """The old sums grow where they should shrink.
 
-        From exp(s - old m) to exp(s - new m) it is a factor of exp(old m - new m), which is never larger than 1.
+        To get from exp(s - old m) to exp(s - new m), multiply by exp(old m - new m), which is never larger than 1.
         """
         return lambda old, base: (base - old).exp().masked_fill(old == -torch.inf, 0.0)
 
     def rescaled_by_the_difference(self) -> Of:
         """The exp of the factor is missing.
 
-        A difference of scores becomes a factor by exp: multiply by exp(old m - new m), not by old m - new m.
+        exp turns a difference of scores into a factor: multiply by exp(old m - new m), not by old m - new m.
         """
         return lambda old, base: (old - base).masked_fill(old == -torch.inf, 0.0)
 
     def infinite_factor(self) -> Of:
         """The first factor is infinite.
 
-        Before the first block m is -inf. exp(old m - new m) is 0 there, as it should be. The other way round,
-        exp(new m - old m), or without the exp, the factor is infinite, and infinity times 0 is NaN.
+        Before the first block, m is -inf. exp(old m - new m) is 0 there, as it should be. The other way round, exp(new
+        m - old m), or without the exp, the factor is infinite, and infinity times 0 is NaN.
         """
         return lambda old, base: (base - old).exp()
 
@@ -124,15 +124,15 @@ class Powers(Step):
     def highest_not_subtracted(self) -> Of:
         """The largest score is not subtracted.
 
-        exp(s) is infinite for s = 100 in float32, and l would not belong to m. Every term is exp(s - m).
+        exp(s) is infinite for s = 100 in float32, and l would not belong to m. Every term should be exp(s - m).
         """
         return lambda block, base: block.exp()
 
     def own_highest_subtracted(self) -> Of:
         """Each block subtracts its own largest score.
 
-        Terms of different blocks are then in different units, and may not be added. Subtract the largest score of all
-        blocks so far, and bring the old sums to it.
+        The terms of different blocks are then in different units, and must not be added. Subtract the largest score of
+        all blocks so far, and rescale the old sums to match.
         """
         return lambda block, base: (block - based(block.amax(dim=-1))[..., None]).exp()
 
@@ -148,28 +148,28 @@ class AddUp(Step):
     def sum_not_rescaled(self) -> Of:
         """The sum l is not rescaled.
 
-        It holds exp(s - old m), as the output does. When m grows, both are multiplied by exp(old m - new m).
+        It holds terms exp(s - old m), as the output does. When m grows, both are multiplied by exp(old m - new m).
         """
         return lambda total, shrink, new: total + new
 
     def sum_of_the_last_block(self) -> Of:
-        """The sum begins again with every block.
+        """The sum starts over with every block.
 
         What was added up before is lost. Rescale it, and add the new terms to it.
         """
         return lambda total, shrink, new: new
 
     def new_terms_rescaled_too(self) -> Of:
-        """The new terms are rescaled, too.
+        """The new terms are rescaled as well.
 
-        They have been made with the new m already. Only what was there before is multiplied by exp(old m - new m).
+        They were made with the new m already. Only the old sum is multiplied by exp(old m - new m).
         """
         return lambda total, shrink, new: shrink * (total + new)
 
     def new_terms_rescaled(self) -> Of:
-        """The new terms are rescaled in place of the old ones.
+        """The new terms are rescaled instead of the old ones.
 
-        The new terms have been made with the new m. It is the old sum that still is in the old unit.
+        The new terms were made with the new m. It is the old sum that is still in the old unit.
         """
         return lambda total, shrink, new: total + shrink * new
 
@@ -203,23 +203,23 @@ class RunBlocks(Step):
     def starts_at_zero(self, blocks: Iterable[Tensor], fold: Folded) -> Two:
         """The largest score starts at 0.
 
-        Where all scores are negative, 0 is larger than any of them, and it is no score. Start with -inf, or with the
-        first block.
+        Where all scores are negative, 0 is larger than any of them, though it is not a score. Start with -inf, or with
+        the first block.
         """
         return self.right(blocks, fold, start=0.0)
 
     def first_block_alone(self, blocks: Iterable[Tensor], fold: Folded) -> Two:
         """Only the first block is read.
 
-        Perhaps the `return` is indented too far, and stands inside the loop.
+        Perhaps the `return` is indented too far, so that it is inside the loop.
         """
         return self.right([next(iter(blocks))], fold)
 
     def first_block_missing(self, blocks: Iterable[Tensor], fold: Folded) -> Two:
-        """The first block is missing in the sum.
+        """The first block is missing from the sum.
 
-        An iterator gives each block once. A `next(blocks)` that only looks at the shape takes the first one away; add
-        its terms, too.
+        An iterator gives each block once. If you call `next(blocks)` only to look at the shape, the first block is gone
+        from the loop; add its terms, too.
         """
         first, *others = blocks
         found = self.right(others or [first], fold)
@@ -228,23 +228,23 @@ class RunBlocks(Step):
     def joined_first(self, blocks: Iterable[Tensor], fold: Folded) -> Two:
         """All blocks are put together first.
 
-        The numbers are right. But the row is in memory as a whole, and that is what the blocks are to avoid: take one
-        block, bring m and l up to date, and let it go.
+        The numbers are right. But the whole row is in memory at once, which is exactly what blocks should avoid: take
+        one block, update m and l, and let it go.
         """
         return self.right([torch.cat([*blocks], dim=-1)], fold)
 
     def logarithm_returned(self, blocks: Iterable[Tensor], fold: Folded) -> Two:
         """The logarithm of the sum is returned.
 
-        Asked for is l itself. The log-sum-exp is m + ln l; you will need it for the backward pass, not here.
+        The contract asks for l itself. The log-sum-exp is m + ln l; you will need it for the backward pass, not here.
         """
         highest, total = self.right(blocks, fold)
         return highest, total.log()
 
     def log_sum_exp_returned(self, blocks: Iterable[Tensor], fold: Folded) -> Two:
-        """The log-sum-exp is returned in place of the sum.
+        """The log-sum-exp is returned instead of the sum.
 
-        m + ln l is what the backward pass will want. Asked for is l, the sum of exp(s - m).
+        The backward pass will need m + ln l. Here the contract asks for l, the sum of exp(s - m).
         """
         highest, total = self.right(blocks, fold)
         return highest, highest + total.log()
@@ -260,7 +260,7 @@ class RunBlocks(Step):
     def axis_kept(self, blocks: Iterable[Tensor], fold: Folded) -> Two:
         """An axis of length 1 is left over.
 
-        m and l have one number for each row, (…). Leave `keepdim=True` out, or drop the axis at the end with
+        m and l have one number for each row, (…). Drop `keepdim=True`, or remove the axis at the end with
         `squeeze(-1)`.
         """
         highest, total = self.right(blocks, fold)
@@ -284,9 +284,9 @@ class MixIn(Step):
         return lambda output, shrink, new: output + new
 
     def output_of_the_last_block(self) -> Of:
-        """The output begins again with every block.
+        """The output starts over with every block.
 
-        What earlier blocks have brought is lost. Rescale it, and add the new part to it.
+        What the earlier blocks contributed is lost. Rescale it, and add the new part to it.
         """
         return lambda output, shrink, new: new
 
@@ -314,7 +314,7 @@ class RunRow(Step):
         return output, total
 
     def remainder_left_out(self, scores: Tensor, v: Tensor, block_size: int, fold: Folded, output_of: Of) -> Two:
-        """The keys behind the last whole block are left out.
+        """The keys after the last whole block are left out.
 
         block_size need not divide the number of keys. The last block may be shorter; a slice that goes too far is cut
         off without an error.
@@ -347,23 +347,24 @@ class Higher(Step):
         return torch.maximum(m1, m2)
 
     def highest_of_the_first(self, m1: Tensor) -> Tensor:
-        """m is that of the first part.
+        """m is taken from the first part.
 
-        The second part may have the larger score: then exp(m2 - m1) overflows. Take the maximum of the two.
+        The second part may have the larger score, and then exp(m2 - m1) overflows. Take the maximum of the two.
         """
         return m1
 
     def highest_of_the_second(self, m2: Tensor) -> Tensor:
-        """m is that of the second part.
+        """m is taken from the second part.
 
-        The first part may have the larger score: then exp(m1 - m2) overflows. Take the maximum of the two.
+        The first part may have the larger score, and then exp(m1 - m2) overflows. Take the maximum of the two.
         """
         return m2
 
     def lower_of_the_two(self, m1: Tensor, m2: Tensor) -> Tensor:
         """m is the smaller of the two.
 
-        The factors exp(m1 - m) must never be larger than 1, or they overflow: the larger one is subtracted.
+        The factors exp(m1 - m) and exp(m2 - m) must never be larger than 1, or they overflow: subtract the larger of
+        the two.
         """
         return torch.minimum(m1, m2)
 
@@ -377,7 +378,7 @@ class Higher(Step):
     def highest_as_logaddexp(self, m1: Tensor, m2: Tensor) -> Tensor:
         """m is the log-sum-exp of the two.
 
-        torch.logaddexp joins two log-sum-exps. Here m is the largest score, and the sums are kept apart from it, in l.
+        torch.logaddexp joins two log-sum-exps. Here m is the largest score, and the sums are kept separately, in l.
         """
         return torch.logaddexp(m1, m2)
 
@@ -391,10 +392,10 @@ class Factors(Step):
         return (m1 - based(m)).exp(), (m2 - based(m)).exp()
 
     def merged_as_they_are(self, m1: Tensor, m2: Tensor) -> Two:
-        """The parts are added as they are.
+        """The parts are added without being rescaled.
 
-        o1 and l1 are sums of exp(s - m1), o2 and l2 of exp(s - m2). Before they can be added, both are brought to the
-        common m, by exp(m1 - m) and exp(m2 - m).
+        o1 and l1 are sums of exp(s - m1), o2 and l2 of exp(s - m2). Before adding them, bring both to the common m with
+        exp(m1 - m) and exp(m2 - m).
         """
         return torch.ones_like(m1), torch.ones_like(m2)
 
@@ -407,17 +408,17 @@ class Factors(Step):
         return second, first
 
     def factors_inverted(self, m1: Tensor, m2: Tensor, m: Tensor) -> Two:
-        """The factors are the wrong way round.
+        """The factors are upside down.
 
-        From exp(s - m1) to exp(s - m) it is exp(m1 - m), never larger than 1; exp(m - m1) makes the part larger that
-        should become smaller.
+        To get from exp(s - m1) to exp(s - m), multiply by exp(m1 - m), which is never larger than 1; exp(m - m1)
+        enlarges the part that should shrink.
         """
         return (m - m1).exp(), (m - m2).exp()
 
     def nothing_minus_nothing(self, m1: Tensor, m2: Tensor, m: Tensor) -> Two:
-        """-inf minus -inf.
+        """-inf is subtracted from -inf.
 
-        Where both parts are empty, m is -inf, and -inf - (-inf) is NaN. Subtract 0 in place of m there: the factor
+        Where both parts are empty, m is -inf, and -inf - (-inf) is NaN. Subtract 0 instead of m there: the factor
         exp(-inf - 0) is 0, and empty plus empty is empty.
         """
         return (m1 - m).exp(), (m2 - m).exp()
@@ -425,8 +426,8 @@ class Factors(Step):
     def second_part_as_it_is(self, m1: Tensor, m2: Tensor, m: Tensor) -> Two:
         """The second part is not rescaled.
 
-        In a loop the new block has been made with the new m. Here both parts come with an m of their own, and either of
-        them may be the smaller one.
+        In a loop the new block was made with the new m. Here each part has its own m, and either may be the smaller
+        one.
         """
         return self.right(m1, m2, m)[0], torch.ones_like(m2)
 
@@ -467,15 +468,15 @@ class MergeOutputs(Step):
     ) -> Tensor:
         """The outputs are multiplied by their sums.
 
-        That is right for outputs that were divided by them before. These were not: they already are sums of
-        exp(s - m1) · v.
+        That would be right for outputs already divided by their sums. These were not: they already are sums of exp(s -
+        m1) · v.
         """
         return (first * l1)[..., None] * o1 + (second * l2)[..., None] * o2
 
     def divided_already(self, o1: Tensor, o2: Tensor, first: Tensor, second: Tensor, total: Tensor) -> Tensor:
         """The output is divided by the sum.
 
-        Then it could not be merged again. Divide once, when all parts are together.
+        Once divided, it could not be merged again. Divide once, when all the parts are together.
         """
         merged = self.right(o1, o2, first, second)
         return merged / total.masked_fill(total == 0, 1.0)[..., None]
@@ -494,6 +495,6 @@ class MergedInOrder(Step):
     def sum_before_highest(self, output: Tensor, m: Tensor, total: Tensor) -> Three:
         """The sum comes before the largest score.
 
-        The result has the order of the arguments: o, m, l.
+        The result is in the order of the arguments: o, m, l.
         """
         return output, total, m

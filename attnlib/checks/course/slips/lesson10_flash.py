@@ -46,29 +46,29 @@ class ScoreTiles(Step):
     def no_scale(self, q: Tensor, k: Tensor, is_causal: bool) -> Tile:
         """The scale is missing.
 
-        The scores of a block are q · k / √d, as those of the whole table are.
+        The scores of a block are q · k / √d, just like those of the whole table.
         """
         return self._scores(q, k, is_causal, lambda rows, columns: rows[:, None] >= columns, power=0.0)
 
     def scaled_by_d(self, q: Tensor, k: Tensor, is_causal: bool) -> Tile:
-        """Divided by d in place of its root.
+        """The scores are divided by d, not by its square root.
 
-        The scores of a block are q · k / √d, as those of the whole table are.
+        The scores of a block are q · k / √d, just like those of the whole table.
         """
         return self._scores(q, k, is_causal, lambda rows, columns: rows[:, None] >= columns, power=-1.0)
 
     def future_open(self, q: Tensor, k: Tensor) -> Tile:
         """The future is open in the blocks on the diagonal.
 
-        A block on the diagonal is open in part: each query sees the keys up to its own position. Compare positions in
-        the whole text, and fill the scores of later keys with -inf.
+        A block on the diagonal is only partly open: each query sees the keys up to its own position. Compare positions
+        in the whole text, and fill the scores of later keys with -inf.
         """
         return self._scores(q, k, False, lambda rows, columns: rows[:, None] >= columns)
 
     def mask_from_the_corner(self, q: Tensor, k: Tensor, is_causal: bool) -> Tile:
         """Each block is masked from its own corner.
 
-        That is right on the diagonal alone. A block of keys that is wholly in the past is open everywhere: compare the
+        That is right only on the diagonal. A block of keys that is entirely in the past is open everywhere: compare the
         positions in the whole text, row_start + i >= column_start + j.
         """
         return self._scores(q, k, is_causal, lambda rows, columns: (rows - rows[:1])[:, None] >= columns - columns[:1])
@@ -76,14 +76,14 @@ class ScoreTiles(Step):
     def own_key_blocked(self, q: Tensor, k: Tensor, is_causal: bool) -> Tile:
         """The query does not see itself.
 
-        Open is every key up to the own position, >=, not >. With > the first query has no key at all.
+        Every key up to the query's own position is open: >=, not >. With > the first query has no key at all.
         """
         return self._scores(q, k, is_causal, lambda rows, columns: rows[:, None] > columns)
 
     def future_alone_open(self, q: Tensor, k: Tensor, is_causal: bool) -> Tile:
         """The past is blocked, not the future.
 
-        A query sees the keys up to its own position. Where is -inf filled in, and where should it be?
+        A query sees the keys up to its own position. Where do you fill in -inf, and where should you?
         """
         return self._scores(q, k, is_causal, lambda rows, columns: rows[:, None] <= columns)
 
@@ -98,11 +98,11 @@ class VisitBlocks(Step):
         return lambda rows: [columns for columns in all_of_them if not is_causal or columns.start < rows.stop]
 
     def closed_blocks_computed(self, q: Tensor, block_size: int) -> Columns:
-        """Closed blocks are computed, too.
+        """Closed blocks are computed as well.
 
-        The output is right, for -inf makes zeros of all weights there. But for nearly half of the tiles that is work
-        for nothing. A block whose first key is behind the last query of the rows is closed: do not visit it. (What
-        differs in this case is the table of visits, with a 1 for each block of keys that a block of queries has met.)
+        The output is right, because -inf turns every weight there into zero. But for nearly half of the tiles that work
+        is wasted. A block whose first key is after the last query of the rows is closed: do not visit it. (What differs
+        in this case is the table of visits, with a 1 for each block of keys that a block of queries has met.)
         """
         all_of_them = blocks_of(q.shape[-2], block_size)
         return lambda rows: all_of_them
@@ -110,14 +110,14 @@ class VisitBlocks(Step):
     def diagonal_skipped(self, q: Tensor, block_size: int, is_causal: bool) -> Columns:
         """The block on the diagonal is skipped.
 
-        It is half open: each query sees at least itself there. Closed is only a block whose first key is behind the
+        It is half open: each query sees at least itself there. A block is closed only if its first key is after the
         *last* query of the rows.
         """
         all_of_them = blocks_of(q.shape[-2], block_size)
         return lambda rows: [columns for columns in all_of_them if not is_causal or columns.start < rows.start]
 
     def keys_left_out(self, q: Tensor, block_size: int, is_causal: bool) -> Columns:
-        """The keys behind the last whole block are left out.
+        """The keys after the last whole block are left out.
 
         block_size need not divide n. The last block may be shorter; a slice that goes too far is cut off without an
         error. Use range(0, n, block_size).
@@ -127,9 +127,9 @@ class VisitBlocks(Step):
         return lambda rows: [columns for columns in visible(rows) if columns.stop <= max(whole, block_size)]
 
     def diagonal_alone(self, q: Tensor) -> Columns:
-        """Each block of queries sees its own block of keys only.
+        """Each block of queries sees only its own block of keys.
 
-        There are two loops: for each block of queries, over the blocks of keys.
+        There should be two loops: one over the blocks of queries, and inside it one over the blocks of keys.
         """
         return lambda rows: [rows]
 
@@ -165,10 +165,10 @@ class CarryTiles(Step):
         return output, highest, total
 
     def whole_table_made(self, q: Tensor, v: Tensor, scores_of: Tile, fold: Folded, output_of: Of) -> list[Three]:
-        """The whole table of scores is made.
+        """The whole table of scores is built.
 
         The numbers are right. But q @ k.mT for all queries and all keys at once is the (n, n) tensor that this exercise
-        is to avoid. Take a block of queries and a block of keys at a time.
+        is meant to avoid. Take one block of queries and one block of keys at a time.
         """
         everything = slice(0, q.shape[-2])
         return [self._row_of_tiles(v, everything, [everything], scores_of, fold, output_of)]
@@ -187,44 +187,45 @@ class FinishTiles(Step):
     def not_divided(self, carried: list[Three]) -> Two:
         """The output is not divided by the sum.
 
-        The weights exp(s - m) add up to l. Divide by it, once, behind the last block.
+        The weights exp(s - m) add up to l. Divide by it, once, after the last block.
         """
         return torch.cat([output for output, _, _ in carried], dim=-2), self._lse(carried)
 
     def lse_without_the_highest(self, carried: list[Three]) -> Two:
-        """The largest score is missing in the log-sum-exp.
+        """The largest score is missing from the log-sum-exp.
 
         l is the sum of exp(s - m). The logarithm of the sum of exp(s) is m + ln l.
         """
         return self.right(carried)[0], torch.cat([total.log() for _, _, total in carried], dim=-1)
 
     def sum_returned_as_lse(self, carried: list[Three]) -> Two:
-        """The sum is returned in place of its logarithm.
+        """The sum is returned instead of the log-sum-exp.
 
-        The second result is the log-sum-exp, m + ln l: one number from which the weights can be computed again, as
+        The second result is the log-sum-exp, m + ln l: the one number from which the weights can be computed again, as
         exp(s - lse).
         """
         return self.right(carried)[0], torch.cat([total for _, _, total in carried], dim=-1)
 
     def highest_returned_as_lse(self, carried: list[Three]) -> Two:
-        """The largest score is returned in place of the log-sum-exp.
+        """The largest score is returned instead of the log-sum-exp.
 
-        exp(s - m) are the weights before they are divided. With m + ln l, exp(s - lse) are the weights.
+        exp(s - m) gives the weights before they are divided by l. With lse = m + ln l, exp(s - lse) gives the weights
+        themselves.
         """
         return self.right(carried)[0], torch.cat([highest for _, highest, _ in carried], dim=-1)
 
     def lse_to_base_2(self, carried: list[Three]) -> Two:
-        """The logarithm has the base 2.
+        """The logarithm is to base 2.
 
-        Fast kernels use exp2 and log2 throughout. Here everything else is to the base e: torch.log.
+        Fast kernels use exp2 and log2 throughout. Here everything else uses base e: torch.log.
         """
         lse = torch.cat([highest + total.log2() for _, highest, total in carried], dim=-1)
         return self.right(carried)[0], lse
 
     def lse_with_an_axis(self, carried: list[Three]) -> Two:
-        """The log-sum-exp has an axis of length 1 too many.
+        """The log-sum-exp has an extra axis of length 1.
 
-        It has one number for each query, (…, n). Drop the axis that `keepdim=True` has left.
+        It has one number for each query, (…, n). Remove the axis that `keepdim=True` has left.
         """
         output, lse = self.right(carried)
         return output, lse[..., None]
@@ -249,13 +250,13 @@ class RowSums(Step):
     def row_sum_left_out(self, o: Tensor) -> Tensor:
         """D is left out.
 
-        dS = P ∘ (dP - D). Without D, more weight for one key would not take weight from the others; but the weights of
-        a row add up to 1.
+        dS = P ∘ (dP - D). Without D, giving one key more weight would take none from the others; but the weights of a
+        row add up to 1.
         """
         return torch.zeros_like(o[..., 0])
 
     def row_sum_of_the_gradient(self, grad_o: Tensor) -> Tensor:
-        """D is the sum of the gradient alone.
+        """D is the sum of the gradient only.
 
         D is the product of the output and its gradient, row by row: (grad_o * o).sum(-1).
         """
@@ -264,7 +265,7 @@ class RowSums(Step):
     def row_mean(self, o: Tensor, grad_o: Tensor) -> Tensor:
         """D is a mean, not a sum.
 
-        A dot product of the row of o with the row of grad_o: add up, do not divide by d.
+        D is the dot product of a row of o and the same row of grad_o: add up, and do not divide by d.
         """
         return (grad_o * o).mean(dim=-1)
 
@@ -278,15 +279,15 @@ class WeightTiles(Step):
         return lambda rows, columns: (scores_of(rows, columns) - lse[..., rows, None]).exp()
 
     def softmax_of_the_tile(self, scores_of: Tile) -> Tile:
-        """A softmax over the block.
+        """The softmax is taken over the block.
 
-        Then the weights of each block add up to 1, and not those of the row. Their common denominator is in lse: the
-        weights are exp(s - lse).
+        The weights of each block then add up to 1, but it is the weights of the whole row that should. Their common
+        denominator is in lse: the weights are exp(s - lse).
         """
         return lambda rows, columns: scores_of(rows, columns).softmax(dim=-1)
 
     def divided_by_lse(self, lse: Tensor, scores_of: Tile) -> Tile:
-        """Divided by the logarithm of the sum.
+        """The scores are divided by the logarithm of the sum.
 
         lse is a logarithm, so it is subtracted in the exponent: exp(s - lse) = exp(s) / exp(lse).
         """
@@ -295,8 +296,8 @@ class WeightTiles(Step):
     def lse_of_the_keys(self, lse: Tensor, scores_of: Tile) -> Tile:
         """lse is subtracted along the keys.
 
-        Each row, each query, has its own lse: lse[..., rows, None]. Without the axis at the end it is spread over the
-        columns.
+        Each row, that is, each query, has its own lse: lse[..., rows, None]. Without the axis at the end it is
+        broadcast over the columns.
         """
         return lambda rows, columns: (scores_of(rows, columns) - lse[..., None, columns]).exp()
 
@@ -314,25 +315,25 @@ class ScoreGradients(Step):
         return d_scores
 
     def weights_forgotten(self, v: Tensor, grad_o: Tensor, along: Tensor) -> Tile:
-        """The weights are missing in dS.
+        """The weights are missing from dS.
 
-        dS = P ∘ (dP - D): a key that has no weight has no gradient either.
+        dS = P ∘ (dP - D): a key with no weight has no gradient either.
         """
         return lambda rows, columns: grad_o[..., rows, :] @ v[..., columns, :].mT - along[..., rows, None]
 
     def row_sum_after_the_weights(self, v: Tensor, grad_o: Tensor, along: Tensor, weights_of: Tile) -> Tile:
-        """D is subtracted behind the product.
+        """D is subtracted after the product.
 
-        dS = P ∘ (dP - D), with the bracket, and not P ∘ dP - D.
+        dS = P ∘ (dP - D), with the parentheses, not P ∘ dP - D.
         """
         return lambda rows, columns: (
             weights_of(rows, columns) * (grad_o[..., rows, :] @ v[..., columns, :].mT) - along[..., rows, None]
         )
 
     def row_sum_added(self, v: Tensor, grad_o: Tensor, along: Tensor, weights_of: Tile) -> Tile:
-        """D is added.
+        """D is added, not subtracted.
 
-        dS = P ∘ (dP - D). It takes from each key what it would take away from the others.
+        dS = P ∘ (dP - D). D is subtracted because more weight for one key means less for the others.
         """
         return self.right(v, grad_o, -along, weights_of)
 
@@ -377,7 +378,7 @@ class GradientTiles(Step):
     def queries_overwritten(self, added: Added, weights_of: Tile, d_scores_of: Tile) -> Three:
         """The gradient of the queries is overwritten by each block of keys.
 
-        A query has looked at all of them, so its gradient is a sum over them: `+=`, not `=`.
+        A query has looked at all of those blocks, so its gradient is a sum over them: `+=`, not `=`.
         """
         return added(weights_of, d_scores_of, keep_queries=0.0)
 
@@ -389,24 +390,24 @@ class GradientTiles(Step):
         return added(weights_of, d_scores_of, keep_keys=0.0)
 
     def values_from_d_scores(self, added: Added, d_scores_of: Tile) -> Three:
-        """The gradient of the values is made with dS.
+        """The gradient of the values is computed from dS.
 
         The output is P V, so dV is Pᵀ times the gradient of the output. dS belongs to queries and keys.
         """
         return added(d_scores_of, d_scores_of)
 
     def keys_from_weights(self, added: Added, weights_of: Tile) -> Three:
-        """The gradients of queries and keys are made with the weights.
+        """The gradients of queries and keys are computed from the weights.
 
-        The scores are Q Kᵀ, so dQ and dK are made with dS, their gradient. P belongs to the values.
+        The scores are Q Kᵀ, so dQ and dK are computed from dS, their gradient. P belongs to the values.
         """
         return added(weights_of, weights_of)
 
     def whole_table_made(self, q: Tensor, added: Added, weights_of: Tile, d_scores_of: Tile) -> Three:
-        """The whole table of weights is made.
+        """The whole table of weights is built.
 
-        The numbers are right. But all weights at once are the (n, n) tensor that this exercise is to avoid. Take a
-        block of queries and a block of keys at a time, and add up.
+        The numbers are right. But all the weights at once are the (n, n) tensor that this exercise is meant to avoid.
+        Take one block of queries and one block of keys at a time, and add up.
         """
         everything = slice(0, q.shape[-2])
         return added(weights_of, d_scores_of, size=q.shape[-2], columns_of=lambda _rows: [everything])
@@ -420,38 +421,38 @@ class ScaleGradients(Step):
         return scale * d_q, scale * d_k, d_v
 
     def scale_forgotten(self, d_q: Tensor, d_k: Tensor, d_v: Tensor) -> Three:
-        """The scale is missing in the gradients of queries and keys.
+        """The scale is missing from the gradients of queries and keys.
 
         The scores are Q Kᵀ / √d: the factor goes to both dQ and dK.
         """
         return d_q, d_k, d_v
 
     def scale_in_queries_alone(self, d_q: Tensor, d_k: Tensor, d_v: Tensor) -> Three:
-        """The scale is missing in the gradient of the keys.
+        """The scale is missing from the gradient of the keys.
 
         The scores are Q Kᵀ / √d: the factor goes to both dQ and dK.
         """
         return self.right(d_q, d_k, d_v)[0], d_k, d_v
 
     def scale_in_keys_alone(self, d_q: Tensor, d_k: Tensor, d_v: Tensor) -> Three:
-        """The scale is missing in the gradient of the queries.
+        """The scale is missing from the gradient of the queries.
 
         The scores are Q Kᵀ / √d: the factor goes to both dQ and dK.
         """
         return d_q, self.right(d_q, d_k, d_v)[1], d_v
 
     def values_scaled_too(self, d_q: Tensor, d_k: Tensor, d_v: Tensor) -> Three:
-        """The gradient of the values is scaled, too.
+        """The gradient of the values is scaled as well.
 
-        1/√d is in the scores, and the values do not go through them.
+        1/√d belongs to the scores, and the values do not go through them.
         """
         scale = d_q.shape[-1] ** -0.5
         return scale * d_q, scale * d_k, scale * d_v
 
     def scaled_twice(self, d_q: Tensor, d_k: Tensor, d_v: Tensor) -> Three:
-        """The scale comes in twice.
+        """The scale is applied twice.
 
-        If q was scaled before the loop, dK has the factor already, and dQ needs it once.
+        If q was scaled before the loop, dK already contains the factor, and dQ needs it once.
         """
         scale = d_q.shape[-1] ** -1.0
         return scale * d_q, scale * d_k, d_v
