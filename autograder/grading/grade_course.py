@@ -6,15 +6,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
-
-from nbformat import NotebookNode
-from nbgrader.utils import compute_checksum
 
 from autograder.building.build_course import prepare
 from autograder.grading.certificates import Certificates
 from autograder.grading.cluster import judge_on_cluster
 from autograder.grading.entering import Entries, digest_of
+from autograder.grading.results import Result, results_from
 from autograder.grading.workers import judge_all
 from autograder.in_nbgrader.course_files import course_seed, faults_file, record_fault
 from autograder.in_nbgrader.handed_in import record_all_received, time_of
@@ -23,24 +20,11 @@ from autograder.in_nbgrader.status import NO_NAME, is_name
 from autograder.judging.intake.folder import collect
 from autograder.judging.intake.survey import Stray, survey
 from autograder.judging.submission import Judged, Task
-from autograder.judging.verdict import error_in, reports
 from autograder.lesson_text.assignment import Assignment
 from autograder.lesson_text.layout import Layout, shown
-from autograder.lesson_text.notebook import read_notebook
-from autograder.lesson_text.released import longest_answer
 from autograder.sandbox.layers import Layers
 from autograder.showing.errors import CourseError, trace_of
 from autograder.showing.text import printable
-
-
-@dataclass(frozen=True)
-class Result:
-    """What one graded cell earned, and the misconception that its report names, or the error with which it ended."""
-
-    exercise: str
-    points: float
-    max_points: float
-    diagnosis: str | None = None
 
 
 @dataclass(frozen=True)
@@ -246,7 +230,7 @@ class Run:
             return Graded(
                 judged.student, judged.lesson, problem=problem, remarks=judged.remarks, fault=bool(judged.fault)
             )
-        results = list(_results(judged, self._assignment(judged.lesson)))
+        results = list(results_from(judged, self._assignment(judged.lesson)))
         return Graded(judged.student, judged.lesson, results, remarks=judged.remarks)
 
     def _note(self, graded: Graded) -> None:
@@ -254,45 +238,3 @@ class Run:
         judged_now = len(self.graded) - self.entered_before
         rate = judged_now / max(time.monotonic() - self.began, 1e-9) if judged_now > 1 else 0.0
         self.step(State(self.total, len(self.graded), rate, f"{graded.student} {graded.lesson}"))
-
-
-def _results(judged: Judged, assignment: Assignment) -> Iterator[Result]:
-    for question in assignment.questions:
-        name = question.answer or question.test
-        why = "not answered" if name in judged.unanswered else _what_is_said(judged.reports[question.test])
-        yield Result(name, judged.points[question.test], question.points, why)
-
-
-def _what_is_said(report: dict[str, Any]) -> str | None:
-    """The misconception; if there is none, the error of the answer's cell, or what the report says first."""
-    if report.get("passed"):
-        return None
-    return str(report.get("diagnosis") or report.get("error_of_cell") or report.get("headline") or "") or None
-
-
-def results_of(
-    course: NbgraderCourse, student: str, lesson: str, scores: dict[str, tuple[float, float]]
-) -> list[Result]:
-    """The graded cells in the graded notebook's order, with their diagnoses."""
-    notebook = read_notebook(course.path(course.directory.autograded_directory, student, lesson) / f"{lesson}.ipynb")
-    cells = {c.metadata.nbgrader.grade_id: c for c in notebook.cells if "grade_id" in c.metadata.get("nbgrader", {})}
-    answers = [name for name, cell in cells.items() if cell.metadata.nbgrader.solution]
-    said = reports(notebook)
-    results = []
-    for name, cell in cells.items():
-        if name in scores:
-            answer = longest_answer(name, answers)
-            diagnosis = what_happened(cell, cells.get(answer), said.get(name, {}))
-            results.append(Result(answer or name, *scores[name], diagnosis))
-    return results
-
-
-def what_happened(test: NotebookNode, answer: NotebookNode | None, report: dict[str, Any]) -> str | None:
-    """That there is no answer; or the misconception; or the error that the answer ended with; or the report's words."""
-    if answer is not None and answer.metadata.nbgrader.get("checksum") == compute_checksum(answer):
-        return "not answered"
-    if report.get("diagnosis"):
-        return str(report["diagnosis"])
-    if answer is not None and (error := error_in(answer)):
-        return error
-    return error_in(test) or _what_is_said(report)

@@ -9,7 +9,8 @@ from rich.text import Text
 
 from attnlib.checks.exercise import Exercise
 from attnlib.checks.naming.names import names_in
-from autograder.grading.grade_course import Graded, Result
+from autograder.grading.grade_course import Graded
+from autograder.grading.results import Result
 from autograder.showing.text import printable
 
 TIGHT: Any = {"padding": (0, 1, 0, 0), "pad_edge": False}  # a terminal of 80 columns is to hold a diagnosis

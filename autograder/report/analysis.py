@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from attnlib.checks.exercise import Exercise
 from attnlib.checks.naming.names import names_in
+from autograder.grading.results import NOT_ANSWERED
 from autograder.report.collect import Attempt, Submission
 from autograder.report.statistics import chance, discrimination, wilson
 
 MISCONCEPTION, OTHER = "misconception", "other"
-NOT_ANSWERED = "not answered"
 NO_USUAL_MISTAKE = "none of the usual mistakes"
 
 
@@ -158,7 +158,7 @@ def _item(lesson: str, name: str, graded: list[Submission], known: Mapping[str, 
     for one, attempt in of:
         kind = _kind(attempt, known)
         if kind in (MISCONCEPTION, OTHER):
-            what = _in_short(attempt.diagnosis) if kind == OTHER else str(attempt.diagnosis)
+            what = (attempt.in_short or NO_USUAL_MISTAKE) if kind == OTHER else str(attempt.diagnosis)
             what = NO_USUAL_MISTAKE if kind == OTHER and not names else what
             mistakes.setdefault((kind, what), []).append(one.student)
     findings = [_finding(kind, what, students, names, known, name) for (kind, what), students in mistakes.items()]
@@ -196,11 +196,6 @@ def _finding(
         count=len(students),
         students=tuple(students) if names else (),
     )
-
-
-def _in_short(diagnosis: str | None) -> str:
-    """Without the details that differ from student to student, so that equal mistakes are counted together."""
-    return (diagnosis or NO_USUAL_MISTAKE).split(": ")[0]
 
 
 def _parts(

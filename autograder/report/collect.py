@@ -7,7 +7,7 @@ from typing import Any
 
 from nbgrader.api import Gradebook
 
-from autograder.grading.grade_course import Result, results_of
+from autograder.grading.results import Result, results_of
 from autograder.in_nbgrader.nbgrader_course import NbgraderCourse
 from autograder.in_nbgrader.record_failures import reason_file
 from autograder.in_nbgrader.status import GRADED, NOT_SUBMITTED, status_of, submitted_students
@@ -29,6 +29,7 @@ class Attempt:
     max_points: float
     diagnosis: str | None = None
     parts: Mapping[str, bool] | None = None
+    in_short: str | None = None
 
     @property
     def passed(self) -> bool:
@@ -109,13 +110,15 @@ def _attempts(results: list[Result], said: dict[str, dict[str, Any]]) -> tuple[A
     attempts = []
     for name in exercises:
         cells = [result for result in results if result.exercise == name]
+        lost = next((cell for cell in cells if cell.points < cell.max_points), None)
         parts = [report.get("parts") for report in said.values() if report.get("exercise") == name]
         attempts.append(
             Attempt(
                 exercise=name,
                 points=sum(cell.points for cell in cells),
                 max_points=sum(cell.max_points for cell in cells),
-                diagnosis=next((cell.diagnosis for cell in cells if cell.points < cell.max_points), None),
+                diagnosis=lost.diagnosis if lost else None,
+                in_short=lost.in_short if lost else None,
                 parts=parts[0] if len(parts) == 1 and isinstance(parts[0], dict) else None,
             )
         )

@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from autograder.grading.results import NOT_ANSWERED
 from autograder.report.analysis import MISCONCEPTION, OTHER, Item, Shared
 
 INK = "#08306b"
@@ -17,7 +18,7 @@ KINDS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("all right", {"facecolor": INK, "edgecolor": INK}, "white"),
     ("a named misconception", {"facecolor": "#f0a04b", "edgecolor": "#6b3d00"}, "black"),
     ("another mistake", {"facecolor": "white", "edgecolor": "#777777", "hatch": "////"}, "black"),
-    ("not answered", {"facecolor": "white", "edgecolor": "#777777"}, "black"),
+    (NOT_ANSWERED, {"facecolor": "white", "edgecolor": "#777777"}, "black"),
 )
 SETTINGS: Any = {"font.size": 10, "svg.hashsalt": "attnlib", "hatch.linewidth": 0.6, "text.parse_math": False}
 ROW = 0.34  # inches

@@ -7,7 +7,7 @@ import subprocess
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from attnlib.checks.asking.time_limits import TimeLimits, here
 from autograder.sandbox import layers as layer
@@ -29,8 +29,15 @@ class Limits:
     file_bytes: int = 16 << 20
 
 
+Bound = Literal["", "computing", "waiting", "files", "threads", "crash"]
+
+
 class Died(Exception):
-    """The child is gone, and why, as a clause."""
+    """The child is gone, and why, as a clause; `of` is the bound beyond which it went, if it is one of these."""
+
+    def __init__(self, why: str, of: Bound = "") -> None:
+        super().__init__(why)
+        self.of = of
 
 
 class Sandbox:
@@ -169,7 +176,7 @@ class Child:
 
     def __init__(self, sandbox: Sandbox, channel: Channel, pid: int) -> None:
         self.sandbox, self.channel, self.pid = sandbox, channel, pid
-        self.ended = ""
+        self.ended: Died | None = None
         self.asleep = self.blocked = self.waited = self.cpu = 0.0
         self.looked = time.monotonic()
 
@@ -181,7 +188,7 @@ class Child:
     def ask(self, request: dict[str, Any], cpu_seconds: float | None = None) -> dict[str, Any]:
         """Send a request and wait for the answer, as long as the child computes within its limits; else Died."""
         if self.ended:
-            raise Died(self.ended)
+            raise self.ended
         return self._exchange(request, _Guard(self, cpu_seconds or self.sandbox.limits.time.reply_cpu))
 
     def listen(self) -> dict[str, Any]:
@@ -196,12 +203,11 @@ class Child:
                 self.channel.send(request, guard)
             return self.channel.receive(guard)
         except Died as error:
-            self._end(str(error))
+            raise self._end(error) from None
         except BadMessage:  # whose words may be the child's own
-            self._end("it answered with what is no answer")
+            raise self._end(Died("it answered with what is no answer")) from None
         except Closed:
-            self._end("")
-        raise Died(self.ended)
+            raise self._end() from None
 
     def look(self) -> dict[str, Any]:
         """What it does at this moment, and what it has written."""
@@ -211,34 +217,36 @@ class Child:
     def close(self) -> None:
         """End the child, whatever it is doing."""
         if not self.ended:
-            self._end("closed")
+            self._end(Died("closed"))
 
-    def _end(self, why: str) -> None:
+    def _end(self, why: Died | None = None) -> Died:
+        """End it, and say why it has ended: if nobody knows, its signal tells."""
         self.channel.close()
         try:
             patience = 0.0 if why else self.sandbox.limits.time.ending_wall
             kill = self.sandbox.limits.time.kill_wall
             usage = self.sandbox._ask({"do": "end", "pid": self.pid, "patience": patience, "kill": kill})
         except Died as error:
-            self.ended = why or str(error)
+            self.ended = why or error
             self.sandbox.close()
-            return
+            return self.ended
         self.sandbox.most_memory = max(self.sandbox.most_memory, usage["rss"])
         self.cpu = max(self.cpu, usage["cpu"])  # nothing is known of one that cannot be killed
         self.ended = why or _how_it_ended(usage["signal"])
         if usage["left"]:  # no other student's answer may find it
             self.sandbox.close()
+        return self.ended
 
 
-def _how_it_ended(number: int) -> str:
+def _how_it_ended(number: int) -> Died:
     if number in (signal.SIGXCPU, signal.SIGKILL):
-        return "the process was stopped: it used too much processor time or memory"
+        return Died("the process was stopped: it used too much processor time or memory", "computing")
     if number == signal.SIGSYS:
-        return "the process was stopped: it made a system call that is not allowed"
+        return Died("the process was stopped: it made a system call that is not allowed")
     if number:
         named = number in signal.valid_signals() and number in list(signal.Signals)
-        return f"the process crashed ({signal.Signals(number).name if named else f'signal {number}'})"
-    return "the process ended itself"
+        return Died(f"the process crashed ({signal.Signals(number).name if named else f'signal {number}'})", "crash")
+    return Died("the process ended itself")
 
 
 class _Guard:
@@ -270,23 +278,23 @@ class _Guard:
             self.still += POLL_SECONDS
         self.last = state["cpu"]
         if state["cpu"] - self.first > self.cpu_seconds:
-            raise Died(f"did not end within {self.cpu_seconds:.0f} seconds of computing")
+            raise Died(f"did not end within {self.cpu_seconds:.0f} seconds of computing", "computing")
         if self.still >= self.limits.child_waiting or child.asleep >= self.limits.child_waiting_in_all:
-            raise Died(f"waited for {max(self.still, child.asleep):.0f} seconds without computing")
+            raise Died(f"waited for {max(self.still, child.asleep):.0f} seconds without computing", "waiting")
         if child.blocked >= self.limits.child_blocked_wall:
-            raise Died(f"waited for {child.blocked:.0f} seconds for the disk, or for what never comes")
+            raise Died(f"waited for {child.blocked:.0f} seconds for the disk, or for what never comes", "waiting")
         if child.waited >= self.limits.child_wall:
-            raise Died(f"did not end within {self.limits.child_wall / 60:.0f} minutes")
+            raise Died(f"did not end within {self.limits.child_wall / 60:.0f} minutes", "waiting")
         _check_what_it_holds(state)
 
 
 def _check_what_it_holds(state: dict[str, Any]) -> None:
     """Raises Died for a child with too many files or threads, where nothing else bounds them."""
     if state["odd"]:
-        raise Died(state["odd"])
+        raise Died(state["odd"], "files")
     if state["bytes"] > layer.SCRATCH_BYTES + MARGIN_BYTES:
-        raise Died(f"wrote more than {layer.SCRATCH_BYTES >> 20} MB of files")
+        raise Died(f"wrote more than {layer.SCRATCH_BYTES >> 20} MB of files", "files")
     if state["files"] > MOST_FILES:
-        raise Died(f"made more than {MOST_FILES} files")
+        raise Died(f"made more than {MOST_FILES} files", "files")
     if state["threads"] > MOST_THREADS:
-        raise Died(f"started more than {MOST_THREADS} threads")
+        raise Died(f"started more than {MOST_THREADS} threads", "threads")

@@ -34,7 +34,7 @@ class Greedy:
     spent = TimeLimits().submission_cpu / 3
 
     def ask(self, request, cpu_seconds=None):
-        raise Died("did not end within 25 seconds of computing")
+        raise Died("did not end within 25 seconds of computing", "computing")
 
     def close(self):
         pass

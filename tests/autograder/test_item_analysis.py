@@ -83,8 +83,9 @@ def test_a_lesson_of_which_nothing_was_graded():
 
 
 def test_equal_mistakes_with_unequal_details_are_one():
-    said = ["raised ValueError: no 1", "raised ValueError: no 2", "SyntaxError", None]
-    item = softmax([submission(f"s{n}", attempt(0, text)) for n, text in enumerate(said)])
+    said = [("raised ValueError: no 1", "raised ValueError"), ("raised ValueError: no 2", "raised ValueError")]
+    said += [("SyntaxError", "SyntaxError"), (None, None)]
+    item = softmax([submission(f"s{n}", attempt(0, text, in_short=short)) for n, (text, short) in enumerate(said)])
     assert [(found.kind, found.what, found.count) for found in item.findings] == [
         (OTHER, "raised ValueError", 2),
         (OTHER, "SyntaxError", 1),

@@ -13,7 +13,8 @@ from tiny_course import TINY
 
 from attnlib.checks import exercises
 from autograder import __main__ as command_line
-from autograder.grading.grade_course import Graded, Result
+from autograder.grading.grade_course import Graded
+from autograder.grading.results import Result
 from autograder.grading.table import grading_tables
 from autograder.report.analysis import analyse
 from autograder.report.collect import Attempt, Submission

@@ -47,6 +47,8 @@ class Report:
     failure: Failure | None = None
     """Why there is no result, where that is what the report is about."""
     headline: str = ""
+    in_short: str = ""
+    """The headline without an exception's words: what answers have in common that failed alike."""
     sections: tuple[Section, ...] = ()
 
     @property
@@ -71,6 +73,7 @@ class Report:
             "diagnosis": self.diagnosis,
             "parts": dict(self.parts),
             "headline": self.headline,
+            "in_short": self.in_short,
             "message": self.message,
             **({"error_of_cell": self.failure.error} if self.failure and self.failure.kind == "cell" else {}),
         }

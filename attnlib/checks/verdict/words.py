@@ -52,12 +52,12 @@ def of_difference(difference: Difference) -> str:
 
 def of_failure(failure: Failure) -> str:
     """What happened in place of a result, as a clause."""
-    return ": ".join(part for part in (_clause(failure), _details(failure)) if part)
+    return ": ".join(part for part in (in_short(failure), _details(failure)) if part)
 
 
 def headline(failure: Failure) -> tuple[str, str]:
     """What happened, and apart from it the details, where the two together are too long for a headline."""
-    text, clause, details = of_failure(failure), _clause(failure), _details(failure)
+    text, clause, details = of_failure(failure), in_short(failure), _details(failure)
     if not details or len(text) <= LONGEST_HEADLINE or len(clause) > LONGEST_HEADLINE:
         return text, ""
     if failure.exception or failure.reason == "frozen":  # words to be searched for as they are; parameters' names
@@ -65,7 +65,8 @@ def headline(failure: Failure) -> tuple[str, str]:
     return clause, f"{details[:1].upper()}{details[1:]}"
 
 
-def _clause(failure: Failure) -> str:
+def in_short(failure: Failure) -> str:
+    """What happened, without the words of an exception."""
     if failure.kind == "cell":
         return f"its cell ended with {failure.exception}"
     return f"raised {failure.exception}" if failure.exception else failure.text

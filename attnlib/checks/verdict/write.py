@@ -58,6 +58,7 @@ def write_report(
     printed = next((t.got.printed for t in trials if t.got.printed and not t.case.hidden), "")
     if printed:
         sections.append(Section("Your code printed (in the first case)", printed.rstrip()[:600], fixed=True))
+    shown = chosen.got.failure if chosen is not None else failure
     return Report(
         exercise=exercise.name,
         passed=passed,
@@ -68,8 +69,9 @@ def write_report(
         parts=parts,
         untried=_untried(trials, cases),
         unwritten=any(f.kind == "unwritten" for f in (failure, *(t.got.failure for t in visibly_wrong(trials))) if f),
-        failure=chosen.got.failure if chosen is not None else failure,
+        failure=shown,
         headline=headline,
+        in_short=words.in_short(shown) if shown is not None else headline,
         sections=tuple(sections),
     )
 

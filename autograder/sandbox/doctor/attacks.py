@@ -16,7 +16,7 @@ LOOKS = 3.0  # seconds in which the grader has looked several times
 
 @dataclass(frozen=True)
 class Attack:
-    """A promise and the code that tries to break it; `expected` are the words by which the grader stops it, if it must.
+    """A promise and the code that tries to break it; if the grader stops it, `expected` is by what.
 
     The code runs in a function. It raises OSError or ImportError where it is refused, and returns where it is not.
     If there is a `first`, that runs in a process before it, which ends, as another student's would.
@@ -113,34 +113,32 @@ def attacks_on_rights(secret: Path) -> Iterator[Attack]:
 def attacks_on_bounds() -> Iterator[Attack]:
     """Each goes beyond a bound, and then waits for those who look."""
     beyond = LIMITS.memory_bytes + (1 << 30)
-    yield Attack(
-        "memory is bounded", "allocates 3 GB", f"torch.empty({beyond}, dtype=torch.uint8)", ("allocate memory",)
-    )
+    yield Attack("memory is bounded", "allocates 3 GB", f"torch.empty({beyond}, dtype=torch.uint8)", ("RuntimeError",))
     grows = f"kept = [bytes(10**8) for _ in range({beyond // 10**8})]"
     yield Attack("memory is bounded", "grows a list", grows, ("MemoryError",))
     yield Attack(
         "files are bounded", "writes too much into one", f"open('x', 'wb').write(bytes({2 * LIMITS.file_bytes}))"
     )
     fills = f"for n in range(25): open(str(n), 'wb').write(bytes({LIMITS.file_bytes // 2}))\n    time.sleep({LOOKS})"
-    yield Attack("files are bounded", "fills the scratch", fills, ("wrote more than", "No space left"))
+    yield Attack("files are bounded", "fills the scratch", fills, ("files",))
     # further names of one file: so many new ones take some disks longer than a question may compute
     makes = (
         f"open('x', 'w').close()\n    for n in range({MOST_FILES + 100}): os.link('x', str(n))\n    time.sleep({LOOKS})"
     )
-    yield Attack("files are bounded", "makes too many", makes, ("made more than",))
+    yield Attack("files are bounded", "makes too many", makes, ("files",))
     nests = f"for n in range(1500): os.mkdir('d'); os.chdir('d')\n    time.sleep({LOOKS})"
-    yield Attack("files are bounded", "nests folders", nests, ("nested more than",))
+    yield Attack("files are bounded", "nests folders", nests, ("files",))
     yield Attack("files are bounded", "makes one without a name", "os.memfd_create('x')")
     starts = "for n in range(150): threading.Thread(target=time.sleep, args=(20,), daemon=True).start()"
     starts = f"threading.stack_size(32768)\n    {starts}\n    time.sleep({LOOKS})"
-    yield Attack("threads are bounded", "starts 150", starts, ("threads", "thread"))
+    yield Attack("threads are bounded", "starts 150", starts, ("threads", "RuntimeError"))
     loops = f"while time.process_time() < {6 * LIMITS.time.reply_cpu}: pass"
-    yield Attack("computing is bounded", "loops", loops, ("did not end", "too much"))
-    yield Attack("computing is bounded", "loops in one call", "sum(range(4 * 10**9))", ("did not end", "too much"))
-    yield Attack("waiting is bounded", "sleeps", "time.sleep(60)", ("without computing",))
+    yield Attack("computing is bounded", "loops", loops, ("time", "computing"))
+    yield Attack("computing is bounded", "loops in one call", "sum(range(4 * 10**9))", ("time", "computing"))
+    yield Attack("waiting is bounded", "sleeps", "time.sleep(60)", ("time", "waiting"))
     vfork = called("syscall", "{'x86_64': 56, 'aarch64': 220}[os.uname().machine], 0x3D4F00, 0, 0, 0, 0")
     yield Attack("waiting is bounded", "waits where nothing wakes it", vfork)
-    yield Attack("a crash is reported", "writes to address 0", "ctypes.memset(0, 1, 1)", ("SIGSEGV",))
+    yield Attack("a crash is reported", "writes to address 0", "ctypes.memset(0, 1, 1)", ("crash",))
 
 
 def attacks_on_the_next() -> Iterator[Attack]:

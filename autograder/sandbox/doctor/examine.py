@@ -22,7 +22,17 @@ from autograder.sandbox.views import view
 from autograder.showing.errors import CourseError
 
 EXERCISE = "pairwise_dot"
-OPEN, HELD, BROKEN = "got out", "held", "the attack is broken"
+OPEN, BROKEN = "got out", "the attack is broken"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of an attack: whether it was refused, and if not, by what it ended; and that in words."""
+
+    how: str
+    by: str = ""
+    """The bound beyond which it went; or, of an attack that raised an exception, its name."""
+    refused: bool = False
 
 
 @dataclass(frozen=True)
@@ -58,8 +68,8 @@ def answer(x, y):
     try:
         attack()
     except (OSError, ImportError, ValueError) as error:
-        raise ValueError(f"{held}: {{type(error).__name__}}")
-    raise ValueError("{open}")
+        raise PermissionError(type(error).__name__)
+    raise UserWarning  # it was not
 """
 
 
@@ -86,18 +96,17 @@ def examine(layers: Layers, layout: Layout) -> Iterator[Finding]:
             yield judged(attack, said(sandbox, attack))
 
 
-def said(sandbox: Sandbox, attack: Attack) -> str:
-    """What the sandbox says of an attack."""
-    if attack.first and (told := run(sandbox, attack.first)).startswith(BROKEN):
-        return told
+def said(sandbox: Sandbox, attack: Attack) -> Outcome:
+    """What came of an attack in the sandbox."""
+    if attack.first and (first := run(sandbox, attack.first)).by == BROKEN:
+        return first
     return run(sandbox, attack.code)
 
 
-def run(sandbox: Sandbox, body: str) -> str:
-    """Run an attack's code as an answer, in a process of its own: what the sandbox says of it."""
+def run(sandbox: Sandbox, body: str) -> Outcome:
+    """Run an attack's code as an answer, in a process of its own."""
     exercise = exercises()[EXERCISE]
-    code = TEMPLATE.format(code=body, held=HELD, open=OPEN, backstops=BACKSTOPS)
-    cell = {"name": "attack", "source": code, "role": "answer"}
+    cell = {"name": "attack", "source": TEMPLATE.format(code=body, backstops=BACKSTOPS), "role": "answer"}
     task = {"cells": [cell], "wanted": "attack", "run": "all", "stuck": []}
     task |= {"expression": "answer", "kind": "function"}
     child = sandbox.fork()
@@ -105,20 +114,22 @@ def run(sandbox: Sandbox, body: str) -> str:
         child.ask({**task, "forbidden": [], "library": view(exercise)})
         told = child.listen()
         if told["missing"]:
-            return f"{BROKEN}: {failure_from(told['missing']).error}"
-        reply = child.ask({"do": "call", "inputs": [None, None], "gradient": False})
-        return failure_from(reply["failure"]).error if "failure" in reply else OPEN
+            return Outcome(f"{BROKEN}: {failure_from(told['missing']).error}", by=BROKEN)
+        failure = failure_from(child.ask({"do": "call", "inputs": [None, None], "gradient": False})["failure"])
     except Died as error:
-        return str(error)
+        return Outcome(str(error), by=error.of)
     finally:
         child.close()
+    if failure.exception == "UserWarning":
+        return Outcome(OPEN)
+    if failure.exception == "PermissionError":
+        return Outcome(failure.text, refused=True)
+    return Outcome(failure.error, by=failure.exception or failure.kind)
 
 
-def judged(attack: Attack, how: str) -> Finding:
-    """Whether the promise held: by a refusal, or by the words of the limit that it is about."""
-    how = how.removeprefix("ValueError: ")
-    held = any(word in how for word in attack.expected) or how.startswith(f"{HELD}: ")
-    return Finding(attack, held, how.removeprefix(f"{HELD}: "))
+def judged(attack: Attack, outcome: Outcome) -> Finding:
+    """Whether the promise held: by a refusal, or by the limit that it is about."""
+    return Finding(attack, outcome.refused or outcome.by in attack.expected, outcome.how)
 
 
 def table(findings: list[Finding], layers: Any) -> Table:

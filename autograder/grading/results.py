@@ -1,0 +1,78 @@
+"""What each graded cell of a submission earned, and why not more."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from nbformat import NotebookNode
+from nbgrader.utils import compute_checksum
+
+from autograder.in_nbgrader.nbgrader_course import NbgraderCourse
+from autograder.judging.submission import Judged
+from autograder.judging.verdict import error_in, reports
+from autograder.lesson_text.assignment import Assignment
+from autograder.lesson_text.notebook import read_notebook
+from autograder.lesson_text.released import longest_answer
+
+NOT_ANSWERED = "not answered"
+
+
+class Why(NamedTuple):
+    """Why a cell has not all points: a misconception's id, or words; and the words that such answers have in common."""
+
+    diagnosis: str | None = None
+    in_short: str | None = None
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one graded cell earned, and the misconception that its report names, or the error with which it ended."""
+
+    exercise: str
+    points: float
+    max_points: float
+    diagnosis: str | None = None
+    in_short: str | None = None
+
+
+def results_from(judged: Judged, assignment: Assignment) -> Iterator[Result]:
+    """The graded cells in the lesson's order, as they were just judged."""
+    for question in assignment.questions:
+        name = question.answer or question.test
+        why = Why(NOT_ANSWERED) if name in judged.unanswered else _what_is_said(judged.reports[question.test])
+        yield Result(name, judged.points[question.test], question.points, *why)
+
+
+def _what_is_said(report: dict[str, Any]) -> Why:
+    """The misconception; if there is none, the error of the answer's cell, or what the report says first."""
+    if report.get("passed"):
+        return Why()
+    said = report.get("diagnosis") or report.get("error_of_cell") or report.get("headline")
+    return Why(str(said), str(report.get("in_short") or said)) if said else Why()
+
+
+def results_of(
+    course: NbgraderCourse, student: str, lesson: str, scores: dict[str, tuple[float, float]]
+) -> list[Result]:
+    """The graded cells in the graded notebook's order, with their diagnoses."""
+    notebook = read_notebook(course.path(course.directory.autograded_directory, student, lesson) / f"{lesson}.ipynb")
+    cells = {c.metadata.nbgrader.grade_id: c for c in notebook.cells if "grade_id" in c.metadata.get("nbgrader", {})}
+    answers = [name for name, cell in cells.items() if cell.metadata.nbgrader.solution]
+    said = reports(notebook)
+    results = []
+    for name, cell in cells.items():
+        if name in scores:
+            answer = longest_answer(name, answers)
+            why = what_happened(cell, cells.get(answer), said.get(name, {}))
+            results.append(Result(answer or name, *scores[name], *why))
+    return results
+
+
+def what_happened(test: NotebookNode, answer: NotebookNode | None, report: dict[str, Any]) -> Why:
+    """That there is no answer; or the misconception; or the error that the answer ended with; or the report's words."""
+    if answer is not None and answer.metadata.nbgrader.get("checksum") == compute_checksum(answer):
+        return Why(NOT_ANSWERED)
+    error = error_in(answer) if answer is not None else None
+    if not report.get("diagnosis") and (error or (error := error_in(test))):
+        return Why(error, error)
+    return _what_is_said(report)
