@@ -95,6 +95,8 @@ class Case:
     """Run without values, on torch's `meta` device: tensors that the attempt makes on the CPU show."""
     probe: "Probe | None" = None
     """Compare the result of this function instead of the attempt's own: see `Probe`."""
+    given: str = ""
+    """What only some cases are given, such as "a memory": where no other case is wrong, the report says so."""
     largest: int = 0
     """Of how many numbers the largest tensor may be that the attempt makes; 0 where that is left open."""
     magnitude: float = 0.0

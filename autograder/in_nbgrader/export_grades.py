@@ -7,7 +7,7 @@ from typing import Any
 from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.plugins import ExportPlugin
 
-from autograder.in_nbgrader.status import GRADED, is_name, status_of, submitted_students
+from autograder.in_nbgrader.status import is_name, status_of, submitted_students
 from autograder.showing.spreadsheet import write_rows
 
 COLUMNS = [
@@ -52,6 +52,7 @@ class CsvWithStatus(ExportPlugin):
 
 
 def _row(gradebook: Gradebook, coursedir: Any, assignment: Any, student: str, known: Any) -> dict[str, Any]:
+    status = status_of(gradebook, coursedir, assignment.name, student)
     row = {
         "assignment": assignment.name,
         "duedate": assignment.duedate,
@@ -60,7 +61,7 @@ def _row(gradebook: Gradebook, coursedir: Any, assignment: Any, student: str, kn
         "first_name": getattr(known, "first_name", None),
         "email": getattr(known, "email", None),
         "max_score": assignment.max_score,
-        "status": status_of(gradebook, coursedir, assignment.name, student),
+        "status": str(status),
     }
     if not is_name(student):
         return row
@@ -69,7 +70,7 @@ def _row(gradebook: Gradebook, coursedir: Any, assignment: Any, student: str, kn
     except MissingEntry:
         return row
     row["timestamp"] = submission.timestamp
-    if row["status"] == GRADED:
+    if status.kind == "graded":
         penalty = submission.late_submission_penalty or 0.0
         row["raw_score"] = submission.score
         row["late_submission_penalty"] = penalty

@@ -2,13 +2,23 @@
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from nbgrader.api import Gradebook, MissingEntry
 
 from autograder.in_nbgrader.record_failures import reason_file
 
-GRADED, NOT_SUBMITTED = "graded", "not submitted"
+
+class Status(NamedTuple):
+    """What became of a submission, and why it was not graded."""
+
+    kind: Literal["graded", "not submitted", "not graded"]
+    why: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.why}" if self.why else self.kind
+
+
 NO_NAME = "the name of the student's folder is not text in UTF-8"
 
 
@@ -17,10 +27,10 @@ def is_name(student: str) -> bool:
     return not any("\ud800" <= letter <= "\udfff" for letter in student)
 
 
-def status_of(gradebook: Gradebook, coursedir: Any, assignment: str, student: str) -> str:
-    """`graded`, `not submitted`, or `not graded: ` and the reason. Only a graded submission has a score."""
+def status_of(gradebook: Gradebook, coursedir: Any, assignment: str, student: str) -> Status:
+    """Whether it was graded, and if not, why. Only a graded submission has a score."""
     if not is_name(student):
-        return f"not graded: {NO_NAME}"
+        return Status("not graded", NO_NAME)
     submitted = Path(coursedir.format_path(coursedir.submitted_directory, student, assignment))
     autograded = Path(coursedir.format_path(coursedir.autograded_directory, student, assignment))
     file = reason_file(coursedir, student, assignment)
@@ -29,13 +39,13 @@ def status_of(gradebook: Gradebook, coursedir: Any, assignment: str, student: st
         submission = gradebook.find_submission(assignment, student)
     except MissingEntry:
         if not os.path.isdir(submitted):  # noqa: PTH112  unlike Path.is_dir, False for a folder that may not be looked into
-            return NOT_SUBMITTED
-        return f"not graded: {reason or 'it was not autograded yet'}"
+            return Status("not submitted")
+        return Status("not graded", reason or "it was not autograded yet")
     grades = [grade for notebook in submission.notebooks for grade in notebook.grades]
     scored = all(grade.auto_score is not None or grade.manual_score is not None for grade in grades)
     if scored and any(autograded.glob("*.ipynb")):
-        return GRADED
-    return f"not graded: {reason or 'autograding did not finish'}"
+        return Status("graded")
+    return Status("not graded", reason or "autograding did not finish")
 
 
 def submitted_students(coursedir: Any, assignment: str) -> set[str]:

@@ -10,7 +10,7 @@ from nbgrader.api import Gradebook
 from autograder.grading.results import Result, results_of
 from autograder.in_nbgrader.nbgrader_course import NbgraderCourse
 from autograder.in_nbgrader.record_failures import reason_file
-from autograder.in_nbgrader.status import GRADED, NOT_SUBMITTED, status_of, submitted_students
+from autograder.in_nbgrader.status import Status, status_of, submitted_students
 from autograder.judging.verdict import reports
 from autograder.lesson_text.layout import Layout, shown
 from autograder.lesson_text.notebook import read_notebook
@@ -86,13 +86,13 @@ def _students(course: NbgraderCourse, gradebook: Gradebook, lesson: str) -> list
 
 def _read(course: NbgraderCourse, gradebook: Gradebook, lesson: str, student: str) -> Submission | None:
     status = status_of(gradebook, course.directory, lesson, student)
-    if status == NOT_SUBMITTED:
+    if status.kind == "not submitted":
         reason = reason_file(course.directory, student, lesson)
         if not reason.is_file():
             return None
-        status = f"not graded: {reason.read_text(encoding='utf-8').strip()}"  # handed in from another folder
-    if status != GRADED:
-        return Submission(printable(student), lesson, problem=status.removeprefix("not graded: "))
+        status = Status("not graded", reason.read_text(encoding="utf-8").strip())  # handed in from another folder
+    if status.kind != "graded":
+        return Submission(printable(student), lesson, problem=status.why)
     grades = gradebook.find_submission_notebook(lesson, lesson, student).grades
     scores = {grade.name: (grade.score, grade.max_score) for grade in grades}
     try:

@@ -165,8 +165,8 @@ def rows(klass):
     with klass.course.gradebook() as book:
         for student in sorted(path.name for path in klass.submitted.iterdir() if path.is_dir()):
             status = status_of(book, klass.course.directory, TINY, student)
-            if status != "graded":
-                found[student] = status
+            if status.kind != "graded":
+                found[student] = str(status)
                 continue
             submission = book.find_submission(TINY, student)
             notebook = book.find_submission_notebook(TINY, TINY, student)

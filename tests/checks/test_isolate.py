@@ -263,3 +263,19 @@ def test_a_number_of_heads_that_is_written_into_the_code_is_told() -> None:
         report = run("split_heads", without_source, hidden=hidden)
         assert report.diagnosis == "for_one_value_only"
         assert "Right as long as num_heads is 3; wrong for 2 or 5" in report.message
+
+
+def test_what_only_some_cases_are_given_is_told_where_no_other_case_is_wrong() -> None:
+    right = exercises()["DecoderBlock"].reference
+
+    class Louder(right):
+        def forward(self, x, memory=None):
+            found = super().forward(x, memory)
+            return found if memory is None else 1.5 * found + 0.1 * x.sin()
+
+    class LouderThroughout(right):
+        def forward(self, x, memory=None):
+            return 1.5 * super().forward(x, memory) + 0.1 * x.sin()
+
+    assert "Everything without a memory is right." in run("DecoderBlock", Louder).message
+    assert "without a memory" not in run("DecoderBlock", LouderThroughout).message

@@ -315,7 +315,12 @@ DECODER_BLOCK = CourseExercise(
             more=[{"b": 3, "n": 7, "sizes": (8, 2)}, {"b": 2, "n": 11, "sizes": (12, 4)}],
         ),
         *(
-            replace(case, name=f"with a memory: {case.name}", part="memory" if case.part == "values" else case.part)
+            replace(
+                case,
+                name=f"with a memory: {case.name}",
+                part="memory" if case.part == "values" else case.part,
+                given="a memory",
+            )
             for case in _WITH_MEMORY
         ),
     ),

@@ -201,13 +201,10 @@ def _unrecognised(
 
 
 def _right_but_with(trials: Sequence[Trial]) -> str:
-    """Where one thing is given in all wrong cases and in no right one, `with …: ` by the case's name: the rest."""
+    """Where one thing is given in all wrong cases and in no right one: the rest."""
     seen = [t for t in trials if not t.case.hidden and _compares_values(t.case)]
-    given = {t.case.name.partition(": ")[0] if ": " in t.case.name else "" for t in seen if t.difference is not None}
-    if len(given) != 1 or not (what := given.pop()).startswith("with "):
-        return ""
-    spared = any(t.difference is None and t.case.name.startswith(f"{what}: ") for t in seen)
-    return "" if spared else f"Everything {what.replace('with', 'without', 1)} is right."
+    wrong, right = ({t.case.given for t in seen if (t.difference is None) == fine} for fine in (False, True))
+    return f"Everything without {wrong.pop()} is right." if len(wrong) == 1 and wrong.isdisjoint({"", *right}) else ""
 
 
 def _compares_values(case: Case) -> bool:

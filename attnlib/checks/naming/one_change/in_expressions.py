@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from attnlib.checks.naming.one_change.repair import OLD, Repair, expression, reworded
+from attnlib.checks.naming.one_change.repair import IN_PLACE, OLD, Repair, expression, reworded
 from attnlib.checks.naming.one_change.replacements import RELATED, changed
 from attnlib.checks.naming.one_change.sites import Site
 
@@ -108,7 +108,7 @@ def of_function(site: Site, aspects: set[str]) -> Iterator[Repair]:
         yield reworded(new, "function")
     alone = isinstance(site.statement, ast.Expr) and getattr(site.statement.value, "func", None) is node
     if isinstance(node, ast.Attribute) and name.endswith("_") and not name.startswith("_") and not alone:
-        yield reworded(changed(node, attr=name[:-1]), "in_place")
+        yield Repair(changed(node, attr=name[:-1]), "in_place", clause=IN_PLACE)
 
 
 def of_operation(site: Site, aspects: set[str]) -> Iterator[Repair]:
@@ -197,7 +197,7 @@ def of_argument(site: Site, aspects: set[str]) -> Iterator[Repair]:
             yield Repair(expression("_x.mT", x=node), "axis", "another axis of")
             return
         for text in ("_x.unsqueeze(1)", "_x.unsqueeze(-1)", "_x.mT"):
-            yield Repair(expression(text, x=node), "step", f"if the axes of {OLD} were lined up")
+            yield Repair(expression(text, x=node), "step", clause=f"if the axes of {OLD} were lined up")
 
 
 def _is_measured(site: Site) -> bool:

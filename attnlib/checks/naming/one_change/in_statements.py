@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 from typing import Any
 
-from attnlib.checks.naming.one_change.repair import Repair, expression, reworded
+from attnlib.checks.naming.one_change.repair import IN_PLACE, Repair, expression
 from attnlib.checks.naming.one_change.replacements import changed
 from attnlib.checks.naming.one_change.sites import Site
 
@@ -15,9 +15,8 @@ def of_value(site: Site, aspects: set[str]) -> Iterator[Repair]:
     if node.value is None:
         return
 
-    def with_step(text: str, what: str, kind: str = "step") -> Repair:
-        what = what if what.startswith("if ") else f"{what} in"
-        return Repair(changed(node, value=expression(text, x=node.value)), kind, what)
+    def with_step(text: str, what: str = "", kind: str = "step", clause: str = "") -> Repair:
+        return Repair(changed(node, value=expression(text, x=node.value)), kind, f"{what} in", clause)
 
     if aspects & {"shape", "failure"}:
         for axis in (-1, -2, 0, 1):
@@ -26,7 +25,9 @@ def of_value(site: Site, aspects: set[str]) -> Iterator[Repair]:
         for axis in (-1, -2, 0, 1, 2):
             yield with_step(f"_x.sum(dim={axis})", "a sum")
     for one, other in ((-1, -2), (1, 2), (0, 1), (1, -1)):
-        yield with_step(f"_x.transpose({one}, {other})", "if the result of this line were transposed", "addition")
+        yield with_step(
+            f"_x.transpose({one}, {other})", kind="addition", clause="if the result of this line were transposed"
+        )
     if aspects & {"values"}:
         for text in ("_x ** 0.5", "_x ** 2", "_x.exp()", "-_x", "~_x", "1 - _x", "_x.flip(-1)", "_x.flip(-2)"):
             yield with_step(text, "one more step")
@@ -36,22 +37,24 @@ def of_value(site: Site, aspects: set[str]) -> Iterator[Repair]:
         for layer in site.scope.attributes:
             yield with_step(f"self.{layer}(_x)", "one more layer")
     if aspects & {"dtype"}:
-        yield with_step("_x.bool()", "if the result of this line had another dtype", "dtype")
+        yield with_step("_x.bool()", kind="dtype", clause="if the result of this line had another dtype")
         for name in site.scope.names[:3]:
-            yield with_step(f"_x.to({name}.dtype)", "if the result of this line had another dtype", "dtype")
+            yield with_step(f"_x.to({name}.dtype)", kind="dtype", clause="if the result of this line had another dtype")
     if aspects & {"device"}:
         for name in site.scope.names[:3]:
-            yield with_step(f"_x.to({name}.device)", "if the result of this line were on another device", "addition")
+            yield with_step(
+                f"_x.to({name}.device)", kind="addition", clause="if the result of this line were on another device"
+            )
 
 
 def of_condition(site: Site, aspects: set[str]) -> Iterator[Repair]:
     """One of two ways that is taken in every case."""
     node: Any = site.node
     if isinstance(node, ast.IfExp):
-        yield Repair(node.body, "branch", "")
-        yield Repair(node.orelse, "branch", "")
+        yield Repair(node.body, "branch")
+        yield Repair(node.orelse, "branch")
     elif node.orelse:
-        yield Repair(changed(node, test=ast.Constant(False)), "branch", "")
+        yield Repair(changed(node, test=ast.Constant(False)), "branch")
 
 
 def of_block(site: Site, aspects: set[str]) -> Iterator[Repair]:
@@ -69,7 +72,7 @@ def of_block(site: Site, aspects: set[str]) -> Iterator[Repair]:
         if i and not isinstance(node, ast.ClassDef):
             body = [*node.body[: i - 1], statement, node.body[i - 1], *node.body[i + 1 :]]
             one, other = (ast.unparse(line).split("\n")[0] for line in node.body[i - 1 : i + 1])
-            yield Repair(changed(node, body=body), "order", f"if `{one}` and `{other}` changed places")
+            yield Repair(changed(node, body=body), "order", clause=f"if `{one}` and `{other}` changed places")
 
 
 def of_lost_result(site: Site, aspects: set[str]) -> Iterator[Repair]:
@@ -79,13 +82,13 @@ def of_lost_result(site: Site, aspects: set[str]) -> Iterator[Repair]:
         target = ast.Name(node.target.id, ast.Load()) if isinstance(node.target, ast.Name) else None
         if target is not None:
             new = ast.Assign([node.target], ast.BinOp(target, node.op, node.value))
-            yield reworded(new, "in_place")
+            yield Repair(new, "in_place", clause=IN_PLACE)
     elif isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Attribute):
         root = node.value.func.value
         if isinstance(root, ast.Name):
             call = changed(node.value, func=changed(node.value.func, attr=node.value.func.attr.removesuffix("_")))
             new = ast.Assign([ast.Name(root.id, ast.Store())], call)
             if node.value.func.attr.endswith("_"):
-                yield reworded(new, "in_place")
+                yield Repair(new, "in_place", clause=IN_PLACE)
             else:
                 yield Repair(new, "addition", f"the result kept (`{root.id} = …`) in")

@@ -10,11 +10,13 @@ OLD = "<what is there>"
 
 @dataclass(frozen=True)
 class Repair:
-    """A new node, the kind of the change, and the words that stand before the old node's text, or around `OLD`."""
+    """A new node, the kind of the change, and the words that stand before the old node's text."""
 
     node: ast.AST
     kind: str
-    what: str
+    what: str = ""
+    clause: str = ""
+    """In place of these words, a clause that begins with "if"; where it quotes the old node's text, it has `OLD`."""
 
 
 WORDS = {
@@ -28,8 +30,8 @@ WORDS = {
     "pattern": "another pattern in place of",
     "condition": "another condition in place of",
     "name": "another variable in place of",
-    "in_place": f"if {OLD} made a new tensor instead of changing the old one",
 }
+IN_PLACE = f"if {OLD} made a new tensor instead of changing the old one"
 
 
 def reworded(node: ast.AST, kind: str) -> Repair:

@@ -261,8 +261,8 @@ def _told(written: Written, edit: Edit) -> Misconception:
         way = f"with another operator in place of `{sign}` before `{ast.unparse(site.node.right)}`"
     elif repair.kind == "function" and _is_method(site.node):
         way = f"with another method in place of `.{site.node.attr}`"  # type: ignore[attr-defined]
-    elif repair.what.startswith("if "):
-        way = repair.what.replace(OLD, f"`{old}`")
+    elif repair.clause:
+        way = repair.clause.replace(OLD, f"`{old}`")
     elif repair.what:
         way = f"with {repair.what} `{old}`"
     elif isinstance(site.node, ast.Call) and isinstance(new, ast.Call) and new.func is site.node.func:
