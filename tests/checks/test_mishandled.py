@@ -146,6 +146,7 @@ CASE: dict[str, dict[str, Any]] = {
 NO_BATCH = (
     *("search", "company", "causal_mask", "padding_mask", "packed_causal", "sliding_window_mask", "train_head"),
     *("alibi_bias", "alibi_slopes", "sinusoidal_positions", "cache_bytes", "multi_head_to_grouped"),
+    *("previous_token_score", "induction_score", "sink_score", "copying_score"),
 )
 OF_A_BATCH = (
     "a_batch_of_one_only",
@@ -155,7 +156,7 @@ OF_A_BATCH = (
     "squeezed",
     "batch_second",
 )
-A_NUMBER = ("next_token_loss", "bits_per_character")
+A_NUMBER = ("next_token_loss", "bits_per_character", "copying_score")
 OF_SEVERAL = (*OF_A_BATCH, "always_float32", "always_float64", "new_tensor_filled_in", "entries_in_a_list")
 """A result without axes has no entries, and one number stands in no relation: it is rejected, and no more is said."""
 NOTHING_TO_SEE = {
