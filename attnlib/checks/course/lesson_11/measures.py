@@ -73,6 +73,7 @@ PREVIOUS_TOKEN_SCORE = CourseExercise(
     example=lambda: (A_HEAD_AND_ANOTHER,),
     made_of=(ReadWeights, PickPrevious, AverageByHead),
     pairs=("transposed", "own_token", "wraps_around", "heads_averaged", "summed"),
+    without=("transposed_and_own_token",),
 )
 
 
