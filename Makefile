@@ -26,7 +26,7 @@ setup: .venv/installed  ## make .venv with the locked versions (done by the othe
 	touch $@
 
 lab: setup  ## open the student notebooks in JupyterLab
-	$(BIN)/jupyter lab $(ROOT_FLAG) notebooks
+	JUPYTER_CONFIG_PATH="$(CURDIR)/notebooks/.jupyter" $(BIN)/jupyter lab $(ROOT_FLAG) notebooks
 
 test: lint  ## run every test: types, style, code, notebooks
 	$(BIN)/pytest -n 3 --nbval --nbval-kernel-name clean tests attnlib solutions

@@ -43,6 +43,7 @@ c.GenerateAssignment.preprocessors = [
     "nbgrader.preprocessors.ClearHiddenTests",
     "nbgrader.preprocessors.ComputeChecksums",
     "nbgrader.preprocessors.CheckCellMetadata",
+    "autograder.building.add_progress.AddProgress",
 ]
 
 # A submission is first made gradable: what a student's editor may have changed is settled before nbgrader looks at it.

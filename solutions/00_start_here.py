@@ -19,9 +19,13 @@
 # to 5, and a check right below. From lesson 01 on there is also a *stretch* exercise in each lesson, for those who want
 # more: it takes half an hour or longer, is checked like the others, and earns nothing but the pleasure.
 #
-# Run the cells one at a time (Shift + Enter): *Run All* stops at the first check that fails, on purpose. You cannot get
-# stuck for good: no later cell needs your solution. Where one is needed, the cell uses `attnlib`, the course's own
-# small library, until yours passes.
+# Run the cells one at a time (Shift + Enter). *Run All* passes over what you have not answered yet, and stops at an
+# answer that is wrong, on purpose. You cannot get stuck for good: no later cell needs your solution. Where one is
+# needed, the cell uses `attnlib`, the course's own small library, until yours passes.
+#
+# The last cell of each lesson lists what you have passed, what is still open, your points and the next step. It
+# remembers what passed when you restart the notebook, in one small file in your home folder. Nothing leaves your
+# machine.
 
 # %%
 from contextlib import suppress
@@ -256,7 +260,7 @@ assert_close(reduce(shares, "q k -> q", "sum"), torch.ones(2), rtol=0, atol=1e-6
 # purpose. The exercise below asks for all dot products between two sets of vectors; here is an attempt that forgets to
 # sum.
 #
-# (`suppress` is only here so that the notebook runs on. In your own cells a failed check stops the run.)
+# (`suppress` is only here so that the notebook runs on. In your own cells a wrong answer stops the run.)
 
 
 # %%

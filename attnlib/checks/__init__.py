@@ -9,6 +9,7 @@
 from attnlib.checks.check import CheckFailed, check, grade, run
 from attnlib.checks.course import exercises
 from attnlib.checks.exercise import Case, Exercise, Misconception
+from attnlib.checks.standing.progress import progress
 from attnlib.checks.verdict.report import Report
 from attnlib.checks.yours_or_ours import yours_or_ours
 
@@ -21,6 +22,7 @@ __all__ = [
     "check",
     "exercises",
     "grade",
+    "progress",
     "run",
     "yours_or_ours",
 ]

@@ -13,6 +13,7 @@ from attnlib.checks import course
 from attnlib.checks.asking.observe import Memory
 from attnlib.checks.asking.time_limits import TimeLimits
 from attnlib.checks.course.another import another
+from attnlib.checks.standing.kept import in_a_notebook, note
 from attnlib.checks.verdict.judge import run_exercise
 from attnlib.checks.verdict.report import Report, Section, headline
 
@@ -61,10 +62,29 @@ class CheckFailed(AssertionError):
         return ["Stopped here. Change your answer, run it, and run this cell again."]
 
 
-def check(name: str, attempt: Any) -> None:
-    """Show the verdict on an attempt at the exercise `name`; raise `CheckFailed` if it is not all right.
+class Points(float):
+    """The points of an attempt, which a notebook shows as its report.
 
-    If it is, another right answer is shown, too.
+    Its text is the number alone: where that is the result of a test's cell, nbgrader takes it for the points, and
+    Validate for a failure.
+    """
+
+    def __new__(cls, report: Report) -> "Points":
+        points = super().__new__(cls, report.points)
+        points.report = report
+        return points
+
+    report: Report
+
+    def _repr_mimebundle_(self, **_of_ipython: Any) -> dict[str, Any]:
+        return {**self.report._repr_mimebundle_(), "text/plain": repr(self)}
+
+
+def check(name: str, attempt: Any) -> Points | None:
+    """Show the verdict on an attempt at the exercise `name`; raise `CheckFailed` if it is wrong.
+
+    If it is right, another right answer is shown, too. One that is not written yet does not stop a notebook: the cell's
+    result is its points.
 
     >>> check("merge_heads", lambda x: x.transpose(1, 2).flatten(2))
     ✓ merge_heads: all right (4 of 4 points)
@@ -76,11 +96,21 @@ def check(name: str, attempt: Any) -> None:
       Why it works:
       `unbind` takes the heads apart and `cat` puts them side by side, so nothing has to be
       transposed.
+    >>> check("predict_largest_dot", None)
+    ○ predict_largest_dot: is not answered yet: choose 'A', 'B', 'C' or 'D' (0 of 1 point)
+    0.0
     """
     report = run(name, attempt)
-    _show(_with_another(report) if report.passed else report)
-    if not report.passed:
-        raise CheckFailed(report)
+    note(report)
+    if report.passed:
+        _show(_with_another(report))
+        return None
+    if report.unanswered:
+        if not in_a_notebook():
+            _show(report)
+        return Points(report)
+    _show(report)
+    raise CheckFailed(report)
 
 
 def _with_another(report: Report) -> Report:

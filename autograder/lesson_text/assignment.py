@@ -14,6 +14,7 @@ from attnlib.checks import exercises
 from attnlib.checks.exercise import Exercise
 from autograder.lesson_text.lesson import read_lesson
 from autograder.lesson_text.notebook import read_notebook, to_text
+from autograder.lesson_text.progress_cell import progress_cell
 from autograder.lesson_text.regions import split_regions
 from autograder.lesson_text.released import Released, ReleasedCell, longest_answer
 from autograder.showing.errors import CourseError
@@ -66,10 +67,9 @@ class Assignment:
     @cached_property
     def given(self) -> frozenset[str]:
         """The sources of code cells that are no exercise: demonstrations, pictures, imports."""
+        cells = [*self.source.cells, progress_cell(self.name)]
         return frozenset(
-            cell.source.strip()
-            for cell in self.source.cells
-            if cell.cell_type == "code" and not cell.metadata.get("nbgrader")
+            cell.source.strip() for cell in cells if cell.cell_type == "code" and not cell.metadata.get("nbgrader")
         )
 
     @cached_property

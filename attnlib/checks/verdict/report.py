@@ -10,6 +10,7 @@ from textwrap import fill, indent
 from typing import Any
 
 from attnlib.checks.asking.failure import Failure
+from attnlib.checks.exercise import AS_GIVEN
 
 MIME = "application/vnd.attnlib.report+json"
 WIDTH = 96
@@ -50,6 +51,11 @@ class Report:
     in_short: str = ""
     """The headline without an exception's words: what answers have in common that failed alike."""
     sections: tuple[Section, ...] = ()
+
+    @property
+    def unanswered(self) -> bool:
+        """Whether the answer is as it was handed out: not written yet, or with its bug still in it."""
+        return self.unwritten or self.diagnosis == AS_GIVEN
 
     @property
     def message(self) -> str:
