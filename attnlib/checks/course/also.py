@@ -49,7 +49,7 @@ def embed(token_ids: Tensor, table: Tensor) -> Tensor:
 
 
 def company(texts: Tensor, vocabulary: int, window: int) -> Tensor:
-    """One-hot rows, times which places are near, times one-hot rows: a matrix product counts all pairs at once."""
+    """One-hot rows, times a table of what is near, times one-hot rows: matrix products count all pairs at once."""
     one_hot, places = F.one_hot(texts, vocabulary).float(), torch.arange(texts.shape[1], device=texts.device)
     apart = (places[:, None] - places).abs()
     counts = (one_hot.mT @ ((apart > 0) & (apart <= window)).float() @ one_hot).sum(dim=0)
@@ -86,7 +86,7 @@ def fold_query_key(w_q: Tensor, b_q: Tensor, w_k: Tensor, b_k: Tensor) -> tuple[
 
 
 def attention_scores(q: Tensor, k: Tensor) -> Tensor:
-    """A factor may move inside a product: scaling the queries first costs (q, d) divisions instead of (q, k)."""
+    """A factor may move inside a product: scaling the queries first takes q · d divisions instead of q · k."""
     return (q / math.sqrt(q.shape[-1])) @ k.mT
 
 
@@ -96,7 +96,7 @@ def softmax(scores: Tensor) -> Tensor:
 
 
 def scaled_dot_product_attention(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    """The sum in the softmax's denominator may wait until after the mix. FlashAttention (lesson 10) lives on that."""
+    """Dividing by the softmax's sum can wait until the values are mixed. FlashAttention (lesson 10) depends on it."""
     scores = q @ k.mT / math.sqrt(q.shape[-1])
     grown = (scores - scores.amax(dim=-1, keepdim=True)).exp()
     total = grown.sum(dim=-1, keepdim=True)
@@ -153,21 +153,21 @@ def MultiHeadSelfAttention(self: Any, x: Tensor) -> tuple[Tensor, Tensor]:
 def mend_multi_head(
     x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, num_heads: int
 ) -> tuple[Tensor, Tensor]:
-    """With an axis of their own, the heads need not be folded into the batch, nor be unfolded in the same order."""
+    """With an axis of their own, the heads need not be folded into the batch, nor unfolded again in the same order."""
     q, k, v = (rearrange(x @ w, "b n (h d) -> b h n d", h=num_heads) for w in (w_q, w_k, w_v))
     weights = (q @ k.mT / math.sqrt(q.shape[-1])).softmax(dim=-1)
     return rearrange(weights @ v, "b h n d -> b n (h d)") @ w_o, weights
 
 
 def from_packed(weight: Tensor, packing: str, num_heads: int) -> tuple[Tensor, ...]:
-    """Rearrange the numbers of the rows instead of the rows: print them, and you see which row goes where."""
+    """Rearrange the row numbers instead of the rows: print them, and you can see which row goes where."""
     numbers = torch.arange(len(weight), device=weight.device)
     pattern = f"{packing.replace('3', 'three')} -> three (h d)"
     return tuple(weight[rows] for rows in rearrange(numbers, pattern, three=3, h=num_heads))
 
 
 def cross_attention(x: Tensor, memory: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Tensor, Tensor]:
-    """Translate each question into the memory's terms, x W_q W_kᵀ: then no key and no value is made of the memory."""
+    """Translate each question into the memory's terms, x W_q W_kᵀ: then the memory needs no keys and no values."""
     asked = x @ w_q @ w_k.mT
     weights = (asked @ memory.mT / math.sqrt(w_q.shape[-1])).softmax(dim=-1)
     return weights @ memory @ w_v, weights
@@ -195,7 +195,7 @@ def mend_decoder_attention(
 
 
 def PaddedCrossAttention(self: Any, x: Tensor, memory: Tensor, key_mask: Tensor) -> tuple[Tensor, Tensor]:
-    """The lowest *finite* number blocks as well as -inf, and where nothing is open, the product with the mask is 0."""
+    """The lowest *finite* number blocks just as -inf does, and where nothing is open, the mask makes the row 0."""
     inputs, mask = ((self.w_q, x), (self.w_k, memory), (self.w_v, memory)), key_mask[:, None, None]
     q, k, v = (rearrange(w(t), "b n (h d) -> b h n d", h=self.num_heads) for w, t in inputs)
     scores = q @ k.mT / math.sqrt(q.shape[-1])
@@ -204,23 +204,23 @@ def PaddedCrossAttention(self: Any, x: Tensor, memory: Tensor, key_mask: Tensor)
 
 
 def causal_mask(q_len: int, k_len: int) -> Tensor:
-    """Query i is word k_len - q_len + i of the text, and sees each position up to its own: the rule itself."""
+    """The rule itself, written out: query i is word k_len - q_len + i of the text, and sees positions up to its own."""
     return torch.arange(k_len) <= torch.arange(k_len - q_len, k_len)[:, None]
 
 
 def renormalised_causal_weights(scores: Tensor) -> Tensor:
-    """The row's whole sum cancels when you renormalise: what is left is a softmax over the past alone."""
+    """The sum of the whole row cancels when you renormalise, which leaves a softmax over the past alone."""
     past = torch.ones_like(scores, dtype=torch.bool).tril(scores.shape[-1] - scores.shape[-2])
     return scores.masked_fill(~past, -torch.inf).softmax(dim=-1)
 
 
 def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
-    """The lowest *finite* number blocks as well as -inf, and a row without True stays finite: the mask makes it 0."""
+    """The lowest *finite* number blocks just as -inf does; a row without True stays finite, and the mask makes it 0."""
     return scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(dim=-1) * mask
 
 
 def padding_mask(lengths: Tensor, max_len: int) -> Tensor:
-    """Ones, added up along a row, count 1, 2, 3 …: no position may be counted beyond the length."""
+    """Ones added up along a row count 1, 2, 3 …: a position is real as long as its count is at most the length."""
     return torch.ones(len(lengths), max_len, device=lengths.device).cumsum(dim=1) <= lengths[:, None]
 
 
@@ -251,7 +251,7 @@ def packed_causal(ids: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def reach(model: torch.nn.Module, ids: Tensor, vocab: int) -> Tensor:
-    """All n changed texts are one batch: the text n times, and another character along the diagonal."""
+    """All n changed texts are one batch: the text n times, with a different character along the diagonal."""
     texts = ids.repeat(len(ids), 1)
     texts.diagonal().copy_((ids + 1) % vocab)
     with torch.no_grad():
@@ -261,7 +261,7 @@ def reach(model: torch.nn.Module, ids: Tensor, vocab: int) -> Tensor:
 
 
 def train_writer(model: torch.nn.Module, excerpts: Tensor, rates: Tensor, make: Any = torch.optim.SGD) -> Tensor:
-    """LambdaLR is the same bookkeeping: it multiplies the optimiser's rate, here 1, by what it is told for a step."""
+    """LambdaLR does the same bookkeeping: at each step it multiplies the optimiser's rate, here 1, by a factor."""
     optimiser, losses = make(model.train().parameters(), lr=1.0), []
     factors = [*rates.tolist(), 0.0]
     schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: factors[step])
@@ -276,7 +276,7 @@ def train_writer(model: torch.nn.Module, excerpts: Tensor, rates: Tensor, make: 
 
 
 def losses_by_place(model: torch.nn.Module, excerpts: Tensor) -> tuple[Tensor, Tensor]:
-    """The last guesses of all lengths, stacked, are logits like those of one pass, so one line measures both."""
+    """The last predictions of all lengths, stacked, are logits like those of one pass, so one line measures both."""
     with torch.no_grad():
         one_pass = model(excerpts[:, :-1])
         one_by_one = torch.stack([model(excerpts[:, :t])[:, -1] for t in range(1, excerpts.shape[1])], dim=1)
@@ -299,7 +299,7 @@ def FeedForward(self: Any, x: Tensor) -> Tensor:
 
 
 def EncoderBlock(self: Any, x: Tensor, key_mask: Tensor | None = None) -> Tensor:
-    """Both halves are the same sentence, x + f(norm(x)); only f is another one."""
+    """Both halves say the same thing, x + f(norm(x)); only f differs."""
     attend = partial(self.attn, key_mask=key_mask)
     for norm, f in ((self.norm1, attend), (self.norm2, self.mlp)):
         x = x + f(norm(x))
@@ -307,7 +307,7 @@ def EncoderBlock(self: Any, x: Tensor, key_mask: Tensor | None = None) -> Tensor
 
 
 def DigitReader(self: Any, images: Tensor) -> Tensor:
-    """The head is linear, so the mean of the patches' logits is what it makes of their mean: average last."""
+    """The head is linear, so the mean of the patches' logits equals the logits of their mean: average last."""
     squares = rearrange(images, "b (row p) (column q) -> b (row column) (p q)", p=self.patch, q=self.patch)
     x = self.embed(squares) + self.positions
     for block in self.blocks:
@@ -324,7 +324,7 @@ def mend_encoder_block(self: Any, x: Tensor, key_mask: Tensor | None = None) -> 
 
 
 def PostNormBlock(self: Any, x: Tensor, key_mask: Tensor | None = None) -> Tensor:
-    """Both halves are the same sentence, norm(x + f(x)): whatever is added, the norm takes it back to one size."""
+    """Both halves say the same thing, norm(x + f(x)): whatever is added, the norm brings it back to one size."""
     attend = partial(self.attn, key_mask=key_mask)
     for norm, f in ((self.norm1, attend), (self.norm2, self.mlp)):
         x = norm(x + f(x))
@@ -340,7 +340,7 @@ def sinusoidal_positions(n: int, d_model: int, base: float = 10000.0) -> Tensor:
 
 
 def rotate(x: Tensor, positions: Tensor, base: float = 10000.0) -> Tensor:
-    """Two columns are one complex number, and turning it is multiplying it by e^{iθ}: so LLaMA's own code does it."""
+    """Two columns are one complex number, and turning it means multiplying by e^{iθ}, as LLaMA's own code does."""
     d = x.shape[-1]
     if d % 2:
         raise ValueError(f"d must be even (columns are rotated in pairs), got {d}")
@@ -357,7 +357,7 @@ def to_half_pairs(w: Tensor, num_heads: int, back: bool = False) -> Tensor:
 
 
 def alibi_bias(num_heads: int, q_len: int, k_len: int) -> Tensor:
-    """The slopes are a geometric series, `logspace`; with all distances it makes an outer product."""
+    """The slopes are a geometric series, `logspace`; every slope times every distance is an outer product."""
     if num_heads & (num_heads - 1):
         raise ValueError(f"num_heads must be a power of two, got {num_heads}")
     slopes = torch.logspace(-8 / num_heads, -8, num_heads, base=2)
@@ -395,7 +395,7 @@ def bits_per_character(loss: Tensor, tokens: int, characters: int) -> Tensor:
 
 
 def DecoderBlock(self: Any, x: Tensor, memory: Tensor | None = None) -> Tensor:
-    """Every branch is the same sentence, x + f(norm(x)); a memory puts one more between the other two."""
+    """Every branch says the same thing, x + f(norm(x)); a memory puts one more between the other two."""
     norms, branches = [self.norm1, self.norm2], [partial(self.attn, is_causal=True), self.mlp]
     if memory is not None:
         norms.append(self.norm3)
@@ -422,7 +422,7 @@ def sample_next(
     top_p: float | None = None,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    """Sorted, what top_k and top_p keep comes first; a place is drawn, and `ids` says which token is there."""
+    """In sorted order, top_k and top_p keep a run at the front; a place in it is drawn, and `ids` names its token."""
     if temperature == 0:
         return logits.argmax(dim=-1)
     ordered, ids = (logits / temperature).sort(dim=-1, descending=True)
@@ -469,7 +469,7 @@ def witten_bell(text: Tensor, test: Tensor, order: int, vocab: int) -> Tensor:
 
 
 def mend_training_loop(model: Any, text: Tensor, held_out: Tensor, window: int, lr: float) -> Tensor:
-    """One function for both losses: what is trained and what is judged cannot differ any more."""
+    """One function computes both losses, so the one you train on and the one you test cannot differ any more."""
 
     def loss_of(ids: Tensor) -> Tensor:
         return F.cross_entropy(model(ids, torch.arange(ids.shape[1]))[:, :-1].mT, ids[:, 1:])
@@ -486,7 +486,7 @@ def mend_training_loop(model: Any, text: Tensor, held_out: Tensor, window: int, 
 
 
 def append_to_cache(cache: dict[str, Any], k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    """The views are made first, and their last n positions are written: what is returned is the buffer itself."""
+    """The views are made first, and their last n positions written: the result is part of the buffer itself."""
     length = cache["length"] + k.shape[2]
     if length > cache["k"].shape[2]:
         raise ValueError(f"there is room for {cache['k'].shape[2]} positions, got {length}")
@@ -555,7 +555,7 @@ def merge(o1: Tensor, m1: Tensor, l1: Tensor, o2: Tensor, m2: Tensor, l2: Tensor
 
 
 def flash_attention(q: Tensor, k: Tensor, v: Tensor, block_size: int, is_causal: bool) -> tuple[Tensor, Tensor]:
-    """A finished part is output and log-sum-exp; joining two is a sigmoid of the difference of their log-sum-exps."""
+    """A finished part is an output and a log-sum-exp; to join two, take a sigmoid of the difference of the latter."""
     outputs, sums, places = torch.zeros_like(v), q.new_full(q.shape[:-1], -torch.inf), torch.arange(q.shape[-2])
     for at in places.split(block_size):
         rows = slice(int(at[0]) if is_causal else 0, None)  # queries before this block of keys see nothing of it

@@ -254,7 +254,7 @@ class Lengths(Step):
         return (x**2).sum(dim=-1, keepdim=True), (y**2).sum(dim=-1).unsqueeze(1)
 
     def fault_left(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """The fault is still there.
+        """The bug is still there.
 
         The length of y still varies along the rows, (b, k, 1). It has to vary along the columns, (b, 1, k).
         """
@@ -430,7 +430,7 @@ class Distances(Pairs):
 
     @along_with("fault_left")
     def clamped(self, x_length: Tensor, y_length: Tensor, dots: Tensor) -> Tensor:
-        """The symptom is hidden, the fault is still there.
+        """The symptom is hidden, but the bug is still there.
 
         Nothing is below zero any more, but the numbers are as wrong as before. Ask where the negative number came from:
         whose length was added in its column?
@@ -462,12 +462,12 @@ PREDICT_LARGEST_DOT = Exercise(
     parts={"prediction": 1},
     kind="choice",
     reference="B",
-    explanation="“street” has two t and two e, so its dot product with “the” is 2 + 2 = 4. The word “the” gets only "
-    "1 + 1 + 1 = 3 from itself. A long vector can beat a perfect match.",
+    explanation="“street” has two t's and two e's, so its dot product with “the” is 2 + 2 = 4. The word “the” gets "
+    "only 1 + 1 + 1 = 3 with itself. A long vector can beat a perfect match.",
     misconceptions=(
         wrong(
             "self_fits_best",
-            "A vector need not fit itself best",
+            "A vector need not match itself best",
             "That holds for cosines, where all vectors have length 1. The dot product also grows with the length of "
             "the other vector. Work out “the” · “the”, and then “the” · “street”, which has each t and each e twice.",
             "A",
@@ -476,7 +476,7 @@ PREDICT_LARGEST_DOT = Exercise(
             "longest_word_wins",
             "Length helps only in the right places",
             "A letter adds to the sum only if both words contain it. “because” has seven letters, but of t, h and e "
-            "only the e, twice: the dot product is 2. Look for the letters of “the” in the other words.",
+            "it contains only the e, twice: the dot product is 2. Look for the letters of “the” in the other words.",
             "C",
         ),
         wrong(

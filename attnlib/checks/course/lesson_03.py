@@ -1008,7 +1008,7 @@ HEAD_CONTRIBUTIONS = CourseExercise(
 PREDICT_HEAD_PARAMETERS = Exercise(
     name="predict_head_parameters",
     lesson=LESSON,
-    contract="how many weights eight narrow heads have, next to one wide head",
+    contract="how many weights eight narrow heads have, compared with one wide head",
     kind="choice",
     parts={"choice": 1},
     reference="B",
@@ -1018,8 +1018,8 @@ PREDICT_HEAD_PARAMETERS = Exercise(
         wrong(
             "full_width_each",
             "Each head has its share of the width",
-            "You gave every head a full (512, 512). Then the heads joined would be 4096 wide. A head gets 64 of the "
-            "512 columns, so its matrix is (512, 64), and eight of them are as large as the one.",
+            "You gave every head a full (512, 512). The joined heads would then be 4096 wide. A head gets 64 of the "
+            "512 columns, so its matrix is (512, 64), and eight of those are as large as the single one.",
             "A",
         ),
         wrong(
@@ -1032,7 +1032,7 @@ PREDICT_HEAD_PARAMETERS = Exercise(
         wrong(
             "joined_is_wider",
             "Side by side, they are as wide as before",
-            "Eight outputs of width 64 are 512 numbers side by side, which is what one head of width 512 hands over. "
+            "Eight outputs of width 64 are 512 numbers side by side, just as many as one head of width 512 produces. "
             "W^O does not notice the difference.",
             "D",
         ),
@@ -1046,29 +1046,29 @@ PREDICT_RESHAPED_HEADS = Exercise(
     kind="choice",
     parts={"choice": 1},
     reference="B",
-    explanation="reshape leaves the numbers in their order and only breaks the lines elsewhere. In that order, the "
-    "first third of the numbers is the first four words, all nine columns of each. Every word is cut into three rows.",
+    explanation="reshape leaves the numbers in order and only breaks the lines elsewhere. In that order, the first "
+    "third of the numbers is the first four words, all nine columns of each. Every word is cut into three rows.",
     misconceptions=(
         wrong(
             "shape_is_meaning",
-            "The shape is right, the numbers are others",
-            "The shape is that of split_heads, and so you expect its contents. But reshape(3, 12, 3) takes the "
-            "numbers as they lie in memory, word after word, and fills the first head until it is full. That happens "
-            "after four words.",
+            "The shape is right, but the numbers are not",
+            "The shape is that of split_heads, so you expect the same contents. But reshape(3, 12, 3) takes the "
+            "numbers in their order in memory, word after word, and fills the first head until it is full. That "
+            "happens after four words.",
             "A",
         ),
         wrong(
             "every_third_column",
-            "In memory, a word lies in one piece",
+            "In memory, a word is in one piece",
             "Every third column would be the pattern (d h): the heads take turns. reshape takes the numbers one after "
             "the other, and the first nine of them are the whole first word.",
             "C",
         ),
         wrong(
             "expects_an_error",
-            "12 · 9 = 3 · 12 · 3, and that is all that reshape asks",
-            "No error comes. reshape counts numbers, it does not know that an axis means words. This is what makes the "
-            "mistake so common.",
+            "12 · 9 = 3 · 12 · 3, and that is all reshape checks",
+            "There is no error. reshape only counts the numbers, and does not know that an axis means words. That is "
+            "what makes this mistake so common.",
             "D",
         ),
     ),

@@ -649,16 +649,16 @@ PREDICT_WHO_SETS_THE_LENGTH = Exercise(
     misconceptions=(
         wrong(
             "answers_set_the_length",
-            "Whoever asks gets the rows",
-            "You gave every English word a row. They only answer, and nobody answers *them*. An output row is the mix "
-            "that one asker took home, and three German words asked.",
+            "The words that ask get the rows",
+            "You gave every English word a row. But English words only answer, and nobody answers *them*. An output "
+            "row is the mix that one asker took home, and three German words asked.",
             "A",
         ),
         wrong(
             "width_of_x",
             "The width is that of the values",
             "The number of rows is right. But a row is an average of values, and a value has 2 numbers, legs and "
-            "lanes. The width of x, 3, is gone as soon as the queries are made.",
+            "lanes. The width of x, 3, is no longer there once the queries are made.",
             "C",
         ),
         wrong(
@@ -674,18 +674,18 @@ PREDICT_WHO_SETS_THE_LENGTH = Exercise(
 PREDICT_SHUFFLED_MEMORY = Exercise(
     name="predict_shuffled_memory",
     lesson=LESSON,
-    contract="what becomes of output and weights when the words of the memory are shuffled",
+    contract="what happens to output and weights when the words of the memory are shuffled",
     kind="choice",
     parts={"choice": 1},
     reference="C",
     explanation="Each key moves together with its value. So every asker finds the same pairs, gives them the same "
-    "weights, and adds up the same terms. Only the columns of the table stand in another order.",
+    "weights, and adds up the same terms. Only the columns of the table are in another order.",
     misconceptions=(
         wrong(
             "equivariant_here_too",
             "There the words that asked had moved",
-            "In lesson 02 the rows of the output moved because the words that *asked* had moved. Here the askers "
-            "stay where they are. What moves are the answers, and a sum does not mind its order.",
+            "In lesson 02 the rows of the output moved because the words that *asked* had moved. Here the askers stay "
+            "where they are. Only the answers move, and a sum does not depend on its order.",
             "A",
         ),
         wrong(
@@ -698,8 +698,8 @@ PREDICT_SHUFFLED_MEMORY = Exercise(
         wrong(
             "weights_stay",
             "The weights follow the words",
-            "The output stays, you are right. But a weight belongs to a word, not to a place. When *animal* moves to "
-            "column 9, its weight moves to column 9, or the wrong value would be fetched.",
+            "You are right that the output stays. But a weight belongs to a word, not to a place. When *animal* moves "
+            "to column 9, its weight moves with it, or the wrong value would be fetched.",
             "D",
         ),
     ),
@@ -717,21 +717,22 @@ PREDICT_LONGER_SOURCE = Exercise(
     misconceptions=(
         wrong(
             "query_adapts",
-            "The questions do not know the text",
+            "The questions have not seen the text",
             "The query of the last place is a parameter times W^Q. It is the same vector for every date, and it has "
             "not seen a character of this one. What differs is on the other side: the keys.",
             "A",
         ),
         wrong(
             "learned_a_place",
-            "Nobody ever told it a place",
-            "A query could only prefer a place if the keys said where they are. These keys are made from a character "
-            "and two neighbours on either side. The same characters eight places further have the same keys.",
+            "Nothing ever told it a position",
+            "A query could only prefer a position if the keys said where they are. These keys are made from a "
+            "character and two neighbours on either side. The same characters eight positions further have the same "
+            "keys.",
             "C",
         ),
         wrong(
             "padding_does_it",
-            "The mask opens or closes, it does not point",
+            "The mask opens or closes; it does not point",
             "The mask keeps the padding from answering, and nothing else. Among the real characters it treats all "
             "alike, so it cannot be what finds the digit.",
             "D",

@@ -42,32 +42,33 @@ LESSON = "07_positions"
 PREDICT_NO_POSITION = Exercise(
     name="predict_no_position",
     lesson=LESSON,
-    contract="which outputs of causal attention without positions differ when the first two words change places",
+    contract="which outputs of causal attention without positions differ when the first two words are swapped",
     kind="choice",
     parts={"choice": 1},
     reference="B",
-    explanation="The third word sees three words, and every later one sees them, too, in whatever order they come: a "
-    "sum has no order. Only at the first two positions is something else seen, or another question asked.",
+    explanation="The third word sees the same three words in either order, and so does every later word: a sum has no "
+    "order. Only at the first two positions does a word see different words, or ask a different question.",
     misconceptions=(
         wrong(
             "everything_after_a_change",
             "A sum has no order",
-            "Later words do see both of the words that changed places. But they see both in either sentence, each with "
-            "its own key and value, and a weighted sum does not know in which order it was added up.",
+            "Later words do see both of the words that were swapped. But they see both in either sentence, each with "
+            "its own key and value, and a weighted sum does not depend on the order in which it is added up.",
             "A",
         ),
         wrong(
             "mask_forgotten",
             "The mask knows who is first",
-            "Without a mask you would be right: the outputs would change places with their words. With it, the word in "
-            "first place sees only itself, and the other one sees both. So each of the two is told something else.",
+            "Without a mask you would be right: the outputs would change places with their words. With it, the first "
+            "word sees only itself, and the second one sees both. So each of the two sees something different after "
+            "the swap.",
             "C",
         ),
         wrong(
             "last_word_counts",
             "The last word sees what it saw before",
-            "The last word sees all words, in both sentences the same ones. In one layer that is all that it can know "
-            "of them. (It *can* tell how many there are: an even share of attention is 1 divided by their number.)",
+            "The last word sees the same words in both sentences. In one layer that is all it can know about them. "
+            "(It *can* tell how many there are: an even share of attention is 1 divided by their number.)",
             "D",
         ),
     ),

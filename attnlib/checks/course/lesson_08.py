@@ -67,25 +67,25 @@ PREDICT_FIRST_LOSS = Exercise(
     parts={"choice": 1},
     reference="C",
     explanation="A model that knows nothing gives each of V tokens the probability 1/V, and -ln(1/V) = ln V: for 39 "
-    "characters 3.66. If the first loss is far above that, the model begins with opinions, and they are wrong.",
+    "characters, 3.66. If the first loss is far above that, the model starts out with opinions, and they are wrong.",
     misconceptions=(
         wrong(
             "zero_at_first",
-            "0 is what a model has that is always right",
-            "-ln p is 0 where p is 1. A model that was never trained gives the right character no such probability.",
+            "Only a model that is always right has a loss of 0",
+            "-ln p is 0 only if p is 1. An untrained model does not give the right character such a probability.",
             "A",
         ),
         wrong(
             "half_and_half",
             "There are 39 characters, not two",
-            "ln 2 = 0.69 is what a guess between two costs. Here 39 characters can come.",
+            "ln 2 = 0.69 is the loss of a guess between two. Here there are 39 possible characters.",
             "B",
         ),
         wrong(
             "nobody_knows",
-            "It can be known before",
-            "The weights are random, but small: then all logits are near 0, whatever the text, and the softmax of "
-            "equal numbers is even. That is a number that you can compute beforehand, and check.",
+            "You can know it in advance",
+            "The weights are random, but small: all logits are then near 0, whatever the text, and the softmax of "
+            "equal numbers is uniform. So you can compute the first loss in advance, and check it.",
             "D",
         ),
     ),
@@ -94,18 +94,18 @@ PREDICT_FIRST_LOSS = Exercise(
 PREDICT_TEMPERATURE = Exercise(
     name="predict_temperature_0",
     lesson=LESSON,
-    contract="what twelve texts are like that a model writes from one beginning at temperature 0",
+    contract="what twelve texts look like that a model writes from the same beginning at temperature 0",
     kind="choice",
     parts={"choice": 1},
     reference="B",
-    explanation="Nothing is left to chance, and all twelve begin alike. So they get the same first character, and then "
-    "the same second one, to the end.",
+    explanation="Nothing is left to chance, and all twelve begin alike. So they get the same first character, then "
+    "the same second one, and so on to the end.",
     misconceptions=(
         wrong(
             "zero_is_even",
-            "0 is not the even end",
-            "Dividing by a *large* temperature makes all logits nearly equal, and the choice even. Divided by a small "
-            "one their differences grow, until the best token has everything.",
+            "0 is not the uniform end of the scale",
+            "Dividing by a *large* temperature makes all logits nearly equal, and the choice uniform. Dividing by a "
+            "small one makes their differences grow, until the best token gets everything.",
             "A",
         ),
         wrong(
@@ -118,8 +118,8 @@ PREDICT_TEMPERATURE = Exercise(
         wrong(
             "zero_divides_all",
             "The limit is defined",
-            "A division by 0 would end like that, and so 0 is defined by what happens when the temperature goes "
-            "there: the largest logit wins with probability 1.",
+            "A division by 0 would end like that. So temperature 0 is defined as the limit: as the temperature goes "
+            "to 0, the largest logit wins with probability 1.",
             "D",
         ),
     ),
@@ -132,28 +132,28 @@ PREDICT_OVERFITTED = Exercise(
     kind="choice",
     parts={"choice": 1},
     reference="C",
-    explanation="After the line break that all eight begin with, eight different characters can come, or a few less. "
-    "Nobody can know which. Everything behind that is known by heart, and costs next to nothing.",
+    explanation="After the line break that all eight begin with, eight different characters can come, or slightly "
+    "fewer. Nobody can know which. Everything after that is known by heart, and costs next to nothing.",
     misconceptions=(
         wrong(
             "falls_to_zero",
             "The beginnings are alike",
-            "It would fall to 0 if each text told from its first token on which one it is. Here all begin with "
+            "It would fall to 0 if the first token of each text revealed which one it is. Here all of them begin with "
             "the same line break, and what follows *that* is a matter of chance, however long you train.",
             "A",
         ),
         wrong(
             "nothing_is_learned",
-            "A few names are little for 100,000 weights",
-            "There are hundreds of weights for each character. Such a model can learn the names by heart, and it is "
-            "a bug if it does not.",
+            "A few names are nothing for 100,000 weights",
+            "There are hundreds of weights for each character. Such a model can learn the names by heart, and if it "
+            "does not, there is a bug.",
             "B",
         ),
         wrong(
             "only_noise_is_left",
             "Nothing here is noise",
-            "The same eight names come in every step, and nothing is dropped out. What is left can be computed "
-            "beforehand, from how often each beginning goes on in different ways.",
+            "The same eight names come in every step, and there is no dropout. The remaining loss can be computed in "
+            "advance, from the different ways in which each beginning continues.",
             "D",
         ),
     ),

@@ -54,32 +54,32 @@ LESSON = "09_fast_decoding"
 PREDICT_WHAT_TO_KEEP = Exercise(
     name="predict_what_to_keep",
     lesson=LESSON,
-    contract="what of the earlier tokens is needed, in every layer, to compute the next one",
+    contract="what is needed of the earlier tokens, in every layer, to compute the next one",
     kind="choice",
     parts={"choice": 1},
     reference="B",
-    explanation="The new token brings one query, and it meets all earlier keys and takes home their values. An earlier "
-    "query has been answered: it would only compute again what has been computed.",
+    explanation="The new token brings one query, which meets all earlier keys and takes home their values. An earlier "
+    "query has already been answered: it would only repeat a computation.",
     misconceptions=(
         wrong(
             "queries_kept_too",
-            "Nobody asks for an old query",
-            "Row i of the weights is made of query i and all keys. The next token adds a row, and for that it needs "
-            "its own query. The rows above are finished.",
+            "An old query is never used again",
+            "Row i of the weights is computed from query i and all keys. The next token adds a row, and for that it "
+            "needs only its own query. The rows above are finished.",
             "A",
         ),
         wrong(
             "last_output_kept",
             "The past is not summed up anywhere",
-            "A recurrent network keeps one state, and there you would be right. Attention looks at each earlier word "
-            "again, each time with a new query: it needs them all.",
+            "A recurrent network keeps one state, and there you would be right. Attention looks at every earlier word "
+            "again, each time with a new query: it needs the keys and values of them all.",
             "C",
         ),
         wrong(
             "vectors_kept",
             "That would be enough, but expensive",
-            "From the vectors x that enter each layer, keys and values can be computed again: two products for each "
-            "earlier token, at each step. Keep the results, and there is nothing to compute again.",
+            "Keys and values can be recomputed from the vectors x that enter each layer: two products for each "
+            "earlier token, at each step. Keep the results, and there is nothing to recompute.",
             "D",
         ),
     ),
@@ -92,28 +92,28 @@ PREDICT_REACH = Exercise(
     kind="choice",
     parts={"choice": 1},
     reference="C",
-    explanation="The last token sees three places back, and in the first layer the token there saw three further: "
+    explanation="The last token sees three positions back, and in the first layer the token there saw three further: "
     "2 · (4 - 1) = 6. Each layer adds window - 1. Mistral has 32 layers and a window of 4096.",
     misconceptions=(
         wrong(
             "one_layer_only",
             "The second layer sees further",
-            "In one layer the window ends three places back, because it counts the query itself. But what the second "
-            "layer finds there has already looked three places further back.",
+            "In one layer the window ends three positions back, because it counts the query itself. But what the "
+            "second layer finds there has already looked three positions further back.",
             "A",
         ),
         wrong(
             "one_layer_and_one_more",
             "The window counts the query itself",
-            "A window of 4 is the query and three keys before it, and there are two layers: what is found three places "
-            "back has looked three places further.",
+            "A window of 4 is the query's own key and three before it, and there are two layers: the token three "
+            "positions back has itself looked three positions further.",
             "B",
         ),
         wrong(
             "windows_added_up",
             "The window counts the query itself",
-            "Two windows of 4 overlap in one place: the key at which the first one ends is the query of the second. "
-            "Each layer adds window - 1.",
+            "Two windows of 4 overlap at one position: the key at which one window ends belongs to the token from "
+            "which the next one starts. Each layer adds window - 1.",
             "D",
         ),
     ),

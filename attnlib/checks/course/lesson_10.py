@@ -54,32 +54,32 @@ Three = tuple[Tensor, Tensor, Tensor]
 PREDICT_BLOCK_SIZE = Exercise(
     name="predict_block_size",
     lesson=LESSON,
-    contract="what changes with the size of a block, for n = 1024 words: 1, 64, or 1024",
+    contract="what changes with the block size, for n = 1024 words: 1, 64, or 1024",
     kind="choice",
     parts={"choice": 1},
     reference="B",
-    explanation="A block of n is one step, and its scores are the whole table. Blocks of 1 need hardly any room, and "
-    "n² tiny steps, each of which rescales everything that was there. The result is the same, but for rounding.",
+    explanation="A block of n is one step, and its scores are the whole table. Blocks of 1 need hardly any room but "
+    "n² tiny steps, each of which rescales everything so far. The result is the same, up to rounding.",
     misconceptions=(
         wrong(
             "small_blocks_are_an_approximation",
-            "No block is an approximation",
-            "Every key is read, whatever the size of a block, and the rescaling is exact: exp(a) · exp(b) = "
-            "exp(a + b). What differs is rounding, as with any sum in another order.",
+            "Blocks are not an approximation",
+            "Every key is read, whatever the block size, and the rescaling is exact: exp(a) · exp(b) = exp(a + b). "
+            "Only the rounding differs, as with any sum in a different order.",
             "A",
         ),
         wrong(
             "smallest_is_fastest",
             "Small is not fast",
-            "The number of scores is the same, n². In blocks of 1 there are n² steps, and each of them rescales m, l "
-            "and the output. That costs more than the single score that it adds.",
+            "The number of scores is the same, n². With blocks of 1 there are n² steps, and each of them rescales m, "
+            "l and the output. That costs more than the single score it adds.",
             "C",
         ),
         wrong(
             "always_the_same_room",
-            "The result is not all that takes room",
-            "The output is (n, d) for every size. But while a block is at work, its scores are in memory: block² "
-            "numbers, and for a block of n that is n².",
+            "The result is not the only thing that takes room",
+            "The output is (n, d) for every block size. But while a block is being processed, its scores are in "
+            "memory: block² numbers, and for a block of n that is n².",
             "D",
         ),
     ),

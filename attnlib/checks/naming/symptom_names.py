@@ -14,9 +14,9 @@ _TEXTS = {
     ),
     "one_parameter_more": (
         "One parameter too many",
-        "What is an nn.Parameter or an nn.Module of the object is learned and saved with it, and the contract "
-        "does not ask for this one. Leave it out; a constant is no parameter (`register_buffer`, or make it when "
-        "it is needed).",
+        "Every nn.Parameter and nn.Module of the object is trained and saved with it, and the contract does not ask "
+        "for this one. Leave it out; a constant is not a parameter (use `register_buffer`, or make it when it is "
+        "needed).",
     ),
     "parameter_frozen": (
         "A parameter is frozen",
@@ -24,33 +24,32 @@ _TEXTS = {
         "ever changing it. All parameters of this module learn.",
     ),
     "parameter_of_another_shape": (
-        "A parameter has another shape",
-        "A layer maps other widths than the contract says: compare what goes in and what comes out, of the sizes "
+        "A parameter has the wrong shape",
+        "A layer maps between other widths than the contract says: compare its input and output widths with the sizes "
         "that the constructor is given. nn.Linear(a, b) has a weight of shape (b, a).",
     ),
     "returns_something_else": (
-        "Something else is returned than what is asked for",
-        "Whoever calls your code goes on with what the contract names, in that order. Return just that.",
+        "The result is not what the contract asks for",
+        "Your caller goes on with what the contract names, in that order. Return exactly that.",
     ),
     "nothing_returned": (
         "Nothing is returned",
-        "A function gives back what follows `return`; without one it gives back None. End it with the result: "
-        "`return …`.",
+        "A function returns what follows `return`; without one it returns None. End it with the result: `return …`.",
     ),
     "printed_instead": (
         "The result is printed, not returned",
-        "Printed numbers can be read, but nothing can be computed with them. Give the result back: `return …`.",
+        "Printed numbers can be read, but nothing can be computed with them. Return the result: `return …`.",
     ),
     "not_refused": (
-        "What cannot work is not refused",
-        "Inputs that the contract rules out are accepted as if nothing were wrong. Test them first, and "
-        "raise the exception that the contract names.",
+        "Inputs that cannot work are accepted",
+        "The contract rules these inputs out, and your code accepts them as if nothing were wrong. Check them first, "
+        "and raise the exception that the contract names.",
     ),
     "refused_otherwise": (
-        "Not the exception that is asked for",
-        "These inputs end in an error, but not in the one that the contract names, for which "
-        "whoever calls you will look. Test the inputs first, and `raise` that exception; "
-        "an `assert` raises AssertionError, and vanishes under `python -O`.",
+        "Not the exception that the contract asks for",
+        "These inputs end in an error, but not in the one that the contract names and that your caller will look for. "
+        "Check the inputs first, and `raise` that exception; an `assert` raises AssertionError, and vanishes under "
+        "`python -O`.",
     ),
     "gradient_cut_off": (
         "The gradient is cut off on its way to {}",
@@ -59,77 +58,79 @@ _TEXTS = {
         "Nothing before that point could learn.",
     ),
     "another_dtype": (
-        "The numbers are right, their dtype is not",
-        "The dtype that is asked for stands above: that of the inputs, unless the contract says another. torch.zeros "
-        "and torch.arange have a dtype of their own (dtype=…, or `x.new_zeros(...)`); `.to(...)`, `.float()` and "
+        "The numbers are right, but their dtype is not",
+        "The expected dtype is given above: that of the inputs, unless the contract says otherwise. torch.zeros and "
+        "torch.arange have a dtype of their own (pass dtype=…, or use `x.new_zeros(...)`); `.to(...)`, `.float()` and "
         "`.bool()` change it.",
     ),
     "less_exact": (
         "The numbers agree to {} digits or so",
-        "Something on the way is less exact than it could be, or very small and left out: float32 or half "
-        "precision in between, a difference of large numbers, an approximation, an eps that is missing or has another "
-        "size.",
+        "Something on the way is less exact than it could be, or something very small is left out: float32 or half "
+        "precision in between, a difference of large numbers, an approximation, an eps that is missing or has the "
+        "wrong size.",
     ),
     "not_a_number": (
-        "NaN comes out",
-        "0/0, ∞ − ∞ or 0 · ∞ was computed on the way: a row that is -inf throughout in a softmax, a sum of "
-        "nothing to divide by, the root of a negative number, or an exp that overflows.",
+        "The result is NaN",
+        "0/0, ∞ − ∞ or 0 · ∞ was computed on the way: a softmax over a row of -inf, a division by an empty sum, the "
+        "root of a negative number, or an exp that overflows.",
     ),
     "upside_down": (
         "True and False have changed places",
-        "Every True is a False and every False a True. Read the contract again: which of the two means “may be seen”?",
+        "You return False where True is right, and True where False is right. Read the contract again: which of the "
+        "two means “may be seen”?",
     ),
     "outputs_in_another_order": (
-        "The outputs stand in another order",
-        "What is right as another output stands in this place. Return them in the order of the contract.",
+        "The outputs are in the wrong order",
+        "This output would be right in another place. Return the outputs in the contract's order.",
     ),
     "axes_in_another_order": (
-        "The axes are in another order",
-        "All numbers are right and along the right axes, but the axes stand in another order than the contract "
-        "asks for. Exchange them: `transpose`, `permute` or einops.rearrange; no `reshape`.",
+        "The axes are in the wrong order",
+        "All numbers are right and along the right axes, but the axes are not in the order that the contract asks "
+        "for. Exchange them with `transpose`, `permute` or einops.rearrange, not with `reshape`.",
     ),
     "in_another_shape": (
         "The right numbers in another shape",
-        "One after the other, the numbers are right; but there is an axis too many, one is missing (`squeeze()` "
-        "removes all of length 1, the batch among them), or one is cut up or joined otherwise than the contract says.",
+        "Read one after the other, the numbers are right; but there is one axis too many, one is missing (`squeeze()` "
+        "removes all those of length 1, even the batch), or one is split or joined differently from what the contract "
+        "says.",
     ),
     "one_entry_only": (
-        "Only one entry of an axis comes back",
-        "What came is the right result for the first or the last entry of an axis; the others are left out. A "
-        "`return` inside a loop, an index or a variable that each round overwrites does that.",
+        "Only one entry of an axis is returned",
+        "You return the right result for the first or the last entry of an axis; the others are left out. A `return` "
+        "inside a loop, an index, or a variable that each round overwrites does that.",
     ),
     "one_entry_for_all": (
-        "One entry stands for all others of its axis",
+        "One entry is used for all others of its axis",
         "Along one axis, all results are those of the first or the last entry. A variable that each round of a "
         "loop overwrites does that, or an index where a whole axis is meant.",
     ),
     "the_same_along_an_axis": (
         "Along one axis, all numbers are the same",
-        "In the right result they differ there, so what belongs to each entry has no say in yours. A plain sum or mean "
-        "does that where a weighted one is asked for, or a letter that einsum sums away, or `expand`.",
+        "In the right result they differ there, so your result ignores what is particular to each entry. A plain sum "
+        "or mean in place of a weighted one does that, or a letter that einsum sums away, or `expand`.",
     ),
     "entries_crossed": (
         "Each entry of an axis meets all the others",
-        "There are axes too many, and the right numbers are on their diagonal: an entry of the batch is combined with "
+        "There are too many axes, and the right numbers are on their diagonal: an entry of the batch is combined with "
         "every entry, not only with its own. torch.tensordot does that with all axes that it does not sum, and einsum "
         "where one axis has two names. `@` and bmm keep the entries apart, and so does one name for both in einsum.",
     ),
     "goes_on": (
-        "The result is right, and then goes on",
-        "What is asked for comes first, and behind it there is more: one axis is too long. Cut it off, or count again.",
+        "The result is right, but too long",
+        "It begins with the right numbers, and goes on after them: one axis is too long. Cut it off, or count again.",
     ),
     "ends_early": (
         "The result is right as far as it goes",
-        "One axis ends too early, and what belongs behind it is missing. Where does its length come from?",
+        "One axis ends too early, and the rest is missing. Where does its length come from?",
     ),
     "summed_away": (
         "An axis is added up or averaged away",
-        "The result is the right one, added up or averaged over one of its axes. Each entry of it is asked for "
-        "by itself.",
+        "The result is the right one, added up or averaged over one of its axes. The contract asks for each entry "
+        "separately.",
     ),
     "one_factor_more": (
         "Every number is {} times the right one",
-        "Somewhere a scale stands that does not belong there, has another size, or is missing. (The number is "
+        "Somewhere there is a scale that does not belong there, has the wrong size, or is missing. (The number is "
         "that of the first case.)",
     ),
     "one_term_more": (
@@ -139,11 +140,11 @@ _TEXTS = {
     ),
     "rows_with_a_factor": (
         "Each row is right but for a factor of its own",
-        "Within a row, the proportions are right, but not the size: what the row is divided by, or multiplied "
-        "with, is another number than it should be (another sum, a sum along another axis, none at all).",
+        "Within a row the proportions are right, but not the size: the number by which the row is divided or "
+        "multiplied is not the right one (another sum, a sum along another axis, none at all).",
     ),
     "rows_with_a_term": (
-        "To each row, a number of its own is added",
+        "Each row has a number of its own added to it",
         "Within a row, the differences are right: the same number is added to all of them. Something is "
         "subtracted or added for each row that should not be, or is missing.",
     ),
@@ -158,29 +159,29 @@ _TEXTS = {
         "for a result that is not used: `x.softmax(-1)` changes nothing by itself, `x = x.softmax(-1)` does.",
     ),
     "one_function_more": (
-        "One more function at the end",
-        "The result is right, and then a function of each number, or a softmax, is taken that the contract does "
+        "One function too many at the end",
+        "The result was right, but then a function of each number, or a softmax, was applied that the contract does "
         "not ask for.",
     ),
     "in_other_places": (
         "The right numbers, in the wrong places",
-        "All numbers are there, but not where they belong: entries stand in another order along an axis, or a "
-        "`reshape` was taken where axes have to be exchanged.",
+        "All numbers are there, but not where they belong: entries are in another order along an axis, or `reshape` "
+        "was used where axes have to be exchanged.",
     ),
     "name_not_defined": (
-        "A name is used that nothing defines",
-        "A variable is misspelt, is assigned further below, or was never assigned. The line in which it is missed "
-        "stands above.",
+        "A name is used but never defined",
+        "A variable is misspelt, is assigned only further down, or was never assigned. The line that needs it is "
+        "shown above.",
     ),
     "no_such_attribute": (
-        "An object does not have what is asked of it",
-        "The object has another type than you think, or the attribute another name. A tuple, a list or a number is "
-        "no tensor, and what `__init__` did not keep in `self` is gone.",
+        "An object does not have this attribute",
+        "The object is not of the type you think, or the attribute has another name. A tuple, a list or a number is "
+        "not a tensor, and what `__init__` did not keep in `self` is gone.",
     ),
     "arguments_do_not_fit": (
-        "A function is called with other arguments than it takes",
-        "There is one too many, one is missing, or one has another name. The line stands above; `help(function)` "
-        "or a `?` behind its name tells what it takes.",
+        "A function is called with the wrong arguments",
+        "There is one too many, one is missing, or one has another name. The line is shown above; `help(function)` or "
+        "a `?` after its name says what it takes.",
     ),
     "dtypes_do_not_fit": (
         "Two tensors of different dtypes meet",
@@ -193,20 +194,20 @@ _TEXTS = {
         "the tensor in that line. Write its shape beside the pattern, axis by axis.",
     ),
     "axes_do_not_fit": (
-        "A tensor has other axes than this line takes it to have",
-        "Only one tensor is in question here: it has more or fewer axes than the line says, or the axis that is cut "
-        "has another length. Print its shape just before, and see which axis you meant.",
+        "A tensor does not have the axes that this line expects",
+        "Only one tensor is involved here: it has more or fewer axes than the line says, or the axis that is cut has "
+        "another length. Print its shape just before, and see which axis you meant.",
     ),
     "shapes_do_not_fit": (
         "Two shapes do not fit together",
-        "Write down the shape of everything that meets in the line above, axis by axis. In `a @ b` the last "
-        "axis of a and the last but one of b have the same length, and are summed over; elsewhere, axes that meet "
-        "have equal lengths, or one has length 1.",
+        "Write down the shape of everything that meets in the line above, axis by axis. In `a @ b` the last axis of a "
+        "and the last but one of b must have the same length, and are summed over; elsewhere, axes that meet must "
+        "have equal lengths, or one of them length 1.",
     ),
     "memory_lies_otherwise": (
-        "`view` meets memory that lies otherwise",
-        "`view` re-reads the numbers as they lie in memory, and after a transpose they lie otherwise. `reshape` and "
-        "einops copy where they must; or call `.contiguous()` first.",
+        "`view` cannot read this memory layout",
+        "`view` reads the numbers in their order in memory, and a transpose leaves them in a different one. `reshape` "
+        "and einops copy where they must; or call `.contiguous()` first.",
     ),
     "index_out_of_range": (
         "An index goes beyond the end",

@@ -1,31 +1,31 @@
 """The names of traits: properties of the cases in which a result is wrong (see `isolate`), in the learner's terms."""
 
 KEPT = (
-    "Something is kept from one call to the next: a mask, a length, or a result under a key that says too "
-    "little. Compute it from the arguments each time, or check that what is kept still fits them."
+    "Something is kept from one call to the next: a mask, a length, or a result under a key that says too little. "
+    "Compute it from the arguments each time, or check that it still fits them."
 )
 
 OF_TRAITS = {
     "on_the_cpu_only": (
         "Right on the CPU; wrong as soon as the input is on another device",
-        "A tensor is made on the CPU whatever the input is on, or the numbers are fetched from there. Make new "
+        "A tensor is made on the CPU whatever device the input is on, or numbers are moved to the CPU. Make new "
         "tensors from an input (`x.new_zeros(...)`, `torch.ones_like(x)`), or pass device=x.device.",
     ),
     "input_changed": (
-        "What is returned is right; but an input is changed on the way",
+        "The result is right, but an input is changed on the way",
         "An operation with a trailing underscore, `+=` or an assignment to a slice wrote into a tensor that you "
         "were given, or into a view of it; or a list that you were given was changed. The caller still needs it: "
         "make a new one.",
     ),
     "gradient_of_something_else": (
         "The values are right; the gradient is not",
-        "A part of the computation is copied without its history (`.detach()`, `.data`, `.item()`, "
-        "`torch.no_grad()`), or done in place: the numbers are right, and what is learned from them is not.",
+        "Part of the computation is copied without its history (`.detach()`, `.data`, `.item()`, `torch.no_grad()`), "
+        "or done in place: the numbers are right, but what is learned from them is not.",
     ),
     "in_contiguous_memory_only": (
         "Right as long as the memory is contiguous; wrong for a transposed input",
-        "`view` and `as_strided` re-read memory as it lies, and a transposed tensor lies otherwise. `reshape` "
-        "and einops copy where they must.",
+        "`view` and `as_strided` read the memory in the order in which it is laid out, and a transposed tensor is "
+        "laid out differently. `reshape` and einops copy where they must.",
     ),
     "at_the_first_call_only": (
         "Right at the first call; wrong at the second",
@@ -46,19 +46,19 @@ OF_TRAITS = {
     ),
     "in_float32_only": (
         "Right in float32; wrong in float64",
-        "Either a tensor is float32 whatever the input is (torch.zeros, torch.tensor, `.float()`, also with a way "
-        "back): make new tensors from an input, or pass dtype=x.dtype. Or a small number is another than it should "
-        "be, an eps for example, and float32 hides it.",
+        "Either a tensor is float32 whatever the input is (torch.zeros, torch.tensor, `.float()`, even if it is "
+        "converted back): make new tensors from an input, or pass dtype=x.dtype. Or a small number is not what it "
+        "should be, an eps for example, and float32 hides it.",
     ),
     "not_for_a_batch_of_one": (
         "Right for larger batches; wrong for a batch of one",
-        "`squeeze` removes an axis of length 1, also where it is the batch, and an average or a "
-        "division over the batch may have nothing left.",
+        "`squeeze` removes every axis of length 1, even if it is the batch, and an average or a division over the "
+        "batch may have nothing left.",
     ),
     "for_a_batch_of_one_only": (
         "Right for a batch of one; wrong for a larger batch",
-        "The entries of the batch are mixed, or the batch is removed as if it held one entry. Keep it as an axis "
-        "of its own: begin your patterns with `b`, or count axes from behind.",
+        "The entries of the batch are mixed, or the batch is removed as if it held one entry. Keep it as an axis of "
+        "its own: begin your patterns with `b`, or count axes from the end.",
     ),
     "for_one_number_of_axes": (
         "Right for inputs of {} axes; wrong for {}",

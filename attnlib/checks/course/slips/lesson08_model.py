@@ -658,8 +658,8 @@ class EnterTheStream(Step):
     def places_left_out(self, ids: Tensor, embed: nn.Embedding) -> Tensor:
         """The positions are not added.
 
-        Without them the model knows how often each token occurs, and no more (lesson 07). Add one row of the table for
-        each position.
+        Without them the model can count words, but can hardly tell their order (lesson 07). Add one row of the table
+        for each position.
         """
         result: Tensor = embed(ids)
         return result
