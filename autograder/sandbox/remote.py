@@ -85,9 +85,9 @@ class RemoteSession:
         self._ask("train", mode=mode)
 
     def call(self, inputs: Sequence[Any], gradient: bool = False) -> tuple[Tensor, ...]:
-        reply = self._ask("call", inputs=list(inputs), gradient=gradient)
         self.given = [t for t in tree_leaves(list(inputs)) if isinstance(t, Tensor)]
         self.values = len(values_in(list(inputs)))
+        reply = self._ask("call", inputs=list(inputs), gradient=gradient)
         found = self._tensors(reply, len(self.outputs))
         if self.device != "meta" and any(t.is_meta for t in found):  # its shape could ask for all memory here
             raise Failed(

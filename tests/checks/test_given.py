@@ -1,30 +1,36 @@
 """A case can give an attempt a small model, or a generator: they travel as tensors and are made where it lives."""
 
+from typing import Any
+
 import pytest
 import torch
 
+import attnlib
 from attnlib.checks.asking.attempt import Local, Terms
-from attnlib.checks.asking.given import GENERATOR, HELD, MODEL, SmallModel, made, note
+from attnlib.checks.asking.given import GENERATOR, HELD, MODEL, SmallModel, described, made, note
+from attnlib.checks.asking.observe import observe
+from attnlib.checks.exercise import Case, Exercise
 from autograder.sandbox.inside.wire import LENGTHS, decode, encode
 
 
-def described(training: bool = False) -> dict[str, object]:
+def small(training: bool = False) -> dict[str, Any]:
     torch.manual_seed(0)
-    return {MODEL: (torch.randn(7, 4), torch.randn(5, 4), torch.tensor(training))}
+    weights = {"embed": torch.randn(7, 4), "places": torch.randn(5, 4)}
+    return described("SmallModel", (7, 5, 4), weights, training=training)
 
 
 def test_over_the_wire_it_is_the_same_model() -> None:
-    ids, frame = torch.randint(0, 7, (2, 5)), encode({"inputs": [described(), {GENERATOR: 3}]})
+    ids, frame = torch.randint(0, 7, (2, 5)), encode({"inputs": [small(), {GENERATOR: 3}]})
     header, _ = LENGTHS.unpack(frame[: LENGTHS.size])
     body = frame[LENGTHS.size :]
     there, generator = made(tuple(decode(body[:header], body[header:])["inputs"]))
-    here, again = made((described(), {GENERATOR: 3}))
+    here, again = made((small(), {GENERATOR: 3}))
     assert torch.equal(there(ids), here(ids))
     assert torch.equal(torch.rand(5, generator=generator), torch.rand(5, generator=again))
 
 
 def test_it_is_causal_knows_its_positions_and_has_another_mode() -> None:
-    (model,) = made((described(),))
+    (model,) = made((small(),))
     ids = torch.randint(0, 7, (2, 5))
     other = ids.clone()
     other[:, 3:] = (other[:, 3:] + 1) % 7
@@ -36,11 +42,11 @@ def test_it_is_causal_knows_its_positions_and_has_another_mode() -> None:
 
 
 def test_the_mode_in_which_it_is_left_is_an_input_that_changed() -> None:
-    inputs = (described(training=True),)
+    inputs = (small(training=True),)
     objects = made(inputs)
     objects[0].eval()
     note(objects, inputs)
-    assert not inputs[0][MODEL][2]
+    assert not inputs[0][MODEL]["mode"]
 
 
 def test_an_attempt_gets_the_model_and_the_caller_sees_the_mode() -> None:
@@ -49,12 +55,67 @@ def test_an_attempt_gets_the_model_and_the_caller_sees_the_mode() -> None:
         return model(ids)
 
     session = Local(attempt).open(Terms(outputs=("logits",)))
-    given, ids = described(training=True), torch.randint(0, 7, (2, 3))
+    given, ids = small(training=True), torch.randint(0, 7, (2, 3))
     (logits,) = session.call((given, ids))
-    assert torch.equal(logits, made((described(),))[0](ids).detach())
-    *_, mode, _ = session.inputs()
+    assert torch.equal(logits, made((small(),))[0](ids).detach())
+    *_, mode, _hooks, _ids = session.inputs()
     assert not mode
-    assert given[MODEL][2]  # what the case drew is left alone
+    assert given[MODEL]["mode"]  # what the case drew is left alone
+
+
+def a_transformer() -> tuple[attnlib.AttentionOnly, dict[str, Any]]:
+    model = attnlib.AttentionOnly(7, 12, 3, 2)
+    weights = {name: weight.detach() for name, weight in model.named_parameters()}
+    return model, described("AttentionOnly", (7, 12, 3, 2), weights)
+
+
+def test_a_model_of_attnlib_has_its_class_and_its_weights() -> None:
+    model, inputs = a_transformer()
+    (same,) = made((inputs,))
+    ids = torch.randint(0, 7, (2, 5))
+    assert type(same) is attnlib.AttentionOnly
+    assert torch.equal(same(ids), model(ids))
+
+
+def changes_a_weight(layer: torch.nn.Linear) -> None:
+    with torch.no_grad():
+        layer.weight[0, 0] += 1
+
+
+def replaces_its_weight(layer: torch.nn.Linear) -> None:
+    layer.weight = torch.nn.Parameter(torch.zeros(1, 1))
+
+
+def leaves_a_hook(layer: torch.nn.Linear) -> None:
+    layer.register_forward_pre_hook(lambda *_: None)
+
+
+def leaves_its_own_forward(layer: torch.nn.Linear) -> None:
+    layer.forward = lambda x: x
+
+
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize(
+    ("change", "left"),
+    [
+        (changes_a_weight, "weights"),
+        (replaces_its_weight, "weights"),
+        (leaves_a_hook, "hooks"),
+        (leaves_its_own_forward, "hooks"),
+        (lambda layer: layer.train(), ""),
+    ],
+)
+def test_whatever_an_attempt_leaves_in_a_model_is_a_changed_input(change: Any, left: str, fails: bool) -> None:
+    def attempt(model: attnlib.AttentionOnly, ids: torch.Tensor) -> torch.Tensor:
+        change(model.layers[1].w_o)
+        return ids.double() / ids.sum() if not fails else model(ids + 7)
+
+    _, model = a_transformer()
+    case = Case(name="a case", inputs=lambda draw: (model, draw.integers(0, 7, (2, 3))), mutation=True, raises=fails)
+    exercise = Exercise(name="x", lesson="", contract="", parts={"values": 1}, reference=attempt, cases=(case,))
+    seen = observe(exercise, attempt, case, seed=0, device="cpu")
+    assert (seen.failure is not None) == fails
+    assert seen.mutated == ((f"model ({left})",) if left else ())
 
 
 def test_what_the_caller_holds_shows_whether_it_was_written_to() -> None:

@@ -175,8 +175,10 @@ class LocalSession:
             try:
                 with self.other_device or watched:
                     objects = given.made(drawn)
-                    self.outputs = checked(self.terms.outputs, self.call_it(*objects))
-                    given.note(objects, drawn)
+                    try:
+                        self.outputs = checked(self.terms.outputs, self.call_it(*objects))
+                    finally:  # what is left behind after an error is seen, too
+                        given.note(objects, drawn)
             except Exception:
                 if not watch.called:
                     raise

@@ -1,18 +1,27 @@
 """Inputs that are no tensors, a model, a generator, an iterator: sent as tensors, and made where the attempt lives.
 
-A case writes `{MODEL: (embed, places, mode)}`, where the mode is a bool tensor, True for training; behind it may stand
-how many ids each position sees too many. Or it writes a seed, `{GENERATOR: seed}`, or tensors that come one after
-another, `{BLOCKS: [...]}`. The mode in which the attempt leaves the model is written back: one that is not restored is
-a changed input. Or it writes `{HELD: {…}}`: the attempt gets another dictionary with the same tensors, and new ones
-that are put into that one leave these as they are.
+A case writes `described(kind, sizes, weights)` for a model, a seed, `{GENERATOR: seed}`, or tensors that come one after
+another, `{BLOCKS: [...]}`. What the attempt does to the model is written back into its description: its weights, its
+mode, and how many hooks it has. Whatever is not restored is a changed input. Or a case writes `{HELD: {…}}`: the
+attempt gets another dictionary with the same tensors, and new ones that are put into that one leave these as they are.
 """
 
+import importlib
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 MODEL, GENERATOR, HELD, BLOCKS = "a model", "a generator", "held by the caller", "blocks, one by one"
+
+
+def described(
+    kind: str, sizes: tuple[Any, ...], weights: Mapping[str, Tensor], *, training: bool = False
+) -> dict[str, Any]:
+    """A model: `SmallModel`, or a class of attnlib by its name; what its constructor gets, and all its weights."""
+    mode, hooks = torch.tensor(training), torch.tensor(0)
+    return {MODEL: {"kind": kind, "sizes": sizes, "weights": dict(weights), "mode": mode, "hooks": hooks}}
 
 
 class SmallModel(nn.Module):
@@ -22,11 +31,10 @@ class SmallModel(nn.Module):
     column. It has `max_len` positions, and raises for more.
     """
 
-    def __init__(self, embed: Tensor, places: Tensor, mode: Tensor, ahead: int = 0) -> None:
+    def __init__(self, vocab: int, max_len: int, d: int, ahead: int = 0) -> None:
         super().__init__()
-        self.max_len, self.ahead = len(places), ahead
-        self.embed, self.places = nn.Parameter(embed.detach().clone()), nn.Parameter(places.detach().clone())
-        self.train(bool(mode))
+        self.max_len, self.ahead = max_len, ahead
+        self.embed, self.places = nn.Parameter(torch.empty(vocab, d)), nn.Parameter(torch.empty(max_len, d))
 
     def forward(self, ids: Tensor, positions: Tensor | None = None) -> Tensor:
         positions = torch.arange(ids.shape[1], device=ids.device) if positions is None else positions
@@ -49,7 +57,7 @@ def made(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _made(value: Any, device: torch.device | str = "cpu", *_others: torch.device) -> Any:
     if isinstance(value, dict) and MODEL in value:
-        return SmallModel(*value[MODEL])
+        return _model(value[MODEL])
     if isinstance(value, dict) and GENERATOR in value:
         return torch.Generator(device).manual_seed(value[GENERATOR])
     if isinstance(value, dict) and HELD in value:
@@ -59,8 +67,26 @@ def _made(value: Any, device: torch.device | str = "cpu", *_others: torch.device
     return value
 
 
+def _model(value: Mapping[str, Any]) -> nn.Module:
+    kind = SmallModel if value["kind"] == "SmallModel" else getattr(importlib.import_module("attnlib"), value["kind"])
+    model: nn.Module = kind(*value["sizes"])
+    model.load_state_dict({name: weight.detach().clone() for name, weight in value["weights"].items()}, assign=True)
+    return model.train(bool(value["mode"]))
+
+
 def note(objects: tuple[Any, ...], inputs: tuple[Any, ...]) -> None:
-    """Write into the inputs in which mode each model was left."""
-    for made_of, value in zip(objects, inputs, strict=True):
-        if isinstance(made_of, SmallModel):
-            value[MODEL][2].fill_(made_of.training)
+    """Write into the inputs how each model was left; weights that it no longer has are NaN."""
+    for model, value in zip(objects, inputs, strict=True):
+        if isinstance(model, nn.Module):
+            left, now = value[MODEL], dict(model.named_parameters())
+            for name, weight in left["weights"].items():
+                has_it = name in now and now[name].shape == weight.shape
+                weight.detach().copy_(now[name].detach() if has_it else torch.full_like(weight, torch.nan))
+            left["mode"].fill_(model.training)
+            left["hooks"].fill_(sum(map(_hooks, model.modules())))
+
+
+def _hooks(layer: nn.Module) -> int:
+    """How many hooks a layer has, and whether somebody has put a function in the place of its `forward`."""
+    kinds = (layer._forward_pre_hooks, layer._forward_hooks, layer._backward_hooks, layer._backward_pre_hooks)
+    return sum(map(len, kinds)) + ("forward" in vars(layer))

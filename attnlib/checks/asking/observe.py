@@ -1,5 +1,6 @@
 """What an attempt does on one case: what it returns, its gradients, and what it does to its inputs."""
 
+import contextlib
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from attnlib.checks.asking.attempt import Attempt, Local, Session, Terms, values_in
 from attnlib.checks.asking.failure import Failed, Failure
+from attnlib.checks.asking.given import MODEL
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Case, Exercise, Probe
 
@@ -85,6 +87,9 @@ def observe(
         _observe(exercise, session, case, (exercise.name, case.name, seed), seen, device=place)
     except Failed as error:
         seen.failure = error.failure
+        if case.raises and case.mutation:  # an error is no excuse for what is left behind
+            with contextlib.suppress(Failed):
+                seen.mutated = _mutated(exercise, seen.inputs, session.inputs())
     finally:
         session.close()
     seen.printed, seen.devices_mixed = session.printed, session.devices_mixed
@@ -201,12 +206,15 @@ def _drawn_weight(name: str, shape: tuple[int, ...], scale: float, draw: Draw) -
 
 
 def _mutated(exercise: Exercise, inputs: tuple[Any, ...], after: list[Tensor]) -> tuple[str, ...]:
-    """The names of the inputs that are no longer what they were."""
+    """The names of the inputs that are no longer what they were; of a model, with what has changed of it."""
     changed, left = [], iter(after)
     for name, value in zip(input_names(exercise), inputs, strict=False):
-        pairs = [(t, next(left)) for t in values_in(value)]
-        if not all(_same(before, now) for before, now in pairs):
-            changed.append(name)
+        is_model = isinstance(value, dict) and MODEL in value
+        parts = {f"{name} ({part})": held for part, held in value[MODEL].items()} if is_model else {name: value}
+        for part, held in parts.items():
+            pairs = [(t, next(left)) for t in values_in(held)]
+            if not all(_same(before, now) for before, now in pairs):
+                changed.append(part)
     return tuple(changed)
 
 

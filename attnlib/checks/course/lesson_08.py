@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import attnlib
-from attnlib.checks.asking.given import GENERATOR, MODEL, SmallModel
+from attnlib.checks.asking.given import GENERATOR, described, made
 from attnlib.checks.asking.ready_made import BLOCKS
 from attnlib.checks.course.slips.lesson08_model import (
     DecoderParts,
@@ -540,7 +540,8 @@ SAMPLE_NEXT = CourseExercise(
 
 
 def _small_model(draw: Draw, *, vocab: int, max_len: int, training: bool, d: int = 8) -> dict[str, Any]:
-    return {MODEL: (draw.normal(vocab, d), draw.normal(max_len, d), torch.tensor(training))}
+    weights = {"embed": draw.normal(vocab, d), "places": draw.normal(max_len, d)}
+    return described("SmallModel", (vocab, max_len, d), weights, training=training)
 
 
 def _begun(
@@ -567,7 +568,7 @@ def _stopped(draw: Draw, *, b: int, in_prompt: bool = False, **sizes: Any) -> tu
     first: dict[int, list[int]] = {}
     while not first:
         model, ids, more, *_ = _begun(draw, b=b, **sizes)
-        written = attnlib.generate(SmallModel(*model[MODEL]), ids, more, 0.0)[:, ids.shape[1] :]
+        written = attnlib.generate(made((model,))[0], ids, more, 0.0)[:, ids.shape[1] :]
         first = {
             token: [row.tolist().index(token) if token in row else more + 1 for row in written]
             for token in written[:, :-2].unique().tolist()
@@ -591,9 +592,9 @@ def _next_in_many_texts(asked: Asked, inputs: tuple[Any, ...]) -> tuple[Tensor, 
     if written.shape != (DRAWS, ids.shape[1] + more) or written.dtype != torch.int64:
         return (written,)
     with torch.no_grad():
-        logits = SmallModel(*model[MODEL])(ids)[:, -1]
+        logits = made((model,))[0](ids)[:, -1]
     expected = torch.stack([likelihoods(row, *options[:3]) for row in logits])
-    return (shares_of(written[:, ids.shape[1]], expected).to(model[MODEL][0].dtype),)
+    return (shares_of(written[:, ids.shape[1]], expected).to(logits.dtype),)
 
 
 _SMALL: dict[str, Any] = {"b": 3, "n": 4, "vocab": 11, "max_len": 9, "more": 5}

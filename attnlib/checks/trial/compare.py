@@ -89,19 +89,27 @@ def first_difference(
     if case.other_device:
         theirs, ours = _device_difference(got), None if expected.exact else _device_difference(expected)
         return (Difference("device", "moved") if not theirs else None) if ours else theirs
-    if expected.failure or got.failure:
-        return _failure_difference(expected, got)
     limit = ASPECTS.index(up_to)
+    changes = _mutation_difference(expected, got) if limit >= ASPECTS.index("mutation") else None
+    if expected.failure or got.failure:
+        return _failure_difference(expected, got) or changes
     found = _difference_of_kind(exercise, case, expected, got, device)
     if found is None and limit >= ASPECTS.index("values"):
         outputs = _outputs(exercise, expected, got)
         pairs = ((index, names, _numbers(case, want, have, got.terms)) for index, names, want, have in outputs)
         found = next((Difference("values", "", i, names, numbers=n) for i, names, n in pairs if n), None)
-    if found is None and limit >= ASPECTS.index("mutation") and bool(got.mutated) != bool(expected.mutated):
-        found = Difference("mutation", "" if got.mutated else "untouched", names=got.mutated)
+    found = found or changes
     if found is None and limit >= ASPECTS.index("gradient") and case.gradient:
         found = _gradient_difference(exercise, case, expected, got)
     return found
+
+
+def _mutation_difference(expected: Observation, got: Observation) -> Difference | None:
+    """Inputs that only one of the two changes."""
+    more = tuple(name for name in got.mutated if name not in expected.mutated)
+    if more:
+        return Difference("mutation", names=more)
+    return Difference("mutation", "untouched") if {*got.mutated} != {*expected.mutated} else None
 
 
 def _outputs(

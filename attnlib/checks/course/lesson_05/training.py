@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnlib.checks.asking.given import MODEL
+from attnlib.checks.asking.given import MODEL, described
 from attnlib.checks.course.slips.lesson05_reach import LEAST, CallBoth, ChangeOne, Mark
 from attnlib.checks.course.slips.lesson05_training import (
     AsInTraining,
@@ -26,7 +26,8 @@ LESSON = "05_causal_attention"
 
 
 def _model(draw: Draw, *, vocab: int, max_len: int, training: bool = False, ahead: int = 0) -> dict[str, Any]:
-    return {MODEL: (draw.normal(vocab, 8), draw.normal(max_len, 8), torch.tensor(training), ahead)}
+    weights = {"embed": draw.normal(vocab, 8), "places": draw.normal(max_len, 8)}
+    return described("SmallModel", (vocab, max_len, 8, ahead), weights, training=training)
 
 
 @torch.no_grad()
@@ -47,7 +48,7 @@ def _text(draw: Draw, *, n: int, vocab: int, ahead: int, fixed: int = 0) -> tupl
     ids = draw.integers(0, vocab, (n,))
     ids[n // 2], ids[-1] = 0, vocab - 1
     model = _model(draw, vocab=vocab, max_len=n + 3, ahead=ahead)
-    model[MODEL][0][:fixed] = 0.0
+    model[MODEL]["weights"]["embed"][:fixed] = 0.0
     return model, ids, vocab
 
 
