@@ -127,10 +127,10 @@ class Pairs(Step):
         return self._of(x, y).unsqueeze(-1)
 
     def one_length_only(self, x: Tensor, y: Tensor) -> Tensor:
-        """It works only for as many y as x.
+        """It works only if there are as many y's as x's.
 
-        The number of vectors in x is used for that in y: the result is (b, q, q), or an index is too large. Take it
-        from y.shape.
+        The number of vectors in x is also used for y: the result is (b, q, q), or an index is too large. Take it from
+        y.shape.
         """
         return torch.stack([self._entry(x, y[:, [j]]).sum(dim=-1) for j in range(x.shape[1])], dim=-1)
 

@@ -67,8 +67,8 @@ class LookUp(Step):
     def counted_from_one(self, token_ids: Tensor, table: Tensor, shift: int) -> Tensor:
         """The row next to the right one is taken.
 
-        Every id fetches the row before its own, or the row behind. Ids count from zero, as rows do: id 0 is the table's
-        first row.
+        Every id fetches the row before its own, or the row after it. Ids count from zero, as rows do: id 0 is the
+        table's first row.
         """
         return table[token_ids + shift]
 
@@ -434,15 +434,15 @@ class LayersWithBias(ThreeLayers):
     def never_bias(self, d_model: int, d_k: int, d_v: int, bias: bool, names: str) -> Layers:
         """`bias=True` is not passed on.
 
-        At least one layer has no bias, whatever is asked for. Pass the argument on to all three: nn.Linear(…,
-        bias=bias).
+        At least one layer never has a bias. Pass the argument on to all three: nn.Linear(…, bias=bias).
         """
         return self._biased(d_model, d_k, d_v, *(bias and name not in names for name in QKV))
 
     def no_bias_by_default(self, d_model: int, d_k: int, d_v: int, given: dict[str, Any]) -> Layers:
-        """`bias` is False where nothing is said.
+        """`bias` is False by default.
 
-        The contract is QKVProjection(d_model, d_k, d_v, bias=True): who does not speak of a bias gets one.
+        The contract is QKVProjection(d_model, d_k, d_v, bias=True): if the caller does not mention a bias, there is
+        one.
         """
         return self.right(d_model, d_k, d_v, given.get("bias", False))
 

@@ -282,10 +282,10 @@ class Refuse(Step):
         return _or_raise(x, num_heads, ValueError(f"{num_heads} heads do not divide a width of {x.shape[-1]}"))
 
     def cut_short(self, x: Tensor, num_heads: int) -> Tensor:
-        """Columns that are left over are thrown away.
+        """Left-over columns are thrown away.
 
-        Where the width is not a multiple of num_heads, the last columns vanish without a word. Nobody wants
-        that: raise a ValueError that says both numbers.
+        Where the width is not a multiple of num_heads, the last columns vanish silently. Nobody wants that: raise a
+        ValueError that says both numbers.
         """
         return x[..., : x.shape[-1] // num_heads * num_heads]
 
@@ -300,15 +300,14 @@ class Refuse(Step):
     def no_width(self, x: Tensor, num_heads: int) -> Tensor:
         """The ValueError does not say the width.
 
-        It says how many heads were wanted. What they should have divided, the width, belongs into the message,
-        too.
+        It says how many heads were wanted. The width, which they should have divided, belongs in the message, too.
         """
         return _or_raise(x, num_heads, ValueError(f"{num_heads} heads do not divide the width"))
 
     def no_number_of_heads(self, x: Tensor, num_heads: int) -> Tensor:
         """The ValueError does not say how many heads were wanted.
 
-        It says the width. What did not divide it, num_heads, belongs into the message, too.
+        It says the width. The number that did not divide it, num_heads, belongs in the message, too.
         """
         return _or_raise(x, num_heads, ValueError(f"a width of {x.shape[-1]} is not divisible by num_heads"))
 
@@ -376,10 +375,10 @@ class Cut(Step):
         return rearrange(x, "b n (d h) -> b h n d", h=num_heads)
 
     def not_moved(self, x: Tensor, num_heads: int) -> Tensor:
-        """The heads are still behind the words.
+        """The heads still come after the words.
 
-        The width is cut rightly, (b, n, h, d). But a matrix product works on the last two axes, and these have
-        to be words and numbers: move the heads in front of the words.
+        The width is cut correctly, (b, n, h, d). But a matrix product works on the last two axes, and these have to be
+        words and numbers: move the heads in front of the words.
         """
         return rearrange(x, "b n (h d) -> b n h d", h=num_heads)
 
@@ -432,7 +431,7 @@ class Cut(Step):
     def first_head_only(self, x: Tensor, num_heads: int) -> Tensor:
         """Only the first head is cut out.
 
-        The first d columns are head 0. The other heads are missing: all h of them belong into one tensor.
+        The first d columns are head 0. The other heads are missing: all h of them belong in one tensor.
         """
         return self.right(x, num_heads)[:, :1]
 
@@ -585,8 +584,8 @@ class Join(Step):
     def joined_with_words_and_moved(self, x: Tensor) -> Tensor:
         """The heads are joined with the words.
 
-        Yours is (b, n·h, d): the heads are moved behind the words, but then joined with them. It is the last
-        two axes that are joined, heads and numbers.
+        Yours is (b, n·h, d): the heads are moved after the words, but then joined with them. It is the last two axes
+        that are joined, heads and numbers.
         """
         return x.transpose(1, 2).flatten(1, 2)
 
@@ -609,7 +608,7 @@ class Join(Step):
     def first_head_only(self, x: Tensor) -> Tensor:
         """Only the first head is kept.
 
-        The other heads are lost. All of them belong into the row of a word, one after the other.
+        The other heads are lost. All of them belong in the row of a word, one after the other.
         """
         return x[:, 0]
 

@@ -46,8 +46,9 @@ PREDICT_NO_POSITION = Exercise(
     kind="choice",
     parts={"choice": 1},
     reference="B",
-    explanation="The third word sees the same three words in either order, and so does every later word: a sum has no "
-    "order. Only at the first two positions does a word see different words, or ask a different question.",
+    explanation="The third word sees the same three words in either order, and every later word sees the same words "
+    "as before, too: a sum has no order. Only at the first two positions does a word see different words, or ask a "
+    "different question.",
     misconceptions=(
         wrong(
             "everything_after_a_change",

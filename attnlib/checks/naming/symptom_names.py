@@ -29,7 +29,7 @@ _TEXTS = {
         "that the constructor is given. nn.Linear(a, b) has a weight of shape (b, a).",
     ),
     "returns_something_else": (
-        "The result is not what the contract asks for",
+        "The result is not of the kind that the contract asks for",
         "Your caller goes on with what the contract names, in that order. Return exactly that.",
     ),
     "nothing_returned": (
@@ -70,7 +70,7 @@ _TEXTS = {
         "wrong size.",
     ),
     "not_a_number": (
-        "The result is NaN",
+        "The result contains NaN",
         "0/0, ∞ − ∞ or 0 · ∞ was computed on the way: a softmax over a row of -inf, a division by an empty sum, the "
         "root of a negative number, or an exp that overflows.",
     ),
@@ -206,8 +206,8 @@ _TEXTS = {
     ),
     "memory_lies_otherwise": (
         "`view` cannot read this memory layout",
-        "`view` reads the numbers in their order in memory, and a transpose leaves them in a different one. `reshape` "
-        "and einops copy where they must; or call `.contiguous()` first.",
+        "`view` needs the numbers to be in order in memory, and after a transpose they are not. `reshape` and einops "
+        "copy where they must; or call `.contiguous()` first.",
     ),
     "index_out_of_range": (
         "An index goes beyond the end",
@@ -228,5 +228,5 @@ SYMPTOMS = {
 def alone(trait: str, axes: tuple[str, ...] = ()) -> str:
     """What is wrong, where a trait is all of it."""
     if trait == "not_refused":  # which as a symptom has a name of its own
-        return "All else is right; but inputs that the contract rules out are not refused as it asks"
+        return "Everything else is right, but inputs that the contract rules out are not refused as it asks"
     return SYMPTOMS[trait].title.format(*axes)
