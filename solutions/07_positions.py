@@ -35,7 +35,7 @@ seed = 0  # `python -m benchmarks.other_seeds 07_positions` runs this lesson wit
 # ## Exchange two words, and nobody notices
 #
 # Take any embeddings and any matrices. Both sentences go through self-attention. Then compare what the word *animal*
-# has learned about its sentence: it stands second in the one, and last in the other.
+# has learned about its sentence: it is second in one and last in the other.
 
 # %%
 torch.manual_seed(seed)
@@ -58,8 +58,8 @@ assert_close(attend(words[order]), attend(words)[order], atol=1e-6, rtol=0)  # s
 print("animal:", [round(x, 3) for x in first[1, :4].tolist()], "in both sentences")
 
 # %% [markdown]
-# Equal, up to rounding. Who crossed whom is lost, and no training can bring it back, because nothing in the chain
-# treats one place differently from another. What is the least that you must add?
+# They are equal, up to rounding. Who crossed whom is lost, and no training can bring it back, because nothing in the
+# chain treats one position differently from another. What is the least that you have to add?
 #
 # A causal mask might be enough. It knows an order, after all: it lets each word see only those before it.
 #
@@ -94,16 +94,16 @@ assert apart[2:].max() < 1e-5
 assert (before[0] - after[1]).abs().max() > 0.01  # nor did the two outputs merely change places
 
 # %% [markdown]
-# The mask tells a word *how many* stand before it, and that is something: an even share of attention is $1/2$ at the
-# second position and $1/3$ at the third, and a deeper network can count with that. But in which order they came, it
-# never sees. It takes more.
+# The mask tells a word *how many* words come before it, and that is something: an even share of attention is $1/2$ at
+# the second position and $1/3$ at the third, and a deeper network can use that to count. But it never sees the order in
+# which they came. That takes more.
 
 # %% [markdown]
 # ## Write the position down as hands of a clock
 #
-# Could you add the number itself, 0, 1, 2, …, to one feature of each word? At position 1000 it would drown all other
-# features. Divide by the length, then? Now *the word before* is at distance 0.1 in one text and at 0.01 in another.
-# What you want is bounded, the same in every text, and different at every position.
+# Could you add the number itself, 0, 1, 2, …, to one feature of each word? At position 1000 it would drown out all
+# other features. Divide by the length, then? Now *the word before* is at distance 0.1 in one text and at 0.01 in
+# another. What you want is bounded, the same in every text, and different at every position.
 #
 # A clock is like that. Its hands never leave the face, and three of them tell 43,200 seconds apart, because each turns
 # at its own speed. So give each position a set of hands, and write down where each one points: its sine and its cosine.
@@ -159,8 +159,8 @@ check("sinusoidal_positions", sinusoidal_positions)
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# With an odd `d_model` there are as many sines as pairs, and one cosine less: cut the finished table to `d_model`
-# columns. Say `dtype=torch.float64` in both calls of `arange`, and `.float()` at the end.
+# With an odd `d_model` there are as many sines as pairs, and one cosine fewer: cut the finished table to `d_model`
+# columns. Use `dtype=torch.float64` in both calls of `arange`, and `.float()` at the end.
 #
 # </details>
 
@@ -196,7 +196,7 @@ show(
 # \begin{pmatrix} \sin p\theta \\ \cos p\theta \end{pmatrix}$$
 #
 # There is no $p$ in the matrix. So a matrix that is learned once, such as $W^Q$, can mean "three words back" at every
-# position. Here is $R(3)$ for four columns, and the proof over a hundred positions.
+# position. Here is $R(3)$ for four columns, and a test over a hundred positions.
 
 
 # %%
@@ -215,7 +215,7 @@ assert_close(table[40:50], table[:10] @ step(40, 32).T, atol=1e-5, rtol=0)
 # ## Turn the words instead
 #
 # The paper of 2017 *added* this table to the embeddings, and left it to $W^Q$ and $W^K$ to get it out again. Look at
-# the score that comes of it, with $x$ for what a word is and $p$ for where it stands:
+# the score that results, with $x$ for what a word is and $p$ for where it is:
 #
 # $$(x_i + p_i) \cdot (x_j + p_j) = x_i \cdot x_j + x_i \cdot p_j + p_i \cdot x_j + p_i \cdot p_j$$
 #
@@ -231,8 +231,8 @@ assert_close(table[40:50], table[:10] @ step(40, 32).T, atol=1e-5, rtol=0)
 # - Move both by seven words, to 12 and 10: $360°$ and $300°$. Their dot product is $\cos 60° = 0.5$ again.
 #
 # A dot product depends on the angle *between* two vectors. Turn both by the same angle and it does not change. So only
-# the difference of the two positions is left in it. In lesson 03 a matrix turned the query's hand back by one hour, to
-# find the word before. This is that clock, for every pair of columns, each with its own speed.
+# the difference between the two positions is left in it. In lesson 03 a matrix turned the query's hand back by one
+# hour, to find the word before. This is that clock, for every pair of columns, each with its own speed.
 
 # %%
 for place_q, place_k in ((5, 3), (12, 10)):
@@ -250,9 +250,9 @@ for place_q, place_k in ((5, 3), (12, 10)):
 #
 # - `x` is `(…, n, d)`, and so is the result, in the dtype of `x`. Gradients flow to `x`.
 # - `positions` is `(n,)`, or anything that broadcasts to `(…, n)`, such as `(b, 1, n)` for a batch in which each
-#   sentence begins elsewhere. They are any numbers: out of order, negative, or fractions.
+#   sentence begins somewhere else. They may be any numbers: out of order, negative, or fractions.
 # - Compute the angles in float64, as you did for the table, then convert sine and cosine to the dtype of `x`.
-# - An odd `d` is a `ValueError`.
+# - For an odd `d`, raise a `ValueError`.
 # - Not allowed: `attnlib.rotate`, `attnlib.apply_rotary`, `attnlib.Rotary`.
 
 
@@ -277,8 +277,8 @@ check("rotate", rotate)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Speeds and angles are those of the table. Only the positions come from outside: `positions[..., None] * speeds` has
-# the shape `(…, n, d/2)`, an angle for each pair.
+# Speeds and angles are those of the table. Only the positions are now given: `positions[..., None] * speeds` has the
+# shape `(…, n, d/2)`, an angle for each pair.
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -295,9 +295,9 @@ check("rotate", rotate)
 # </details>
 
 # %% [markdown]
-# Now prove it. Turn a query and a key at any two positions, move both by the same $s$, and the score has to stay. And a
-# rotation of a pair of columns is the multiplication of one complex number $a + bi$ by $e^{i\alpha}$, which is how some
-# models are written. The sinusoidal table is in there, too: it is one vector, turned.
+# Now test it. Turn a query and a key at any two positions, move both by the same $s$, and the score must stay the same.
+# Rotating a pair of columns is also multiplying one complex number $a + bi$ by $e^{i\alpha}$, which is how some models
+# write it. And the sinusoidal table is in there, too: it is one vector, turned.
 
 # %%
 turn = yours_or_ours("rotate", globals())
@@ -327,10 +327,9 @@ print(f"score at 5 and 3, and at every other pair two apart: {score.item():.4f}"
 # %% [markdown]
 # ## Read somebody else's weights
 #
-# Neighbours are not the only pairs that one can make. RoFormer and GPT-J turn the columns (0, 1), (2, 3), … GPT-NeoX,
-# and LLaMA as it comes with `transformers`, turn (0, d/2), (1, d/2 + 1), … *halves*. Both are rotary, and one is as
-# good as the other. But load the weights of the one into the code of the other, and every score is wrong, with no error
-# anywhere.
+# Neighbours are not the only possible pairs. RoFormer and GPT-J turn the columns (0, 1), (2, 3), … GPT-NeoX, and LLaMA
+# as it comes with `transformers`, pair the *halves*, (0, d/2), (1, d/2 + 1), … Both are rotary, and one is as good as
+# the other. But load the weights of one into the code of the other, and the scores are wrong, with no error anywhere.
 #
 # The cure is to sort the columns once. For a head of six columns:
 #
@@ -348,7 +347,7 @@ print(f"score at 5 and 3, and at every other pair two apart: {score.item():.4f}"
 #
 # - `w` is `(d_model, h·d)`, where `x @ w` are the queries or keys of all heads side by side, as in lesson 03: the first
 #   `d` columns are those of head 0.
-# - Within each head, put the first column of every pair in front, in their order, and then the second ones.
+# - Within each head, put the first columns of all pairs in front, in order, and then the second columns.
 # - With `back=True` do the reverse: halves become neighbours again.
 # - Dtype, device and gradients as always.
 # - Not allowed: `attnlib.to_half_pairs`.
@@ -375,7 +374,7 @@ check("to_half_pairs", to_half_pairs)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# Split the last axis into (heads, pairs, 2). Let the last two change places. Flatten.
+# Split the last axis into (heads, pairs, 2). Swap the last two. Flatten.
 #
 # </details>
 # <details><summary>Hint 3</summary>
@@ -423,10 +422,10 @@ assert off > 1
 # | $e^{-\text{that}}$ | 0.223 | 0.368 | 0.607 | 1 |
 # | weight | 0.10 | 0.17 | 0.28 | 0.46 |
 #
-# Each head has a price of its own, the *slope*: for eight heads $\frac12, \frac14, \frac18, …, \frac1{256}$. The first
-# head hardly looks further than a few words. For the last one, a word a hundred places back still weighs two thirds of
-# what the nearest weighs. In general head $i$ of $h$, counted from 1, has the slope $2^{-8i/h}$. The method is called
-# ALiBi, *attention with linear biases*.
+# Each head has its own price, the *slope*: for eight heads $\frac12, \frac14, \frac18, …, \frac1{256}$. The first head
+# hardly looks further than a few words. For the last one, a word a hundred places back still weighs two thirds as much
+# as the nearest. In general head $i$ of $h$, counted from 1, has the slope $2^{-8i/h}$. The method is called ALiBi,
+# *attention with linear biases*.
 #
 # ### Exercise: write the bias ({points}, difficulty 3, 12 minutes)
 #
@@ -436,7 +435,7 @@ assert off > 1
 #   query. It is 0 where a query meets its own key.
 # - When there are more keys than queries, the *last* query is at the last key, as in lesson 05's `causal_mask`.
 # - The bias is for causal attention. What you write into the future is up to you, since the mask covers it.
-# - For a number of heads that is no power of two, raise a `ValueError`. (The stretch exercise has those.)
+# - For a number of heads that is not a power of two, raise a `ValueError`. (The stretch exercise handles those.)
 # - Not allowed: `attnlib.alibi_bias`, `attnlib.alibi_slopes`.
 
 
@@ -470,8 +469,8 @@ check("alibi_bias", alibi_bias)
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# `slopes[:, None, None]` is `(h, 1, 1)`, and times `(q, k)` it is `(h, q, k)`. A power of two has exactly one bit that
-# is set, so `num_heads & (num_heads - 1)` is 0; or ask whether `math.log2(num_heads)` is whole.
+# `slopes[:, None, None]` is `(h, 1, 1)`, and times `(q, k)` it is `(h, q, k)`. A power of two has exactly one bit set,
+# so `num_heads & (num_heads - 1)` is 0; or ask whether `math.log2(num_heads)` is whole.
 #
 # </details>
 
@@ -496,7 +495,7 @@ print("slopes of four heads:", (-bias_of(4, 1, 2)[:, 0, 0]).tolist())
 # ## See what the score knows
 #
 # One query vector, one key vector. Put the query at position 40 and move the key back, word by word. Then do the same
-# from position 90. If a scheme knows distance and nothing else, the two curves are one.
+# from position 90. If a scheme knows distance and nothing else, the two curves coincide.
 
 # %%
 torch.manual_seed(seed)
@@ -534,15 +533,16 @@ show(
 )
 
 # %% [markdown]
-# Two of the three know distance alone, and they are not alike. The rotation gives a curve with hills and valleys, and
-# where they are depends on the query and the key. ALiBi's ramp can only go down. Keep that in mind for what comes next.
+# Two of the three know only the distance, but they are not alike. The rotation gives a curve with hills and valleys,
+# and where these are depends on the query and the key. ALiBi's ramp can only go down. Keep that in mind for what comes
+# next.
 #
 # ## Train them: say the word two places back
 #
 # *Which one wins?* Write down your guess, for two tasks.
 #
-# - **Two places back.** Random tokens, 16 of them. At each position the model has to name the token two places before.
-#   Only place counts. Then the same model gets 64 tokens, four times what it was trained on.
+# - **Two places back.** Random tokens, 16 of them. At each position the model has to name the token two places back.
+#   Only position counts. Then the same model gets 64 tokens, four times what it was trained on.
 # - **English text.** Guess the next character. The model is trained on 64 characters at a time, and then reads 256.
 #
 # The model is the same for all, a few lines around your functions. There are five kinds: no positions at all, a
@@ -653,9 +653,9 @@ assert min(found["rotary, window of 16"][where] for where in spans) > 0.95
 assert found["sinusoidal, window of 16"]["16-31"] < 0.4
 
 # %% [markdown]
-# The share that is right, by position; the model was trained on positions up to 15. Five kinds, five ways to fail.
-# Before you read on: why can ALiBi not do it at all, although it never gets worse? And why does a *window* (each token
-# sees only the last 16) repair rotary, and not the sinusoidal table?
+# These are the shares of right answers, by position; the model was trained on positions up to 15. Five kinds, five ways
+# to fail. Before you read on: why can ALiBi not do it at all, although it never gets worse? And why does a *window*
+# (each token sees only the last 16) repair rotary, and not the sinusoidal table?
 #
 # Now the text: the English of Python's own documentation, which comes with Python. The last tenth is kept for the test.
 
@@ -730,40 +730,40 @@ show(
 )
 
 # %% [markdown]
-# So which one wins? Neither. They answer different questions.
+# So which one wins? None of them: they answer different questions.
 #
-# - **Learned and sinusoidal** tables know the place exactly, and only as far as they were trained. The learned table
+# - **Learned and sinusoidal** tables know the position exactly, but only as far as they were trained. The learned table
 #   has random numbers in the rows that it never used. The sinusoidal one has well-defined rows there, but $W^Q$ and
 #   $W^K$ have never seen them.
 # - **Rotary** says *where*: exactly two places back, and it goes on doing so for a few words beyond the trained length.
-#   Then it breaks, and not because the positions are too large: the score at distance 2 is the same everywhere, that is
-#   proved above. But there are more and more *other* distances, at which this query and these keys were never asked to
+#   Then it breaks, and not because the positions are too large: the score at distance 2 is the same everywhere, as you
+#   saw above. But there are more and more *other* distances, at which this query and these keys were never trained to
 #   keep quiet.
 # - **ALiBi** says *how far*: near, not two back. Its ramp has no peak at 2, so in the left picture it is wrong three
-#   times out of four, at every length. In the right picture near is most of what the next letter needs, and it does not
-#   break.
+#   times out of four, at every length. In the right picture, nearness is most of what the next letter needs, and ALiBi
+#   does not break.
 #
-# The dotted lines prove it. Let each token see only as many tokens as in training, or fewer, and train nothing anew:
-# the same rotary weights are right at all 64 places, and read 256 characters as well as they read 64. What was too
-# large was the *distance*, and a window takes large distances away. It cannot repair the sinusoidal table, where the
-# positions themselves are new. (Lesson 09 uses such windows to save memory.)
+# The dotted lines show it. Let each token see only as many tokens as in training, or fewer, without any further
+# training: the same rotary weights are right at all 64 positions, and read 256 characters as well as they read 64. It
+# was the *distance* that was too large, and a window takes large distances away. It cannot repair the sinusoidal table,
+# where the positions themselves are new. (Lesson 09 uses such windows to save memory.)
 #
-# All this is one model, one start. `python -m benchmarks.other_seeds 07_positions` repeats the whole lesson, with all
-# of its assertions, from three other seeds.
+# All this is one model, from one random start. `python -m benchmarks.other_seeds 07_positions` repeats the whole
+# lesson, with all of its assertions, from three other seeds.
 
 # %% [markdown]
-# ## Find the fault
+# ## Find the bugs
 #
-# ### Mend: rotary attention with a cache ({points}, difficulty 3, 8 minutes)
+# ### Fix: rotary attention with a cache ({points}, difficulty 3, 8 minutes)
 #
 # When a model writes, the keys and values of all earlier words are kept (lesson 09), and only the new words go through.
 # `past_k` holds the keys of the first $m$ words, already turned; `past_v` holds their values. The function below gets
 # the queries, keys and values of the next words, not turned yet. It has two mistakes.
 #
 # The first is what [rotary-embedding-torch](https://github.com/lucidrains/rotary-embedding-torch/issues/11) computed
-# for a while, and what [ExecuTorch](https://github.com/pytorch/executorch/pull/2010) had to mend. Behind the second is
-# a question that [people ask](https://github.com/mistralai/mistral-inference/issues/147) when they read such code for
-# the first time: why only these two? Mend both.
+# for a while, and what [ExecuTorch](https://github.com/pytorch/executorch/pull/2010) had to fix. Behind the second is a
+# question that [people ask](https://github.com/mistralai/mistral-inference/issues/147) when they read such code for the
+# first time: why only these two? Fix both.
 #
 # - All inputs are `(b, h, …, d)`: `q`, `k`, `v` for the new words, `past_k`, `past_v` for the $m$ words before them.
 # - The result is `(b, h, n, d)`: what these words would get if the whole text went through at once.
@@ -790,14 +790,13 @@ check("mend_rotary", attend_after_cache)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Seven words are in the cache, and one new word comes. At which position does it stand? At which position does the code
-# put it?
+# Seven words are in the cache, and one new word comes. At which position is it? At which position does the code put it?
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# A score is a product of two turned vectors, and only the difference of their angles is left in it. What is a *value*
-# multiplied with?
+# A score is a product of two turned vectors, and only the difference between their angles is left in it. What is a
+# *value* multiplied by?
 #
 # </details>
 # <details><summary>Hint 3</summary>
@@ -807,9 +806,10 @@ check("mend_rotary", attend_after_cache)
 # </details>
 
 # %% [markdown]
-# Both mistakes are hard to see. With an empty cache the first one makes no difference, so a test of one pass is green.
-# With the second one every shape is right, and no number looks odd. What finds them is the question of every lesson:
-# what must stay the same if I do the same thing in another way? Here: the whole text at once, and in two pieces.
+# Both mistakes are hard to see. With an empty cache the first one makes no difference, so a test with a single pass
+# succeeds. With the second one every shape is right, and no number looks odd. They are found by the question of every
+# lesson: what must stay the same if I do the same thing in another way? Here: the whole text at once, and in two
+# pieces.
 
 # %%
 step_by_step = yours_or_ours("mend_rotary", globals(), called="attend_after_cache")
@@ -826,8 +826,8 @@ print("seven words, then four more: the same as eleven at once")
 # ### Exercise: ALiBi's slopes for twelve heads ({points}, difficulty 4, 30 minutes)
 #
 # GPT-2 has 12 heads and GPT-2 XL has 25, and neither is a power of two. The paper's code has an answer. Take the slopes
-# for the next *lower* power of two, as they are. The heads that are left get slopes *between* these, from the steep end
-# on. For 3 heads: $2^{-4}$ and $2^{-8}$ are the slopes of two heads, and $2^{-2}$ is the third. For 6 heads:
+# for the next *lower* power of two, unchanged. The remaining heads get slopes *between* these, starting from the steep
+# end. For 3 heads: $2^{-4}$ and $2^{-8}$ are the slopes of two heads, and $2^{-2}$ is the third. For 6 heads:
 #
 # ```text
 # four heads     2^-2        2^-4        2^-6        2^-8
@@ -895,12 +895,12 @@ check("alibi_slopes", alibi_slopes)
 #
 # <details><summary>Answers</summary>
 #
-# 1. With base 1 all hands turn at one speed, one radian a word. After 44 words, almost exactly seven turns, they are
-#    where they began: distances 0 and 44 look alike. With a huge base all hands but the first stand still, and those
-#    columns are plain attention without positions.
+# 1. With base 1 all hands turn at the same speed, one radian per word. After 44 words, almost exactly seven turns, they
+#    are where they began: distances 0 and 44 look alike. With a huge base all hands but the first stand still, and
+#    those columns are plain attention without positions.
 # 2. The first layer can write into each word a mixture in which its neighbour weighs most, and the second can compare
 #    such mixtures. We got from 0.25 to 0.29: no head has a peak at one distance, and a mixture of ramps has none.
-# 3. Not by itself. We got a loss of 2.4 at every position, the first ones included: the distances are within what was
+# 3. Not by itself. We got a loss of 2.4 at every position, including the first: the distances are within what was
 #    trained, but neighbours are now a quarter of a word apart, and the weights have never seen that. Position
 #    interpolation therefore trains a little more with squeezed positions.
 #
@@ -916,6 +916,6 @@ check("alibi_slopes", alibi_slopes)
 #   a large model.
 # - [Chen et al. 2023](https://arxiv.org/abs/2306.15595), position interpolation: how one number in `positions` made
 #   models read sixteen times as far.
-# - [Kazemnejad et al. 2023](https://arxiv.org/abs/2305.19466): what each kind does on tasks where length is all.
+# - [Kazemnejad et al. 2023](https://arxiv.org/abs/2305.19466): what each kind does on tasks where length is everything.
 #
 # **Next:** 08 puts it together. Your model writes.
