@@ -11,9 +11,9 @@
 # LESS-THAS NUBULE APENTHER TA
 # ```
 #
-# A model made them up, one character after another. You will build it, every line from the loss to the dice, and train
-# it on your own code in a quarter of a minute. Then you will do what is usually left out: put it beside plain counting,
-# which wins, and look for something that counting cannot do at all.
+# A model made them up, one character after another. You will build that model, every line from the loss to the dice,
+# and train it on your own code in a quarter of a minute. Then you will do what is usually left out: compare it with
+# plain counting, which wins, and look for something that counting cannot do at all.
 #
 # | | |
 # | --- | --- |
@@ -47,8 +47,8 @@ seed = 0  # `python -m benchmarks.other_seeds 08_language_model` runs this lesso
 # %% [markdown]
 # ## A text is its own teacher
 #
-# Lesson 06 needed images with labels. A language model needs none: the label of each character is the character behind
-# it. Here are the names, one per line. A tenth of them is kept for the test.
+# Lesson 06 needed images with labels. A language model needs none: the label of each character is the character after
+# it. Here are the names, one per line. A tenth of them are kept for the test.
 
 # %%
 families = ("CJK", "HANGUL", "YI ", "BRAILLE", "VARIATION")  # numbered, or nearly: thousands of names, hardly any words
@@ -96,13 +96,12 @@ print(lines.shape, lines[1, :14].tolist())
 # | ABA | C | 0.80 | 0.223 |
 # | ABAC | ? | | |
 #
-# The mean is $2.303/3 = 0.768$. Four characters, *three* predictions: nothing is known of what comes after the last
-# one.
+# The mean is $2.303/3 = 0.768$. Four characters, *three* predictions: nobody knows what comes after the last one.
 #
 # ### Predict, then run: before the first step ({points}, difficulty 1, 2 minutes)
 #
 # A model with small random weights, which has not been trained for a single step, reads names of 39 different
-# characters. What is its loss, about?
+# characters. What is its loss, roughly?
 #
 # - **A**: 0
 # - **B**: 0.7
@@ -126,8 +125,8 @@ check("predict_first_loss", first_loss)
 #
 # - `logits` is `(b, n, vocab)`, `ids` is `(b, n)`. The logits at position $i$ have seen the ids up to $i$, and are for
 #   the id at $i + 1$.
-# - The result is one number, a tensor without axes: the mean of $-\ln p$ over all predictions. Targets that are
-#   `ignore_index` are no predictions, and do not count in the mean.
+# - The result is one number, a tensor without axes: the mean of $-\ln p$ over all predictions. Positions whose target
+#   is `ignore_index` do not count in the mean.
 # - Logits in half precision (float16, bfloat16) are converted to float32 first, and so is the result. Otherwise the
 #   dtype is that of the logits.
 # - `F.cross_entropy` is allowed, and recommended.
@@ -149,8 +148,8 @@ check("next_token_loss", next_token_loss)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Which logits have no target? Which id is nobody's target? Leave out the ones and the other, and both are `(b, n - 1,
-# …)`.
+# Which logits have no target? Which id is nobody's target? Leave out both, and what remains is `(b, n - 1, …)` on
+# either side.
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -177,15 +176,15 @@ print(f"ABAC: {surprise:.3f}")
 # ## Build the block that writes
 #
 # You have an encoder block (lesson 06). A *decoder* block is made for writing and differs in two ways. It is causal:
-# what is to be guessed must not be visible. And it can have a third branch, between the other two, that looks at a
-# *memory*, such as the sentence that is to be translated (lesson 04):
+# what it has to guess must not be visible. And it can have a third branch, between the other two, that looks at a
+# *memory*, such as the sentence to be translated (lesson 04):
 #
 # $$x \leftarrow x + \mathrm{attn}(\mathrm{norm}_1(x)), \qquad
 # x \leftarrow x + \mathrm{cross}(\mathrm{norm}_2(x), m), \qquad
 # x \leftarrow x + \mathrm{mlp}(\mathrm{norm}_3(x))$$
 #
-# GPT and its relatives have no memory to look at. They leave out the second branch, and so does the model below: what
-# they are told, they are told in the text itself.
+# GPT and its relatives have no memory to look at. They leave out the second branch, and so does the model below:
+# whatever they need to know is in the text itself.
 #
 # ### Exercise: the decoder block ({points}, difficulty 3, 25 minutes)
 #
@@ -198,7 +197,7 @@ print(f"ABAC: {surprise:.3f}")
 # - `attn` and `cross` are `attnlib.MultiHeadAttention(d_model, num_heads)`, which takes `d_memory=…` when it is made,
 #   and `is_causal=True`, or the memory as its second argument, when it is called. `mlp` is
 #   `attnlib.FeedForward(d_model, 4 * d_model)`, and the norms are `nn.LayerNorm(d_model)`. Modules of your own with the
-#   same layers are as good.
+#   same layers are just as good.
 # - Not allowed: whole blocks, `attnlib`'s or PyTorch's.
 
 
@@ -234,8 +233,8 @@ check("DecoderBlock", DecoderBlock)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Begin without a memory: it is lesson 06's block, with one argument more in one place. Run the check: the cases without
-# a memory should be right by then.
+# Begin without a memory: it is lesson 06's block, with one more argument in one place. Run the check: the cases without
+# a memory should then be right.
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -254,8 +253,8 @@ check("DecoderBlock", DecoderBlock)
 # %% [markdown]
 # ## Put the model together
 #
-# A language model is a stack of such blocks with a way in and a way out. In: what a character is, plus where it stands.
-# Out: a last norm, and a score for each character that could come.
+# A language model is a stack of such blocks with a way in and a way out. In: what a character is, plus where it is.
+# Out: a final norm, and a score for each character that could come.
 #
 # ```text
 # ids (b, n)                        5   17    3
@@ -267,7 +266,7 @@ check("DecoderBlock", DecoderBlock)
 #
 # The head is a matrix `(vocab, d_model)`, and so is the embedding. GPT-2 uses *one* matrix for both: the score of a
 # character is the dot product of the stream with that character's own embedding. That is called *tying*. It saves a
-# matrix, and what is learned about a character on its way out helps on its way in.
+# matrix, and what is learned about a character on the way out helps on the way in.
 #
 # ### Exercise: the language model ({points}, difficulty 3, 25 minutes)
 #
@@ -276,10 +275,10 @@ check("DecoderBlock", DecoderBlock)
 # - Layers, made in this order: `embed`, an `nn.Embedding` of `vocab` rows; `positions`, an `nn.Embedding` of `max_len`
 #   rows; `blocks`, an `nn.ModuleList` of `depth` blocks without memory; `norm`, an `nn.LayerNorm`; `head`, an
 #   `nn.Linear` without bias. With `tie`, the head's weight *is* the embedding's, one parameter.
-# - `forward(ids)`: ids `(b, n)` to logits `(b, n, vocab)`. More than `self.max_len` ids are a `ValueError`.
-# - For the blocks, take your `DecoderBlock`. Should it not be ready: `attnlib.EncoderBlock(d_model, num_heads)`, called
+# - `forward(ids)`: ids `(b, n)` to logits `(b, n, vocab)`. For more than `self.max_len` ids, raise a `ValueError`.
+# - For the blocks, use your `DecoderBlock`. If it is not ready yet, `attnlib.EncoderBlock(d_model, num_heads)`, called
 #   with `is_causal=True`, is the same.
-# - `self.max_len` is kept, as the stub does: whoever writes with the model needs it.
+# - `self.max_len` is stored, as in the stub: whoever writes with the model needs it.
 # - Not allowed: `attnlib.LanguageModel`.
 
 
@@ -323,14 +322,14 @@ check("LanguageModel", LanguageModel)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# `self.positions(torch.arange(n, device=ids.device))`. The blocks are called one after the other, each on what the one
-# before has made.
+# `self.positions(torch.arange(n, device=ids.device))`. The blocks are called one after the other, each on the output of
+# the one before.
 #
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# Tying is one assignment, after both layers have been made: the `weight` of the one becomes the `weight` of the other.
-# Both have the shape `(vocab, d_model)`, because `nn.Linear` keeps its weight as (out, in).
+# Tying is one assignment, after both layers have been made: the `weight` of one becomes the `weight` of the other. Both
+# have the shape `(vocab, d_model)`, because `nn.Linear` keeps its weight as (out, in).
 #
 # </details>
 
@@ -365,15 +364,15 @@ assert abs(first - math.log(len(letters))) < 0.3
 # ## Learn one batch by heart
 #
 # The second cheapest test: train on *one* small batch until it is known by heart. A model with a hundred thousand
-# weights must manage eight names. If it does not, something is broken, and no amount of data will mend it.
+# weights must manage eight names. If it cannot, something is broken, and no amount of data will fix it.
 #
 # ### Predict, then run: how far down ({points}, difficulty 2, 3 minutes)
 #
-# Eight names, the same in every step, each with a line break before and behind it. Where does the loss go?
+# Eight names, the same in every step, each with a line break before and after it. Where does the loss go?
 #
 # - **A**: to 0, since there are plenty of weights
 # - **B**: it stays near 3.7, since eight names are too few to learn from
-# - **C**: down to a number above 0 that can be computed beforehand
+# - **C**: down to a number above 0 that can be computed in advance
 # - **D**: down to some number above 0 that nobody can know, because there is noise in all data
 
 # %%
@@ -433,13 +432,13 @@ assert 0.05 < floor < losses[-1] < floor + 0.02
 
 # %% [markdown]
 # All eight begin with the same line break, and then three have a C, and the others R, B, E, K and D. Knowing them by
-# heart does not help: what comes after the line break is a matter of chance. The rest of each name costs nothing. So a
-# loss of 0 is not the goal, not even in the best of cases, and here we know to three digits what is.
+# heart does not help: what comes after the line break is a matter of chance. The rest of each name costs nothing. So 0
+# is not the loss to aim for, even in the best of cases, and here we know to three digits what is.
 #
 # ## Roll the dice
 #
-# The model gives probabilities. To write, you have to choose. Three numbers say how, and they are the ones that you
-# find in every chat program's settings. By hand, for three characters with the logits 2, 1 and 0:
+# The model gives probabilities. To write, you have to choose. Three numbers say how, and you will find them in every
+# chat program's settings. By hand, for three characters with the logits 2, 1 and 0:
 #
 # | | $e^{\text{logit}/T}$ | probabilities |
 # |---|---|---|
@@ -448,20 +447,22 @@ assert 0.05 < floor < losses[-1] < floor + 0.02
 # | $T = \frac12$: bolder | 54.6, 7.39, 1 | 0.867, 0.117, 0.016 |
 #
 # Even at a modest temperature, thousands of unlikely tokens with a little probability each add up: sooner or later one
-# of them is drawn, and the text derails. So one cuts off the tail. For probabilities 0.5, 0.2, 0.15, 0.1, 0.05:
+# of them is drawn, and the text goes off the rails. So it is usual to cut off the tail. For probabilities 0.5, 0.2,
+# 0.15, 0.1, 0.05:
 #
 # - **top-k** keeps the best $k$. For $k = 2$: 0.5 and 0.2, divided by their sum: 0.714, 0.286.
-# - **top-p**, the *nucleus*, keeps as many as it takes to reach $p$. For $p = 0.8$: 0.5, 0.7, 0.85: three. Divided by
-#   their sum: 0.588, 0.235, 0.176. Where the model is sure, one token may be enough; where it is not, hundreds stay.
+# - **top-p**, the *nucleus*, keeps as many as it takes to reach $p$. For $p = 0.8$ the running sum is 0.5, 0.7, 0.85,
+#   so it takes three. Divided by their sum: 0.588, 0.235, 0.176. Where the model is sure, one token may be enough;
+#   where it is not, hundreds stay.
 #
 # ### Predict, then run: no temperature at all ({points}, difficulty 1, 2 minutes)
 #
 # You let a model write twelve names, each from a line break, at temperature 0. What do you get?
 #
 # - **A**: twelve random strings, every character as likely as any other
-# - **B**: twelve times the same name
-# - **C**: twelve times the same name, and it is the likeliest of all the names that the model could write
-# - **D**: an error, since one cannot divide by 0
+# - **B**: the same name twelve times
+# - **C**: the same name twelve times, and it is the likeliest of all the names that the model could write
+# - **D**: an error, since you cannot divide by 0
 
 # %%
 ### BEGIN SOLUTION
@@ -482,13 +483,12 @@ check("predict_temperature_0", temperature_0)
 # - `top_k` keeps the k largest, and whatever ties with the last of them. If it is larger than the vocabulary, all stay.
 # - After the softmax of what is left, `top_p` keeps the smallest set of the likeliest tokens whose probabilities add up
 #   to `top_p` or more. The first one always stays. (Which of several equal ones is left open.)
-# - One id is drawn for each row: `logits` is `(b, vocab)`, the result is `(b)`, int64. With a `torch.Generator`, it is
-#   the one that is asked for randomness; the same seed gives the same ids.
+# - One id is drawn for each row: `logits` is `(b, vocab)`, the result is `(b)`, int64. If a `torch.Generator` is given,
+#   all randomness comes from it; the same seed gives the same ids.
 # - Not allowed: `attnlib.sample_next`.
 #
-# How can chance be checked? Your function draws 10,000 times, and a chi-square test asks whether the shares fit. An
-# answer that is right fails it once in a thousand million times. Which of the 10,000 ids comes when is nobody's
-# business.
+# How can chance be checked? Your function draws 10,000 times, and a chi-square test asks whether the shares fit. A
+# right answer fails it once in a billion times. The order in which the 10,000 ids come does not matter.
 
 
 # %%
@@ -528,14 +528,14 @@ check("sample_next", sample_next)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# `topk(k).values[:, -1:]` is the k-th largest logit of each row. What is below it gets −∞, *before* the softmax.
+# `topk(k).values[:, -1:]` is the k-th largest logit of each row. Everything below it gets −∞, *before* the softmax.
 #
 # </details>
 # <details><summary>Hint 3</summary>
 #
 # For the nucleus, sort in descending order. A token is in it if the sum of those *before* it has not reached `top_p`:
-# `cumsum - ordered`. Set the others to 0. Then bring them back into the old order: `sort` gives the ids as well, and
-# `scatter(-1, order, …)` writes each probability to where it came from.
+# `cumsum - ordered`. Set the others to 0. Then put them back in the old order: `sort` gives the ids as well, and
+# `scatter(-1, order, …)` writes each probability back to where it came from.
 #
 # </details>
 
@@ -563,8 +563,8 @@ for temperature, expected in {1: [0.665, 0.245, 0.090], 2: [0.506, 0.307, 0.186]
 # ## Write
 #
 # Now the loop: ask the model about the text so far, draw one token, append it, ask again. Everything is in the details.
-# The model has `max_len` positions, and the text may become longer. A batch has several texts, and they do not end
-# together. And a model that was being trained has dropout on.
+# The model has `max_len` positions, and the text may become longer. A batch has several texts, and they do not all end
+# at the same time. And a model that was being trained has dropout on.
 #
 # ### Exercise: generate ({points}, difficulty 3, 20 minutes)
 #
@@ -575,7 +575,7 @@ for temperature, expected in {1: [0.665, 0.245, 0.090], 2: [0.506, 0.307, 0.186]
 # - The model, `(b, n)` to `(b, n, vocab)`, sees at most the last `model.max_len` tokens.
 # - A row that has written `stop_id` gets `stop_id` from there on. Once all rows have, the loop ends, and the result is
 #   shorter. A `stop_id` in the prompt stops nothing.
-# - The model is asked in evaluation mode, and is left in the mode in which it came.
+# - The model is called in evaluation mode, and is left in the mode in which you found it.
 # - Not allowed: `attnlib.generate`.
 
 
@@ -622,8 +622,8 @@ check("generate", generate)
 # <details><summary>Hint 2</summary>
 #
 # For stopping, keep a bool tensor `stopped`, one entry for each row, all False at first. A new token in a stopped row
-# is replaced: `new.masked_fill(stopped, stop_id)`. Afterwards a row has stopped if it had, or if its new token is
-# `stop_id`.
+# is replaced: `new.masked_fill(stopped, stop_id)`. Afterwards a row has stopped if it had stopped before, or if its new
+# token is `stop_id`.
 #
 # </details>
 # <details><summary>Hint 3</summary>
@@ -635,8 +635,8 @@ check("generate", generate)
 # %% [markdown]
 # ## Train it on names
 #
-# The eight names are forgotten: a new model, 32 names in each step, drawn from nine tenths of the list. Every 40 steps
-# the loss on names that it has never seen is noted down.
+# Forget the eight names: here is a new model, with 32 names in each step, drawn from nine tenths of the list. Every 40
+# steps its loss on names that it has never seen is noted down.
 
 # %%
 write = yours_or_ours("generate", globals())
@@ -664,22 +664,23 @@ for temperature in (0, 0.7, 1.0, 2.0):
 assert learned[-1] < 1.7
 
 # %% [markdown]
-# Cold, it repeats what is common, and hot, it spells by chance; in between it makes words that one nearly believes. (At
-# temperature 0 there is one name, as predicted. That it need not be the likeliest is number 1 of *Think further*.)
+# Cold, it repeats what is common; hot, it spells at random; in between, it makes up words that you could almost
+# believe. (At temperature 0 there is one name, as predicted. That it need not be the likeliest is number 1 of *Think
+# further*.)
 #
 # ## Be honest: count
 #
-# Is that a good loss? A number means nothing alone. Here is the oldest rival: count how often each character follows
-# the last one, the last two, the last five. It learns in two seconds, and it has no weights at all.
+# Is that a good loss? A number means nothing by itself. Here is the oldest rival: count how often each character
+# follows the last one, the last two, the last five. It learns in two seconds, and it has no weights at all.
 #
-# Counts alone give 0 to what was never seen, and $-\ln 0$ is infinite. So each order is mixed with the one below it. In
-# Witten and Bell's way, for a context $h$ (the last $k$ characters) and $h'$ (the last $k-1$):
+# Counts alone give 0 to what was never seen, and $-\ln 0$ is infinite. So each order is mixed with the one below it.
+# Witten and Bell do it like this, for a context $h$ (the last $k$ characters) and $h'$ (the last $k-1$):
 #
 # $$p_k(c \mid h) = \frac{C(hc) + T(h)\; p_{k-1}(c \mid h')}{C(h) + T(h)}$$
 #
 # $C(hc)$ is how often $c$ followed $h$, $C(h)$ how often anything did, and $T(h)$ *how many different* characters did.
-# A context that goes on in many ways is likely to go on in yet another. By hand: `BA` was seen 3 times, with N twice
-# and T once behind it. Below it, N has $p = 0.1$. Then $p(N \mid BA) = (2 + 2 \cdot 0.1)/(3 + 2) = 0.44$.
+# A context that goes on in many ways is likely to go on in yet another. By hand: `BA` was seen 3 times, followed twice
+# by N and once by T. In the shorter context, N has $p = 0.1$. Then $p(N \mid BA) = (2 + 2 \cdot 0.1)/(3 + 2) = 0.44$.
 #
 # ## Stretch: write the rival
 #
@@ -687,11 +688,11 @@ assert learned[-1] < 1.7
 #
 # Write `witten_bell(text, test, order, vocab)`. If you would rather go on, the course's own is used below.
 #
-# - `text` `(n)` is counted, `test` `(m)` is judged: both hold ids below `vocab`.
+# - `text` `(n)` is counted, `test` `(m)` is scored: both hold ids below `vocab`.
 # - The result is `(m - order + 1)`, float32: for each token of `test` from number `order - 1` on, its probability after
 #   the `order - 1` tokens before it.
-# - The chain begins with the even guess $1/\mathrm{vocab}$, which is mixed into the counts of single tokens (an empty
-#   context), these into the counts after one token, and so on, up to `order - 1` tokens.
+# - The chain begins with the uniform guess $1/\mathrm{vocab}$, which is mixed into the counts of single tokens (an
+#   empty context), the result into the counts after one token, and so on, up to `order - 1` tokens.
 # - A context that is not in `text` leaves the probability as it is. (Only what something *follows* in `text` is a
 #   context.)
 
@@ -724,7 +725,7 @@ check("witten_bell", witten_bell)
 # <details><summary>Hint 1</summary>
 #
 # A dictionary from contexts (tuples of ids, the empty one included) to a `collections.Counter` of what followed.
-# Python's own loops are quick enough: two inside one another, over the lengths and over the places.
+# Python's own loops are fast enough: two nested ones, over the lengths and over the positions.
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -764,19 +765,19 @@ show(
 )
 
 # %% [markdown]
-# It falls through the counts of one, two and three characters in a row, comes near those of four, and there it ends:
-# **counting wins**. With 200,000 characters that is no surprise. A table has seen each of them after a single pass, and
-# gradient descent needs many to write as much into its weights. (On a GPU, `d_model` and the steps can be ten times as
-# large. The code is the same, and so is the comparison.) But do look at the grey lines, too: from 5 to 6 they hardly
-# get better. Of six characters in a row many have never been seen, and counting has nothing to say about what it has
-# not seen.
+# The model's loss drops below the counts of one, two and three characters in a row, comes near those of four, and stops
+# there: **counting wins**. With 200,000 characters that is no surprise. A table has seen each of them after a single
+# pass, and gradient descent needs many passes to write as much into its weights. (On a GPU, `d_model` and the steps can
+# be ten times as large. The code is the same, and so is the comparison.) But do look at the grey lines, too: from 5 to
+# 6 they hardly get better. Many runs of six characters have never been seen, and counting has nothing to say about what
+# it has not seen.
 #
 # ### Exercise: bits per character ({points}, difficulty 2, 6 minutes)
 #
-# Can you compare this loss with the one of GPT-2? Not as it is. Its tokens are pieces of words, some four characters
-# long. To guess a whole piece is harder than to guess a character, so its loss *per token* is higher, though it may
-# know more. What can be compared is the price of the same text: all nats of all tokens, divided among the characters.
-# In bits, it is what a compressor would need.
+# Can you compare this loss with that of GPT-2? Not as it is. Its tokens are pieces of words, some four characters long.
+# Guessing a whole piece is harder than guessing a character, so its loss *per token* is higher, though it may know
+# more. What you can compare is the price of the same text: all nats of all tokens, divided among the characters. In
+# bits, that is what a compressor would need.
 #
 # By hand: 3 tokens with a mean loss of 2.0 nats cover 12 characters. That is 6 nats in all, 0.5 nats per character, and
 # $0.5/\ln 2 = 0.72$ bits.
@@ -799,7 +800,8 @@ check("bits_per_character", bits_per_character)
 # %% [markdown]
 # <details><summary>Hint</summary>
 #
-# Undo the mean first, · tokens. Then share among the characters. Then change the unit: $\log_2 p = \ln p / \ln 2$.
+# Undo the mean first, · tokens. Then share the total among the characters. Then change the unit:
+# $\log_2 p = \ln p / \ln 2$.
 #
 # </details>
 
@@ -815,19 +817,19 @@ print(f"ln {len(letters)} is {in_bits(torch.tensor(math.log(39)), 1, 1):.2f} bit
 # ## What counting cannot do
 #
 # So what is attention for? Give both of them a text in which the answer is *in the text*, but not within the last five
-# characters, and never twice the same: lesson 04's dates.
+# characters, and never the same twice: lesson 04's dates.
 #
 # ```text
 #  Sunday, 20 July 1969=1969-07-20
 # ```
 #
-# Until the equals sign anything may come. Behind it, everything is determined. Lesson 04 built an encoder, a decoder
-# and cross-attention between them for this. Here it is the same `LanguageModel` as for the names: the question is the
+# Up to the equals sign anything may come. After it, everything is determined. Lesson 04 built an encoder, a decoder and
+# cross-attention between them for this. Here it is the same `LanguageModel` as for the names: the question is the
 # beginning of a text, and the answer is how it goes on.
 #
-# Two details. The loss counts behind the equals sign only: −100 before it, so no effort goes into guessing weekdays.
-# And the lines are padded *in front*. Then all prompts of a batch end at one place, which `generate` needs to write
-# their next characters together.
+# Two details. The loss counts only after the equals sign: the targets before it are −100, so no effort goes into
+# guessing weekdays. And the lines are padded *in front*. Then all prompts of a batch end at the same position, which
+# `generate` needs to write their next characters together.
 
 # %%
 draws = random.Random(seed)
@@ -891,14 +893,14 @@ assert by_counting < 0.02
 assert letter_by_letter[:4].min() > 0.9 > 0.5 > letter_by_letter[6]  # the year, and the month's second digit
 
 # %% [markdown]
-# The tables have turned. Counting can even copy the year, because `1969=` fits into five characters. But at the month
+# The tables are turned. Counting can still copy the year, because `1969=` fits into five characters. But at the month
 # it has `1969-` before it, and nothing in that says *July*. A longer reach would not help: the month and the day are
 # fifteen characters back, and no text of that length comes twice. The model has learned a *rule*, and applies it to
-# dates that it never saw. One model that guesses characters has become lesson 04's translator, without an encoder, and
+# dates that it never saw. A model that guesses characters has become lesson 04's translator, without an encoder and
 # without cross-attention.
 #
 # Where does it look while it writes `1969`? In lesson 04 the answer was four cells. Here there are two layers of four
-# heads. For each of them, over all test dates: how much of the attention goes to the very digit that is written next?
+# heads. For each head, over all test dates: how much of the attention goes to the very digit that is written next?
 
 # %%
 year = slice(answer - 5, answer - 1)  # where the year stands in the question
@@ -948,8 +950,8 @@ show(
 assert table[range(4), range(answer - 5, answer - 1)].mean() > 0.5
 
 # %% [markdown]
-# The same four cells as in lesson 04, found by a model that nobody had told where the question ends. But you know by
-# now not to believe a picture. The check of lesson 04: change what it looks at, and see whether the answer changes
+# The same four cells as in lesson 04, found by a model that was never told where the question ends. But you know by now
+# not to trust a picture. Here is the test from lesson 04: change what it looks at, and see whether the answer changes
 # there, and nowhere else.
 
 # %%
@@ -964,17 +966,18 @@ assert differs[3] > 0.95
 assert differs[[0, 1, 2, 4, 5, 6, 7, 8, 9, 10]].max() < 0.1
 
 # %% [markdown]
-# The fourth digit follows, and the rest stays. All of this is one model and one start each; `python -m
-# benchmarks.other_seeds 08_language_model` repeats the lesson, with all of its assertions, from three others.
+# The fourth digit follows, and the rest stays. All of this is one model for each task, from one random start;
+# `python -m benchmarks.other_seeds 08_language_model` repeats the lesson, with all of its assertions, from three
+# others.
 #
-# ## Find the fault
+# ## Find the bugs
 #
-# ### Mend: a loop that trains ({points}, difficulty 3, 12 minutes)
+# ### Fix: a loop that trains ({points}, difficulty 3, 12 minutes)
 #
 # The function below cuts a long text into pieces of `window` tokens and makes a step of training with each. After each
 # step it notes the loss on `held_out`. The model takes the positions as a second argument, as models from
 # `transformers` do, and has dropout. The loop runs, its training loss falls quickly to nearly 0, and what the model
-# writes is rubbish. There are **three** mistakes in it. Mend them, and change nothing else.
+# writes is rubbish. There are **three** mistakes in it. Fix them, and change nothing else.
 #
 # - `text` is `(b, many)`, `held_out` is `(c, n)`; the result is `(pieces)`, the losses on `held_out`.
 # - When the model is used later, each text begins at position 0.
@@ -1028,13 +1031,13 @@ check("mend_training_loop", train_on_pieces)
 
 # %% [markdown]
 # Each of the three is quiet. A loss that is not shifted looks like a great success. Positions that run on train each
-# row of the table on one piece. And a model that is left in evaluation mode trains on, without dropout. What gives them
-# away is the number that you knew beforehand: no loss on names of 39 characters falls to nearly 0.
+# row of the table on one piece. And a model that is left in evaluation mode goes on training, without dropout. What
+# gives the first one away is a number that you know in advance: no loss on names of 39 characters falls to nearly 0.
 #
 # ## Load the weights of GPT-2
 #
-# Your model has the layout of GPT-2: the small one has 12 layers, 12 heads, 768 columns, and 50,257 tokens. Whoever has
-# its file (`gpt2` of `transformers`, half a gigabyte) can put it into `attnlib`'s model and write with it:
+# Your model has the layout of GPT-2: the small one has 12 layers, 12 heads, 768 columns, and 50,257 tokens. If you have
+# its file (`gpt2` of `transformers`, half a gigabyte), you can load it into `attnlib`'s model and write with it:
 #
 # ```python
 # from transformers import GPT2LMHeadModel, GPT2Tokenizer
@@ -1045,12 +1048,12 @@ check("mend_training_loop", train_on_pieces)
 # print(tokens.decode(generate(gpt2, start, 20, 0.8, top_p=0.9)[0]))
 # ```
 #
-# Four things are not as one expects, and only the second raises an error if you overlook it:
+# Four things are not what you would expect, and only the second raises an error if you overlook it:
 #
 # 1. Its `Conv1D` layers keep their weights as (in, out), the transpose of `nn.Linear`. Where a matrix is square, such
 #    as the output projection of attention, nothing complains.
-# 2. Queries, keys and values are one matrix, `c_attn`, packed as (3 h d): first all queries, then all keys. In lesson
-#    03 you have met the other orders.
+# 2. Queries, keys and values are one matrix, `c_attn`, packed as (3 h d): first all queries, then all keys. You met the
+#    other orders in lesson 03.
 # 3. Its GELU is the approximation by tanh. The exact one is close enough to pass unnoticed, and wrong in the fourth
 #    digit.
 # 4. There is no head in the file: it is tied to the embedding.
@@ -1081,7 +1084,7 @@ check("mend_training_loop", train_on_pieces)
 # - Tokens are pieces of words, found by byte-pair encoding (Sennrich et al. 2016; GPT-2 runs it on bytes).
 # - Positions are rotary (lesson 07), the norm is RMSNorm (Zhang and Sennrich 2019), and the MLP has a gate, SwiGLU
 #   (Shazeer 2020). The layout around them is this one.
-# - Loss counts behind the question only, as you did with −100, when a model is trained to follow instructions.
+# - When a model is trained to follow instructions, the loss counts only after the question, as yours did with −100.
 #
 # ## Think further
 #
@@ -1090,15 +1093,15 @@ check("mend_training_loop", train_on_pieces)
 # 2. `top_p=1.0` and `top_k=vocab` do nothing. Why does almost everybody who serves models set one of them lower,
 #    although it makes the model's distribution wrong?
 # 3. How low could the loss on the *training* names get, for a model that knows all of them by heart?
-# 4. Why can the dates be learned with the loss behind the equals sign only, while the names need the loss everywhere?
+# 4. Why can the dates be learned with the loss only after the equals sign, while the names need the loss everywhere?
 #
 # <details><summary>Answers</summary>
 #
 # 1. First character: A 0.6, B 0.4. After A three are equally likely, 1/3 each; after B one is certain. The greedy text
 #    begins with A and has 0.2; the one with B has 0.4.
 # 2. The loss punishes a probability of 0 without limit, so a trained model gives a little to everything. Each such
-#    token is unlikely, all together are not, and after one of them the model has to go on from a text as it never saw
-#    one.
+#    token is unlikely, but all of them together are not, and after one of them the model has to go on from a text
+#    unlike any that it ever saw.
 # 3. Ask `lowest_loss([f"\\n{name}\\n" for name in names[:kept]])`: 0.35. After LATIN SMALL LETTER anything may come,
 #    however well one knows the list. A training loss below that would be a bug.
 # 4. In a name every character is both a question and an answer: there is nothing else to learn from. In a date the
@@ -1111,9 +1114,9 @@ check("mend_training_loop", train_on_pieces)
 #
 # - [Radford et al.
 #   2019](https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf), GPT-2:
-#   section 2 is this lesson's model, and the rest what becomes of it when it is large.
+#   section 2 is this lesson's model, and the rest is what becomes of it when it is large.
 # - [Holtzman et al. 2019](https://arxiv.org/abs/1904.09751), *The Curious Case of Neural Text Degeneration*: why the
-#   likeliest text is a dull one, and where the nucleus comes from.
+#   likeliest text is dull, and where the nucleus comes from.
 # - [Press and Wolf 2017](https://arxiv.org/abs/1608.05859): what tying the head to the embedding does, and why it
 #   helps.
 # - [Chen and Goodman 1998](https://dash.harvard.edu/handle/1/25104739): everything about counting, Witten-Bell and its
@@ -1121,4 +1124,4 @@ check("mend_training_loop", train_on_pieces)
 # - [Kaplan et al. 2020](https://arxiv.org/abs/2001.08361): how the loss falls with data, size and time. Your curve is
 #   its left edge.
 #
-# **Next:** 09. Your `generate` computes the whole text anew for every character. How much of that can be kept?
+# **Next:** 09. Your `generate` recomputes the whole text for every character. How much of that can be kept?
