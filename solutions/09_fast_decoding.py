@@ -3,8 +3,8 @@
 #
 # A model that writes produces one token, reads everything so far again, and produces the next one. Each token costs
 # more than the one before. Yet a chat model does not slow down while it answers. In this lesson you build what it does
-# instead, prove that not a number changes, and then work out what it costs: memory. The rest of the lesson saves some
-# of that.
+# instead, show that not a single number changes, and then work out what it costs: memory. The rest of the lesson saves
+# some of that.
 #
 # | | |
 # | --- | --- |
@@ -95,8 +95,8 @@ print(f"loss per letter: {loss_of(model):.2f}; before training it would be {math
 assert loss_of(model) < 2.4
 
 # %% [markdown]
-# Not a poet, but it will do. Now let it write in the plain way: the whole text goes through the model for each new
-# letter, and only the last row of the result is used.
+# Not a poet, but it will do. Now let it write the plain way: for each new letter the whole text goes through the model,
+# and only the last row of the result is used.
 
 
 # %%
@@ -134,11 +134,11 @@ print("ms for one more letter:", {n: round(ms, 2) for n, ms in zip(lengths, with
 assert without[-1] > 3 * without[0]
 
 # %% [markdown]
-# (Always taking the likeliest letter soon runs in a circle. Lesson 08 draws instead; here it makes a text that can be
-# compared, letter by letter.)
+# (Always taking the likeliest letter soon goes round in circles. Lesson 08 draws instead; here it gives a text that can
+# be compared letter by letter.)
 #
 # And the time climbs. To write $n$ letters this way, the model reads $1 + 2 + … + n$ of them, $n(n + 1)/2$: for 512
-# letters that is 131,328 in place of 512. Nearly all of it has been computed before.
+# letters that is 131,328 instead of 512. Nearly all of it has been computed before.
 #
 # ## Find what is computed twice
 #
@@ -151,11 +151,11 @@ assert without[-1] > 3 * without[0]
 # | three words | 1, 3, 1 | | 5 | (10 + 60 + 30) / 5 = 20 |
 # | four words | 1, 3, 1 | 5 | 10 | (10 + 60 + 30 + 200) / 10 = 30 |
 #
-# The old keys are what they were, and so are the old values. Only a row is added: one query, which meets them all.
+# The old keys are what they were, and so are the old values. Only one row is added: one query, which meets them all.
 #
 # ### Predict, then run: what has to be kept? ({points}, difficulty 2, 3 minutes)
 #
-# A decoder with a causal mask has read $n$ tokens, and token $n + 1$ comes. What of the earlier tokens do you need, in
+# A decoder with a causal mask has read $n$ tokens, and token $n + 1$ comes. What do you need of the earlier tokens, in
 # each layer, so that only the new one goes through the matrices?
 #
 # - **A**: their queries, keys and values
@@ -185,8 +185,8 @@ print(f"three words: {three.item():.0f}, four words: {four.item():.0f}")
 assert_close(torch.cat([three, four]), torch.tensor([[20.0], [30.0]]), atol=1e-5, rtol=0)
 
 # %% [markdown]
-# In the second layer the keys are made of what the first one has found. So they stay what they were only if the
-# *outputs* of earlier words stay what they were, and for that nobody may look ahead. It is the causal mask that makes a
+# In the second layer the keys are computed from what the first one has found. So they stay the same only if the
+# *outputs* of earlier words stay the same, and for that no word may look ahead. It is the causal mask that makes a
 # cache possible. Here are the keys of the second layer before and after one more word, with the mask and without it.
 
 # %%
@@ -203,12 +203,12 @@ assert kept_keys[True] < 1e-4
 assert kept_keys[False] > 0.01
 
 # %% [markdown]
-# An encoder such as BERT cannot use a cache, then: each new word changes what all the others have become.
+# So an encoder such as BERT cannot use a cache: each new word changes what all the others have become.
 #
 # ## Keep the keys and the values
 #
-# A cache is two buffers and a number. The buffers are made once, with room for the longest text; the number says how
-# many positions they hold so far.
+# A cache is two buffers and a number. The buffers are allocated once, with room for the longest text; the number says
+# how many positions they hold so far.
 
 
 # %%
@@ -227,10 +227,11 @@ def new_cache(batch: int, heads: int, room: int, width: int) -> dict:
 # Write `append_to_cache(cache, k, v)`.
 #
 # - `cache` is a dictionary as above, and `k` and `v` are `(b, h, n, d)`: $n$ new positions, one or several.
-# - Write them into `cache["k"]` and `cache["v"]`, behind the `cache["length"]` positions that are there, and count
-#   `cache["length"]` on. The buffers stay where they are; what is behind the new positions is left alone.
-# - Return all keys and all values that the cache holds now, both `(b, h, length, d)`, old and new, and nothing of the
-#   empty rest.
+# - Write them into `cache["k"]` and `cache["v"]`, after the `cache["length"]` positions that are already there, and add
+#   $n$ to `cache["length"]`. The buffers themselves are not replaced; whatever comes after the new positions is left
+#   alone.
+# - Return all keys and all values that the cache now holds, both `(b, h, length, d)`, old and new, without the empty
+#   rest.
 # - If there is no room for all $n$, raise a `ValueError`.
 # - Not allowed: `attnlib.KVCache`.
 #
@@ -257,8 +258,8 @@ check("append_to_cache", append_to_cache)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Five positions are in the cache, at the indices 0 to 4, and three come. At which indices do they go, and how many does
-# the cache hold then? Give both numbers a name.
+# Five positions are in the cache, at the indices 0 to 4, and three more come. Where do they start, and how many does
+# the cache hold afterwards? Give both numbers a name.
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -269,7 +270,7 @@ check("append_to_cache", append_to_cache)
 # <details><summary>Hint 3</summary>
 #
 # A slice that goes beyond the buffer is cut off without an error, so compare `stop` with `cache["k"].shape[2]` before
-# you write. Count the length on, and return the slices `[:, :, :stop]`.
+# you write. Update the length, and return the slices `[:, :, :stop]`.
 #
 # </details>
 
@@ -287,8 +288,8 @@ assert cache["k"].data_ptr() == memory
 print("nothing was copied:", late.data_ptr() == memory)
 
 # %% [markdown]
-# A slice is a *view*: it has a shape of its own, and no memory. That is the reason for the buffer. With `torch.cat` you
-# would get the same numbers, and copy the whole past for each token.
+# A slice is a *view*: it has its own shape, but no memory of its own. That is the reason for the buffer. With
+# `torch.cat` you would get the same numbers, but copy the whole past for each token.
 #
 # ### Exercise: attend with the cache ({points}, difficulty 3, 20 minutes)
 #
@@ -328,13 +329,13 @@ check("cached_attention", cached_attention)
 # <details><summary>Hint 1</summary>
 #
 # Write it first for an empty cache: project, split into heads, turn, attend with a causal mask, merge, project. Then
-# ask of each line what the cache changes. It is three of them.
+# ask of each line what the cache changes. Three of them change.
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# The first new word is at position `cache["length"]`, as it was *before* you append. Keys are turned when they are
-# written, and never again. The keys that you attend to are what `append_to_cache` returns.
+# The first new word is at position `cache["length"]`, read *before* you append. Keys are turned when they are written,
+# and never again. The keys that you attend to are what `append_to_cache` returns.
 #
 # </details>
 # <details><summary>Hint 3</summary>
@@ -345,9 +346,9 @@ check("cached_attention", cached_attention)
 # </details>
 
 # %% [markdown]
-# Now the proof. The same words at once, one by one, and three at a time: the outputs must be equal, and so must
-# attnlib's own layer. A rotation costs nothing extra, because a key is turned once, when it is written, and only the
-# difference of two positions counts.
+# Now the test. The same words at once, one by one, and three at a time: the outputs must be equal, to one another and
+# to those of attnlib's own layer. The rotation costs nothing extra, because a key is turned once, when it is written,
+# and only the difference between two positions counts.
 
 # %%
 attend = yours_or_ours("cached_attention", globals())
@@ -444,15 +445,15 @@ show("Two curves of time per letter against length: without a cache it climbs wi
 
 # %% [markdown]
 # The first curve climbs and the second is almost flat. Almost: the new query still meets every key, so that part does
-# grow with the length. But it is a product of one row, where there was a whole table.
+# grow with the length. But it is one row of a product, where there used to be a whole table.
 #
-# That is the reason for two things that you can observe in any chat. The wait before the first word is the *prompt*,
-# which goes through in one call, all positions side by side. After that the words come at an even pace, one call each.
+# That explains two things that you can observe in any chat. The wait before the first word is the *prompt*, which goes
+# through in one call, all positions side by side. After that the words come at a steady pace, one call each.
 #
 # ## Count what it costs
 #
-# A cache trades work for memory. How much? For each position of each layer, a key and a value for every head that has
-# keys. By hand, for LLaMA 2 with seven billion weights: 32 layers, 32 heads, 128 wide, two bytes a number:
+# A cache saves work and pays with memory. How much? For each position of each layer, a key and a value for every head
+# that has keys. By hand, for LLaMA 2 with seven billion weights: 32 layers, 32 heads, 128 wide, two bytes a number:
 #
 # $$2 \cdot 32 \cdot 32 \cdot 128 \cdot 2 = 524{,}288 \text{ bytes} = \tfrac12 \text{ MiB for every token}$$
 #
@@ -462,9 +463,9 @@ show("Two curves of time per letter against length: without a cache it climbs wi
 #
 # Write `cache_bytes(batch, layers, kv_heads, lengths, d_head, number_bytes)`.
 #
-# - All are whole numbers, but for `lengths`: an int64 tensor `(n,)` of lengths, for a curve in one call.
+# - All are whole numbers except `lengths`, an int64 tensor `(n,)`, so that one call gives a whole curve.
 # - The result is int64 `(n,)`: the bytes that all caches take together, at each of these lengths.
-# - `number_bytes` is what one number takes: 2 in 16 bit, 4 in float32.
+# - `number_bytes` is what one number takes: 2 in 16-bit formats, 4 in float32.
 
 
 # %%
@@ -517,9 +518,9 @@ show(
 )
 
 # %% [markdown]
-# LLaMA 3 with its seventy billion weights needs *less* than LLaMA 2 with seven. And it is not only room that counts:
-# for every token the whole cache is read from memory, once, and reading is what takes the time. A GPU that has read a
-# number could do hundreds of multiplications with it; here it does one or two.
+# LLaMA 3 with its seventy billion weights needs *less* than LLaMA 2 with seven. And room is not all that counts: for
+# every token the whole cache is read from memory once, and reading is what takes the time. In the time it takes to read
+# a number, a GPU could do hundreds of multiplications; here it does one or two.
 #
 # ## Share keys among heads
 #
@@ -539,7 +540,7 @@ show(
 # - `q` is `(b, h, q, d)`, `k` is `(b, g, k, d)`, `v` is `(b, g, k, d_v)`, and the result is `(b, h, q, d_v)`.
 # - Head $i$ of the queries reads group $i // (h/g)$, both keys and values. There is no mask.
 # - If $g$ does not divide $h$, raise a `ValueError`. Dtype, device and gradients as always.
-# - Not allowed: attention that is ready-made, PyTorch's or attnlib's.
+# - Not allowed: ready-made attention, PyTorch's or attnlib's.
 
 
 # %%
@@ -597,8 +598,8 @@ assert_close(mine, multi_query, atol=1e-5, rtol=0)  # the last round had one gro
 print("6 groups: multi-head; 3 groups; 1 group: multi-query. Copies, einsum and PyTorch agree")
 
 # %% [markdown]
-# Is that possible with a model that has been trained already, with keys for each head? Ainslie and others pooled the
-# trained matrices: the keys of a group are the *mean* of the keys of its heads. Then a little more training.
+# Can you do that to a model that has already been trained, with keys for each head? Ainslie and others pooled the
+# trained matrices: the keys of a group are the *mean* of the keys of its heads. Then they trained a little more.
 #
 # ### Exercise: from heads to groups ({points}, difficulty 2, 10 minutes)
 #
@@ -634,15 +635,15 @@ check("multi_head_to_grouped", multi_head_to_grouped)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# `w.unflatten(-1, (groups, num_heads // groups, -1))` does both cuts at once; `flatten(-2)` puts what is left side by
+# `w.unflatten(-1, (groups, num_heads // groups, -1))` does both cuts at once; `flatten(-2)` puts the groups side by
 # side again.
 #
 # </details>
 
 # %% [markdown]
-# Is the mean any good? Two controls: take the first head of each group instead, or random matrices. Everything else of
-# the model stays. Then each trains for 40 steps, an eighth of what the model has had.
-# *Which start is best, and is the loss back where it was?*
+# Is the mean any good? Two controls: take the first head of each group instead, or random matrices. Everything else in
+# the model stays. Then each trains for 40 steps, an eighth of what the model has had. *Which start is best, and is the
+# loss back where it was?*
 
 # %% tags=["nbval-ignore-output"]
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
@@ -684,19 +685,19 @@ assert losses["mean"][1] < losses["mean"][0]
 assert losses["mean"][1] < 0.5 * (losses["random"][1] + loss_of(model))
 
 # %% [markdown]
-# Random matrices are worst by far, before and after: the queries and everything behind the layer were made for the old
-# heads. A few steps bring back most of what the pooling has cost, and not all. Between the mean and one head there is
-# little here; in the large models of Ainslie and others the mean was best.
+# Random matrices are worst by far, before and after: the queries and everything after the layer were trained for the
+# old heads. A few steps bring back most of what the pooling has cost, but not all. There is little between the mean and
+# a single head here; in the large models of Ainslie and others the mean was best.
 #
 # ## Look back only so far
 #
-# The other factor of the bill is the length. Let each token see only the last $w$, itself included, and the cache needs
-# $w$ positions, however long the text gets.
+# The other factor in the bill is the length. Let each token see only the last $w$, itself included, and the cache needs
+# only $w$ positions, however long the text gets.
 #
 # ### Predict, then run: how far does it reach? ({points}, difficulty 2, 3 minutes)
 #
-# Two layers, each with a window of 4. The farthest token that can change the output at the last position: how many
-# places before it is that token?
+# Two layers, each with a window of 4. How many positions back is the farthest token that can change the output at the
+# last position?
 #
 # - **A**: 3
 # - **B**: 4
@@ -721,7 +722,7 @@ check("predict_reach", reach)
 # - The result is bool, `(q_len, k_len)`, True = may attend: each query sees its own key and the `window - 1` keys
 #   before it.
 # - The last query is at the last key, as in lesson 05's `causal_mask`.
-# - A window below 1 is a `ValueError`. A window longer than the text is the causal mask.
+# - For a window below 1, raise a `ValueError`. A window longer than the text gives the causal mask.
 # - Not allowed: `attnlib.sliding_window_mask`, `attnlib.attention_sink_mask`.
 
 
@@ -748,7 +749,7 @@ check("sliding_window_mask", sliding_window_mask)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# The own key is at distance 0. Which distances does a window of 3 allow? Two comparisons, joined by `&`.
+# The query's own key is at distance 0. Which distances does a window of 3 allow? Two comparisons, joined by `&`.
 #
 # </details>
 
@@ -785,14 +786,14 @@ show(
 # ## Go around in a ring
 #
 # With a window of $w$, the cache needs only $w$ slots. A new word takes the place of the oldest one: word $i$ goes to
-# slot $i \bmod w$. The order in the buffer is then no longer that of the text, and that does no harm. A sum has no
+# slot $i \bmod w$. The order in the buffer is then no longer that of the text, but that does no harm. A sum has no
 # order, and each key carries its position with it, because it was turned when it was written.
 #
-# ### Mend: the rolling cache ({points}, difficulty 3, 8 minutes)
+# ### Fix: the rolling cache ({points}, difficulty 3, 8 minutes)
 #
-# One new word comes at a time, and its query and key are turned already. `cache["length"]` counts all words so far, so
-# it may be larger than the number of slots. The function has two mistakes. Each of them is right for some lengths,
-# which is why a short test finds neither. Mend both.
+# One new word comes at a time, and its query and key have already been turned. `cache["length"]` counts all words so
+# far, so it may be larger than the number of slots. The function has two mistakes. Each of them does no harm at some
+# lengths, which is why a short test finds neither. Fix both.
 #
 # - `q`, `k`, `v` are `(b, h, 1, d)`; `cache["k"]` and `cache["v"]` are `(b, h, window, d)`.
 # - The result is `(b, h, 1, d)`: attention to the last `window` words, the new one included.
@@ -847,11 +848,11 @@ print(f"40 words in a ring of {ring['k'].shape[2]} slots: equal to a full buffer
 # %% [markdown]
 # ## What a window costs, and the first word
 #
-# Does the model read as well, with a window? It was trained on 64 letters; let it read 256. Lesson 07 has shown what
-# happens then: too large distances appear, and a window takes them away. There is a third candidate. [Xiao and
+# Does the model read as well with a window? It was trained on 64 letters; let it read 256. Lesson 07 has shown what
+# happens then: distances appear that are too large, and a window takes them away. There is a third candidate. [Xiao and
 # others](https://arxiv.org/abs/2309.17453) found that large models break when the *first* few tokens leave the window,
-# and run on for millions of tokens if four of them are kept for ever. They called these tokens *attention sinks*. Is it
-# so here?
+# and run on for millions of tokens if four of them are kept forever. They called these tokens *attention sinks*. Is it
+# the same here?
 
 # %% tags=["nbval-ignore-output"]
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
@@ -887,22 +888,23 @@ assert parts["window of 32, first 4"][2] > parts["window of 32"][2] - 0.05  # no
 assert max(weights_on_first) < 0.25
 
 # %% [markdown]
-# The window repairs what large distances have broken, as in lesson 07. Keeping the first four letters helps nothing
-# here, and the last line says why: no head looks at them. (They even harm a little if they are kept with their true
+# The window repairs what large distances have broken, as in lesson 07. Keeping the first four letters does not help
+# here, and the last line says why: no head looks at them. (They even do a little harm if they are kept at their true
 # distance, which was never trained. Xiao and others count positions within the cache.) In large models it is different:
-# beyond the first two layers of LLaMA 2 7B, they report, the first token gets most of the attention in nearly
-# all heads, whatever it is.
+# beyond the first two layers of LLaMA 2 7B, they report, the first token gets most of the attention in nearly all
+# heads, whatever it is.
 #
-# Why there? A softmax cannot say *nobody*: the weights add up to 1, also where there is nothing to find. A head that
-# has nothing to say must put them somewhere, and the first token is the one that everybody can see. In lesson 11 you
-# will watch it happen, in a model whose heads look for something that is not always there.
+# Why there? A softmax cannot say *nobody*: the weights add up to 1 even if there is nothing to find. A head that has
+# nothing to say must put them somewhere, and the first token is the one that everybody can see. In lesson 11 you will
+# watch it happen, in a model whose heads look for something that is not always there.
 #
-# If that is the reason, one more term in the denominator should do, as gpt-oss has it, where the 1 is learned:
+# If that is the reason, one more term in the denominator should be enough. gpt-oss has one, with a learned number in
+# place of the 1:
 #
 # $$w_j = \frac{e^{s_j}}{1 + \sum_k e^{s_k}}$$
 #
 # It is a key with the score 0 and the value 0, for everyone to look at. With scores 0, $\ln 3$, 0 the weights are 1/6,
-# 3/6, 1/6, and 1/6 goes to nobody. With scores of −5 nearly everything does.
+# 3/6, 1/6, and 1/6 goes to nobody. If all the scores are −5, nearly everything does.
 
 # %%
 for scores in (torch.tensor([0, math.log(3), 0]), torch.full((3,), -5.0)):
@@ -918,26 +920,26 @@ for scores in (torch.tensor([0, math.log(3), 0]), torch.full((3,), -5.0)):
 #
 # With a cache, one token through a large model takes as long as five do: most of the time goes into reading the weights
 # and the cache from memory. So let something cheap, the *draft*, guess five tokens, and let the large model, the
-# *target*, look at all five in one call. It gets its own probabilities for each of these places, and for one place
-# more. Which guesses may stay, so that the text is exactly one that the target would have written?
+# *target*, look at all five in one call. It computes its own probabilities for each of these positions, and for one
+# position more. Which guesses may stay, so that the text comes out exactly as if the target had written it?
 #
 # Guess $t$ was drawn with the draft's probability $q(t)$; the target gives it $p(t)$. [Leviathan and
 # others](https://arxiv.org/abs/2211.17192) go from left to right:
 #
 # - Accept $t$ with the probability $\min(1, p(t) / q(t))$.
 # - If it is rejected, draw another token in its place, with probabilities in proportion to $\max(0, p - q)$, and stop.
-#   The guesses behind it are lost.
+#   The guesses after it are lost.
 # - If all are accepted, draw one more from the target's last row.
 #
 # By hand, for two tokens, $q = (0.8, 0.2)$ and $p = (0.5, 0.5)$. Token 0 is guessed with 0.8 and accepted with 5/8, so
-# it comes out with $0.8 \cdot 5/8 = 0.5$. Token 1 is guessed with 0.2 and always accepted. What is missing, 0.3, are
-# the rejected guesses, and $\max(0, p - q) = (0, 0.3)$ gives all of them to token 1: $0.2 + 0.3 = 0.5$.
+# it comes out with $0.8 \cdot 5/8 = 0.5$. Token 1 is guessed with 0.2 and always accepted. The missing 0.3 is the share
+# of rejected guesses, and $\max(0, p - q) = (0, 0.3)$ gives all of it to token 1: $0.2 + 0.3 = 0.5$.
 #
 # Write `accept(draft_p, target_p, tokens)`.
 #
 # - `draft_p` is `(b, n, V)`, `target_p` is `(b, n + 1, V)`, `tokens` is `(b, n)`, drawn from `draft_p`. The rows of the
 #   batch have nothing to do with one another.
-# - The result is int64 `(b, n + 1)`: the accepted guesses, one token more, and −1 behind it.
+# - The result is int64 `(b, n + 1)`: the accepted guesses, one token more, and −1 after it.
 # - Draw from PyTorch's own generator, in any way you like: the check counts how often each token comes out.
 
 
@@ -963,7 +965,7 @@ check("accept", accept)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Take the chance of each guess first: `gather` picks $q(t)$ and $p(t)$ out of the last axis. Draw a number for each
+# First compute the chance of each guess: `gather` picks $q(t)$ and $p(t)$ out of the last axis. Draw a number for each
 # guess, and compare.
 #
 # </details>
@@ -975,15 +977,15 @@ check("accept", accept)
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# The token behind the accepted ones is drawn from row `count` of a table with $n + 1$ rows: $\max(0, p - q)$ for each
+# The token after the accepted ones is drawn from row `count` of a table with $n + 1$ rows: $\max(0, p - q)$ for each
 # guess, and the target's last row below. `torch.multinomial` does not need probabilities that add up to 1.
 #
 # </details>
 
 # %% [markdown]
 # The draft is a table here: how often each letter follows each pair of letters. It knows nothing else, and costs
-# nothing. First the proof, as far as counting can prove it: 20,000 times the next letter after one context, by way of
-# the draft. Its frequencies must be the target's. The control accepts every guess.
+# nothing. First the proof, as far as counting can prove it: draw the next letter after one context 20,000 times, by way
+# of the draft. The frequencies must be the target's. The control accepts every guess.
 
 # %%
 decide = yours_or_ours("accept", globals())
@@ -1019,8 +1021,8 @@ assert far_from_target(written) < 0.04
 assert far_from_target(guesses[:, 0]) > 2 * far_from_target(written)
 
 # %% [markdown]
-# Now let it write: four guesses at a time, and a call of the target, with the cache, for all of them. What was rejected
-# is forgotten again, which takes one assignment.
+# Now let it write: four guesses at a time, and one call to the target, with the cache, for all of them. Rejected
+# guesses are removed from the cache again, which takes one assignment.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -1048,12 +1050,12 @@ print(f"{len(ids) - prompt.shape[1]} letters in {calls} calls of the target: {pe
 assert 1.3 < per_call <= 5
 
 # %% [markdown]
-# In letters per call that is the gain. In seconds there is none *here*: the target is so small that a call with five
+# That is the gain in letters per call. In seconds there is none *here*: the target is so small that a call with five
 # letters takes as long as a few guesses. The gain is real where the target is large and waits for its memory.
 #
 # ## Take this with you
 #
-# **Keep keys and values, never queries: with a causal mask, what was computed stays right.**
+# **Keep keys and values, never queries: with a causal mask, what has been computed stays right.**
 #
 # | | |
 # | --- | --- |
@@ -1067,16 +1069,16 @@ assert 1.3 < per_call <= 5
 # **What real models do today**
 #
 # - Nearly all share keys in groups: LLaMA 3, Qwen, Mistral, Gemma. DeepSeek keeps one small vector for each token and
-#   makes keys and values of it again (multi-head latent attention, 2024).
+#   computes keys and values from it again (multi-head latent attention, 2024).
 # - Windows are mixed: in Gemma 2 and gpt-oss every other layer has one, and those between see everything. Mistral 7B
-#   began with a window of 4096 in every layer, in a ring as yours.
+#   began with a window of 4096 in every layer, in a ring like yours.
 # - Servers keep the caches of many conversations in pages of a few tokens, like an operating system's memory (vLLM,
 #   2023), share the pages of a common prompt, and store numbers in 8 or 4 bits.
 #
 # ## Think further
 #
 # 1. A cross-attention layer reads a memory that does not change (lesson 04). What would you keep there, and when?
-# 2. You have cached a prompt, and somebody changes its third word. What of the cache can stay?
+# 2. You have cached a prompt, and somebody changes its third word. How much of the cache can stay?
 # 3. A batch holds prompts of different lengths, padded on the right. What goes wrong if the padding is written into the
 #    cache like any other token, and what can be done?
 #
@@ -1085,9 +1087,9 @@ assert 1.3 < per_call <= 5
 # 1. Its keys and values, once, before the first word is written: they depend on the memory alone. Nothing is ever
 #    appended.
 # 2. The first two positions, in all layers. From the third on everything has looked at the changed word, directly or
-#    through others. That is why systems keep the cache of a fixed beginning and put what varies at the end.
+#    through others. That is why systems cache a fixed beginning, and put whatever varies at the end.
 # 3. New words would attend to the padding, whose keys are as good as any, and their positions would be too high. Either
-#    block these slots with a key mask for ever, and give each sentence its own positions; or pad on the left; or write
+#    block these slots with a key mask forever, and give each sentence its own positions; or pad on the left; or write
 #    each sentence at its own length, as servers do.
 #
 # </details>
