@@ -1,9 +1,9 @@
 # %% [markdown]
 # # 10 · Flash attention: never write the table down
 #
-# Attention compares every word with every word. For a text of 100,000 words that is a table of ten thousand million
-# weights: 40 GB, for one head of one layer. Yet models read texts of that length, and some of them on a laptop. They
-# compute the very same numbers, and the table is never there. In this lesson you write the algorithm that does it.
+# Attention compares every word with every word. For a text of 100,000 words that is a table of ten billion weights: 40
+# GB, for one head of one layer. Yet models read texts of that length, some of them on a laptop. They compute the very
+# same numbers, but the table is never there. In this lesson you write the algorithm that does it.
 #
 # | | |
 # | --- | --- |
@@ -44,8 +44,8 @@ seed = 0  # `python -m benchmarks.other_seeds 10_flash_attention` runs this less
 # %% [markdown]
 # ## Count what is made
 #
-# How much memory does attention take? The memory of the process is no good answer: it also holds PyTorch, and what was
-# freed is not given back at once. Two other numbers are exact, and the same on every machine: the largest tensor that
+# How much memory does attention take? The memory of the process is not a good answer: it also holds PyTorch, and freed
+# memory is not given back at once. Two other numbers are exact, and the same on every machine: the largest tensor that
 # any operation makes, and the bytes that autograd keeps for the backward pass. PyTorch lets you watch both.
 
 
@@ -104,14 +104,14 @@ assert table.largest == 2048 * 2048 * 4
 assert ready_made.largest < table.largest / 50
 
 # %% [markdown]
-# The same result, and no tensor that is larger than the result itself. What does it know?
+# The same result, and no tensor larger than the result itself. What does it know that we do not?
 #
 # ## Read a row once
 #
-# To make weights of a row of scores, a softmax needs their sum, so it seems to need the whole row before it can begin.
-# Suppose that the scores come in blocks, and each block is gone when the next one comes. Keep two numbers: the largest
-# score so far, $m$, and the sum so far, $l = \sum_j e^{s_j - m}$. When a block brings a larger score $m'$, all terms of
-# the old sum are too large by the same factor, so one multiplication puts them right:
+# To turn a row of scores into weights, a softmax needs the sum of their exponentials, so it seems to need the whole row
+# before it can begin. Suppose that the scores come in blocks, and each block is gone when the next one arrives. Keep
+# two numbers: the largest score so far, $m$, and the sum so far, $l = \sum_j e^{s_j - m}$. When a block brings a larger
+# score $m'$, all terms of the old sum are too large by the same factor, so a single multiplication puts them right:
 #
 # $$e^{s_j - m'} = e^{s_j - m} \cdot e^{m - m'}$$
 #
@@ -129,12 +129,12 @@ assert ready_made.largest < table.largest / 50
 #
 # Write `online_softmax(blocks)`.
 #
-# - `blocks` is an iterator of scores, each `(…, k)` with a $k$ of its own. It gives every block once, from left to
-#   right, and cannot be asked for its length.
+# - `blocks` is an iterator of scores, each `(…, k)` with its own $k$. It gives every block once, from left to right,
+#   and has no length.
 # - Return `m` and `l`, both `(…)`: the largest score of each row, and $\sum_j e^{s_j - m}$.
 # - A score of −inf is a closed key. Where all keys so far are closed, $m$ is −inf and $l$ is 0. Nothing becomes NaN.
-# - Never hold more than a block: putting all blocks together first is not allowed.
-# - Scores may be ±10,000. Dtype and device as always; no gradient is asked for.
+# - Never hold more than one block: joining all the blocks first is not allowed.
+# - Scores may be ±10,000. Dtype and device as always; no gradient is needed.
 
 
 # %%
@@ -161,20 +161,20 @@ check("online_softmax", online_softmax)
 # <details><summary>Hint 1</summary>
 #
 # In the loop: the new largest score is the larger one of the old $m$ and of the block's own, `block.amax(dim=-1)`.
-# Bring the old sum to it first. Then add the terms of the block, made with the new $m$.
+# First rescale the old sum to it. Then add the terms of the block, computed with the new $m$.
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
 # Start with $m = -\infty$ and $l = 0$, made like `block[..., 0]`. The factor for the old sum is then
-# $e^{-\infty - m'} = 0$, and the first block needs no rule of its own.
+# $e^{-\infty - m'} = 0$, and the first block needs no special case.
 #
 # </details>
 # <details><summary>Hint 3</summary>
 #
 # Only one thing can go wrong: a first block that is closed. Then old and new $m$ are both −inf, and their difference is
 # NaN. Subtract something finite there, `torch.where(new == -torch.inf, 0.0, new)`: the exponents stay −inf, and the
-# terms 0.
+# terms stay 0.
 #
 # </details>
 
@@ -198,12 +198,12 @@ assert_close(l, (rising - m[:, None]).exp().sum(dim=-1))
 assert (not_rescaled > 2 * l).all()
 
 # %% [markdown]
-# Whatever the cut, $m + \ln l$ is the logarithm of the sum of all $e^{s}$, the *log-sum-exp*. Milakov and Gimelshein
-# published this as the online softmax in 2018. They wanted to spare one of the passes over the row.
+# However you cut the row, $m + \ln l$ is the logarithm of the sum of all $e^{s}$, the *log-sum-exp*. Milakov and
+# Gimelshein published this as the online softmax in 2018. They wanted to save one of the passes over the row.
 #
 # ## Take the values along
 #
-# Nobody wants the weights themselves, but $\sum_j w_j v_j$, and that sum can be built up in the same way:
+# Nobody needs the weights themselves. What we want is $\sum_j w_j v_j$, and that sum can be built up in the same way:
 # $o = \sum_j e^{s_j - m} v_j$ is in the same unit as $l$, so the same factor puts it right. At the end the result is
 # $o / l$. By hand again, with the values 10, 20 and 30, 40:
 #
@@ -213,12 +213,12 @@ assert (not_rescaled > 2 * l).all()
 # | rescaled by $e^{3-5} = 0.135$ | 5 | 0.154 | $0.135 \cdot 21.353 = 2.890$ |
 # | after 2, 5 | 5 | 1.203 | $2.890 + 0.050 \cdot 30 + 1 \cdot 40 = 44.383$ |
 #
-# The result is $44.383 / 1.203 = 36.88$. At no time was there a row of four weights.
+# The result is $44.383 / 1.203 = 36.88$. At no point was there a row of four weights.
 #
-# ### Mend: attention in one pass ({points}, difficulty 3, 8 minutes)
+# ### Fix: attention in one pass ({points}, difficulty 3, 8 minutes)
 #
 # The function below was written in a hurry, and has two mistakes. One shows whenever a later block has a larger score
-# than an earlier one; the other one only where a row begins with closed keys. Mend both.
+# than an earlier one; the other only where a row begins with closed keys. Fix both.
 #
 # - `scores` is `(…, k)`, `v` is `(…, k, d)`, and the result is `(…, d)`: softmax of the scores, times the values.
 # - `block_size` need not divide $k$. In every row at least one key is open.
@@ -257,7 +257,7 @@ check("mend_online", attend_in_blocks)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# For the other mistake take a first block of −inf, −inf. What are `m`, `new` and `m - new`?
+# For the other mistake, take a first block of −inf, −inf. What are `m`, `new` and `m - new`?
 #
 # </details>
 
@@ -305,9 +305,9 @@ show(
 # %% [markdown]
 # ## Put two halves together
 #
-# So far the blocks come one after another. Must they? A part of the keys has told all that it knows when it has given
-# $o$, $m$ and $l$. Two such parts can be put together by the rule that you have already used, and now neither of them
-# is the new one: both are brought to the larger $m$.
+# So far the blocks come one after another. Must they? All there is to know about a part of the keys is in its $o$, $m$
+# and $l$. Two such parts can be put together by the rule that you have already used, except that now neither of them is
+# the new one: both are rescaled to the larger $m$.
 #
 # $$m = \max(m_1, m_2) \qquad l = e^{m_1 - m}\, l_1 + e^{m_2 - m}\, l_2 \qquad
 # o = e^{m_1 - m}\, o_1 + e^{m_2 - m}\, o_2$$
@@ -319,8 +319,9 @@ show(
 #
 # Write `merge(o1, m1, l1, o2, m2, l2)`.
 #
-# - `o` is `(…, d)`, *not* divided by `l`; `m` and `l` are `(…)`. Both parts are of the same queries, with other keys.
-# - Return `o`, `m`, `l` of both parts together, not divided either, so that they can be merged again.
+# - `o` is `(…, d)`, *not* divided by `l`; `m` and `l` are `(…)`. Both parts belong to the same queries, but to
+#   different keys.
+# - Return `o`, `m`, `l` of both parts together, with `o` again not divided, so that they can be merged further.
 # - A part may be empty in some rows ($m = -\infty$, $l = 0$, $o = 0$), and so may both.
 
 
@@ -341,20 +342,20 @@ check("merge", merge)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Give the two factors a name. Either of the two largest scores may be the larger one, and its factor is
+# Give each of the two factors a name. Either of the two largest scores may be the larger one, and its factor is
 # $e^0 = 1$. No `if` is needed.
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# The factors are `(…)` and the outputs `(…, d)`: one axis more at the end, `factor[..., None]`. Where both parts are
-# empty, the same thing helps as before.
+# The factors are `(…)` and the outputs `(…, d)`: add one axis at the end, `factor[..., None]`. Where both parts are
+# empty, the same trick helps as before.
 #
 # </details>
 
 # %% [markdown]
-# Is the order important? Cut 60 keys into four parts of different length, and put them together in all 24 orders, one
-# after another and in pairs. The control is what one would do without $m$ and $l$: average the four outputs.
+# Does the order matter? Cut 60 keys into four parts of different lengths, and put them together in all 24 orders, one
+# after another and in pairs. The control is what you might do without $m$ and $l$: average the four outputs.
 
 # %%
 join = yours_or_ours("merge", globals())
@@ -388,10 +389,11 @@ assert control > 0.1
 # The merge is *associative* and *commutative*, as a sum is. Three well-known things follow from that alone:
 #
 # - **Flash attention** merges block after block, on one GPU.
-# - **Flash decoding** cuts the long cache of lesson 09 into pieces, lets many processors read one each for the same
-#   single query, and merges what they bring.
-# - **Ring attention** has each of several machines hold a part of the text. Keys and values are passed on in a ring,
-#   and every machine merges what comes by, in an order of its own. That is how a model reads a million words at once.
+# - **Flash decoding** cuts the long cache of lesson 09 into pieces, lets many processors each read one of them for the
+#   same single query, and merges their results.
+# - **Ring attention** has each of several machines hold a part of the text. Keys and values are passed around in a
+#   ring, and every machine merges them as they come by, in its own order. That is how a model reads a million words at
+#   once.
 #
 # ## Go tile by tile
 #
@@ -401,7 +403,7 @@ assert control > 0.1
 #
 # ### Predict, then run: how large should a block be? ({points}, difficulty 1, 3 minutes)
 #
-# A text has $n = 1024$ words. You can use blocks of 1, of 64, or of 1024. What is true?
+# A text has $n = 1024$ words. You can use blocks of 1, 64 or 1024 words. Which is true?
 #
 # - **A**: the smaller the blocks, the less exact the result
 # - **B**: a block of 1024 makes the whole table; blocks of 1 need the least room and by far the most time
@@ -428,9 +430,9 @@ check("predict_block_size", block_size_claim)
 # - Return two tensors: the output `(…, n, d_v)`, and for each query the log-sum-exp of its scaled scores, $m + \ln l$,
 #   `(…, n)`. You will need it for the gradient.
 # - No tensor may have $n \times n$ numbers. The check watches the largest one that any operation is given.
-# - With `is_causal`, query $i$ sees the keys 0 to $i$. Tiles that lie wholly in the future must be *skipped*, not
+# - With `is_causal`, query $i$ sees the keys 0 to $i$. Tiles that are entirely in the future must be *skipped*, not
 #   masked: the check finds out which tiles you visit.
-# - Dtype and device as always; no gradient is asked for. Not allowed: ready-made attention, PyTorch's or attnlib's.
+# - Dtype and device as always; no gradient is needed. Not allowed: ready-made attention, PyTorch's or attnlib's.
 
 
 # %%
@@ -480,14 +482,14 @@ check("flash_attention", flash_attention)
 # <details><summary>Hint 3</summary>
 #
 # With causality there are three kinds of tiles. Before the diagonal: all open. On the diagonal: the mask of lesson 05.
-# Behind it: closed, so let the inner loop end there. As the first block of keys is always open to everybody, no row
-# starts with −inf, and no guard is needed.
+# After it: closed, so let the inner loop end there. Every query can see the first key, so no row starts with a closed
+# block, and no guard is needed.
 #
 # </details>
 
 # %% [markdown]
-# Five ways to the same numbers, with a block size that does not divide 50: all weights at once, your function in tiles,
-# rows merged out of two halves, attnlib's function, and PyTorch's.
+# Here are five ways to the same numbers, with a block size that does not divide 50: all weights at once, your function
+# in tiles, rows merged from two halves, attnlib's function, and PyTorch's.
 
 # %%
 flash = yours_or_ours("flash_attention", globals())
@@ -561,8 +563,8 @@ show(
 )
 
 # %% [markdown]
-# Now the bill, for texts of 256 to 4096 words. On axes that are logarithmic both ways, a cost that grows like $n^2$ is
-# a line with slope 2, and one that grows like $n$ has slope 1.
+# Now the bill, for texts of 256 to 4096 words. On a plot with two logarithmic axes, a cost that grows like $n^2$ is a
+# line with slope 2, and one that grows like $n$ has slope 1.
 
 # %%
 lengths = [256, 512, 1024, 2048, 4096]
@@ -592,8 +594,8 @@ assert abs(slope(largest["the table"]) - 2) < 0.01
 assert abs(slope(largest["in tiles of 64"]) - 1) < 0.01
 
 # %% [markdown]
-# And what does the block size do? From the smallest to the largest, the room goes from that of the result to that of
-# the table. And the time?
+# And what does the block size do? From the smallest block to the largest, the room grows from that of the result to
+# that of the table. And the time?
 
 # %% tags=["nbval-ignore-output"]
 # nbval-ignore-output: times differ from machine to machine
@@ -618,14 +620,14 @@ assert rooms[0] <= 1024 * 16 * 4
 assert seconds[0] > 3 * seconds[2]
 
 # %% [markdown]
-# In Python each step costs some microseconds whatever it does, so tiny blocks drown in them; beyond a hundred words
-# the size hardly matters here. On a GPU it does: there a tile and its keys have to fit into the small fast memory
+# In Python each step costs a few microseconds whatever it does, so tiny blocks drown in overhead; beyond a hundred
+# words the size hardly matters here. On a GPU it does: there a tile and its keys have to fit into the small fast memory
 # beside the processors, and blocks have 64 or 128 words.
 #
 # ## Stretch: go back without the table
 #
-# For training there is a second table: autograd keeps all weights for the backward pass. But with the log-sum-exp
-# $L_i$ of each row, any weight can be made again when it is needed, in a tile, and without a second softmax:
+# For training there is a second table: autograd keeps all weights for the backward pass. But with the log-sum-exp $L_i$
+# of each row, any weight can be computed again when it is needed, in a tile, and without a second softmax:
 #
 # $$P_{ij} = e^{s_{ij} - L_i}$$
 #
@@ -635,22 +637,24 @@ assert seconds[0] > 3 * seconds[2]
 #
 # $$dQ = dS\,K / \sqrt d \qquad dK = dS^\top Q / \sqrt d$$
 #
-# $D_i = \sum_j P_{ij}\, dP_{ij}$ is what a softmax subtracts: more weight for one key is less for the others. It looks
-# as if it needs the whole row. It does not, because $\sum_j P_{ij} (dO_i \cdot v_j) = dO_i \cdot \sum_j P_{ij} v_j =
-# dO_i \cdot O_i$: one dot product with the output, which is there already.
+# $D_i = \sum_j P_{ij}\, dP_{ij}$ is what a softmax subtracts: more weight for one key means less for the others. It
+# seems to need the whole row. It does not, because
+# $\sum_j P_{ij} (dO_i \cdot v_j) = dO_i \cdot \sum_j P_{ij} v_j = dO_i \cdot O_i$: one dot product with the output,
+# which you already have.
 #
 # By hand: two keys with weights 0.25 and 0.75, values 10 and 20, so $O = 17.5$. Let $dO = 1$. Then $dP = (10, 20)$,
-# $D = 17.5$, and $dS = (0.25 \cdot (10 - 17.5), 0.75 \cdot (20 - 17.5)) = (-1.875, 1.875)$. The sum is 0, as it must.
+# $D = 17.5$, and $dS = (0.25 \cdot (10 - 17.5), 0.75 \cdot (20 - 17.5)) = (-1.875, 1.875)$. The sum is 0, as it must
+# be.
 #
 # ### Exercise: the gradient in tiles ({points}, difficulty 5, 45 minutes)
 #
 # Write `flash_backward(q, k, v, o, lse, grad_o, block_size, is_causal)`.
 #
 # - `q`, `k`, `v`, `block_size`, `is_causal` are as before; `o` and `lse` are what the forward pass has returned, and
-#   `grad_o` is like `o`.
-# - Return the gradients of `q`, `k` and `v`, in this order, each like its input.
-# - No tensor of $n \times n$ numbers, as before. Skip closed tiles, or do not: nothing counts them here.
-# - Not allowed: a finished attention, PyTorch's or `attnlib`'s.
+#   `grad_o` has the shape of `o`.
+# - Return the gradients of `q`, `k` and `v`, in this order, each in the shape of its input.
+# - No tensor of $n \times n$ numbers, as before. You may skip closed tiles or not: nothing counts them here.
+# - Not allowed: ready-made attention, PyTorch's or attnlib's.
 
 
 # %%
@@ -690,8 +694,7 @@ check("flash_backward", flash_backward)
 # <details><summary>Hint 2</summary>
 #
 # In tiles: make three tensors of zeros like `q`, `k` and `v`. Each tile adds to one block of `grad_q`, and to one block
-# of `grad_k` and `grad_v`. It is `+=` for all three: a query looks at many keys, and a key is looked at by many
-# queries.
+# of `grad_k` and `grad_v`. Use `+=` for all three: a query looks at many keys, and a key is looked at by many queries.
 #
 # </details>
 # <details><summary>Hint 3</summary>
@@ -702,7 +705,7 @@ check("flash_backward", flash_backward)
 # </details>
 
 # %% [markdown]
-# Does it agree with autograd? In float64, with and without causality; the control leaves $D$ out.
+# Does it agree with autograd? Here is the test, in float64, with and without causality; the control leaves $D$ out.
 
 # %%
 backward = yours_or_ours("flash_backward", globals())
@@ -780,9 +783,9 @@ show(
 )
 
 # %% [markdown]
-# Now the model of lesson 09: two layers, four heads, Python's own documentation, but windows of 512 letters in place of
-# 64. Two twins start from the same weights and see the same text. One attends with the table, and the other one through
-# your functions. *Will their losses differ?*
+# Now the model of lesson 09: two layers, four heads, Python's own documentation, but windows of 512 letters instead of
+# only 64. Twins start from the same weights and see the same text. One attends with the table, the other through your
+# functions. *Will their losses differ?*
 
 # %%
 from pydoc_data.topics import topics
@@ -842,9 +845,9 @@ assert apart < 0.02
 assert bills["in tiles"] < 0.75 * bills["the table"]
 
 # %% [markdown]
-# Nothing was approximated, so nothing changes but the bill. (Not to the last bit: sums in another order round
-# differently, and training makes such differences grow.) What is left of the bill is the MLP, the norms and the logits,
-# whose part grows like $n$.
+# Nothing was approximated, so nothing changes but the bill. (The losses do not agree to the last bit: sums in a
+# different order round differently, and training makes such differences grow.) What is left of the bill is the MLP, the
+# norms and the logits, whose share grows like $n$.
 #
 # ## Say what the win is, and what it is not
 #
@@ -867,18 +870,17 @@ assert multiplications["the table"] == 6
 assert multiplications["attnlib's tiles"] == 7
 
 # %% [markdown]
-# More, not fewer: two products forward and four backward with the table, and a fifth one backward in tiles, which makes
-# the scores again. And still flash attention is faster on a GPU, two to four times by its
-# authors' measurements. A GPU can do hundreds of
-# multiplications in the time in which it fetches one number from its main memory. The table is written there, read by
-# the softmax, written, and read again. A tile stays in fast memory beside the processor. It is the *traffic* that was
-# saved, and the multiplications were cheap all along. (In Python it is slower, of course: the loops cost more than
-# the traffic.)
+# More, not fewer: two products forward and four backward with the table, and a fifth one backward in tiles, which
+# computes the scores again. And still flash attention is faster on a GPU, by a factor of two to four in its authors'
+# measurements. A GPU can do hundreds of multiplications in the time it takes to fetch one number from its main memory.
+# The table is written there, read by the softmax, written, and read again. A tile stays in fast memory beside the
+# processor. It is *traffic* that was saved; the multiplications were cheap all along. (In Python it is slower, of
+# course: the loops cost more than the traffic.)
 #
 # ## Read how others write it
 #
 # **FlexAttention**, in PyTorch since 2.5, lets you write the rule for one pair of positions as a small function, and
-# compiles a kernel for it. The tiles to be skipped are worked out before, in a `BlockMask`:
+# compiles a kernel for it. The tiles to be skipped are worked out beforehand, in a `BlockMask`:
 #
 # | what your lines do | FlexAttention |
 # | --- | --- |
@@ -889,7 +891,7 @@ assert multiplications["attnlib's tiles"] == 7
 #
 # **Triton** is a language for such kernels, inside Python. Below is the forward pass of your function, causal, as a
 # kernel. The outer loop is gone: the GPU runs the function once for each block of queries and each head, all at the
-# same time. What is left is the inner loop, and you will know its lines:
+# same time. What is left is the inner loop, and you will recognise its lines:
 #
 # | what your lines do | Triton |
 # | --- | --- |
@@ -933,8 +935,8 @@ def flash_kernel(Q, K, V, O, LSE, n, scale, B: tl.constexpr, D: tl.constexpr):
 
 # %% [markdown]
 # Triton is not among this course's packages. Where it is installed, the next cell runs the kernel and compares it with
-# your function: on the GPU if there is one, and in Triton's own interpreter if there is none. Where it is not, the
-# cell says so, and the kernel is for reading.
+# your function: on the GPU if there is one, and otherwise in Triton's own interpreter. Where it is not installed, the
+# cell says so, and the kernel is there to be read.
 
 # %% tags=["nbval-ignore-output"]
 # nbval-ignore-output: what it says depends on whether Triton is installed
@@ -966,11 +968,11 @@ else:
 # **What real models do today**
 #
 # - Most are trained with FlashAttention 2 or 3 (Dao 2023; Shah and others 2024), which share out the tiles better and
-#   use the 8-bit units of new GPUs. The mathematics is yours.
-# - Long contexts are trained with ring attention or its relatives (Liu and others 2023), each machine with a part of
-#   the text.
-# - Windows, documents packed into one row, and other masks are written as block masks (FlexAttention, 2024): a tile
-#   that is closed costs nothing, whatever the rule is.
+#   use the 8-bit units of new GPUs. The mathematics is what you have written.
+# - Long contexts are trained with ring attention or its relatives (Liu and others 2023), with each machine holding a
+#   part of the text.
+# - Windows, documents packed into one row, and other masks are written as block masks (FlexAttention, 2024): a closed
+#   tile costs nothing, whatever the rule.
 #
 # ## Think further
 #
@@ -985,9 +987,9 @@ else:
 #
 # 1. In a tile at the left edge of the band, the later queries may have a window that begins behind the last key of the
 #    tile. For them all keys so far are closed, old and new $m$ are −inf, and the difference is NaN. So kernels have the
-#    guard, or go through the tiles from the diagonal to the left.
-# 2. Random numbers of a GPU are made from a seed and a counter. Let the counter be the place in the table: then the
-#    backward pass makes the same numbers again, in each tile, as it makes the weights again.
+#    guard, or go through the tiles from the diagonal leftwards.
+# 2. A GPU makes random numbers from a seed and a counter. Let the counter be the position in the table: then the
+#    backward pass can make the same numbers again in each tile, just as it computes the weights again.
 # 3. Give every machine two pieces, one from the beginning of the text and one from the end, or every k-th word
 #    (striped attention). Then all of them have about the same number of open tiles.
 #
@@ -1002,8 +1004,8 @@ else:
 # - [Dao et al. 2022](https://arxiv.org/abs/2205.14135), FlashAttention: section 2 on the memory of a GPU is the reason
 #   for everything; appendix B is your backward pass.
 # - [Dao 2023](https://arxiv.org/abs/2307.08691), FlashAttention-2: how the same tiles are shared out among the
-#   processors, for twice the speed.
+#   processors for twice the speed.
 # - [Liu et al. 2023](https://arxiv.org/abs/2310.01889), ring attention: your `merge`, between machines.
 #
 # **Next:** you can build all of it now, and make it fast. But what has the model learned? Lesson 11 opens one up, and
-# watches a head while it learns to copy.
+# watches a head as it learns to copy.
