@@ -169,6 +169,7 @@ NOTHING_TO_SEE = {
     "from_packed": "others_detached squeezed",
     "fold_query_key": "squeezed",
     "next_token_loss": "others_detached on_the_cpu_only",  # one number may come from the CPU
+    "copying_score": "on_the_cpu_only",  # as above
     "LanguageModel": "first_detached input_made_float32",
     "sample_next": "squeezed",
     "mend_training_loop": "squeezed",

@@ -567,3 +567,19 @@ def flash_attention(q: Tensor, k: Tensor, v: Tensor, block_size: int, is_causal:
         new = (scores - lse[..., None]).exp() @ v[..., at, :]
         outputs[..., rows, :], sums[..., rows] = outputs[..., rows, :].lerp(new, share), sums[..., rows].logaddexp(lse)
     return outputs, sums
+
+
+def induction_score(weights: Tensor, period: int) -> Tensor:
+    """Without the first `period` queries and the first key, the stripe is the main diagonal: no offset to get wrong."""
+    return weights[..., period:, 1:].diagonal(dim1=-2, dim2=-1).mean(dim=(0, -1))
+
+
+def attention_entropy(weights: Tensor) -> Tensor:
+    """`entr` is -p ln p, with the limit 0 at p = 0, so a closed key needs no care."""
+    terms: Tensor = torch.special.entr(weights)
+    return terms.sum(dim=-1)
+
+
+def copying_score(circuit: Tensor) -> Tensor:
+    """A row copies if no entry of it is above the one on the diagonal, and the mean of True and False is a share."""
+    return (circuit.diagonal() == circuit.amax(dim=-1)).to(circuit.dtype).mean()

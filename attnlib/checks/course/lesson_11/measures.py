@@ -42,7 +42,7 @@ def _weights(draw: Draw, *, b: int, h: int, n: int, causal: bool = False) -> tup
 
 def _score_cases(make: Callable[..., tuple[Any, ...]], **more: Any) -> tuple[Case, ...]:
     """Cases of a score (b, h, n, n) -> (h,). Nothing is asked of a sequence of one token: it has no pairs."""
-    sizes = {"b": 2, "h": 5, "n": 11, **more}
+    sizes = {"b": 2, "h": 7, "n": 11, **more}
     return (
         *usual_cases(
             make,
@@ -207,7 +207,7 @@ def _circuit(draw: Draw, *, vocab: int, own: float = 2.5, shift: float = 0.0, fa
 
 def _share(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
     """A share counted in float32 is as right as one in the circuit's own dtype."""
-    return (asked(*inputs)[0].to(inputs[0].dtype),)
+    return (asked(*inputs)[0].float().to(inputs[0].dtype),)
 
 
 def _of_tokens(name: str, vocab: int, *, hidden: bool = False, **more: Any) -> Case:
