@@ -297,5 +297,3 @@ PATH_PATCH = CourseExercise(
     pairs=("all_heads", "old_part_left", "values_as_well"),
     without=("hook_left_after_an_error",),  # the error comes when the sentences are read for the first time
 )
-
-EXERCISES = (ABLATE_HEAD, OV_CIRCUIT, QK_COMPOSITION, PATH_PATCH)

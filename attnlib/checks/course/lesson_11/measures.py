@@ -23,7 +23,7 @@ from attnlib.checks.course.slips.lesson11_measures import (
 from attnlib.checks.course.steps import CourseExercise
 from attnlib.checks.course.usual import usual_cases
 from attnlib.checks.draw import Draw
-from attnlib.checks.exercise import Asked, Case, Exercise, Inputs
+from attnlib.checks.exercise import Asked, Case, Inputs
 
 LESSON = "11_reading_heads"
 
@@ -238,12 +238,4 @@ COPYING_SCORE = CourseExercise(
     example=lambda: (torch.tensor([[2.0, 1.0, 0.0], [3.0, 1.0, 0.0], [-1.0, -2.0, -0.5]]),),
     made_of=(LargestOfRow, OnDiagonal, ShareOfRows),
     pairs=("along_columns", "counted"),
-)
-
-EXERCISES: tuple[Exercise, ...] = (
-    PREVIOUS_TOKEN_SCORE,
-    INDUCTION_SCORE,
-    ATTENTION_ENTROPY,
-    SINK_SCORE,
-    COPYING_SCORE,
 )

@@ -68,11 +68,9 @@ PREDICT_FIXED_PERIOD = Exercise(
         wrong(
             "blocks_by_heart",
             "No block comes a second time",
-            "Every sequence draws a new block: 64 tokens in 16 places make 64¹⁶ blocks. There is nothing to learn by "
+            "Every sequence draws a new block: 63 tokens in 16 places make 63¹⁶ blocks. There is nothing to learn by "
             "heart but the distance.",
             "D",
         ),
     ),
 )
-
-EXERCISES = (PREDICT_FIXED_PERIOD, PREDICT_SINK)

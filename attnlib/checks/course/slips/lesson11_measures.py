@@ -22,7 +22,7 @@ class ReadWeights(Step):
         return weights
 
     def transposed(self, weights: Tensor) -> Tensor:
-        """Queries and keys have changed places.
+        """Queries and keys are swapped.
 
         `weights[:, :, i, j]` is what query i gives to key j: rows are queries, and columns are keys. Your code reads
         the entry on the other side of the diagonal, which in a causal model belongs to the future and is always 0. The
@@ -31,7 +31,7 @@ class ReadWeights(Step):
         return weights.mT
 
     def counted_not_weighed(self, weights: Tensor) -> Tensor:
-        """Counts how often that key has the largest weight.
+        """It counts how often that key gets the largest weight.
 
         With argmax, a head that gives the key 0.4 counts as much as one that gives it 1. The score is the mean of the
         weights themselves.
@@ -193,8 +193,7 @@ class PickInduction(Step):
     def every_match(self, read: Tensor, period: int) -> Tensor:
         """All earlier repetitions are added up.
 
-        In the third block there are two places where the same token stood. Only the last one counts here: key i -
-        period + 1.
+        A token of the third block has occurred twice before. Only its last occurrence counts here: key i - period + 1.
         """
         picked = torch.zeros_like(read[..., period:, 0])
         for back in range(period, read.shape[-1], period):
@@ -254,7 +253,8 @@ class PickFirst(Step):
     def weight_elsewhere(self, read: Tensor) -> Tensor:
         """The weight on all other keys.
 
-        1 minus the weight on key 0 is what is left for the others. The score is high where the head rests on key 0.
+        1 minus the weight on key 0 is what is left for the others. The score must be high where the
+        head rests on key 0: take the weight itself.
         """
         return 1 - read[..., 1:, 0]
 
@@ -363,10 +363,10 @@ class Logarithms(Step):
         return read.log()
 
     def log_of_one_more(self, read: Tensor) -> Tensor:
-        """ln(1 + p) in place of ln p.
+        """ln(1 + p) instead of ln p.
 
-        log1p never meets ln 0, but it is another function: of a weight of 1 it makes ln 2, and it should be 0. Take
-        torch.log, and treat the zeros by themselves.
+        log1p avoids ln 0, but it is a different function: for a weight of 1 it gives ln 2, where ln 1 is 0. Take
+        torch.log, and handle the zeros separately.
         """
         return read.log1p()
 
@@ -428,16 +428,16 @@ class AddTerms(Step):
     def divided_by_ln_k(self, terms: Tensor) -> Tensor:
         """Divided by ln k.
 
-        That is the entropy as a share of the largest one possible, and between 0 and 1. Asked for is the entropy
-        itself, in nats: even weights on k keys have ln k.
+        That is the entropy as a share of the largest possible one, between 0 and 1. Return the entropy itself, in nats:
+        k keys that share the weight evenly have ln k.
         """
         return -terms.sum(dim=-1) / math.log(terms.shape[-1] + (terms.shape[-1] == 1))
 
     def exponential_of_it(self, terms: Tensor) -> Tensor:
         """The exponential of the entropy.
 
-        That is the perplexity: among how many keys the weight would be shared evenly. Asked for is the entropy, its
-        logarithm.
+        That is the perplexity: the number of keys that would have the same entropy if they shared the weight evenly.
+        The entropy is its logarithm.
         """
         return (-terms.sum(dim=-1)).exp()
 
@@ -508,16 +508,16 @@ class OnDiagonal(Step):
     def positive_entries(self, circuit: Tensor) -> Tensor:
         """Counts the positive entries of the diagonal.
 
-        A token whose own logit is raised a little, and another one's more, is not copied. Count the rows in which the
-        diagonal entry is the largest.
+        If a token raises its own logit a little and another one's more, it is not copied. Count the rows whose largest
+        entry is on the diagonal.
         """
         return circuit.diagonal() > 0
 
     def above_the_mean(self, circuit: Tensor) -> Tensor:
         """Compared with the mean of the row.
 
-        Half of all entries are above the mean of their row or so. Count the rows in which no other entry is as large as
-        the one on the diagonal.
+        About half of all entries are above the mean of their row. Count the rows in which the entry on the diagonal is
+        the largest.
         """
         return circuit.diagonal() > circuit.mean(dim=-1)
 
@@ -554,7 +554,8 @@ class ShareOfRows(Step):
     def row_by_row(self, hits: Tensor) -> Tensor:
         """One answer for each row.
 
-        Which rows copy is found, but not averaged. The score is one number: the share of the rows that do.
+        Your code finds out which rows copy, but does not average over them. The score is one number: the share of the
+        rows that do.
         """
         return hits
 
@@ -577,7 +578,7 @@ class ShareOfRows(Step):
     def probability_of_itself(self, circuit: Tensor) -> Tensor:
         """The mean probability on the diagonal.
 
-        A softmax of each row turns it into probabilities, which depend on how large the entries are. Asked for is the
+        A softmax turns each row into probabilities, and these depend on how large the entries are. The score is the
         share of the rows in which the diagonal is ahead of all others, by however little.
         """
         return circuit.softmax(dim=-1).diagonal().mean()
