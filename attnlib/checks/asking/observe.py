@@ -1,6 +1,5 @@
 """What an attempt does on one case: what it returns, its gradients, and what it does to its inputs."""
 
-import contextlib
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -88,8 +87,10 @@ def observe(
     except Failed as error:
         seen.failure = error.failure
         if case.raises and case.mutation:  # an error is no excuse for what is left behind
-            with contextlib.suppress(Failed):
+            try:
                 seen.mutated = _mutated(exercise, seen.inputs, session.inputs())
+            except Failed as unseen:
+                seen.failure = unseen.failure
     finally:
         session.close()
     seen.printed, seen.devices_mixed = session.printed, session.devices_mixed

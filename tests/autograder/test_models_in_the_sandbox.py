@@ -1,0 +1,70 @@
+"""An exercise may hand a model to an answer in the sandbox; what the answer leaves in it comes back."""
+
+from pathlib import Path
+
+import pytest
+
+from attnlib.checks import exercises
+from autograder.judging.judge import Attempt, Judge
+from autograder.lesson_text.assignment import Question
+from autograder.sandbox.probe import probe
+from autograder.sandbox.process import Sandbox
+
+pytestmark = pytest.mark.slow
+
+RIGHT = Path(__file__).parents[1] / "checks" / "wheat" / "circuits_11.py"
+HOOKED = """def ablated(model, ids, layer, head, mean=False):
+    w_o = model.layers[layer].w_o
+    d_head = w_o.in_features // model.layers[layer].num_heads
+
+    def silence(_, inputs):
+        z = inputs[0].clone()
+        own = slice(head * d_head, (head + 1) * d_head)
+        z[..., own] = z[..., own].mean(dim=(0, 1)) if mean else 0
+        return z
+
+    handle = w_o.register_forward_pre_hook(silence)
+    logits = model(ids)
+    {removed}
+    return logits
+"""
+
+
+@pytest.fixture(scope="module")
+def judge():
+    with Sandbox(probe("auto")) as sandbox:
+        yield Judge(sandbox, seed=7)
+
+
+def judged(judge, exercise, source, expression):
+    cells = [{"name": "answer", "source": source, "role": "answer"}]
+    question = Question("test", exercises()[exercise], expression, "answer", exercises()[exercise].points)
+    return judge._ask(Attempt(cells, []), question, frozenset(), []).report
+
+
+@pytest.mark.parametrize(
+    ("exercise", "answer"),
+    [
+        ("ablate_head", "ablated_by_einops"),
+        ("ablate_head", "ablated_in_the_weights"),
+        ("ov_circuit", "circuit_by_the_layers"),
+        ("path_patch", "patched_from_a_cache"),
+    ],
+)
+def test_a_right_answer_gets_a_model_of_attnlib(judge, exercise, answer):
+    report = judged(judge, exercise, RIGHT.read_text(encoding="utf-8"), answer)
+    assert report.passed, report.message
+
+
+@pytest.mark.parametrize(
+    ("removed", "diagnosis"),
+    [("handle.remove()", "hook_left_after_an_error"), ("", "hook_left_behind")],
+)
+def test_a_hook_that_is_left_in_the_model_is_seen(judge, removed, diagnosis):
+    report = judged(judge, "ablate_head", HOOKED.format(removed=removed), "ablated")
+    assert (report.diagnosis, report.points) == (diagnosis, 3.0)
+
+
+def test_another_model_in_attnlib_is_the_student_s_own_loss(judge):
+    source = "import attnlib\nattnlib.AttentionOnly = None\n" + HOOKED.format(removed="handle.remove()")
+    assert judged(judge, "ablate_head", source, "ablated").points == 0
