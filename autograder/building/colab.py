@@ -9,6 +9,12 @@ from pathlib import Path
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell
 
+from autograder.lesson_text.lesson import FOLDED
+
+MISSING = (
+    "attnlib, the package of this course, is not there for the Python of this notebook. Run `make lab` in the course's "
+    "folder, or `pip install '.[course]'` with this Python; then restart the kernel."
+)
 BEGIN, END = "<!-- colab -->", "<!-- /colab -->"
 GITHUB = re.compile(r"(?:https?://(?:[^@/]+@)?|ssh://git@|git@)github\.com[:/]([\w.-]+)/([\w.-]+?)(?:\.git)?/?")
 
@@ -47,24 +53,25 @@ def badge(lesson: str, url: str) -> str:
 
 
 def add_colab(notebook: NotebookNode, lesson: str, url: str | None) -> NotebookNode:
-    """The notebook with badge and install cell on top; unchanged where no address is known.
+    """The notebook with a cell below its title that installs attnlib where it is missing, and with the badge on top.
 
-    The install cell leaves torch as it is: pip finds the requirement satisfied.
+    The cell leaves torch as it is: pip finds the requirement satisfied. Where no address is known, there is no badge,
+    and the cell says what to do.
     """
     notebook = deepcopy(notebook)
-    if url is None:
-        return notebook
     install = (
+        f'%pip install -q "attnlib @ git+{url}"' if url else f'raise ModuleNotFoundError(\n        "{MISSING}"\n    )'
+    )
+    source = (
         "# Only where attnlib is missing, as on Colab; torch stays as it is.\n"
         "import importlib.util\n\n"
         'if importlib.util.find_spec("attnlib") is None:\n'
-        f'    %pip install -q "attnlib @ git+{url}"'
+        f"    {install}"
     )
-    notebook.cells[:0] = [
-        new_markdown_cell(badge(lesson, url), id="colab-badge"),
-        new_code_cell(install, id="colab-install"),
-    ]
-    notebook.metadata["attnlib"] = {"repository": url}
+    notebook.cells.insert(1, new_code_cell(source, id="colab-install", metadata=FOLDED))
+    if url:
+        notebook.cells.insert(0, new_markdown_cell(badge(lesson, url), id="colab-badge"))
+        notebook.metadata["attnlib"] = {"repository": url}
     return notebook
 
 

@@ -191,19 +191,26 @@ def test_the_address_is_the_setting_or_else_the_remote(tmp_path):
     assert repository_url(tmp_path) == URL
 
 
-def test_without_an_address_there_is_no_badge_and_no_link(released):
-    assert to_text(add_colab(released, TINY, None)) == to_text(released)
+def test_without_an_address_there_is_no_badge_and_no_link(released, monkeypatch):
+    notebook = add_colab(released, TINY, None)
+    install = notebook.cells.pop(1)
+    assert to_text(notebook) == to_text(released)
+    exec(install.source, {})  # attnlib is here
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ModuleNotFoundError, match="Run `make lab` in the"):
+        exec(install.source, {})
+    monkeypatch.undo()
     assert with_badges("a <!-- colab -->x<!-- /colab --> b", [TINY], None) == "a <!-- colab -->\n<!-- /colab --> b"
     assert with_badges("no marks", [TINY], URL) == "no marks"
 
 
-def test_with_an_address_the_notebook_starts_with_badge_and_install_cell(released):
+def test_with_an_address_the_notebook_has_badge_and_install_cell(released):
     notebook = add_colab(released, TINY, URL)
-    assert [c.id for c in notebook.cells[:2]] == ["colab-badge", "colab-install"]
-    assert f'%pip install -q "attnlib @ git+{URL}"' in notebook.cells[1].source
-    assert "torch" not in notebook.cells[1].source.split("\n", 1)[1]
+    assert [notebook.cells[i].id for i in (0, 2)] == ["colab-badge", "colab-install"]
+    assert f'%pip install -q "attnlib @ git+{URL}"' in notebook.cells[2].source
+    assert "torch" not in notebook.cells[2].source.split("\n", 1)[1]
     assert recorded_url(notebook) == URL
-    assert notebook.cells[2:] == released.cells
+    assert [notebook.cells[1], *notebook.cells[3:]] == released.cells
 
 
 def test_the_examples_in_the_docstrings_run():
