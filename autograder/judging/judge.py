@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from nbformat import NotebookNode
@@ -14,6 +15,7 @@ from attnlib.checks.verdict.report import Report
 from attnlib.checks.verdict.write import write_report
 from autograder.judging.around_a_test import Cells, cells_around, grade_id, is_untouched, may_define
 from autograder.judging.budget import Budget, OutOfTime
+from autograder.judging.explainer import Explainer
 from autograder.judging.verdict import Verdict
 from autograder.lesson_text.assignment import Assignment, Question
 from autograder.sandbox.process import Child, Died, Sandbox
@@ -23,6 +25,8 @@ from autograder.showing.errors import CourseError, trace_of
 
 OURS = ("attnlib", "autograder")
 OUTCOME = ("error", "text", "printed", "lacks_name", "lacks_module")
+Outcomes = list[dict[str, Any]]
+Ask = Callable[[], Any]
 UNANSWERED = Failure("unwritten", "is not answered yet")
 
 
@@ -121,6 +125,7 @@ class Judge:
         self.memory: Memory = {}
         self.beside: dict[str, bytes] = {}
         self.budget = Budget(sandbox.limits.time)
+        self.explainer = Explainer(sandbox)
         self.overcome: list[str] = []
         """The tracebacks of our own faults while the last notebook was judged, if a second attempt had none."""
 
@@ -133,6 +138,7 @@ class Judge:
     ) -> list[Verdict]:
         """The verdict on every question of the assignment; files that are `beside` the notebook can be read there."""
         self.beside, self.budget, self.overcome = dict(beside or {}), Budget(self.sandbox.limits.time), []
+        self.explainer = Explainer(self.sandbox)
         found: list[Verdict] = []
         for question in assignment.questions:
             step(question)
@@ -192,7 +198,8 @@ class Judge:
                 return asked
             told = child.listen()
             asked.cells = _outcomes(told.get("cells"))
-            asked.report = self._judge(child, question, told, asked.cells)
+            explain = partial(self.explainer.explain, task, question, given)
+            asked.report = self._judge(child, question, told, asked.cells, explain)
         except Died as error:
             asked.report, asked.died = failed(exercise, Failure("died", str(error))), True
         finally:
@@ -218,14 +225,14 @@ class Judge:
             child.close()
         return found if isinstance(found, dict) else {}
 
-    def _judge(self, child: Child, question: Question, told: dict[str, Any], ran: list[dict[str, Any]]) -> Report:
+    def _judge(self, child: Child, question: Question, told: dict[str, Any], ran: Outcomes, explain: Ask) -> Report:
         exercise = question.exercise
         if told.get("missing") or not isinstance(told.get("value"), (dict, type(None))):
             return failed(exercise, _missing(question, failure_from(told.get("missing")), ran))
         if exercise.kind == "choice":
             return run_exercise(exercise, _choice(told.get("value") or {}))
         unfit = told.get("unfit")
-        attempt = RemoteAttempt(child, str(unfit)[:300] if unfit else None)
+        attempt = RemoteAttempt(child, str(unfit)[:300] if unfit else None, explain)
         return run_exercise(exercise, attempt, hidden=True, seed=self.seed, memory=self.memory)
 
 

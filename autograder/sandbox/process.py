@@ -50,6 +50,7 @@ class Sandbox:
         self.folder: Folder | None = None
         self.most_memory = 0
         self.read: set[frozenset[str]] = set()
+        self.companion: Sandbox | None = None  # ends with this one
 
     def __enter__(self) -> "Sandbox":
         return self
@@ -109,10 +110,7 @@ class Sandbox:
         return ours
 
     def fork(self, given: frozenset[str] = frozenset()) -> "Child":
-        """A fresh child, with nothing of any other student's; the warm process is started anew if it has died.
-
-        It has read the cells of a lesson that are `given`: what every child would do again.
-        """
+        """A fresh child; the warm process, started anew if it has died, has read the lesson's `given` cells for it."""
         for _ in range(2):
             if self.control is None or self.process is None or self.process.poll() is not None:
                 self.start()
@@ -131,19 +129,20 @@ class Sandbox:
                 self.close()
         raise CourseError("The sandbox cannot be started again.")
 
-    def _ask(self, request: dict[str, Any], descriptor: int | None = None) -> dict[str, Any]:
+    def _ask(self, request: dict[str, Any], descriptor: int | None = None, seconds: float = 0.0) -> dict[str, Any]:
         """One request to the warm process, which answers at once; Died if it does not."""
         assert self.control is not None
         try:
-            descriptors = [] if descriptor is None else [descriptor]
-            socket.send_fds(self.control.connection, [b"?"], descriptors)
+            socket.send_fds(self.control.connection, [b"?"], [] if descriptor is None else [descriptor])
             self.control.send(request)
-            return self.control.receive(_Answer(self.limits.time.answer_wall))
+            return self.control.receive(_Answer(seconds or self.limits.time.answer_wall))
         except (Closed, BadMessage, OSError) as error:
             raise Died(f"the sandbox has ended ({type(error).__name__})") from None
 
     def close(self) -> None:
         """End the warm process and everything in it."""
+        if self.companion is not None:
+            self.companion.close()
         self.read.clear()
         if self.control is not None:
             self.control.close()

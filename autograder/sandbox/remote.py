@@ -1,6 +1,6 @@
 """An answer that lives in the sandbox, asked from here. What comes back is numbers; the verdict is computed here."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -17,11 +17,14 @@ KINDS = ("unwritten", "raised", "time", "type", "parameters", "forbidden", "memo
 class RemoteAttempt(Attempt):
     """See `attnlib.checks.asking.attempt.Attempt`. The child has run the student's cells and holds the answer."""
 
-    def __init__(self, child: Child, unfit: str | None) -> None:
-        self.child, self.unfit = child, unfit
+    def __init__(self, child: Child, unfit: str | None, explain: Callable[[], Any] = lambda: None) -> None:
+        self.child, self.unfit, self.explain = child, unfit, explain
 
     def unfit_reason(self, kind: str) -> str | None:
         return self.unfit
+
+    def explained(self) -> Any:
+        return self.explain()
 
     def open(self, terms: Terms) -> "RemoteSession":
         return RemoteSession(self.child, terms)

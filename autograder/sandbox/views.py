@@ -67,6 +67,19 @@ def whole_view() -> dict[str, str]:
     return dict(_without(frozenset()))
 
 
+@functools.cache
+def everything() -> dict[str, str]:
+    """attnlib with its checks, as it is here: for a process that judges nothing."""
+    folder = Path(attnlib.__path__[0])
+    found = {path: ".".join(path.relative_to(folder.parent).with_suffix("").parts) for path in folder.rglob("*.py")}
+    return {name.removesuffix(".__init__"): path.read_text(encoding="utf-8") for path, name in sorted(found.items())}
+
+
+def module_of(exercise: Exercise) -> str:
+    """The module of the course in which the exercise's lesson is."""
+    return f"attnlib.checks.course.lesson_{exercise.lesson[:2]}"
+
+
 def withheld(exercise: Exercise) -> set[str]:
     """attnlib's names that the exercise forbids, and its reference."""
     names = {name.split(".")[1] for name in exercise.forbidden if name.startswith("attnlib.")}

@@ -73,6 +73,10 @@ class Session(Protocol):
 class Attempt(ABC):
     """What is judged, wherever it lives."""
 
+    def explained(self) -> Any:
+        """What its own source tells of its mistake, from the process where it lives; None if nobody can say."""
+        return None
+
     @abstractmethod
     def unfit_reason(self, kind: str) -> str | None:
         """Why it cannot be called at all, as a sentence without its subject; None if it can."""

@@ -32,6 +32,9 @@ class TimeLimits:
     search_wall: float = 60.0
     """The same on a loaded machine."""
 
+    explaining_cpu: float = 10.0
+    """Explanations of all rejected answers of one submission that is graded: the next one is not begun."""
+
     # A cell of a notebook that is graded.
     cell_cpu: float = 10.0
     """One cell of a student's."""

@@ -15,12 +15,10 @@ from attnlib.checks.asking.time_limits import TimeLimits
 from attnlib.checks.exercise import AS_GIVEN, Case, Exercise, Misconception
 from attnlib.checks.naming.diagnose import diagnose
 from attnlib.checks.naming.errors import exception
-from attnlib.checks.naming.one_change import one_change
-from attnlib.checks.naming.one_change.written import source_of
-from attnlib.checks.naming.reading import read
+from attnlib.checks.naming.from_source import FromSource, from_record, from_source, read_source
 from attnlib.checks.naming.symptoms import broken_contract, gradient_cut_off, one_property, relation_of_numbers
 from attnlib.checks.trial.compare import first_difference
-from attnlib.checks.trial.trial import Trial
+from attnlib.checks.trial.trial import Trial, visibly_wrong
 from attnlib.checks.verdict.report import Report
 from attnlib.checks.verdict.write import write_report
 
@@ -107,25 +105,42 @@ def _findings(
     misconception = diagnose(exercise, trials, seed=seed, device=device, memory=memory)
     if misconception is not None and (misconception.id == AS_GIVEN or _is_of_the_course(attempt)):
         return [misconception]
-    written = source_of(attempt)
-    source = None if written is None or written.is_long() else read(exercise, written)
-    certain = source.certain if source else ()
+    elsewhere = isinstance(attempt, Attempt)
+    found = None if elsewhere else read_source(exercise, attempt)
     if misconception is not None:
-        return [*certain[:1], misconception]
+        return [*(found.certain[:1] if found else ()), misconception]
+    if elsewhere:
+        told = from_record(attempt.explained()) if visibly_wrong(trials) else FromSource()
+    else:
+        told = from_source(exercise, attempt, trials, found, seed=seed, device=device, limits=limits)
+    broken = broken_contract(trials)
     proven = (
-        *certain,
-        broken := broken_contract(trials),
-        change := one_change(exercise, attempt, trials, seed=seed, device=device, limits=limits),
+        *told.certain,
+        broken,
+        told.change,
         one_property(exercise, trials) if broken is None else None,  # it would say the same in fewer words
     )
     guesses = (
-        *(source.hints if source and not certain else ()),
+        *told.hints,
         relation_of_numbers(trials),
-        exception(exercise, trials, source.names if source else None) if broken is None else None,
+        exception(exercise, trials, told.names) if broken is None else None,
         gradient_cut_off(trials),
     )
-    found = (*proven, *(guesses if change is None else ()))
-    return list({finding.id: finding for finding in found if finding is not None}.values())[:MOST_FINDINGS]
+    named = (*proven, *(guesses if told.change is None else ()))
+    return list({finding.id: finding for finding in named if finding is not None}.values())[:MOST_FINDINGS]
+
+
+def explain(exercise: Exercise, attempt: Any, *, limits: TimeLimits) -> FromSource:
+    """What the source of a wrong answer tells, tried on the notebook's own cases and numbers alone."""
+    trials: list[Trial] = []
+    for case in cases_of(exercise, hidden=False):
+        trials.append(try_case(exercise, Local(attempt, limits), case, seed=0, device="cpu"))
+        failure = trials[-1].got.failure if trials[-1].difference is not None else None
+        if failure is not None and failure.kind in GIVEN_UP:
+            return FromSource()
+    if all(trial.difference is None for trial in trials):
+        return FromSource()
+    return from_source(exercise, attempt, trials, read_source(exercise, attempt), seed=0, device="cpu", limits=limits)
 
 
 def _is_of_the_course(attempt: Any) -> bool:

@@ -33,12 +33,32 @@ def serve(connection: Any, limits: dict[str, float]) -> None:
         if task.get("show"):
             channel.send({"shown": show(task, times)})
             return
+        if task.get("explain"):
+            channel.send({"told": explain(prepare(channel, task, times), task, times)})
+            return
         refusal = Refusal(task["forbidden"])
         attempt = prepare(channel, task, times)
         refusal.begin()
         Server(channel, attempt, times).run()
     except Closed:
         pass
+
+
+def learn(library: dict[str, str], modules: list[str]) -> None:
+    """Import parts of the course with all that they know, for children that judge nothing."""
+    if library:
+        sys.meta_path.insert(0, Library(library))
+    for name in modules:
+        importlib.import_module(name)
+
+
+def explain(attempt: Any, task: dict[str, Any], limits: TimeLimits) -> Any:
+    """What the answer's own source tells, in the words of the notebook's check."""
+    judge = importlib.import_module("attnlib.checks.verdict.judge")
+    lesson = importlib.import_module(task["explain"])
+    exercise = next(exercise for exercise in lesson.EXERCISES if exercise.name == task["exercise"])
+    torch.set_num_threads(1)
+    return judge.explain(exercise, attempt, limits=judge.TimeLimits(**vars(limits))).as_record()
 
 
 def show(task: dict[str, Any], limits: TimeLimits) -> dict[str, dict[str, Any]]:
@@ -66,7 +86,8 @@ def _is_plain(value: Any) -> bool:
 
 def prepare(channel: Channel, task: dict[str, Any], limits: TimeLimits) -> Any:
     """Run what the exercise needs of the notebook, report it, and return the answer."""
-    sys.meta_path.insert(0, View(task["library"]))
+    if not task.get("explain"):
+        sys.meta_path.insert(0, View(task["library"]))
     files = task.get("beside", {})
     beside.put_beside(files)
     units, outcomes = cells.parse(task["cells"], task["wanted"])
@@ -183,8 +204,7 @@ class View(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
             return None
         if name not in self.sources:
             raise ModuleNotFoundError(f"{name} is not available while grading", name=name)
-        package = any(other.startswith(f"{name}.") for other in self.sources)
-        return importlib.util.spec_from_loader(name, self, is_package=package)
+        return importlib.util.spec_from_loader(name, self, is_package=self.is_package(name))
 
     def get_source(self, fullname: str) -> str:
         return self.sources[fullname]
@@ -194,3 +214,20 @@ class View(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
 
     def is_package(self, fullname: str) -> bool:
         return any(other.startswith(f"{fullname}.") for other in self.sources)
+
+
+class Library(View):
+    """The whole library. Its modules are told which files they are, as where it is installed."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
+        spec = super().find_spec(name, path, target)
+        if spec is not None:
+            spec.origin, spec.has_location = self.file(name), True
+        return spec
+
+    def file(self, name: str) -> str:
+        """Where it would be."""
+        return f"/{name.replace('.', '/')}{'/__init__' if self.is_package(name) else ''}.py"
+
+    def get_code(self, fullname: str) -> CodeType:
+        return compile(self.sources[fullname], self.file(fullname), "exec", dont_inherit=True)

@@ -107,6 +107,10 @@ class Zygote:
                 elif message["do"] == "read":
                     self._read(message["given"])
                     self.control.send({})
+                elif message["do"] == "learn":
+                    self.serve.learn(message["library"], message["modules"])
+                    gc.freeze()
+                    self.control.send({})
                 elif message["do"] == "look":
                     self.control.send({**look(message["pid"]), **vars(look_into(self._scratch()))})
                 elif message["do"] == "end":

@@ -1,0 +1,97 @@
+"""What an answer's own source tells of its mistake: slips that can be read in it, and the one change it needs.
+
+The answer may live in another process, which then tells it in JSON's types: words for the answer's own author, under
+names and headings that are the course's.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from attnlib.checks.asking.time_limits import TimeLimits
+from attnlib.checks.exercise import Exercise, Misconception
+from attnlib.checks.naming.errors import Names
+from attnlib.checks.naming.one_change import CHANGES, one_change
+from attnlib.checks.naming.one_change.search import KEPT_STATE
+from attnlib.checks.naming.one_change.written import source_of
+from attnlib.checks.naming.reading import HEADING, Read, read
+from attnlib.checks.trial.trial import Trial
+
+READ = {
+    *("self_missing", "method_misspelt", "notebook_variable", "result_not_kept", "dropout_not_asked_for"),
+    *("dropout_made_anew", "dropout_always_on", "kept_in_a_default", "classes_not_counted"),
+    *("argument_not_used", "layer_not_used", "variable_not_used"),
+}
+"""The ids of what `read` finds."""
+MOST_FOUND, LONGEST = 3, 600
+
+
+@dataclass(frozen=True)
+class FromSource:
+    """`certain` findings explain a wrong result by themselves, `hints` may or may not; one `change` would mend it."""
+
+    certain: tuple[Misconception, ...] = ()
+    change: Misconception | None = None
+    hints: tuple[Misconception, ...] = ()
+    names: Names | None = None
+
+    def as_record(self) -> dict[str, Any]:
+        """The findings in JSON's types."""
+        change = [self.change] if self.change else []
+        groups = {"certain": self.certain, "change": change, "hints": self.hints}
+        return {
+            group: [{"id": f.id, "title": f.title, "explanation": f.explanation} for f in found]
+            for group, found in groups.items()
+        }
+
+
+def from_record(told: Any) -> FromSource:
+    """The findings that another process tells, as far as they have the form of findings."""
+    told = told if isinstance(told, dict) else {}
+    certain, change, hints = (_believed(told.get(group)) for group in ("certain", "change", "hints"))
+    is_read = {finding.id: finding.id in READ for finding in (*certain, *hints)}
+    return FromSource(
+        tuple(f for f in certain if is_read[f.id]),
+        next((f for f in change if f.id not in READ), None),
+        tuple(f for f in hints if is_read[f.id]),
+    )
+
+
+def _believed(told: Any) -> list[Misconception]:
+    own = {change.id: change for change in (*CHANGES.values(), KEPT_STATE)}
+    found = []
+    for item in told[:MOST_FOUND] if isinstance(told, list) else []:
+        words = [item.get(key) if isinstance(item, dict) else None for key in ("id", "title", "explanation")]
+        if not all(type(word) is str for word in words):
+            continue
+        id, title, explanation = (str(word)[:LONGEST] for word in words)
+        if id in own:
+            found.append(replace(own[id], explanation=explanation))
+        elif id in READ:
+            found.append(
+                Misconception(id=id, title=title, explanation=explanation, implementation=None, heading=HEADING)
+            )
+    return found
+
+
+def read_source(exercise: Exercise, attempt: Any) -> Read | None:
+    """What can be read in the source; None where there is none, or far too much of it."""
+    written = source_of(attempt)
+    return None if written is None or written.is_long() else read(exercise, written)
+
+
+def from_source(
+    exercise: Exercise,
+    attempt: Any,
+    trials: Sequence[Trial],
+    found: Read | None,
+    *,
+    seed: int,
+    device: str,
+    limits: TimeLimits | None,
+) -> FromSource:
+    """All that the source tells, after `read_source` has `found` what can be read in it."""
+    change = one_change(exercise, attempt, trials, seed=seed, device=device, limits=limits)
+    if found is None:
+        return FromSource(change=change)
+    return FromSource(found.certain, change, () if found.certain else found.hints, found.names)

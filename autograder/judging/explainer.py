@@ -1,0 +1,68 @@
+"""Explaining what is wrong in no known way, as the notebook would: by the answer's own source, in a sandbox."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from autograder.lesson_text.assignment import Question
+from autograder.sandbox.process import Child, Died, Sandbox
+from autograder.sandbox.views import everything, module_of
+from autograder.showing.errors import CourseError
+
+JUDGE = "attnlib.checks.verdict.judge"
+
+
+class KnowingSandbox(Sandbox):
+    """One whose children have the course's answers imported, as far as they are needed: nothing is judged there."""
+
+    def __init__(self, judging: Sandbox) -> None:
+        super().__init__(judging.layers, judging.limits)
+        self.known = {JUDGE}
+
+    def start(self) -> None:
+        """Start the warm process, and let it import what its children need."""
+        super().start()
+        self._learn(*self.known, library=everything())
+
+    def fork_knowing(self, module: str, given: frozenset[str]) -> Child:
+        """A fresh child that has this module imported; the warm process imports each module once."""
+        if module not in self.known:
+            self.known.add(module)
+            if self.control is not None:
+                self._learn(module)
+        return self.fork(given)
+
+    def _learn(self, *modules: str, library: Mapping[str, str] | None = None) -> None:
+        request = {"do": "learn", "library": dict(library or {}), "modules": sorted(modules)}
+        self._ask(request, seconds=self.limits.time.start_wall)
+
+
+class Explainer:
+    """Tries the one change on an answer's source, and reads it, within one submission's time for explanations.
+
+    The answer runs in a fresh child, which never hears of a hidden input or of the course's seed. What it says is words
+    for its own student, on which no point depends.
+    """
+
+    def __init__(self, judging: Sandbox) -> None:
+        self.judging, self.spent = judging, 0.0
+
+    def explain(self, task: dict[str, Any], question: Question, given: frozenset[str]) -> Any:
+        """What the source tells, in the child's words; None where the time is used up, or the child died."""
+        if self.spent >= self.judging.limits.time.explaining_cpu:
+            return None
+        knowing = self.judging.companion
+        if not isinstance(knowing, KnowingSandbox):
+            knowing = self.judging.companion = KnowingSandbox(self.judging)
+        exercise, child = question.exercise, None
+        module = module_of(exercise)
+        try:
+            child = knowing.fork_knowing(module, given)
+            child.ask({**task, "library": {}, "exercise": exercise.name, "explain": module})
+            child.listen()
+            return child.listen().get("told")
+        except (Died, CourseError):
+            return None
+        finally:
+            if child is not None:
+                child.close()
+                self.spent += child.spent
