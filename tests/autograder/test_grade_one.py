@@ -27,7 +27,7 @@ def test_a_submission_is_graded_as_a_function(released, layout, tmp_path):
     cell(released, "pairwise_dot").source = RIGHT["pairwise_dot"].replace("return ", "return 2 * ")
     wrong = autograder.grade(source, to_text(released).encode())
     assert wrong["points"] == 0
-    assert "2 times the right one" in wrong["tests"]["test_pairwise_dot"]["message"]
+    assert "One change away" in wrong["tests"]["test_pairwise_dot"]["message"]
 
 
 @pytest.mark.slow
