@@ -1,0 +1,1148 @@
+# %% [markdown]
+# # 11 · Reading heads: watch a head learn to copy
+#
+# A small model trains. For two hundred steps its loss only creeps, and you are about to stop it. Then, within fifty
+# steps, the loss falls off a cliff. What happened in there? In this lesson you open the model while it learns, and find
+# two heads that had to be there at the same time.
+#
+# | | |
+# | --- | --- |
+# | **You will build** | scores that find a head by what it looks at, and experiments that show what it does |
+# | **You will understand** | how a model copies, why that takes two layers, and what an attention picture proves |
+# | **You need** | heads from lesson 03, rotary positions from lesson 07, the loss of lesson 08; about two hours |
+#
+# The model is trained in the first minute. After that everything is reading, and it is read with your own functions
+# as soon as they pass their checks.
+
+# %%
+import inspect
+import math
+import time
+
+import matplotlib.pyplot as plt
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+import attnlib
+from attnlib.checks import check, yours_or_ours
+from attnlib.plot import ACCENT, GREY, INK, PALE, show, use_style
+
+use_style()
+torch.set_num_threads(1)  # with matrices this small, a second thread would only wait
+seed = 0  # `python -m benchmarks.other_seeds 11_reading_heads 0 1 2 3 4` runs this lesson with five of them
+
+# %% [markdown]
+# ## Set a task that can only be read
+#
+# What a large language model knows about the world would hide what we are looking for, so nothing here means anything.
+# The words are the numbers 1 to 63, drawn at random. Token 0 begins every sequence and is called *BOS*, the beginning
+# of sequence. After it comes a block of 8 to 32 random tokens, and then the same block again and again, to the end.
+# How long the block is, nobody says: it is drawn anew for every sequence.
+
+# %%
+VOCAB, BOS, PERIOD = 64, 0, 16
+
+
+def draw(b: int, n: int, period: int | None = None) -> Tensor:
+    """Sequences (b, n): BOS, then a random block over and over. Its length is drawn, unless it is given."""
+    lengths = torch.randint(8, 33, (b, 1)) if period is None else torch.full((b, 1), period)
+    block = torch.randint(1, VOCAB, (b, n))
+    return F.pad(block.gather(1, torch.arange(n - 1) % lengths), (1, 0), value=BOS)
+
+
+# %%
+torch.manual_seed(seed)
+example = draw(1, 20, period=6)
+print(*example[0].tolist())
+assert torch.equal(example[0, 7:13], example[0, 1:7])
+
+# %% [markdown]
+# You can tell how it goes on. What does that cost you, in the nats of lesson 08? There are three levels of knowledge,
+# and each has its price. Let the block have 16 tokens:
+#
+# - You know that it is one of 63 tokens: $\ln 63 = 4.14$.
+# - You know *which* tokens are in the block, but not their order: $\ln 16 = 2.77$.
+# - You have found the place where you are: nearly 0. (Not quite, as a token may be in the block twice.)
+#
+# In the first block nothing can be known, so only the repeats count. The first query that has seen its own token before
+# is the one at position 17.
+
+
+# %%
+def losses(logits: Tensor, ids: Tensor) -> Tensor:
+    """Logits (b, n, V), ids (b, n) -> the loss at each position but the last, (b, n - 1)."""
+    return F.cross_entropy(logits[:, :-1].transpose(1, 2), ids[:, 1:], reduction="none")
+
+
+def on_repeats(logits: Tensor, ids: Tensor, period: int = PERIOD) -> float:
+    """The mean loss from the first token on that has been there before."""
+    return losses(logits, ids)[:, period + 1 :].mean().item()
+
+
+# %% [markdown]
+# ## Take everything away but attention
+#
+# The model has two layers of attention and nothing else: no MLP, no norm, no bias. Positions are lesson 07's rotations,
+# inside the heads. So whatever it does, its heads do, and every step is a product of matrices that one can multiply
+# out. The idea is from [Elhage and others](https://transformer-circuits.pub/2021/framework/index.html). This is all of
+# it:
+
+# %%
+print(inspect.getsource(attnlib.AttentionOnly.forward).split('"""')[2])
+
+# %% [markdown]
+# Train it, and put a copy of the weights aside every ten steps, as the frames of a film. Beside it trains a twin with
+# one layer, on the same sequences. *What do you think the second layer is good for?*
+
+
+# %%
+def train(depth: int, steps: int, period: int | None = None) -> tuple[nn.Module, dict[int, dict[str, Tensor]]]:
+    """A model, and its weights after every tenth step."""
+    torch.manual_seed(seed)
+    model = attnlib.AttentionOnly(VOCAB, 64, 4, depth=depth)
+    optimiser = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    torch.manual_seed(seed + 1)
+    film = {}
+    for step in range(steps + 1):
+        if step % 10 == 0:
+            film[step] = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+        ids = draw(32, 65, period)
+        loss = losses(model(ids), ids).mean()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    model.load_state_dict(film[steps])
+    return model.eval().requires_grad_(False), film
+
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: it says how long the training took
+started = time.process_time()
+model, film = train(depth=2, steps=500)
+one_layer, film_of_one = train(depth=1, steps=500)
+print(f"two models trained in {time.process_time() - started:.0f} seconds of one processor")
+
+# %%
+torch.manual_seed(seed + 2)
+probe = draw(32, 64, PERIOD)  # never trained on
+
+
+def loss_in(depth: int, weights: dict[str, Tensor]) -> float:
+    """The loss on the repeats of a frame of the film."""
+    frame = attnlib.AttentionOnly(VOCAB, 64, 4, depth=depth)
+    frame.load_state_dict(weights)
+    with torch.no_grad():
+        return on_repeats(frame(probe), probe)
+
+
+two = {step: loss_in(2, weights) for step, weights in film.items()}
+one = {step: loss_in(1, weights) for step, weights in film_of_one.items()}
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
+cliff = max(range(0, 450, 10), key=lambda step: two[step] - two[step + 50])
+print(f"two layers: {two[0]:.2f} at first, {two[cliff]:.2f} at step {cliff}, {two[cliff + 50]:.2f} fifty steps later")
+print(f"at the end: {two[500]:.2f} with two layers, {one[500]:.2f} with one")
+assert two[cliff] - two[cliff + 50] > 1.2  # a drop, not a slope
+assert two[cliff] > math.log(PERIOD)  # it began where nobody knew the order
+assert two[500] < 0.6
+assert min(one.values()) > math.log(PERIOD)
+
+# %%
+_, ax = plt.subplots(figsize=(8, 3.6), layout="constrained")
+ax.plot(list(one), list(one.values()), color=GREY, label="one layer")
+ax.plot(list(two), list(two.values()), color=ACCENT, label="two layers")
+for level, text in ((math.log(63), "one of 63 tokens"), (math.log(PERIOD), "one of the block's 16 tokens")):
+    ax.axhline(level, color=GREY, linewidth=1, linestyle=":")
+    ax.text(500, level + 0.06, text, ha="right", color=GREY)
+ax.set(xlabel="step", ylabel="loss on the repeats, nats", ylim=(0, 4.8), xlim=(0, 505))
+ax.set_title("Two layers creep, and then fall off a cliff; one layer only creeps")
+ax.legend(loc="lower left")
+show(
+    "Loss on the repeats over 500 steps. Both models creep down from 4.3; the one with two layers falls steeply to "
+    "under 1 between steps 200 and 300. The one with one layer stays above the line of ln 16."
+)
+
+# %% [markdown]
+# The creeping is the same in both: they learn that a token which has been there is likelier to come again. One layer
+# can do that. Order is another matter, and there the second layer goes its own way.
+#
+# ### Predict, then run: always the same period ({points}, difficulty 2, 3 minutes)
+#
+# The length of the block is drawn anew for each sequence. What would a model learn if it were 16 in every one?
+#
+# - **A**: the same as before: to find the token's last occurrence, and say what came after it
+# - **B**: to look 15 places back, without comparing any tokens; one layer is enough, and other periods fail
+# - **C**: nothing: with a fixed distance there is nothing left to be learned
+# - **D**: the blocks by heart
+
+# %%
+### BEGIN SOLUTION
+fixed_period_claim = "B"
+### BEGIN STUB
+# fixed_period_claim = None  # your prediction: "A", "B", "C" or "D"
+### END SOLUTION
+
+# %%
+check("predict_fixed_period", fixed_period_claim)
+
+# %% [markdown]
+# Try it with the twin of one layer, which has just failed for 500 steps.
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
+by_place, _ = train(depth=1, steps=250, period=PERIOD)
+torch.manual_seed(seed + 3)
+others = {period: draw(32, 64, period) for period in (15, 16, 17)}
+by_period = {period: on_repeats(by_place(ids), ids, period) for period, ids in others.items()}
+print("one layer, trained on period 16 only:", {period: round(loss, 2) for period, loss in by_period.items()})
+assert by_period[16] < 0.3
+assert min(by_period[15], by_period[17]) > math.log(63)  # worse than knowing nothing
+
+# %% [markdown]
+# One layer solves it in half the time, perfectly and without understanding: with a block that is one token longer or
+# shorter it is worse than a blind guess. This is why the period has to change. A model learns the cheapest rule that
+# works on what it is shown, and it is up to you to show it something where the cheap rule fails.
+#
+# ## Work out what it takes
+#
+# How could one find the next token *without* knowing the period? Say the sequence is `A B C A`, and B has to come. The
+# last token is A. A has been there before, and what came after it was B. So:
+#
+# 1. Look for the place *after* the last time that your token was there.
+# 2. Say the token that you find in that place.
+#
+# The second step is easy. The first one is a problem. The query is made from A, so it can ask for things that have to
+# do with A. The key in that place is made from B, and B knows nothing about A: it was drawn at random. Unless somebody
+# has told it. So there has to be a layer before, in which every token looks one place back, and keeps what it found:
+#
+# - **Layer 0**: a *previous-token head*. B looks at A and notes: *before me there was an A*.
+# - **Layer 1**: an *induction head*. The second A asks: *before whom was there an A?* B answers, and B is copied.
+#
+# Neither head is good for anything without the other. That would be a reason for a cliff.
+
+# %%
+_, ax = plt.subplots(figsize=(8.4, 3.1), layout="constrained")
+ax.set(
+    xlim=(-0.7, 5.9), ylim=(-0.55, 2.75), title="A head that looks one place back, and one that asks for what it noted"
+)
+ax.axis("off")
+tokens = ["BOS", "A", "B", "C", "A", "?"]
+for x, token in enumerate(tokens):
+    ax.text(x, 0, token, ha="center", va="center", bbox={"boxstyle": "round,pad=0.5", "fc": PALE, "ec": INK})
+ax.text(
+    2, 1.1, "B\nbefore me: A", ha="center", va="center", bbox={"boxstyle": "round,pad=0.4", "fc": "white", "ec": INK}
+)
+ax.text(
+    4,
+    2.2,
+    "A\nwho had an A before?",
+    ha="center",
+    va="center",
+    bbox={"boxstyle": "round,pad=0.4", "fc": "white", "ec": ACCENT},
+)
+for start, end, colour, style in (
+    ((1.1, 0.25), (1.65, 0.8), INK, "->"),
+    ((2, 0.28), (2, 0.75), GREY, "->"),
+    ((4, 0.28), (4, 1.85), GREY, "->"),
+    ((2.65, 1.25), (3.25, 2.0), ACCENT, "->"),
+    ((4.5, 1.85), (4.95, 0.3), ACCENT, "->"),
+):
+    ax.annotate("", end, start, arrowprops={"arrowstyle": style, "color": colour, "lw": 1.6})
+ax.text(1.05, 0.62, "layer 0", color=INK, ha="right")
+ax.text(2.8, 1.8, "layer 1", color=ACCENT, ha="right")
+ax.text(4.85, 1.25, "so B", color=ACCENT)
+show(
+    "Tokens BOS, A, B, C, A. In layer 0 an arrow from A to B: B notes that A was before it. In layer 1 the second A "
+    "asks who had an A before, gets B, and predicts B."
+)
+
+# %% [markdown]
+# That is a guess about what might be in there. Now for the evidence. Both heads would show in their attention weights,
+# so measure how much of its weight each head puts where it should.
+#
+# ## Find the head that looks back
+#
+# In a table of weights the rows are queries and the columns are keys. A previous-token head has its weight right below
+# the diagonal:
+#
+# | | A | B | C | D |
+# | --- | --- | --- | --- | --- |
+# | **A** | 1 | | | |
+# | **B** | **0.9** | 0.1 | | |
+# | **C** | 0.1 | **0.8** | 0.1 | |
+# | **D** | 0.1 | 0.1 | **0.7** | 0.1 |
+#
+# Its score is the mean of the three, $(0.9 + 0.8 + 0.7)/3 = 0.8$. The first token has nobody before it, and does not
+# count.
+#
+# ### Exercise: score the previous token ({points}, difficulty 2, 8 minutes)
+#
+# Write `previous_token_score(weights)`.
+#
+# - `weights` is `(b, h, n, n)`, with $n \ge 2$; rows are queries.
+# - Return `(h,)`: for each head the mean weight on key $i - 1$, over the batch and all queries $i \ge 1$.
+# - Dtype and device as always; no gradient is asked for.
+
+
+# %%
+def previous_token_score(weights: Tensor) -> Tensor:
+    """Weights (b, h, n, n) -> for each head the mean weight on the token before, (h,)."""
+    ### BEGIN SOLUTION
+    return weights.diagonal(-1, dim1=-2, dim2=-1).mean(dim=(0, -1))
+    ### END SOLUTION
+
+
+# %%
+check("previous_token_score", previous_token_score)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# The weights that count are those at (1, 0), (2, 1), (3, 2), …: a diagonal of the last two axes, one below the main
+# one.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# `Tensor.diagonal` takes an `offset` and the two axes, and puts the diagonal at the end: `(b, h, n - 1)`. Then take the
+# mean over all axes but the heads'.
+#
+# </details>
+
+# %% [markdown]
+# ## Find the head that copies
+#
+# For the second head take `A B C A B`, with a period of 3:
+#
+# | | A | B | C | A | B |
+# | --- | --- | --- | --- | --- | --- |
+# | **A** (3) | 0.1 | **0.7** | 0.1 | 0.1 | |
+# | **B** (4) | 0.1 | 0.1 | **0.5** | 0.2 | 0.1 |
+#
+# The query at 3 is an A. It should look at the place after the last A, which was at $3 - 3 = 0$: at key 1. So the key
+# is $i - p + 1$, and the score is $(0.7 + 0.5)/2 = 0.6$. Mind the $+1$. Without it, the head would look at its own
+# token, from which nothing follows.
+#
+# ### Exercise: score the induction ({points}, difficulty 3, 10 minutes)
+#
+# Write `induction_score(weights, period)`.
+#
+# - `weights` is `(b, h, n, n)`, of sequences that repeat after `period` tokens, from the very first token on;
+#   $2 \le$ `period` $< n$.
+# - Return `(h,)`: the mean weight on key $i - $ `period` $ + 1$, over the batch and all queries $i \ge $ `period`.
+# - As always; no gradient is asked for.
+
+
+# %%
+def induction_score(weights: Tensor, period: int) -> Tensor:
+    """Weights (b, h, n, n) -> for each head the mean weight on what followed the same token, (h,)."""
+    ### BEGIN SOLUTION
+    return weights.diagonal(1 - period, dim1=-2, dim2=-1)[..., 1:].mean(dim=(0, -1))
+    ### END SOLUTION
+
+
+# %%
+check("induction_score", induction_score)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# A diagonal again, but further down. Write down the pairs of query and key for a period of 3, and subtract: which
+# offset do they have in common?
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# The diagonal with offset $1 - p$ begins at query $p - 1$, which has not seen its token before. That one does not
+# count.
+#
+# </details>
+
+# %% [markdown]
+# Now run the film, and measure both in every frame. BOS is no part of what repeats, so it is cut off before the
+# induction score is taken.
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: it says whose functions are used
+previous = yours_or_ours("previous_token_score", globals())
+induction = yours_or_ours("induction_score", globals())
+
+
+# %%
+def looks(weights: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+    """Of one frame: the previous-token scores of layer 0, and the induction scores of layer 1."""
+    frame = attnlib.AttentionOnly(VOCAB, 64, 4, depth=2)
+    frame.load_state_dict(weights)
+    with torch.no_grad():
+        _, (first, second) = frame(probe, return_weights=True)
+    return previous(first), induction(second[..., 1:, 1:], PERIOD)
+
+
+scores = {step: looks(weights) for step, weights in film.items()}
+back = torch.stack([first for first, _ in scores.values()])  # (frames, h)
+copy = torch.stack([second for _, second in scores.values()])
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
+back_head, copy_head = back[-1].argmax().item(), copy[-1].argmax().item()
+print("layer 0, previous token:", [round(x, 2) for x in back[-1].tolist()], "before:", round(back[0].max().item(), 2))
+print("layer 1, induction:     ", [round(x, 2) for x in copy[-1].tolist()], "before:", round(copy[0].max().item(), 2))
+assert back[-1].max() > 0.6
+assert copy[-1].max() > 0.55
+assert max(back[0].max(), copy[0].max()) < 0.15
+
+# %% [markdown]
+# Then all of it in one figure, the one that this lesson is about. Do they turn together?
+
+
+# %%
+def halfway(curve: list[float]) -> int:
+    """The step at which a curve has gone half of its way."""
+    middle = (curve[0] + curve[-1]) / 2
+    return next(step for step, y in zip(film, curve, strict=True) if (y - middle) * (curve[-1] - curve[0]) > 0)
+
+
+turns = [halfway(list(two.values())), halfway(back[:, back_head].tolist()), halfway(copy[:, copy_head].tolist())]
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: the steps vary by machine; the assertions say what it shows
+print("halfway at step: loss {}, previous token {}, induction {}".format(*turns))
+assert max(turns) - min(turns) <= 80
+
+# %%
+_, ax = plt.subplots(figsize=(9, 4.2), layout="constrained")
+ax.plot(list(two), list(two.values()), color=ACCENT, linewidth=3)
+ax.set(xlabel="step", ylim=(0, 4.6), xlim=(0, 500))
+ax.set_ylabel("loss on the repeats, nats", color=ACCENT)
+right = ax.twinx()
+right.spines["right"].set_visible(True)
+right.set(ylim=(0, 1), ylabel="mean weight where it should be")
+for curves, best, colour in ((back, back_head, GREY), (copy, copy_head, INK)):
+    right.plot(list(film), curves, color=colour, linewidth=0.8, alpha=0.45)
+    right.plot(list(film), curves[:, best], color=colour, linewidth=3)
+ax.plot([], [], color=ACCENT, linewidth=3, label="loss")
+ax.plot([], [], color=GREY, linewidth=3, label="layer 0 looks at the previous token")
+ax.plot([], [], color=INK, linewidth=3, label="layer 1 looks after the last time")
+ax.axvspan(min(turns), max(turns), color=PALE, zorder=0)
+ax.legend(loc="center right")
+ax.set_title("Loss, previous-token head and induction head turn at the same time")
+show(
+    "Three curves over 500 steps. When the loss falls off its cliff, the previous-token score of a head of layer 0 and "
+    "the induction score of a head of layer 1 rise from nearly 0 to their height. Thin lines are the other heads."
+)
+
+# %% [markdown]
+# Nothing moves for two hundred steps, and then everything does. It is not that the model learned nothing before: it had
+# no use for half of a machine. As long as no head of layer 1 asks, it does not pay to note who was there before; and as
+# long as nobody has noted it, it does not pay to ask. Olsson and others found the same drop in [every model with more
+# than one layer that they
+# trained](https://transformer-circuits.pub/2022/in-context-learning-and-induction-heads/index.html), from two layers to
+# 13 billion weights.
+#
+# And here are the two heads as pictures, with one sequence.
+
+# %%
+torch.manual_seed(seed + 4)
+shown = draw(1, 49, PERIOD)
+logits, (first, second) = model(shown, return_weights=True)
+_, axes = plt.subplots(1, 2, figsize=(9, 4.3), layout="constrained")
+pictures = (
+    (first[0, back_head], f"Layer 0, head {back_head}: a line below the diagonal"),
+    (second[0, copy_head], f"Layer 1, head {copy_head}: BOS at first, then stripes"),
+)
+for ax, (picture, title) in zip(axes, pictures, strict=True):
+    drawn = ax.imshow(picture, cmap="Blues", vmin=0, vmax=1)
+    ax.set(title=title, xlabel="key", xticks=[0, 16, 32, 48], yticks=[0, 16, 32, 48])
+axes[0].set_ylabel("query")
+plt.colorbar(drawn, ax=axes, label="attention weight", shrink=0.8)
+show(
+    "Two tables of weights. Left, a dark line right below the diagonal. Right, the first column is dark for the first "
+    "16 queries; then stripes run parallel to the diagonal, one and two periods below it, a step to the right."
+)
+
+# %% [markdown]
+# ## Ask where a head looks that has nothing to find
+#
+# In the picture on the right, something is going on in the first 16 rows. The block has not come a second time, so
+# there is no token to be found. But a row of weights has to add up to 1.
+#
+# ### Predict, then run: nothing to find ({points}, difficulty 2, 3 minutes)
+#
+# Where do the heads of layer 1 look in the first block, while nothing repeats yet?
+#
+# - **A**: at all tokens alike, as none fits better than another
+# - **B**: at BOS, which is always there and says nothing
+# - **C**: nowhere: their weights become small
+# - **D**: at the previous token, as the head below
+
+# %%
+### BEGIN SOLUTION
+sink_claim = "B"
+### BEGIN STUB
+# sink_claim = None  # your prediction: "A", "B", "C" or "D"
+### END SOLUTION
+
+# %%
+check("predict_sink", sink_claim)
+
+# %% [markdown]
+# ### Exercise: score the sink ({points}, difficulty 1, 5 minutes)
+#
+# Write `sink_score(weights)`. In the first table above it is the mean of the first column without its first entry, by
+# hand $(0.9 + 0.1 + 0.1)/3 = 0.37$.
+#
+# - `weights` is `(b, h, n, n)`, with $n \ge 2$. Return `(h,)`: the mean weight on key 0, over the batch and all queries
+#   $i \ge 1$. (Query 0 has no choice.)
+# - As always; no gradient is asked for.
+
+
+# %%
+def sink_score(weights: Tensor) -> Tensor:
+    """Weights (b, h, n, n) -> for each head the mean weight on the first key, (h,)."""
+    ### BEGIN SOLUTION
+    return weights[..., 1:, 0].mean(dim=(0, -1))
+    ### END SOLUTION
+
+
+# %%
+check("sink_score", sink_score)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Take the column of key 0 for all queries but the first: one index and one slice on the last two axes. What is left is
+# `(b, h, n - 1)`.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# `mean` takes a tuple of axes: all but that of the heads.
+#
+# </details>
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
+sink = yours_or_ours("sink_score", globals())
+
+_, (_, second) = model(probe, return_weights=True)
+nothing = sink(second[..., :PERIOD, :PERIOD])  # the first block, but its last token
+later = second[..., PERIOD + 1 :, 0].mean(dim=(0, -1))
+print("weight on BOS in the first block:", [round(x, 2) for x in nothing.tolist()])
+print("as soon as the block repeats:    ", [round(x, 2) for x in later.tolist()])
+assert nothing.mean() > 0.5
+assert later.mean() < 0.15
+
+# %% [markdown]
+# This is the *attention sink* that lesson 09 spoke of, and here you see why it is there. To predict nothing, a head has
+# to look at something that does no harm. BOS is always there, and what it writes has been learned to do nothing. (In
+# lesson 09, the model of letters had no such token, and no such head.)
+#
+# Is a head that rests on BOS undecided? Ask its *entropy*, which is 0 if all weight is in one place, and $\ln k$ if $k$
+# keys share it evenly:
+#
+# $$H = -\sum_j w_j \ln w_j$$
+#
+# By hand: $(1, 0, 0)$ has 0. $(\tfrac12, \tfrac14, \tfrac14)$ has $\tfrac12 \ln 2 + 2 \cdot \tfrac14 \ln 4 = 0.347 +
+# 0.693 = 1.040$, and three even weights have $\ln 3 = 1.099$. A weight of 0 contributes nothing, since $x \ln x$ goes
+# to 0 with $x$.
+#
+# ### Exercise: measure how undecided a head is ({points}, difficulty 2, 8 minutes)
+#
+# Write `attention_entropy(weights)`.
+#
+# - `weights` is `(…, q, k)`, and each row adds up to 1. Return `(…, q)`, in nats.
+# - A closed key has a weight of exactly 0, and adds 0, not NaN.
+# - As always; no gradient is asked for.
+
+
+# %%
+def attention_entropy(weights: Tensor) -> Tensor:
+    """Weights (…, q, k) -> the entropy of each row in nats, (…, q)."""
+    ### BEGIN SOLUTION
+    return -torch.xlogy(weights, weights).sum(dim=-1)
+    ### END SOLUTION
+
+
+# %%
+check("attention_entropy", attention_entropy)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# `weights * weights.log()` is right but for one thing: $0 \cdot (-\infty)$ is NaN. Which rows would that hit in a
+# causal model?
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# `torch.xlogy(x, y)` is $x \ln y$, and 0 where $x$ is 0. `torch.where` does it as well.
+#
+# </details>
+
+# %%
+entropy = yours_or_ours("attention_entropy", globals())
+
+by_hand = torch.tensor([[1.0, 0, 0], [0.5, 0.25, 0.25], [1 / 3, 1 / 3, 1 / 3]])
+assert_close(entropy(by_hand), torch.tensor([0.0, 1.040, 1.099]), atol=1e-3, rtol=0)
+undecided = entropy(second).mean(dim=(0, 1))  # (n,)
+on_bos = second[..., 0].mean(dim=(0, 1))
+found = second.diagonal(1 - PERIOD, dim1=-2, dim2=-1).mean(dim=(0, 1))  # from query 15 on
+even = torch.arange(1, 65).log()
+assert (undecided[8:] < 0.6 * even[8:]).all()
+
+# %%
+_, (left, right) = plt.subplots(1, 2, figsize=(9.4, 3.4), layout="constrained")
+left.plot(on_bos, color=INK, label="on BOS")
+left.plot(range(PERIOD + 1, 64), found[2:], color=ACCENT, label="after the last time")
+left.set(xlabel="query", ylabel="mean weight, layer 1", ylim=(0, 1.05), title="Nothing to find: all eyes on BOS")
+left.legend(loc="center right")
+right.plot(even, color=GREY, linestyle=":", label="if all keys had the same weight")
+right.plot(undecided, color=INK, label="layer 1")
+right.set(xlabel="query", ylabel="entropy, nats", title="Decided in both blocks, for different reasons")
+right.legend(loc="center right")
+for ax in (left, right):
+    ax.axvline(PERIOD + 0.5, color=GREY, linewidth=1)
+show(
+    "Left: the weight on BOS is high up to query 16 and then drops to nearly 0, where the weight on the token after "
+    "the last time rises. Right: the entropy stays far below that of even weights, in the first block and later."
+)
+
+# %% [markdown]
+# A low entropy says that a head has made up its mind. It does not say that it has found anything.
+#
+# ## Test it on what it never saw
+#
+# Is this a rule or a habit? Take periods that it was trained on, shorter and longer ones, and twice the length.
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
+torch.manual_seed(seed + 5)
+right_answers = {}
+for period, n in ((4, 64), (8, 64), (16, 64), (32, 64), (48, 128), (16, 128)):
+    ids = draw(32, n, period)
+    hits = model(ids)[:, :-1].argmax(dim=-1) == ids[:, 1:]
+    right_answers[period, n] = hits[:, period + 1 :].float().mean().item()
+    print(f"period {period:2}, {n:3} tokens: {right_answers[period, n]:.0%} of the repeats right")
+assert min(right_answers[p, 64] for p in (4, 8, 16, 32)) > 0.85
+assert right_answers[16, 128] > 0.6
+assert right_answers[48, 128] < 0.6
+
+# %% [markdown]
+# A period of 4 was never shown, and works: the rule is not a list of lengths. A sequence of twice the length still
+# works for the most part. But with a period of 48 the head would have to look 47 places back, and in training it never
+# had to look back more than 31. Its queries and keys are turned by their positions, and for such a distance their
+# angles were never trained: lesson 07's limit, not the rule's.
+#
+# And words? The model knows 63 tokens without a meaning, so give it 63 words without one. Write a sentence of your own
+# into the next cell, and see which words it foretells. It needs words that come again, with others after them that come
+# again as well.
+
+# %%
+sentence = "the animal did not cross the street because the animal did not see the street and the animal did not"
+
+# %%
+words = sentence.lower().split()
+number = {word: i for i, word in enumerate(dict.fromkeys(words), start=1)}  # the first word gets 1, the next new one 2
+assert len(number) < VOCAB, f"at most {VOCAB - 1} different words, got {len(number)}"
+ids = torch.tensor([[BOS, *(number[word] for word in words)]])
+chances = model(ids)[0].softmax(dim=-1)
+guesses = [(word, chances[i, number[word]].item()) for i, word in enumerate(words)]  # at i, words[i] is still to come
+print("   ".join(f"{word} {chance:.0%}" for word, chance in guesses))
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: bars, of the sentence that was written
+_, ax = plt.subplots(figsize=(9.4, 2.9), layout="constrained")
+known = [words[:i].count(word) > 0 for i, word in enumerate(words)]
+ax.bar(range(len(words)), [chance for _, chance in guesses], color=[ACCENT if seen else GREY for seen in known])
+ax.set_xticks(range(len(words)), words, rotation=60, ha="right")
+ax.set(ylabel="probability", ylim=(0, 1), title="Words are foretold once they have followed the same word before")
+show(
+    "A bar for each word of the sentence: the probability that the model gave it. New words, grey, get next to "
+    "nothing; words that come again after the same word, orange, get a high probability."
+)
+
+# %% [markdown]
+# This is *in-context learning* in its smallest form: nothing was trained, no weight has changed, and from the second
+# time on it knows.
+#
+# ## Knock heads out
+#
+# So far you have looked. To look is not to know: that a head points at a token does not prove that anything comes of
+# it. So intervene. Take away what one head says, and see what the model can no longer do.
+#
+# Two ways are usual. Put zeros in the place of what the head hands to `w_o`, or its mean. Zero is a value that the rest
+# of the model may never have met; the mean takes away what the head *says* and leaves what it *always* says.
+#
+# ### Exercise: knock out a head ({points}, difficulty 3, 15 minutes)
+#
+# Write `ablate_head(model, ids, layer, head, mean=False)`.
+#
+# - `model` is an `attnlib.AttentionOnly`, `ids` is `(b, n)`. Return the logits `(b, n, V)` of the model without this
+#   head: what the head hands to `w_o` of its layer is replaced by 0, or, with `mean`, by its mean over batch and
+#   positions.
+# - `w_o` gets the heads side by side, `(b, n, h * d_head)`, and `model.layers[layer].num_heads` is $h$.
+# - Afterwards the model is as it was. No hook stays behind, also if `model(ids)` raises an error.
+# - As always; no gradient is asked for.
+
+
+# %%
+def ablate_head(model: nn.Module, ids: Tensor, layer: int, head: int, mean: bool = False) -> Tensor:
+    """The logits (b, n, V) of the model without one of its heads."""
+    ### BEGIN SOLUTION
+    at = model.layers[layer]
+    d_head = at.w_o.in_features // at.num_heads
+    own = slice(head * d_head, (head + 1) * d_head)
+
+    def without(_, inputs):
+        merged = inputs[0].clone()
+        merged[..., own] = merged[..., own].mean(dim=(0, 1)) if mean else 0.0
+        return (merged,)
+
+    with at.w_o.register_forward_pre_hook(without):
+        return model(ids)
+    ### END SOLUTION
+
+
+# %%
+check("ablate_head", ablate_head)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# A *forward pre-hook* is a function that PyTorch calls before a module runs, with the module and a tuple of its inputs.
+# If it returns a tuple, the module gets that in their place. `module.register_forward_pre_hook(f)` puts it on.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# Each head has $d_{head}$ columns of its own, side by side: head 0 the first ones. Clone the input, and write to the
+# columns of your head.
+#
+# </details>
+# <details><summary>Hint 3</summary>
+#
+# `register_forward_pre_hook` returns a handle with `remove()`. It also works in a `with` statement, which removes the
+# hook at the end, whatever happens inside.
+#
+# </details>
+
+# %% [markdown]
+# *Which heads will the model miss?* The scores above let you guess.
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
+ablate = yours_or_ours("ablate_head", globals())
+
+whole = on_repeats(model(probe), probe)
+missed = torch.tensor(
+    [[on_repeats(ablate(model, probe, layer, head, True), probe) - whole for head in range(4)] for layer in range(2)]
+)
+print(f"loss with all heads: {whole:.2f}; what it loses without one of them (mean ablation):")
+for layer, looked in enumerate((back[-1], copy[-1])):
+    for head in range(4):
+        print(f"  layer {layer}, head {head}: score {looked[head]:.2f}, loss +{missed[layer, head]:.2f}")
+assert missed[0].argmax() == back_head
+assert missed[0, back_head] > 0.5
+assert missed[0, back_head] > 2 * missed[1].max()
+
+# %% [markdown]
+# In layer 0 the picture told the truth: the head that looks back is the one that is missed, by far. In layer 1 none is:
+# each of the four can be spared. Are they of no use, then? Knock out several at once.
+
+
+# %%
+def without_heads(layer: int, heads: list[int]) -> float:
+    """The loss on the repeats if these heads of a layer say what they say on average."""
+    chosen = model.layers[layer]
+
+    def replaced(_, inputs):
+        merged = inputs[0].unflatten(-1, (chosen.num_heads, -1)).clone()
+        merged[:, :, heads] = merged[:, :, heads].mean(dim=(0, 1))
+        return (merged.flatten(-2),)
+
+    with chosen.w_o.register_forward_pre_hook(replaced):
+        return on_repeats(model(probe), probe)
+
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
+ranking = copy[-1].argsort(descending=True).tolist()
+steps = [without_heads(1, ranking[:count]) for count in range(5)]
+print("layer 1 without 0, 1, 2, 3, 4 of its heads: loss", [round(loss, 2) for loss in steps])
+assert steps[1] < whole + 0.6
+assert steps[4] > 3.5
+
+# %% [markdown]
+# All four do the same job, so each can stand in for another. Knocked out one by one, they look superfluous; without all
+# of them nothing is left. An ablation tells you what the *rest* cannot do without a head. If the loss stays low, the
+# head may be useless, or it may have a colleague. In large models there are even heads that only start to work when
+# another one is knocked out ([Wang and others](https://arxiv.org/abs/2211.00593) call them backup heads).
+
+# %% [markdown]
+# ## Multiply a head out
+#
+# So you know where a head looks, and that it matters. What does it *say* when it looks at a token? In a model without
+# MLP and norm that needs no experiment. A token is embedded, goes through $W^V$ and $W^O$ of the head, and what that
+# writes is read by the unembedding. Four matrices, one product:
+#
+# $$C = W_E \, W^V_h \, W^O_h \, W_U, \qquad (V, V)$$
+#
+# Row $a$, column $b$: by how much does the logit of $b$ rise if the head looks at $a$ with all of its weight? This is
+# the *OV circuit*. An induction head should say what it sees, so the largest entry of each row should be on the
+# diagonal. By hand, with three tokens:
+#
+# | | A | B | C |
+# | --- | --- | --- | --- |
+# | **A** | **2** | 1 | 0 |
+# | **B** | **3** | 1 | 0 |
+# | **C** | −1 | −2 | **−0.5** |
+#
+# A raises A the most. B raises A most, too: that is no copy. C lowers all, but C the least, and after a softmax that is
+# what counts. Two of three: a copying score of 0.67.
+#
+# ### Exercise: what does a head write? ({points}, difficulty 4, 15 minutes)
+#
+# Write `ov_circuit(model, layer, head)`.
+#
+# - `model` is an `attnlib.AttentionOnly` with `embed`, `layers`, `unembed`; a layer has `w_v`, `w_o` and `num_heads`.
+#   Return `(V, V)`: row = token attended to, column = token whose logit it moves.
+# - Only this head's part of $W^V$ and $W^O$ belongs to it.
+# - Mind that `nn.Linear` computes `x @ weight.T`, so $W^V$ is `w_v.weight.T`.
+# - As always; no gradient is asked for.
+
+
+# %%
+def ov_circuit(model: nn.Module, layer: int, head: int) -> Tensor:
+    """What the head adds to each logit (columns) for each token that it looks at (rows), (V, V)."""
+    ### BEGIN SOLUTION
+    at = model.layers[layer]
+    d_head = at.w_o.in_features // at.num_heads
+    own = slice(head * d_head, (head + 1) * d_head)
+    values = model.embed.weight @ at.w_v.weight[own].T  # (V, d_head)
+    written = at.w_o.weight[:, own].T @ model.unembed.weight.T  # (d_head, V)
+    return values @ written
+    ### END SOLUTION
+
+
+# %%
+check("ov_circuit", ov_circuit)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Take the shapes as a guide: `embed.weight` is (V, d_model), one head's part of $W^V$ (d_model, d_head), of $W^O$
+# (d_head, d_model), and $W_U$ (d_model, V).
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# The columns of $W^V$ that belong to the head are *rows* of `w_v.weight`. The rows of $W^O$ that belong to it are
+# *columns* of `w_o.weight`.
+#
+# </details>
+# <details><summary>Hint 3</summary>
+#
+# Multiply two and two, and then the results: (V, d_head) and (d_head, V). That never makes a matrix of d_model ×
+# d_model, and with a real vocabulary you would stop there.
+#
+# </details>
+
+# %% [markdown]
+# ### Exercise: does it copy? ({points}, difficulty 1, 5 minutes)
+#
+# Write `copying_score(circuit)`.
+#
+# - `circuit` is `(V, V)`. Return a scalar tensor: the share of the rows whose largest entry is on the diagonal.
+
+
+# %%
+def copying_score(circuit: Tensor) -> Tensor:
+    """An OV circuit (V, V) -> the share of the tokens that raise themselves the most."""
+    ### BEGIN SOLUTION
+    own = torch.arange(len(circuit), device=circuit.device)
+    return (circuit.argmax(dim=-1) == own).to(circuit.dtype).mean()
+    ### END SOLUTION
+
+
+# %%
+check("copying_score", copying_score)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# `argmax` along each row gives a column; compare it with the row's own number.
+#
+# </details>
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
+circuit_of = yours_or_ours("ov_circuit", globals())
+copies = yours_or_ours("copying_score", globals())
+
+assert_close(copies(torch.tensor([[2.0, 1, 0], [3, 1, 0], [-1, -2, -0.5]])).item(), 2 / 3, atol=1e-6, rtol=0)
+copying = [[copies(circuit_of(model, layer, head)).item() for head in range(4)] for layer in range(2)]
+together = sum(circuit_of(model, 1, head) for head in range(4))
+for layer in range(2):
+    print(f"copying scores of layer {layer}:", [round(score, 2) for score in copying[layer]])
+print(f"the four heads of layer 1 together: {copies(together).item():.2f}")
+assert min(copying[1]) > 0.5 > max(copying[0])
+assert copies(together) > 0.9
+
+# %% [markdown]
+# No sequence went through the model for this: it was read from the weights alone. All heads of layer 1 copy. Those of
+# layer 0 do not. What they write is not meant for the output.
+#
+# ## Ask who listens to whom
+#
+# It is meant for layer 1. There, a head makes keys of the residual stream, $x W^K$, and compares them with queries.
+# With $W^{QK} = W^Q W^{K\top}$ the score is $x_q\, W^{QK} x_k^\top$ (leaving the rotation out). If $x_k$ is what a head
+# of layer 0 wrote, $x W^{OV}$, the two matrices meet:
+#
+# $$x_q\, W^{QK} (x W^{OV})^\top = x_q \left( W^{QK}\, W^{OV\top} \right) x^\top$$
+#
+# How large is the product in the middle? If the one writes into directions that the other does not read, it is 0.
+# Elhage and others measure it by Frobenius norms, and call it *K-composition*:
+#
+# $$\frac{\lVert W^{QK} W^{OV\top} \rVert}{\lVert W^{QK} \rVert \, \lVert W^{OV} \rVert}$$
+#
+# By hand, in two dimensions: $W^{OV} = \begin{pmatrix} 0 & 2 \\ 0 & 0 \end{pmatrix}$ reads the first number of a vector
+# and writes to the second one. $W^{QK} = \begin{pmatrix} 0 & 3 \\ 0 & 4 \end{pmatrix}$ takes its keys from the second.
+# The product $\begin{pmatrix} 6 & 0 \\ 8 & 0 \end{pmatrix}$ has the norm 10, the two have 2 and 5: the composition is
+# 1, as large as can be. If the keys came from the first number, it would be 0.
+#
+# ### Exercise: measure the K-composition ({points}, difficulty 4, 10 minutes)
+#
+# Write `qk_composition(w_ov, w_qk)`.
+#
+# - Both are `(d_model, d_model)`. `x @ w_ov` is what the first head writes; the rows of `w_qk` belong to queries, its
+#   columns to keys.
+# - Return a scalar tensor, from the formula above.
+# - As always; no gradient is asked for.
+
+
+# %%
+def qk_composition(w_ov: Tensor, w_qk: Tensor) -> Tensor:
+    """How much the keys of the second head read of what the first head writes: a scalar from 0 to 1."""
+    ### BEGIN SOLUTION
+    norm = torch.linalg.matrix_norm
+    return norm(w_qk @ w_ov.T) / (norm(w_qk) * norm(w_ov))
+    ### END SOLUTION
+
+
+# %%
+check("qk_composition", qk_composition)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# `torch.linalg.matrix_norm` is the Frobenius norm, unless you say otherwise: the root of the sum of all squares.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# Test your order of factors with the pencil's example, and with keys that come from the first number.
+#
+# </details>
+
+# %% [markdown]
+# A number like 0.2 says nothing by itself. So compare: with the same measure for random matrices of the same shapes,
+# and with the *queries* of layer 1, which have no reason to listen.
+
+
+# %%
+def matrices(layer: int, head: int) -> tuple[Tensor, Tensor]:
+    """W^OV and W^QK of a head, both (d_model, d_model)."""
+    attn, own = model.layers[layer], slice(16 * head, 16 * (head + 1))
+    return attn.w_v.weight[own].T @ attn.w_o.weight[:, own].T, attn.w_q.weight[own].T @ attn.w_k.weight[own]
+
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
+compose = yours_or_ours("qk_composition", globals())
+
+w_ov, w_qk = torch.tensor([[0.0, 2], [0, 0]]), torch.tensor([[0.0, 3], [0, 4]])
+assert_close(compose(w_ov, w_qk).item(), 1.0)
+assert_close(compose(w_ov, w_qk[:, [1, 0]]).item(), 0.0)
+pairs = [(matrices(0, first)[0], matrices(1, second)[1]) for first in range(4) for second in range(4)]
+by_key = torch.stack([compose(w_ov, w_qk) for w_ov, w_qk in pairs]).view(4, 4)
+by_query = torch.stack([compose(w_ov, w_qk.T) for w_ov, w_qk in pairs]).view(4, 4)
+torch.manual_seed(seed + 6)
+chance = torch.stack(
+    [compose(torch.randn(64, 16) @ torch.randn(16, 64), torch.randn(64, 16) @ torch.randn(16, 64)) for _ in range(100)]
+)
+print(f"random heads: {chance.mean():.3f}, at most {chance.max():.3f}; queries of layer 1: {by_query.mean():.3f}")
+print("keys of layer 1, for each head of layer 0:", [round(x, 3) for x in by_key.mean(dim=1).tolist()])
+assert by_key[back_head].min() > chance.max()
+assert by_query.mean() < chance.mean() + 0.01
+
+# %%
+_, ax = plt.subplots(figsize=(8, 3.2), layout="constrained")
+ax.axhspan(chance.min(), chance.max(), color=PALE, zorder=0)
+ax.axhline(chance.mean(), color=GREY, linewidth=1)
+for head in range(4):
+    colour = ACCENT if head == back_head else INK
+    ax.plot([head - 0.1] * 4, by_key[head], "o", color=colour)
+    ax.plot([head + 0.1] * 4, by_query[head], "x", color=GREY)
+    ax.text(head, 0.275, f"looks back: {back[-1, head]:.2f}", ha="center", color=colour)
+ax.plot([], [], "o", color=INK, label="into the keys")
+ax.plot([], [], "x", color=GREY, label="into the queries")
+ax.set(xticks=range(4), xlabel="head of layer 0", ylabel="composition", ylim=(0.05, 0.3), xlim=(-0.5, 4.4))
+ax.set_title("The keys of layer 1 listen to layer 0, and most to the head that looks back")
+ax.legend(loc="center right")
+show(
+    "For each head of layer 0 four dots, its composition with the keys of the four heads of layer 1: above the band of "
+    "random matrices, highest for the head that looks back. Crosses, for the queries, are in the band or below it."
+)
+
+# %% [markdown]
+# ## Stretch: cut a single wire
+#
+# An ablation takes away all that a head says, whoever listens. The claim is sharper: what the previous-token head says
+# works through the *keys* of layer 1, and not through its queries or values. So cut that wire alone: let the head say
+# something else, as if the sentence were another one, but only where it goes into `w_k` of layer 1. Everybody else
+# still hears the truth. This is called *path patching*.
+#
+# ### Exercise: patch a path ({points}, difficulty 5, 30 minutes)
+#
+# Write `path_patch(model, ids, other, head)`.
+#
+# - `ids` and `other` are `(b, n)`. Return the logits `(b, n, V)` on `ids`, with one change: what head `head` of layer 0
+#   writes into the residual stream is replaced by what it writes on `other`, but only in the input of `w_k` of layer 1.
+# - Queries and values of layer 1, the residual stream, and any later layer get what they always get.
+# - Afterwards the model is as it was, also after an error. As always; no gradient is asked for.
+
+
+# %%
+def path_patch(model: nn.Module, ids: Tensor, other: Tensor, head: int) -> Tensor:
+    """Logits (b, n, V) on ids, where the keys of layer 1 hear what the head would say on `other`."""
+    ### BEGIN SOLUTION
+    first, second = model.layers[0], model.layers[1]
+    d_head = first.w_o.in_features // first.num_heads
+    own, merged = slice(head * d_head, (head + 1) * d_head), []
+    with first.w_o.register_forward_pre_hook(lambda _, inputs: merged.append(inputs[0][..., own])):
+        model(other)
+        model(ids)
+    there, here = (part @ first.w_o.weight[:, own].T for part in merged)
+    with second.w_k.register_forward_pre_hook(lambda _, inputs: (inputs[0] - here + there,)):
+        return model(ids)
+    ### END SOLUTION
+
+
+# %%
+check("path_patch", path_patch)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Three runs of the model. In the first two, on `other` and on `ids`, a hook notes what `w_o` of layer 0 is given. From
+# the head's columns you can compute what the head alone writes.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# The stream is a sum, so to replace a part of it is to subtract the old part and to add the new one. In the third run
+# do that in a pre-hook on `w_k` of layer 1.
+#
+# </details>
+# <details><summary>Hint 3</summary>
+#
+# A hook that returns None leaves the input as it is, so `list.append` will do for noting. What the head writes is
+# `part @ w_o.weight[:, own].T`.
+#
+# </details>
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
+patch = yours_or_ours("path_patch", globals())
+
+torch.manual_seed(seed + 7)
+stranger = draw(32, 64, PERIOD)
+harm = [on_repeats(patch(model, probe, stranger, head), probe) - whole for head in range(4)]
+for head in range(4):
+    print(f"head {head} of layer 0: knocked out +{missed[0, head]:.2f}, only the wire to the keys +{harm[head]:.2f}")
+assert max(range(4), key=harm.__getitem__) == back_head
+assert harm[back_head] > 0.5
+
+# %% [markdown]
+# ## Look into real models
+#
+# The same test finds such heads in models that were trained on text: give them random tokens, twice, and take your
+# `induction_score`. For GPT-2 small, [ARENA's
+# course](https://learn.arena.education/chapter1_transformer_interp/02_intro_mech_interp/intro/) lists the heads 5.1,
+# 5.5, 6.9, 7.2 and 7.10 (layer, head). We quote this, and have not measured it here: the weights are not part of this
+# course. If you have them, `attnlib.from_gpt2` (lesson 08) loads them.
+#
+# ## Take this with you
+#
+# **A picture of attention says where a head looks; only an intervention says what comes of it.**
+#
+# | | |
+# | --- | --- |
+# | formula | $C = W_E W^V_h W^O_h W_U$ (what it says), $W^Q_h W^{K\top}_h$ (whom it asks) |
+# | shapes | weights `(b, h, n, n)`, a score of them `(h,)`; a circuit `(V, V)`, of rank $d_{head}$ at most |
+# | trap 1 | the stripe of an induction head is at $i - p + 1$, after the token, not on it |
+# | trap 2 | one head is knocked out, nothing happens, and it is called useless: others may stand in for it |
+# | trap 3 | a number without a control: measure random matrices, and a model that cannot do it, as well |
+# | in PyTorch | `module.register_forward_pre_hook(f)`, in a `with` statement |
+#
+# **What is done with real models today**
+#
+# - Induction heads are found in all large language models that were examined, and knocking them out costs much of their
+#   in-context learning ([Crosbie and Shutova 2024](https://arxiv.org/abs/2407.07011)).
+# - Attention sinks are kept on purpose in long conversations (StreamingLLM), or given a place of their own: gpt-oss
+#   learns a score for *nobody* in each head.
+# - MLPs hold more than attention does, and are harder to read. Sparse autoencoders and transcoders try to take apart
+#   what they write ([Ameisen and others 2025](https://transformer-circuits.pub/2025/attribution-graphs/methods.html)).
+#
+# ## Think further
+#
+# 1. Olsson and others see the drop in models with more than one layer, also where positions are only added to the
+#    embedding. How could an induction head work there, without anybody looking one place back?
+# 2. In a sentence, the same word comes with different words after it. What will our model say after the second one?
+# 3. Why did the previous-token head and the induction head not come one after the other?
+#
+# <details><summary>Answers</summary>
+#
+# 1. With positions in the stream, the query can know its place and the place of its token's last occurrence through
+#    Q-composition: a head of layer 0 finds the same token before, fetches its *position*, and layer 1 looks at that
+#    position plus one. Elhage and others call this a pointer; in practice K-composition is what they mostly find.
+# 2. The weights go to all places after that word, in about equal parts, so it predicts their mixture: the 2-gram counts
+#    of the sentence so far. To look for two words, it takes one more head that looks two places back.
+# 3. Without the other one, each is useless, so its gradient is small, and grows with the other one's strength. Two
+#    factors of a product that both start near zero: slow at first, then ever faster. That is what a cliff looks like.
+#
+# </details>
+#
+# ## Read on
+#
+# - [Elhage et al. 2021](https://transformer-circuits.pub/2021/framework/index.html), *A Mathematical Framework for
+#   Transformer Circuits*: where OV, QK and composition come from; read it with your own functions beside it.
+# - [Olsson et al. 2022](https://transformer-circuits.pub/2022/in-context-learning-and-induction-heads/index.html): the
+#   cliff, in 34 models, and six arguments that these heads are behind it, each with its weak points.
+# - [Jain and Wallace 2019](https://arxiv.org/abs/1902.10186) and [Wiegreffe and Pinter
+#   2019](https://arxiv.org/abs/1908.04626): *Attention is not Explanation*, and *Attention is not not Explanation*;
+#   read both, in this order.
+# - [Xiao et al. 2023](https://arxiv.org/abs/2309.17453), attention sinks: what becomes of a long conversation if one
+#   forgets the first token.
+# - [Wang et al. 2022](https://arxiv.org/abs/2211.00593), a circuit of 26 heads in GPT-2 that finds out who gets the
+#   drink; the method of this lesson, on a sentence.
+#
+# ## Farewell
+#
+# Twelve lessons ago you multiplied two vectors with a pencil. Since then you have built everything that this model is
+# made of, made it fast, and taken it apart again. You can now open the source of any transformer and find your own
+# lines in it.
+#
+# What next? Three ways, each for a few weekends:
+#
+# - **Build on.** [A small GPT](../docs/a_small_gpt.md) puts the parts of this course together on one page. Make it
+#   yours: another text, a tokeniser, an optimiser of your own.
+# - **Take apart.** Add an MLP to the model of this lesson, or a second task, and see which of its findings hold.
+#   Whatever you find, knock it out before you believe it.
+# - **Give it away.** Explain to somebody, with a pencil, why $\sqrt d$ is there. What you cannot explain yet is your
+#   next lesson.
+#
+# The animal, by the way, has still not crossed the street. It was too tired. Now you know how one can tell.

@@ -1,0 +1,24 @@
+"""What the README says of the lessons is what the course declares."""
+
+import re
+from pathlib import Path
+
+from attnlib.checks import exercises
+
+README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+LESSONS = sorted({exercise.lesson for exercise in exercises().values()})
+
+
+def test_every_lesson_is_listed_with_its_points():
+    listed = dict(re.findall(r"^\| (\d\d) .* \| (\d+) \|$", README, re.MULTILINE))
+    declared = {lesson[:2]: 0 for lesson in LESSONS}
+    for exercise in exercises().values():
+        declared[exercise.lesson[:2]] += 0 if exercise.stretch else exercise.points
+    assert {number: int(points) for number, points in listed.items()} == declared
+
+
+def test_the_whole_course_is_counted():
+    found = re.search(r"(\d+) exercises, and (\d+) more without points \| \*\*(\d+)\*\*", README)
+    assert found is not None
+    graded = [exercise.points for exercise in exercises().values() if not exercise.stretch]
+    assert tuple(map(int, found.groups())) == (len(graded), len(exercises()) - len(graded), sum(graded))
