@@ -939,7 +939,7 @@ check("mend_encoder_block", MendedBlock)
 #
 # ---
 #
-# # Part two, if you want to know more
+# ## Part two, if you want to know more
 #
 # ## Ask where the norm should be
 #
