@@ -2,15 +2,17 @@
 PYTHON ?= python3
 SUBMITTED ?=
 UPGRADE ?=
-LOCK := pyproject.toml --all-extras --universal --python-version 3.11 --custom-compile-command "make lock"
+LOCK := pyproject.toml $(EXTRAS) --universal --python-version 3.11 --custom-compile-command "make lock"
+EXTRAS := $(foreach extra,course grading cluster postgresql development,--extra $(extra))
 BIN := .venv/bin
+SITE := build/site
 ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 # nbgrader calls commands of its environment by their bare names.
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab test test-quick build grade checks bench lint lock clean
+.PHONY: help setup lab test test-quick browser pictures site build grade checks bench lint lock clean
 
 help:  ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -34,6 +36,22 @@ test: lint  ## run every test: types, style, code, notebooks
 test-quick: setup  ## run what takes a minute: attnlib, the checks' words, the grader's parts
 	$(BIN)/pytest -n 2 -m "not slow" tests attnlib
 
+browser: setup site  ## try the course and the site in Chromium, as a student and as an instructor
+	$(BIN)/pip install --disable-pip-version-check --quiet --constraint requirements.txt --editable ".[browser]"
+	$(BIN)/pytest tests/browser
+
+pictures: export PICTURES := docs/images
+pictures: browser  ## renew the README's screenshots in docs/images
+
+site: setup $(SITE)/venv/installed  ## render the course and the guides to build/site/html
+	$(BIN)/python -m autograder.building.site $(SITE)/source
+	$(SITE)/venv/bin/sphinx-build --quiet --nitpicky --fail-on-warning --keep-going -c docs/site $(SITE)/source $(SITE)/html
+
+$(SITE)/venv/installed: docs/site/requirements.txt
+	$(PYTHON) -m venv --clear $(SITE)/venv
+	$(SITE)/venv/bin/pip install --disable-pip-version-check --quiet -r $<
+	touch $@
+
 build: setup  ## build the notebooks from the lessons in solutions/*.py
 	$(BIN)/python -m autograder build
 
@@ -51,12 +69,14 @@ lint: setup  ## ruff on sources and built notebooks, mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-lock:  ## renew requirements.lock and requirements.txt; UPGRADE=--upgrade takes newer versions
+lock:  ## renew the locks of the course and of the site; UPGRADE=--upgrade takes newer versions
 	$(PYTHON) -m venv --clear build/uv
 	build/uv/bin/pip install --disable-pip-version-check --quiet uv==0.13.9
 	build/uv/bin/uv pip compile --quiet $(LOCK) $(UPGRADE) --output-file requirements.txt
 	build/uv/bin/uv pip compile --quiet $(LOCK) --constraint requirements.txt --generate-hashes --no-emit-package torch \
 		--no-annotate --output-file requirements.lock
+	build/uv/bin/uv pip compile --quiet docs/site/requirements.in --universal --python-version 3.11 $(UPGRADE) \
+		--custom-compile-command "make lock" --generate-hashes --no-annotate --output-file docs/site/requirements.txt
 
 clean:  ## remove what was built, and .venv; submissions and grades stay
 	rm -rf .venv build dist attnlib.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

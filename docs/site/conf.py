@@ -1,0 +1,33 @@
+"""Sphinx's settings for `make site`: no execution, no server, no font or script from elsewhere."""
+
+from importlib.resources import files
+
+project = "Attention from scratch"
+author = "The authors of Attention from scratch"
+extensions = ["myst_nb"]
+nb_execution_mode = "off"  # the figures are those of the executed solutions
+nb_merge_streams = True
+myst_enable_extensions = ["dollarmath", "amsmath"]
+myst_heading_anchors = 3
+html_theme = "sphinx_book_theme"
+html_title = project
+html_favicon = "static/favicon.svg"
+html_theme_options = {
+    "use_download_button": False,
+    "use_fullscreen_button": False,
+    "show_toc_level": 2,
+    "navbar_persistent": [],
+}
+html_context = {"default_mode": "auto"}
+html_css_files = ["site.css"]
+html_copy_source = False
+html_static_path = ["static", str(files("jupyter_server_mathjax") / "static")]
+mathjax_path = "MathJax.js?config=TeX-AMS-MML_HTMLorMML-full,Safe"
+fonts = {"availableFonts": [], "imageFont": None, "preferredFont": None, "webFont": "STIX-Web"}
+mathjax2_config = {"showMathMenu": False, "messageStyle": "none", "HTML-CSS": fonts}
+
+
+def setup(app):  # noqa: D103
+    from pygments.lexers.special import TextLexer
+
+    app.add_lexer("mermaid", TextLexer)  # drawn by the forge; here its few lines are read as they are
