@@ -64,7 +64,10 @@ def test_every_direct_dependency_is_locked_within_its_range() -> None:
     from packaging.requirements import Requirement
 
     optional = PROJECT["optional-dependencies"]
-    for line in [*PROJECT["dependencies"], *(r for extra in optional.values() for r in extra)]:
+    for line in [
+        *PROJECT["dependencies"],
+        *(r for name, extra in optional.items() if name != "browser" for r in extra),
+    ]:
         requirement = Requirement(line)
         for version in EVERYTHING[canonical(requirement.name)]:
             assert version.split(" ;")[0] in requirement.specifier
@@ -93,7 +96,17 @@ def test_the_hooks_before_a_commit_need_no_network() -> None:
         assert re.search(hooks["lessons"]["files"], path)
 
 
-@pytest.mark.parametrize("target", ["help", "setup", "lab", "test", "build", "grade", "bench", "lint", "lock", "clean"])
+def test_the_lock_is_made_of_all_extras_but_the_browser() -> None:
+    (extras,) = re.findall(
+        r"^EXTRAS := \$\(foreach extra,([\w ]+),", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE
+    )
+    assert {*extras.split(), "browser"} == set(PROJECT["optional-dependencies"])
+    assert "playwright" not in EVERYTHING
+
+
+@pytest.mark.parametrize(
+    "target", ["help", "setup", "lab", "test", "browser", "site", "build", "grade", "bench", "lint", "lock", "clean"]
+)
 def test_make_help_lists_every_command(target: str) -> None:
     listed = subprocess.run(
         ["make", "--no-print-directory", "help"], cwd=ROOT, capture_output=True, text=True, check=True

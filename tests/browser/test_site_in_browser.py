@@ -1,0 +1,90 @@
+"""The built site: its links lead somewhere, its pages run without a complaint, and a phone is wide enough."""
+
+import re
+from functools import partial
+from html import unescape
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from urllib.parse import unquote, urldefrag
+
+import pytest
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+SITE = Path(__file__).resolve().parents[2] / "build" / "site" / "html"
+PAGES = sorted(path.relative_to(SITE).as_posix() for path in SITE.rglob("*.html") if "_static" not in path.parts)
+SIZES = {"phone": (390, 844), "desktop": (1280, 900)}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _built():
+    if not PAGES:
+        pytest.skip("the site is not built: make site")
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture(scope="session")
+def site():
+    """The address of a server for the built files."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=SITE)) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}/"
+        server.shutdown()
+
+
+def test_every_link_within_the_site_leads_to_something():
+    texts = {page: (SITE / page).read_text(encoding="utf-8") for page in PAGES}
+    ids = {page: set(re.findall(r'\bid=["\']([^"\']+)', text)) for page, text in texts.items()}
+    dead, tried = [], 0
+    for page, text in texts.items():
+        for link in re.findall(r'<a\b[^>]*?\bhref="([^"]*)"', text):
+            target, place = urldefrag(unquote(unescape(link)))
+            if re.match(r"[a-z]+:", target):
+                continue
+            tried += 1
+            path = (SITE / page).parent / target if target else SITE / page
+            other = path.resolve().relative_to(SITE).as_posix()
+            if not path.is_file() or (place and place not in ids.get(other, ())):
+                dead.append((page, link))
+    assert tried > len(PAGES)
+    assert dead == []
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_no_page_complains_or_is_wider_than_the_screen(page, site, size):
+    said = []
+    bad = ("error", "warning")
+    page.on("console", lambda told: said.append(f"{told.text} {told.location}") if told.type in bad else None)
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("requestfailed", lambda request: said.append(request.url))
+    page.set_viewport_size(dict(zip(("width", "height"), SIZES[size], strict=True)))
+    for name in PAGES:
+        page.goto(f"{site}{name}", wait_until="load")
+        width = page.evaluate("document.documentElement.scrollWidth")
+        assert (name, said, width) == (name, [], SIZES[size][0])
+
+
+def test_search_finds_a_lesson_and_the_page_turns_dark(page, site):
+    page.goto(f"{site}search.html?q=softmax")
+    page.locator("#search-results a", has_text="dot-product").first.wait_for()
+    before = page.locator("html").get_attribute("data-theme")
+    page.locator("button.theme-switch-button:visible").first.click()
+    page.wait_for_function("before => document.documentElement.dataset.theme != before", arg=before)
+
+
+def test_no_answer_is_published_and_a_drawing_works_by_keyboard(page, site):
+    (name,) = (name for name in PAGES if name.startswith("notebooks/02"))
+    page.goto(f"{site}{name}")
+    body = page.locator("article").inner_text()
+    assert "raise NotImplementedError" in body
+    assert "BEGIN SOLUTION" not in body
+    word = page.locator("g[tabindex='0']").first
+    own = word.locator(".own")
+    assert own.evaluate("drawing => getComputedStyle(drawing).opacity") == "0"
+    word.focus()
+    assert own.evaluate("drawing => getComputedStyle(drawing).opacity") == "1"
