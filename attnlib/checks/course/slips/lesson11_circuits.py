@@ -45,14 +45,15 @@ class HeadColumns(Step):
         """Every h-th column is taken.
 
         A head has neighbouring columns: those of head i begin at i * d_head, and there are d_head of them. The slice
-        i::h takes one column from nearly every head.
+        i::h picks columns from all over, out of several heads.
         """
         return slice(head, None, model.layers[layer].num_heads)
 
     def h_columns_wide(self, model: Any, head: int, layer: int = 0) -> Columns:
-        """A head is taken to be num_heads columns wide.
+        """The head is num_heads columns wide.
 
-        It has d_head = d_model / num_heads columns. Two heads of width 64 are easily confused with 64 heads of width 2.
+        It should have d_head = d_model / num_heads columns. Two heads of width 64 are easily confused with 64 heads of
+        width 2.
         """
         h = model.layers[layer].num_heads
         return slice(head * h, (head + 1) * h)
@@ -81,9 +82,9 @@ class HeadColumns(Step):
         return slice(None)
 
     def the_other_heads(self, model: Any, head: int, layer: int = 0) -> Columns:
-        """The other heads are taken, and this one is spared.
+        """The other heads are taken, and this one is left out.
 
-        It is the head with this number that is meant, not all the rest.
+        The head with this number is the one that is meant. Take its d_head columns, and leave the rest alone.
         """
         own = self.right(model, head, layer)
         width = model.layers[layer].w_o.in_features
@@ -121,9 +122,9 @@ class ChooseLayer(Step):
         return [model.layers[layer - 1]]
 
     def always_the_first_layer(self, model: Any) -> list[nn.Module]:
-        """It is always the first layer.
+        """The argument `layer` is ignored.
 
-        The argument says which layer is meant: model.layers[layer].
+        It is always a head of layer 0, whatever `layer` says. Use model.layers[layer].
         """
         return [model.layers[0]]
 
@@ -145,17 +146,17 @@ class Replace(Step):
         return replace
 
     def mean_ignored(self, columns: Columns) -> Change:
-        """There are zeros, whatever `mean` says.
+        """It is zeros, whatever `mean` says.
 
-        With mean=True the head's columns get their mean, and not zeros: the head then says what it says on average,
-        which the layers behind it are used to.
+        With mean=True the head's columns are replaced by their mean: the head then says what it says on average, and
+        that is what the layers behind it are used to.
         """
         return self._replaced(columns, torch.zeros_like)
 
     def always_the_mean(self, columns: Columns) -> Change:
-        """There is the mean, whatever `mean` says.
+        """It is the mean, whatever `mean` says.
 
-        Without mean=True the head is to write nothing at all: zeros.
+        Unless mean=True, the head should hand on nothing at all: zeros.
         """
         return self._replaced(columns, lambda x: x.mean(dim=(0, 1)))
 
@@ -169,37 +170,37 @@ class Replace(Step):
     def mean_over_positions(self, columns: Columns, mean: bool) -> Change:
         """Each sentence gets its own mean.
 
-        The mean over positions alone still knows which sentence it is, so part of what the head says gets through.
-        Take it over the batch as well: dim=(0, 1).
+        A mean over positions alone still depends on the sentence, so part of what the head says gets through. Average
+        over the batch as well: dim=(0, 1).
         """
         return self._replaced(columns, lambda x: x.mean(dim=1, keepdim=True) if mean else torch.zeros_like(x))
 
     def mean_over_the_batch(self, columns: Columns, mean: bool) -> Change:
         """Each position gets its own mean.
 
-        The mean over the batch alone still differs from position to position. Take it over the positions as well:
-        dim=(0, 1).
+        A mean over the batch alone still depends on the position, so part of what the head says gets through. Average
+        over the positions as well: dim=(0, 1).
         """
         return self._replaced(columns, lambda x: x.mean(dim=0) if mean else torch.zeros_like(x))
 
     def mean_over_columns(self, columns: Columns, mean: bool) -> Change:
         """The mean is taken over the head's columns.
 
-        Each column keeps a mean of its own, one number for all sentences and positions. A mean over the last axis mixes
-        the columns, and leaves the positions as different as they were.
+        A mean over the last axis mixes the columns, and the positions stay as different as they were. Each column needs
+        one mean of its own, over all sentences and positions: dim=(0, 1).
         """
         return self._replaced(columns, lambda x: x.mean(dim=-1, keepdim=True) if mean else torch.zeros_like(x))
 
     def one_number_for_all(self, columns: Columns, mean: bool) -> Change:
         """All the columns get the same number.
 
-        x.mean() without dim is the mean of everything. Each of the head's columns has a mean of its own, over batch and
+        x.mean() without dim is the mean of everything. Each of the head's columns has its own mean, over batch and
         positions: dim=(0, 1).
         """
         return self._replaced(columns, lambda x: x.mean() if mean else torch.zeros_like(x))
 
     def sum_for_the_mean(self, columns: Columns, mean: bool) -> Change:
-        """There is a sum in place of the mean.
+        """It is a sum, not a mean.
 
         Divide by the number of sentences times the number of positions, or use mean(dim=(0, 1)).
         """
@@ -223,18 +224,19 @@ class AttachAblation(Step):
         return lambda: [change_input(layer.w_o, replace) for layer in targets]
 
     def behind_w_o(self, targets: list[Any], replace: Change) -> Attach:
-        """The columns are changed behind w_o.
+        """The columns are changed after w_o.
 
-        w_o has mixed the heads: each column of its output, and each row of its weight, holds something of all of them.
-        The heads lie side by side in its *input*, so use a forward pre-hook of w_o, or the columns of its weight.
+        By then w_o has mixed the heads: each column of its output, and each row of its weight, holds something of all
+        of them. The heads lie side by side in its *input*, so use a forward pre-hook of w_o, or the columns of its
+        weight.
         """
         return lambda: [change_output(layer.w_o, replace) for layer in targets]
 
     def values_changed(self, targets: list[Any], replace: Change) -> Attach:
-        """It is the values that are changed, not what the head hands to w_o.
+        """The values are changed, not what the head hands to w_o.
 
-        For zeros that is the same, for the mean it is not: a head hands on sums of values, weighted by its attention,
-        and positions that are looked at often count more in their mean than in that of the values.
+        With zeros that makes no difference, with the mean it does: a head hands on weighted sums of values, and a
+        position that many queries attend to counts more in them than in the mean of the values.
         """
         return lambda: [change_output(layer.w_v, replace) for layer in targets]
 
@@ -263,7 +265,7 @@ class RunHooked(Step):
         """The hook is still there afterwards.
 
         register_forward_pre_hook returns a handle. Without handle.remove() the model stays changed, and the next
-        measurement is one of two changes at once.
+        measurement shows both changes at once.
         """
         attach()
         logits: Tensor = model(ids)
@@ -309,16 +311,16 @@ class RunHooked(Step):
     def left_in_another_mode(self, model: nn.Module, ids: Tensor, attach: Attach) -> Tensor:
         """The model is left in evaluation mode.
 
-        It was in training mode before. Either leave the mode alone, or remember model.training and put it back.
+        It was in training mode before. Leave the mode alone, or remember model.training and put it back.
         """
         logits = self.right(model, ids, attach)
         model.eval()
         return logits
 
     def change_returned(self, model: nn.Module, ids: Tensor, attach: Attach) -> Tensor:
-        """What comes back is the change of the logits.
+        """The change in the logits is returned, not the logits.
 
-        Return the logits of the changed model; whoever calls this compares them with others.
+        Return the logits of the changed model. Whoever calls this compares them with others.
         """
         logits: Tensor = model(ids)
         return self.right(model, ids, attach) - logits
@@ -343,17 +345,17 @@ class ReadValues(Step):
         return read
 
     def queries_for_values(self, model: Any, layer: int, columns: Columns) -> Tensor:
-        """W_Q is there in place of W_V.
+        """W_Q is used in place of W_V.
 
         Queries and keys decide *where* a head looks. What it takes from there is made by w_v.
         """
         return self._read(model.embed, model.layers[layer].w_q, columns)
 
     def keys_for_values(self, model: Any, layer: int, columns: Columns) -> Tensor:
-        """W_K is there in place of W_V.
+        """W_K is used in place of W_V.
 
-        Keys are what a query is compared with, and none of them ever enters the stream. What the head takes home is
-        made by w_v.
+        Keys are what a query is compared with, and they never enter the stream. What the head takes home is made by
+        w_v.
         """
         return self._read(model.embed, model.layers[layer].w_k, columns)
 
@@ -367,9 +369,10 @@ class ReadValues(Step):
         return read
 
     def unembedding_read(self, model: Any, layer: int, columns: Columns) -> Tensor:
-        """The unembedding is read.
+        """The head reads the unembedding.
 
-        What the head finds at a token is its embedding, model.embed.weight; model.unembed is for the way out.
+        What it finds at a token is the embedding, model.embed.weight. The unembedding, model.unembed, is for the way
+        out.
         """
         return self._read(model.unembed, model.layers[layer].w_v, columns)
 
@@ -404,8 +407,8 @@ class WriteHead(Step):
     def w_o_left_out(self, model: Any, columns: Columns, values: Tensor) -> Tensor:
         """W_O is missing.
 
-        The head's d_head numbers are no vector of the stream yet. w_o makes one of them: its columns that belong to
-        this head say where each number goes.
+        The head's d_head numbers are not yet a vector of the residual stream. w_o turns them into one: the columns of
+        its weight that belong to this head say where each number goes.
         """
         written: Tensor = torch.zeros_like(model.embed.weight)
         written[:, columns] = values
@@ -428,7 +431,7 @@ class ScoreTokens(Step):
         return self.right(model, written).T
 
     def embedding_for_unembedding(self, model: Any, written: Tensor) -> Tensor:
-        """The embedding stands in for the unembedding.
+        """The embedding is used for the unembedding.
 
         In this model they are two matrices. Logits are made by model.unembed.
         """
@@ -443,17 +446,19 @@ class ScoreTokens(Step):
         return written
 
     def direct_path_added(self, model: Any, written: Tensor) -> Tensor:
-        """The direct path is in it, too.
+        """The direct path is included.
 
-        The embedding reaches the logits by itself, past all heads. The OV circuit is what this one head adds to that.
+        The embedding reaches the logits by itself, past all heads. The OV circuit is only what this one head adds to
+        that.
         """
         logits: Tensor = (written + model.embed.weight) @ model.unembed.weight.T
         return logits
 
     def made_probabilities(self, model: Any, written: Tensor) -> Tensor:
-        """There is a softmax.
+        """The circuit goes through a softmax.
 
-        A circuit is a sum of logits and may be negative. Softmax needs the logits of all paths together.
+        Its entries are contributions to logits, and may be negative. A softmax makes sense only once all contributions
+        have been added up.
         """
         return self.right(model, written).softmax(dim=-1)
 
@@ -494,9 +499,9 @@ class Compose(Step):
         return w_ov @ w_qk
 
     def both_sides_read(self, w_ov: Tensor, w_qk: Tensor) -> Tensor:
-        """The rows of both meet.
+        """The rows of both matrices meet.
 
-        The rows of W_OV are what the first head *reads*. What it writes is its columns, and these meet the keys, the
+        The rows of W_OV are what the first head *reads*. What it writes is in its columns, and these meet the keys, the
         columns of W_QK: W_QK @ W_OV.T.
         """
         return w_ov.T @ w_qk
@@ -540,7 +545,7 @@ class Size(Step):
         return lambda x: x.square().sum()
 
     def sum_of_sizes(self) -> Change:
-        """The entries' sizes are added, not their squares.
+        """Absolute values are added, not squares.
 
         The Frobenius norm is the root of the sum of the squares.
         """
@@ -651,7 +656,7 @@ class PatchStream(Step):
     def old_part_left(self, model: Any, columns: Columns, there: Tensor) -> Change:
         """What the head wrote before is still there.
 
-        The new part is added, and the old one is not taken out. The keys then hear the head twice: x - old + new.
+        The new part is added, and the old one is not taken out. The keys then hear the head twice. Use x - old + new.
         """
         return lambda x: x + self._writes(model, columns, there)
 
@@ -663,9 +668,9 @@ class PatchStream(Step):
         return lambda x: x - self._writes(model, columns, here)
 
     def new_part_alone(self, model: Any, columns: Columns, there: Tensor) -> Change:
-        """The keys get nothing but this head.
+        """The keys hear nothing but this head.
 
-        The stream is the sum of the embedding and of all heads. Exchange one summand, and leave the others in the sum.
+        The stream is the sum of the embedding and of what all heads write. Exchange one term, and keep the others.
         """
         return lambda x: self._writes(model, columns, there)
 
@@ -677,10 +682,10 @@ class PatchStream(Step):
         return lambda x: other_stream
 
     def patched_without_w_o(self, columns: Columns, here: Tensor, there: Tensor) -> Change:
-        """W_O is missing in what the head writes.
+        """W_O is missing from what the head writes.
 
-        The head's columns of the merged heads are the *input* of w_o, and are no columns of the stream. What it writes
-        there is these times w_o's columns.
+        The head's columns of the merged heads are the *input* of w_o, not columns of the stream. What it writes there
+        is their product with w_o's columns.
         """
 
         def patch(x: Tensor) -> Tensor:
@@ -725,14 +730,15 @@ class ChoosePath(Step):
     def queries_alone(self, model: Any) -> list[Path]:
         """The queries are patched, not the keys.
 
-        The hook belongs on model.layers[1].w_k. Keys are what the token offers that is looked at.
+        The hook belongs on model.layers[1].w_k. A key is what a token shows to those who look for it.
         """
         return [partial(change_input, model.layers[1].w_q)]
 
     def values_alone(self, model: Any) -> list[Path]:
         """The values are patched, not the keys.
 
-        The hook belongs on model.layers[1].w_k. Values are what is taken home from where the keys have led.
+        The hook belongs on model.layers[1].w_k. Values are what a query takes home once the keys have decided where it
+        looks.
         """
         return [partial(change_input, model.layers[1].w_v)]
 
