@@ -583,3 +583,34 @@ def attention_entropy(weights: Tensor) -> Tensor:
 def copying_score(circuit: Tensor) -> Tensor:
     """A row copies if no entry of it is above the one on the diagonal, and the mean of True and False is a share."""
     return (circuit.diagonal() == circuit.amax(dim=-1)).to(circuit.dtype).mean()
+
+
+def ablate_head(model: Any, ids: Tensor, layer: int, head: int, mean: bool = False) -> Tensor:
+    """The sum over heads can be written out, so one of its terms can be changed without any hook."""
+    x = model.embed(ids)
+    for number, attn in enumerate(model.layers):
+        q, k, v = (attnlib.split_heads(w(x), attn.num_heads) for w in (attn.w_q, attn.w_k, attn.w_v))
+        z = F.scaled_dot_product_attention(attn.rotary(q), attn.rotary(k), v, is_causal=True)
+        if number == layer:
+            z = z.clone()
+            z[:, head] = z[:, head].mean(dim=(0, 1)) if mean else 0.0
+        x = x + attn.w_o(attnlib.merge_heads(z))
+    logits: Tensor = model.unembed(x)
+    return logits
+
+
+def ov_circuit(model: Any, layer: int, head: int) -> Tensor:
+    """Each layer is a function of vectors: give it all embeddings at once, and close the other heads' columns."""
+    attn = model.layers[layer]
+    values = attn.w_v(model.embed.weight).unflatten(-1, (attn.num_heads, -1))  # (V, h, d_head)
+    own = torch.zeros_like(values)
+    own[:, head] = values[:, head]
+    logits: Tensor = model.unembed(attn.w_o(own.flatten(-2)))
+    return logits
+
+
+def qk_composition(w_ov: Tensor, w_qk: Tensor) -> Tensor:
+    """Divided by their norms first, the matrices have the norm 1, and the product's norm is the answer."""
+    one, other = w_ov / w_ov.norm(), w_qk / w_qk.norm()
+    composed: Tensor = torch.linalg.matrix_norm(other @ one.mT)
+    return composed
