@@ -506,7 +506,7 @@ class OnDiagonal(Step):
         return largest == torch.arange(len(largest), device=largest.device)
 
     def positive_entries(self, circuit: Tensor) -> Tensor:
-        """Counts the positive entries of the diagonal.
+        """It counts the positive entries of the diagonal.
 
         If a token raises its own logit a little and another one's more, it is not copied. Count the rows whose largest
         entry is on the diagonal.
