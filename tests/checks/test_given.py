@@ -41,6 +41,24 @@ def test_it_is_causal_knows_its_positions_and_has_another_mode() -> None:
         model(torch.zeros(1, 6, dtype=torch.long))
 
 
+def test_with_a_window_it_forgets() -> None:
+    weights = {"embed": torch.randn(7, 4), "places": torch.randn(5, 4)}
+    (model,) = made((described("SmallModel", (7, 5, 4, 0, 2), weights),))
+    ids = torch.randint(0, 7, (1, 5))
+    other = ids.clone()
+    other[:, 0] = (ids[:, 0] + 1) % 7
+    changed = (model(ids) != model(other)).any(dim=-1)[0]
+    assert changed.tolist() == [True, True, False, False, False]
+
+
+def test_attention_has_so_many_heads() -> None:
+    weights = {name: torch.randn(6, 6) for name in ("w_q", "w_k", "w_v", "w_o")}
+    (heads,) = made((described("SmallHeads", (6, 3), weights),))
+    output, looks = heads(torch.randn(2, 5, 6))
+    assert (output.shape, looks.shape) == ((2, 5, 6), (2, 3, 5, 5))
+    assert torch.allclose(looks.sum(dim=-1), torch.ones(2, 3, 5))
+
+
 def test_the_mode_in_which_it_is_left_is_an_input_that_changed() -> None:
     inputs = (small(training=True),)
     objects = made(inputs)

@@ -19,7 +19,7 @@ MODEL, GENERATOR, HELD, BLOCKS = "a model", "a generator", "held by the caller",
 def described(
     kind: str, sizes: tuple[Any, ...], weights: Mapping[str, Tensor], *, training: bool = False
 ) -> dict[str, Any]:
-    """A model: `SmallModel`, or a class of attnlib by its name; what its constructor gets, and all its weights."""
+    """A model: one of `OWN`, or a class of attnlib by its name; what its constructor gets, and all its weights."""
     mode, hooks = torch.tensor(training), torch.tensor(0)
     return {MODEL: {"kind": kind, "sizes": sizes, "weights": dict(weights), "mode": mode, "hooks": hooks}}
 
@@ -27,13 +27,13 @@ def described(
 class SmallModel(nn.Module):
     """Ids (b, n), positions (n) -> logits (b, n, vocab), each from all ids up to its own: no attention, but causal.
 
-    If it leaks, each sees `ahead` ids more, where there are any. In training it is as if dropout took every other
-    column. It has `max_len` positions, and raises for more.
+    If it leaks, each sees `ahead` ids more, where there are any; with `window`, no more than the last so many. In
+    training it is as if dropout took every other column. It has `max_len` positions, and raises for more.
     """
 
-    def __init__(self, vocab: int, max_len: int, d: int, ahead: int = 0) -> None:
+    def __init__(self, vocab: int, max_len: int, d: int, ahead: int = 0, window: int | None = None) -> None:
         super().__init__()
-        self.max_len, self.ahead = max_len, ahead
+        self.max_len, self.ahead, self.window = max_len, ahead, window or max_len
         self.embed, self.places = nn.Parameter(torch.empty(vocab, d)), nn.Parameter(torch.empty(max_len, d))
 
     def forward(self, ids: Tensor, positions: Tensor | None = None) -> Tensor:
@@ -43,10 +43,28 @@ class SmallModel(nn.Module):
         x = (self.embed[ids] + self.places[positions]).tanh()
         if self.training:
             x = 2 * x * (torch.arange(x.shape[-1], device=x.device) % 2)
-        counts = torch.arange(1, ids.shape[1] + 1, device=x.device)
-        seen = (counts + self.ahead).clamp(max=len(counts))
-        mixed = x + x.cumsum(dim=1)[:, seen - 1] / seen[:, None].to(x.dtype)
+        seen = torch.ones(ids.shape[1], ids.shape[1], dtype=x.dtype, device=x.device)
+        seen = seen.tril(self.ahead).triu(1 - self.window)
+        mixed = x + seen / seen.sum(dim=1, keepdim=True) @ x
         return mixed @ self.embed.mT
+
+
+class SmallHeads(nn.Module):
+    """Words (b, n, d_model) -> output (b, n, d_model), weights (b, h, n, n): self-attention without biases."""
+
+    def __init__(self, d_model: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.w_q, self.w_k, self.w_v, self.w_o = (nn.Parameter(torch.empty(d_model, d_model)) for _ in range(4))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        projected = (x @ w for w in (self.w_q, self.w_k, self.w_v))
+        q, k, v = (y.unflatten(-1, (self.heads, -1)).transpose(1, 2) for y in projected)
+        weights = (q @ k.mT * q.shape[-1] ** -0.5).softmax(dim=-1)
+        return (weights @ v).transpose(1, 2).flatten(2) @ self.w_o, weights
+
+
+OWN: dict[str, type[nn.Module]] = {"SmallModel": SmallModel, "SmallHeads": SmallHeads}
 
 
 def made(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -68,7 +86,7 @@ def _made(value: Any, device: torch.device | str = "cpu", *_others: torch.device
 
 
 def _model(value: Mapping[str, Any]) -> nn.Module:
-    kind = SmallModel if value["kind"] == "SmallModel" else getattr(importlib.import_module("attnlib"), value["kind"])
+    kind = OWN.get(value["kind"]) or getattr(importlib.import_module("attnlib"), value["kind"])
     model: nn.Module = kind(*value["sizes"])
     model.load_state_dict({name: weight.detach().clone() for name, weight in value["weights"].items()}, assign=True)
     return model.train(bool(value["mode"]))

@@ -25,9 +25,11 @@ from attnlib.checks.exercise import Case
 LESSON = "05_causal_attention"
 
 
-def _model(draw: Draw, *, vocab: int, max_len: int, training: bool = False, ahead: int = 0) -> dict[str, Any]:
+def _model(
+    draw: Draw, *, vocab: int, max_len: int, training: bool = False, ahead: int = 0, window: int | None = None
+) -> dict[str, Any]:
     weights = {"embed": draw.normal(vocab, 8), "places": draw.normal(max_len, 8)}
-    return described("SmallModel", (vocab, max_len, 8, ahead), weights, training=training)
+    return described("SmallModel", (vocab, max_len, 8, ahead, window), weights, training=training)
 
 
 @torch.no_grad()
@@ -40,14 +42,14 @@ def reach(model: nn.Module, ids: Tensor, vocab: int) -> Tensor:
     return torch.stack(columns, dim=1)
 
 
-def _text(draw: Draw, *, n: int, vocab: int, ahead: int, fixed: int = 0) -> tuple[Any, ...]:
+def _text(draw: Draw, *, n: int, vocab: int, ahead: int, fixed: int = 0, window: int | None = None) -> tuple[Any, ...]:
     """The first and the last character of the vocabulary are in it, if it is long enough.
 
     The logits of the first `fixed` characters are 0, whatever is read.
     """
     ids = draw.integers(0, vocab, (n,))
     ids[n // 2], ids[-1] = 0, vocab - 1
-    model = _model(draw, vocab=vocab, max_len=n + 3, ahead=ahead)
+    model = _model(draw, vocab=vocab, max_len=n + 3, ahead=ahead, window=window)
     model[MODEL]["weights"]["embed"][:fixed] = 0.0
     return model, ids, vocab
 
@@ -63,6 +65,7 @@ REACH = CourseExercise(
         Case(name="a sound model", inputs=partial(_text, n=5, vocab=7, ahead=0)),
         Case(name="a model that sees one too far", inputs=partial(_text, n=7, vocab=11, ahead=1)),
         Case(name="a model that sees three too far", inputs=partial(_text, n=11, vocab=5, ahead=3)),
+        Case(name="a model that forgets all but the last two", inputs=partial(_text, n=7, vocab=5, ahead=0, window=2)),
         Case(name="a text of one character", inputs=partial(_text, n=1, vocab=5, ahead=0)),
         Case(name="a logit that never changes", inputs=partial(_text, n=7, vocab=5, ahead=1, fixed=1)),
         Case(name="a single logit that changes", inputs=partial(_text, n=7, vocab=2, ahead=1, fixed=1)),

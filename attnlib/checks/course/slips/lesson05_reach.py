@@ -49,6 +49,14 @@ class ChangeOne(Step):
         """
         return lambda ids, j: torch.cat([(ids[: j + 1] + 1) % vocab, ids[j + 1 :]])
 
+    def all_from_j_exchanged(self, vocab: int) -> Change:
+        """All characters from j on are exchanged.
+
+        `changed[j:]` is the rest of the text. Column j says what character j can do by itself: `changed[j]`. Yours
+        seems to matter to every guess behind it, also to those that no longer see it.
+        """
+        return lambda ids, j: torch.cat([ids[:j], (ids[j:] + 1) % vocab])
+
     def nothing_exchanged(self) -> Change:
         """Nothing is exchanged.
 
