@@ -7,7 +7,7 @@ from torch import Tensor
 
 import attnlib
 from attnlib.attention import equation
-from attnlib.checks.course.steps import Step, discussed_at, spells
+from attnlib.checks.course.steps import Step, discussed_at, each, spells
 
 
 class TableSizes(Step):
@@ -242,6 +242,16 @@ class Angles(Step):
         angles in float64 (dtype=torch.float64 in arange), and convert the result.
         """
         return (places.float()[..., None] * speeds.float()).double()
+
+    @spells(angles_in_float32)
+    @each(negative=(True, False))
+    def speeds_in_float32(self, places: Tensor, exponents: Tensor, base: float, negative: bool) -> Tensor:
+        exponents = exponents.float()
+        return places.float()[..., None] * (base**-exponents if negative else 1 / base**exponents)
+
+    @spells(angles_in_float32)
+    def speeds_by_exp_in_float32(self, places: Tensor, exponents: Tensor, base: float) -> Tensor:
+        return places.float()[..., None] * (-math.log(base) * exponents.float()).exp()
 
 
 class TableOfHands(Step):

@@ -11,7 +11,7 @@ import attnlib
 from attnlib.checks.course.slips.block import AddAttention, AddThought, FirstNorm, SecondNorm
 from attnlib.checks.course.slips.norm import Two
 from attnlib.checks.course.slips.projections import Layer
-from attnlib.checks.course.steps import Step, along_with, told_as
+from attnlib.checks.course.steps import Step, along_with, spells, told_as
 
 
 class Shift(Step):
@@ -30,6 +30,14 @@ class Shift(Step):
         """
         return logits, ids
 
+    @spells(not_shifted)
+    def both_without_the_last(self, logits: Tensor, ids: Tensor) -> Two:
+        return logits[:, :-1], ids[:, :-1]
+
+    @spells(not_shifted)
+    def both_without_the_first(self, logits: Tensor, ids: Tensor) -> Two:
+        return logits[:, 1:], ids[:, 1:]
+
     def past_predicted(self, logits: Tensor, ids: Tensor) -> Two:
         """Each position is asked for the token before it.
 
@@ -37,6 +45,10 @@ class Shift(Step):
         is the *last* logits that have no target, and the *first* token that is nobody's target.
         """
         return logits[:, 1:], ids[:, :-1]
+
+    @spells(past_predicted)
+    def rolled_the_wrong_way(self, logits: Tensor, ids: Tensor) -> Two:
+        return logits, ids.roll(1, dims=1)
 
     def two_ahead(self, logits: Tensor, ids: Tensor) -> Two:
         """Each position is asked for the token after the next one.
@@ -52,6 +64,38 @@ class Shift(Step):
         predictions.
         """
         return logits, ids.roll(-1, dims=1)
+
+    def zero_follows_last(self, logits: Tensor, ids: Tensor) -> Two:
+        """The last position is asked for token 0.
+
+        A row of targets that is filled up with zeros asks for a token that nobody wrote. Nothing follows the last
+        token: leave its logits out, or fill up with ignore_index.
+        """
+        return logits, F.pad(ids[:, 1:], (0, 1))
+
+    def last_left_out(self, logits: Tensor, ids: Tensor) -> Two:
+        """The last token is not predicted.
+
+        A text of n tokens has n - 1 predictions, and yours are one fewer. The last token is the target of the logits
+        just before it: logits[:, :-1] against ids[:, 1:].
+        """
+        return logits[:, :-2], ids[:, 1:-1]
+
+    def second_left_out(self, logits: Tensor, ids: Tensor) -> Two:
+        """The second token is not predicted.
+
+        It is what follows the first one, and the logits at position 0 are for it. Only the *first* token is nobody's
+        target: logits[:, :-1] against ids[:, 1:].
+        """
+        return logits[:, 1:-1], ids[:, 2:]
+
+    def shifted_across_texts(self, logits: Tensor, ids: Tensor) -> Two:
+        """The shift is made after the texts are joined.
+
+        In one long row, the last position of a text is asked for the first token of the next text. Shift first, then
+        flatten.
+        """
+        return logits.flatten(0, 1)[None, :-1], ids.flatten()[None, 1:]
 
     def texts_shifted(self, logits: Tensor, ids: Tensor) -> Two:
         """The batch is shifted, not the positions.
@@ -87,6 +131,13 @@ class Surprise(Step):
         """
         counted = targets != ignore_index
         return -_of_the_target(scores.log_softmax(dim=-1), targets, counted), counted
+
+    def rounded_to_float32(self, scores: Tensor, targets: Tensor, ignore_index: int) -> Two:
+        """The logits are made float32, whatever they are.
+
+        `.float()` is for half precision. Logits in float64 have more digits than it keeps, and so has their loss.
+        """
+        return self.right(scores.float(), targets, ignore_index)
 
     def over_positions(self, scores: Tensor, targets: Tensor, ignore_index: int) -> Two:
         """The softmax runs over the positions.

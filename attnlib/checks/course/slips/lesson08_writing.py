@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import attnlib
-from attnlib.checks.course.steps import Step, along_with, spells
+from attnlib.checks.course.steps import Step, along_with, each, spells
 
 Generator = torch.Generator | None
 Change = Callable[..., Any]
@@ -275,6 +275,19 @@ class DrawOne(Step):
             return torch.multinomial((logits / 0.0).softmax(dim=-1), 1)[:, 0]
         return self.right(logits, probabilities, temperature, generator)
 
+    @each(least=(1e-8, 1e-4))
+    def zero_made_tiny(
+        self, logits: Tensor, probabilities: Tensor, temperature: float, generator: Generator, least: float
+    ) -> Tensor:
+        """Temperature 0 is taken for a tiny number.
+
+        max(temperature, 1e-8) avoids the division by 0, but a token is still drawn: of several best tokens, any may
+        come. At temperature 0 the contract asks for the first of them. Take the argmax there.
+        """
+        if temperature == 0:
+            return torch.multinomial((logits / least).softmax(dim=-1), 1, generator=generator)[:, 0]
+        return self.right(logits, probabilities, temperature, generator)
+
     def zero_is_no_temperature(self, logits: Tensor, probabilities: Tensor, generator: Generator) -> Tensor:
         """At temperature 0 a token is still drawn at random.
 
@@ -528,8 +541,8 @@ class EndOfText(Step):
     def never_over(self) -> Change:
         """The loop goes on after all rows have stopped.
 
-        Nothing more can change. End the loop there: the result is then shorter than n + num_tokens.
-        """
+                        Nothing more can change. End the loop there: the result is then shorter than n + num_tokens.
+                """
         return lambda stopped: False
 
     @along_with("writes_beyond_the_stop")
