@@ -7,12 +7,12 @@
 #
 # | | |
 # | --- | --- |
-# | **You will build** | `stack_head_weights`, `split_heads`, `merge_heads`, and `MultiHeadSelfAttention`, to train |
+# | **You will build** | `split_heads`, `merge_heads`, `MultiHeadSelfAttention`, and a loop with Adam that trains it |
 # | **You will understand** | what a second head adds, why `reshape` is not `transpose`, why packed weights differ |
 # | **You need** | scaled dot-product attention from lesson 02, about two hours |
 #
 # The cells between the exercises use `attnlib`, so you can skip an exercise, or the whole lesson, and still go on with
-# 04 to 06. One section trains *your* module, once it passes its check.
+# 04 to 06. One section trains *your* module by *your* loop, once they pass their checks.
 
 # %%
 import math
@@ -718,21 +718,107 @@ def who_saw_whom(count: int, generator: torch.Generator) -> tuple[Tensor, Tensor
     return torch.cat([places, names], dim=-1), names[:, [1, 4]].flatten(1)
 
 
-def trained(num_heads: int, seed: int, steps: int = 200) -> tuple[nn.Module, list[float]]:
-    """The five steps of lesson 02."""
-    torch.manual_seed(seed)
-    generator, losses = torch.Generator().manual_seed(seed), []
-    attention = Attention(12, num_heads)
-    optimiser = torch.optim.Adam(attention.parameters(), lr=0.02)
-    for _ in range(steps):
-        sentences, wanted = who_saw_whom(64, generator)
-        output, _ = attention(sentences)
-        loss = F.mse_loss(output[:, -1], wanted)
-        optimiser.zero_grad()
+# %% [markdown]
+# Five steps train it, for each batch, as in lesson 02: run, measure, set the gradients to zero, `backward()`, move.
+# Only the last one is new. Plain gradient descent has a single `lr` for all numbers of a model: where the slope is
+# steep it leaps, where it is flat it hardly moves. *Adam* ([Kingma and Ba, 2014](https://arxiv.org/abs/1412.6980))
+# finds a step for each number by itself. It remembers two running means of the number's gradients $g$, both 0 at
+# first:
+#
+# $$m \leftarrow 0.9\, m + 0.1\, g \qquad v \leftarrow 0.999\, v + 0.001\, g^2$$
+#
+# $m$ says which way the number has been pushed lately, and $\sqrt v$ how hard. Their quotient is near $\pm 1$ as long
+# as the gradients agree, and near 0 while they contradict one another, be they large or small. One thing is left to
+# mend: means that begin at 0 are too small at first. In step $t = 1, 2, 3, \dots$ Adam divides them by what they can
+# have reached:
+#
+# $$w \leftarrow w - lr \cdot \frac{m \,/\, (1 - 0.9^t)}{\sqrt{v \,/\, (1 - 0.999^t)} + 10^{-8}}$$
+#
+# Take a pencil: in the first step, a number has the gradient $-18$. What are $m$ and $v$, what are they once corrected,
+# and how far does the number move?
+#
+# ### Exercise: train with Adam ({points}, difficulty 3, 30 minutes)
+#
+# Write `train_with_adam(model, words, wanted, position, lr)`, and the ten models below are trained by it.
+#
+# - `model(x)` takes `(b, n, d_model)` and returns a pair, the output `(b, n, d_model)` and the weights of its heads.
+#   Its parameters are what learns.
+# - `words` is `(steps, b, n, d_model)` and `wanted` `(steps, b, d_model)`: each step has a batch of its own. The loss
+#   is `F.mse_loss` of the outputs at `position` and what is wanted there.
+# - The result is `(steps,)`, each loss from before its step; `loss.detach()` keeps the number without its history.
+# - Adam as above, with these constants. PyTorch has it ready-made, as `torch.optim.Adam`. It is allowed, but write it
+#   yourself first: it is six lines. The parts of the check: {parts}. Dtype as always.
+
+
+# %%
+def train_with_adam(model: nn.Module, words: Tensor, wanted: Tensor, position: int, lr: float) -> Tensor:
+    """Batches of sentences, what is wanted at `position` -> losses (steps,); the model is trained."""
+    ### BEGIN SOLUTION
+    weights = list(model.parameters())
+    means = [torch.zeros_like(w) for w in weights]
+    squares = [torch.zeros_like(w) for w in weights]
+    losses = []
+    for step, (x, target) in enumerate(zip(words, wanted, strict=True), 1):
+        output, _ = model(x)
+        loss = F.mse_loss(output[:, position], target)
+        model.zero_grad()
         loss.backward()
-        optimiser.step()
-        losses.append(loss.item())
-    return attention, losses
+        with torch.no_grad():
+            for w, m, v in zip(weights, means, squares, strict=True):
+                m.copy_(0.9 * m + 0.1 * w.grad)
+                v.copy_(0.999 * v + 0.001 * w.grad**2)
+                direction = m / (1 - 0.9**step)
+                size = (v / (1 - 0.999**step)).sqrt()
+                w -= lr * direction / (size + 1e-8)
+        losses.append(loss.detach())
+    return torch.stack(losses)
+    ### END SOLUTION
+
+
+# %%
+check("train_with_adam", train_with_adam)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Begin with your loop from lesson 02, with `model(x)` in place of the products, and the `zero_grad` of the model. Get
+# it to run with plain descent, `w -= lr * w.grad` for each `w` of `model.parameters()`, inside
+# `with torch.no_grad():`.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# Before the loop, make a list of zeros for each of the two means: `torch.zeros_like(w)` for each weight. They have to
+# outlive the step, so change what is in them (`m.copy_(…)`, `m.mul_(0.9)`), or put the new ones back into the list.
+#
+# </details>
+# <details><summary>Hint 3</summary>
+#
+# Three lines for a weight: the new `m`, the new `v`, the step. The corrected means get names of their own and are not
+# remembered. `enumerate(…, 1)` counts the batches from 1, once for all weights.
+#
+# </details>
+# <details><summary>What the pencil should say</summary>
+#
+# $m = -1.8$ and $v = 0.324$; corrected they are $-18$ and $18^2 = 324$. The quotient is $-1$, so the number moves up by
+# `lr`. In the first step *every* number moves by `lr`, whatever its gradient is.
+#
+# </details>
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: it says whose loop is used, which is another one in a student's notebook
+train = yours_or_ours("train_with_adam", globals())
+
+
+# %%
+def trained(num_heads: int, seed: int, steps: int = 200) -> tuple[nn.Module, list[float]]:
+    """A module after so many batches of 64 sentences, and its losses; the last word, 5, is asked."""
+    torch.manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
+    batches = [who_saw_whom(64, generator) for _ in range(steps)]
+    words, wanted = (torch.stack(parts) for parts in zip(*batches, strict=True))
+    attention = Attention(12, num_heads)
+    return attention, train(attention, words, wanted, 5, 0.02).tolist()
 
 
 # %% tags=["nbval-ignore-output"]

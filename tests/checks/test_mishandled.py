@@ -174,6 +174,7 @@ NOTHING_TO_SEE = {
     "sample_next": "squeezed",
     "mend_training_loop": "squeezed",
     "reach": "squeezed",
+    "train_with_adam": "squeezed",
     "train_writer": "squeezed",
     "losses_by_place": "squeezed",
     "witten_bell": "squeezed",

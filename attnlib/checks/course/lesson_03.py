@@ -3,13 +3,15 @@
 import re
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 from einops import rearrange
-from torch import Tensor
+from torch import Tensor, nn
 
 import attnlib
 from attnlib.checks.asking.failure import Failed
+from attnlib.checks.asking.given import described
 from attnlib.checks.asking.ready_made import ATTENTION
 from attnlib.checks.asking.watch import ATTENTION_OF_ATTNLIB
 from attnlib.checks.course.slips.attention import LEADING_AXES, Compare, Mix
@@ -25,8 +27,11 @@ from attnlib.checks.course.slips.heads import (
     Split,
     Width,
 )
+from attnlib.checks.course.slips.lesson03_adam import CorrectMeans, Divide, Gather, KeepMeans, TakeAdamSteps
+from attnlib.checks.course.slips.lesson05_training import GiveLosses
 from attnlib.checks.course.slips.packing import JoinHeads, Unpack, Unpacked
 from attnlib.checks.course.slips.projections import Matrices, Multiply, OfItself, Project
+from attnlib.checks.course.slips.training import MeasureError
 from attnlib.checks.course.steps import CourseExercise, Step, along_with, spells, told_as
 from attnlib.checks.course.usual import as_given, usual_cases, wrong
 from attnlib.checks.draw import Draw
@@ -1110,6 +1115,73 @@ FROM_PACKED = CourseExercise(
     made_of=(Unpack, JoinHeads, Unpacked),
 )
 
+
+def _train_with_adam(model: nn.Module, words: Tensor, wanted: Tensor, position: int, lr: float) -> Tensor:
+    optimiser, losses = torch.optim.Adam(model.parameters(), lr=lr), []
+    for x, target in zip(words, wanted, strict=True):
+        loss = nn.functional.mse_loss(model(x)[0][:, position], target)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        losses.append(loss.detach())
+    return torch.stack(losses)
+
+
+def _batches(
+    draw: Draw, *, steps: int, b: int, n: int, h: int, d: int, position: int, lr: float = 0.05
+) -> tuple[Any, ...]:
+    """As wide as all heads together. What is wanted is larger in some batches, so that it shows what is remembered."""
+    width = h * d
+    matrices = [draw.normal(width, width, scale=1.2 * width**-0.5) for _ in range(4)]
+    wanted = draw.normal(steps, b, width) * draw.normal(steps, 1, 1).exp()
+    model = described("SmallHeads", (width, h), dict(zip(("w_q", "w_k", "w_v", "w_o"), matrices, strict=True)))
+    return model, draw.normal(steps, b, n, width), wanted, position, lr
+
+
+_IN_BATCHES: dict[str, Any] = {"steps": 7, "b": 3, "n": 5, "h": 2, "d": 3, "position": 2}
+
+TRAIN_WITH_ADAM = CourseExercise(
+    name="train_with_adam",
+    lesson=LESSON,
+    contract="model, words (steps, b, n, d_model), wanted (steps, b, d_model), position, lr -> losses (steps,); the "
+    "model is trained by Adam",
+    parts={"values": 3, "robustness": 1},
+    stretch=True,
+    reference=_train_with_adam,
+    cases=(
+        Case(name="seven steps", inputs=partial(_batches, **_IN_BATCHES)),
+        Case(name="one step", inputs=partial(_batches, **{**_IN_BATCHES, "steps": 1})),
+        Case(name="two steps", inputs=partial(_batches, **{**_IN_BATCHES, "steps": 2})),
+        Case(name="one sentence in a batch", inputs=partial(_batches, **{**_IN_BATCHES, "b": 1})),
+        Case(
+            name="three heads, the last word asked",
+            inputs=partial(_batches, steps=5, b=2, n=3, h=3, d=2, position=2, lr=0.01),
+        ),
+        Case(
+            name="seven steps, in float64",
+            inputs=partial(_batches, **_IN_BATCHES),
+            dtype=torch.float64,
+            part="robustness",
+            mutation=True,
+        ),
+        Case(
+            name="called a second time, with another model",
+            inputs=partial(_batches, **_IN_BATCHES),
+            after=(partial(_batches, **_IN_BATCHES),),
+        ),
+        Case(name="other sizes", inputs=partial(_batches, steps=11, b=5, n=7, h=2, d=5, position=0), hidden=True),
+        Case(
+            name="other sizes, in float64",
+            inputs=partial(_batches, steps=5, b=7, n=2, h=1, d=5, position=1, lr=0.1),
+            dtype=torch.float64,
+            part="robustness",
+            hidden=True,
+        ),
+    ),
+    made_of=(MeasureError, KeepMeans, CorrectMeans, Divide, Gather, TakeAdamSteps, GiveLosses),
+    pairs=("gradients_pile_up", "not_corrected", "means_exchanged", "error_summed"),
+)
+
 EXERCISES = (
     STACK_HEAD_WEIGHTS,
     SPLIT_HEADS,
@@ -1117,6 +1189,7 @@ EXERCISES = (
     MERGE_HEADS,
     PREDICT_HEAD_PARAMETERS,
     MULTI_HEAD_SELF_ATTENTION,
+    TRAIN_WITH_ADAM,
     HEAD_CONTRIBUTIONS,
     MEND_MULTI_HEAD,
     FROM_PACKED,

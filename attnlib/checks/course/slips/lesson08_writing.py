@@ -541,8 +541,8 @@ class EndOfText(Step):
     def never_over(self) -> Change:
         """The loop goes on after all rows have stopped.
 
-                        Nothing more can change. End the loop there: the result is then shorter than n + num_tokens.
-                """
+        Nothing more can change. End the loop there: the result is then shorter than n + num_tokens.
+        """
         return lambda stopped: False
 
     @along_with("writes_beyond_the_stop")
