@@ -3,7 +3,7 @@
 #
 # In this course you write the attention mechanism yourself, line by line, and then train networks on *your* lines. One
 # of them reads *Sunday, 20 July 1969*, in nine languages, and shows you where it looked for each digit. Another reads
-# handwriting. A third one writes. All of it runs on a laptop.
+# handwriting. A third one writes. A fourth learns to copy, and you open it up to see how. All of it runs on a laptop.
 #
 # Attention is, at its heart, one question asked many times: *how well do these two vectors fit together?* In this
 # lesson you write the code that asks it for all pairs at once, and you can check every number by counting.
@@ -16,8 +16,8 @@
 #
 # Three kinds of cells wait for you. *Predict* cells ask what will happen before you see it. *Exercises* ask for a few
 # lines of code. *Fix* cells hold code that runs, looks right and is wrong. Each has its points, its difficulty from 1
-# to 5, and a check right below. From lesson 01 on there is also a *stretch* exercise in each lesson, for those who want
-# more: it takes half an hour or longer, is checked like the others, and earns nothing but the pleasure.
+# to 5, and a check right below. Each lesson also has at least one *stretch* exercise, for those who want more: it takes
+# from twenty minutes to three quarters of an hour, is checked like the others, and earns nothing but the pleasure.
 #
 # Run the cells one at a time (Shift + Enter). *Run All* passes over what you have not answered yet, and stops at an
 # answer that is wrong, on purpose. You cannot get stuck for good: no later cell needs your solution. Where one is
@@ -542,8 +542,8 @@ assert found[0, 2:].max() < found[0, 0]
 # %% [markdown]
 # ### Stretch: write einsum yourself ({points}, difficulty 4, 40 minutes)
 #
-# You have used `einsum` for an hour. It is no magic: read the pattern, line the axes up by name, multiply, sum. Write
-# `little_einsum(x, y, pattern)` for two tensors.
+# You have used `einsum` from the start. It is no magic: read the pattern, line the axes up by name, multiply, sum.
+# Write `little_einsum(x, y, pattern)` for two tensors.
 #
 # - `pattern` is written as for einops: `"b q d, b k d -> b q k"`. Names are words, separated by spaces.
 # - Names missing after the arrow are summed, also those that only one of the tensors has. The others come in the order

@@ -3,9 +3,10 @@
 #
 # *The animal did not cross the street because it was tired.* You know at once what *it* is. You looked back into the
 # sentence, at the right word, for the right reason. This lesson builds the three vectors with which a network can do
-# the same. (The sentence is from [Google's announcement of the
-# transformer](https://research.google/blog/transformer-a-novel-neural-network-architecture-for-language-understanding/)
-# in 2017, as is the idea of translating it into a language that must choose a gender.)
+# the same. (The idea of translating it, and its twin, into a language that must choose a gender is from [Google's
+# announcement of the
+# transformer](https://research.google/blog/transformer-a-novel-neural-network-architecture-for-language-understanding/),
+# too.)
 #
 # | | |
 # | --- | --- |
@@ -402,10 +403,10 @@ show(
 #
 # So far every word has random numbers, and *animal* is as near to *wide* as to *dog*. Training will change that, but
 # counting gets surprisingly far. Words with a similar meaning keep similar company: "You shall know a word by the
-# company it keeps" (Firth, 1957). So give each word a vector that says next to whom it stands.
+# company it keeps" (Firth, 1957). So give each word a vector that says what words it is found near.
 #
-# Bare counts will not do, because everybody stands next to *the*. Compare each count with what chance alone would give.
-# Let $c_{ij}$ be how often word $j$ stands near word $i$, $c_i$ the sum of row $i$, and $c$ the sum of all counts:
+# Bare counts will not do, because every word is found near *the*. Compare each count with what chance alone would give.
+# Let $c_{ij}$ be how often word $j$ is near word $i$, $c_i$ the sum of row $i$, and $c$ the sum of all counts:
 #
 # $$\text{table}_{ij} = \max\left(0,\ \ln \frac{c_{ij}}{c_i c_j / c}\right)$$
 #
@@ -510,9 +511,10 @@ for kind in kinds_of.values():
 
 # %% [markdown]
 # For each word, the nearest are the others of its kind, and nothing but counting has put them there. *dog* and *cat*
-# need not stand side by side for that: it is enough that both get tired and cross streets. Learned tables come from the
-# same source. word2vec, trained to guess a word's neighbours, [was shown](https://proceedings.neurips.cc/paper/2014/hash/feab05aa91085b7a8012516bc3533958-Abstract.html)
-# to factorise a table much like yours.
+# need not appear side by side for that: it is enough that both get tired and cross streets. Learned tables come from
+# the same source. word2vec, trained to guess a word's neighbours, [was
+# shown](https://proceedings.neurips.cc/paper/2014/hash/feab05aa91085b7a8012516bc3533958-Abstract.html) to factorise a
+# table much like yours.
 #
 # And yet each word still has *one* vector, whatever sentence it is in. That is what attention will change.
 #
@@ -847,7 +849,7 @@ check("QKVProjection", QKVProjection)
 # </details>
 
 # %% [markdown]
-# The last rung of the ladder: transpose the module's weights, add its biases by hand, and you have `project_qkv` again.
+# One last equality: transpose the module's weights, add its biases by hand, and you have `project_qkv` again.
 
 # %%
 projection = attnlib.QKVProjection(d_model, d_k, d_v)
@@ -942,9 +944,9 @@ check("fold_query_key", fold_query_key)
 # </details>
 
 # %% [markdown]
-# What you found has a consequence. The bias of the *keys* changes no attention weight at all, and some models, such as
-# Whisper, leave it out. And $M$ is $(d_{model}, d_{model})$, but its rank is at most $d_k$: a head compares words in
-# $d_k$ numbers and no more.
+# What you found has a consequence. The bias of the *keys* changes none of the shares that lesson 02 makes of the scores
+# with its *softmax*, and some models, such as Whisper, leave it out. And $M$ is $(d_{model}, d_{model})$, but its rank
+# is at most $d_k$: a head compares words in $d_k$ numbers and no more.
 
 # %%
 b_q, b_k = torch.randn(d_k, generator=generator), torch.randn(d_k, generator=generator)
@@ -965,9 +967,9 @@ print("rank of M:", torch.linalg.matrix_rank(w_q @ w_k.T).item(), "of", d_model)
 #   equal.
 # - Tell packed weights of one order from those of another, and remember which way round `nn.Linear` keeps its weight.
 #
-# ### The card
+# ## Take this with you
 #
-# **One line to remember:** one vector makes three: what I look for, how I can be found, what I bring.
+# **One vector makes three: what I look for, how I can be found, what I bring.**
 #
 # | | |
 # | --- | --- |
@@ -1026,8 +1028,7 @@ plot_course_map(title="From one dot product to an encoder, and beyond")
 show("A map of the lessons 00 to 11: seven boxes in a row, from start here to the encoder block, then five below.")
 
 # %% [markdown]
-# **Solutions:** if you learn alone, the solved notebook is `solutions/01_qkv_projections.ipynb` in the course's
-# repository.
-#
 # **Next:** every word has asked, and nobody has been answered yet. How do scores become shares when some of them are
-# negative? And why does the formula divide by $\sqrt{d_k}$? Lesson 02.
+# negative? And what keeps them from growing too large, once the vectors are hundreds of numbers wide? Lesson 02.
+#
+# *Learning on your own? The worked solutions are in the course's repository: `solutions/01_qkv_projections.ipynb`.*

@@ -47,12 +47,9 @@ use_style()
 # %% [markdown]
 # ## Ask one question with a pencil
 #
-# *The animal did not cross the street because it was tired.* What was tired? (The sentence is from [Google's
-# announcement of the
-# transformer](https://research.google/blog/transformer-a-novel-neural-network-architecture-for-language-understanding/)
-# in 2017; the [Illustrated Transformer](https://jalammar.github.io/illustrated-transformer/) made it famous.) In
-# lesson 01 *it* came with the same vector as in every other sentence, so it has to fetch something from the words
-# around it. It must decide **from whom**, and **how much**.
+# *The animal did not cross the street because it was tired.* What was tired? In lesson 01 *it* came with the same
+# vector as in every other sentence, so it has to fetch something from the words around it. It must decide **from
+# whom**, and **how much**.
 #
 # Lesson 01's queries, keys and values were random. These are made by hand, and small enough to read.
 #
@@ -290,7 +287,7 @@ assert_close(loop_weights[0], loop_weights[5], atol=0, rtol=0)
 # $Q K^\top$ is the dot product of row $i$ of $Q$ with row $j$ of $K$. The mixing is a second matrix product, because
 # output $i$ is row $i$ of the weights times the values:
 #
-# $$S = \frac{Q K^\top}{\sqrt{d}}, \qquad W = \mathrm{softmax}_{\text{over keys}}(S), \qquad O = W V$$
+# $$S = \frac{Q K^\top}{\sqrt{d}}, \qquad A = \mathrm{softmax}_{\text{over keys}}(S), \qquad O = A V$$
 
 # %%
 scores = queries @ keys.T / 2  # √d = √4
@@ -1188,10 +1185,9 @@ check("AdditiveAttention", AdditiveAttention)
 # - Train a head, and read from its matrices what it learned to look for.
 # - Say what attention cannot see, and show it by swapping two words.
 #
-# ### The card
+# ## Take this with you
 #
-# **One line to remember:** queries ask, keys answer, values are what you take home, in the shares that softmax hands
-# out.
+# **Queries ask, keys answer, values are what you take home, in the shares that softmax hands out.**
 #
 # | | |
 # | --- | --- |
@@ -1245,8 +1241,8 @@ assert_close(asked[1, 6], asked[1, 4], atol=0, rtol=0)  # all others alike
 # - [Wiegreffe and Pinter, 2019](https://arxiv.org/abs/1908.04626): *Attention is not not explanation*, the reply. Read
 #   it for how to test such a claim fairly.
 #
-# **Solutions:** if you learn alone, the solved notebook is `solutions/02_scaled_dot_product_attention.ipynb` in the
-# course's repository.
-#
 # **Next:** one head asks one question. *The X saw the Y*: who did it, and to whom? Can one head answer both, or does it
 # take two? Lesson 03 trains them to find out.
+#
+# *Learning on your own? The worked solutions are in the course's repository:
+# `solutions/02_scaled_dot_product_attention.ipynb`.*

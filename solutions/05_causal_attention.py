@@ -10,7 +10,7 @@
 # | --- | --- |
 # | **You will build** | `causal_mask`, `masked_softmax`, `padding_mask`, and `CausalSelfAttention`, the core of a GPT |
 # | **You will understand** | why to block first, where NaN comes from, why `-1e20` is finite, how to find a leak |
-# | **You need** | attention from lesson 02, the training loop from lesson 04; about 100 minutes |
+# | **You need** | heads from lesson 03, the training loop and the padding of lesson 04; about 100 minutes |
 #
 # The demonstrations between the exercises use `attnlib`. Both models at the end use *your* `masked_softmax` once it
 # passes its check, and your loops train and measure them; until then `attnlib`'s do. You can leave any exercise for
@@ -663,8 +663,8 @@ show("Without a mask all eleven outputs change; with it only the last one does."
 
 # %% [markdown]
 # Ten bars of the causal layer are missing because they are exactly zero. *it* cannot know yet. That is the price of
-# causality. An *encoder*, a network that only reads and never writes, has the finished text and does not pay it (lesson
-# 06).
+# causality. An *encoder*, which only reads and never writes (lesson 04), has the finished text and does not pay it.
+# Lesson 06 builds one.
 #
 # ### Exercise: build causal self-attention ({points}, difficulty 3, 15 minutes)
 #
@@ -818,8 +818,8 @@ class Look(nn.Module):
 
 
 # %% [markdown]
-# Around it go a learned vector for each character and for each position in the window, two norms and an MLP (lesson 06
-# builds this block), and one logit for each possible next character.
+# Around it go a learned vector for each character and for each position in the window, three norms and an MLP (lesson
+# 06 builds such a block), and one logit for each possible next character.
 
 # %%
 text = re.sub(r"\s+", " ", " ".join(topics[name] for name in sorted(topics)))
@@ -1205,7 +1205,7 @@ check("mend_padded_causal_weights", mend_padded_causal_weights)
 # ### Stretch: keep packed texts apart ({points}, difficulty 4, 35 minutes)
 #
 # Padding is wasted work. Large models avoid it: they *pack* short texts one after the other until a row is full. But
-# then the second text must not see the first, although it lies in its past, and its positions must begin at 0 again.
+# then the second text must not see the first, although it is in its past, and its positions must begin at 0 again.
 # Without that, a recipe for soup learns to follow from a licence agreement.
 #
 # Write `packed_causal(ids)`, which returns the mask and the positions.

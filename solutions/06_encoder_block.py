@@ -63,7 +63,8 @@ show("The stream of a word: norm1 and attention, added; norm2 and the MLP, added
 # ## Add, do not replace
 #
 # Think back to *it* in lesson 02. It came in as a pronoun, without legs or lanes. Attention gave it 0.77 times the four
-# legs of *animal*, and 0.10 times the two lanes of *street*. Write the vector as (legs, lanes, pronoun):
+# legs of *animal*, and 0.10 times the two lanes of *street*. Write the vector as (legs, lanes, pronoun); the picture
+# calls the third column *it*:
 #
 # | | legs | lanes | pronoun |
 # |---|---|---|---|
@@ -767,7 +768,7 @@ def accuracy(reader: nn.Module, which: Tensor) -> float:
 
 
 # %% [markdown]
-# The loop is lesson 04's: guess, measure, ask which way is down, take a step. An *epoch* is one pass through all
+# The loop is lesson 04's: guess, measure, ask which way is down, take a step down. An *epoch* is one pass through all
 # images.
 
 # %% tags=["nbval-ignore-output"]

@@ -1,5 +1,5 @@
 # %% [markdown]
-# # 07 · Positions: tell the words where they stand
+# # 07 · Positions: tell the words where they are
 #
 # *The animal did not cross the street.* *The street did not cross the animal.* A reader sees two different stories.
 # Attention, as you have built it so far, sees one bag of words. In this lesson you give it an order, in the three ways
@@ -9,7 +9,7 @@
 # | --- | --- |
 # | **You will build** | sinusoidal positions, rotary positions, ALiBi, and a bridge between two rotary layouts |
 # | **You will understand** | why a rotation leaves only the distance, and what happens beyond the trained length |
-# | **You need** | the masks of lesson 05, the clock of lesson 03, a pencil, about two hours |
+# | **You need** | the clock of lesson 03, the masks of 05, the norms and MLPs of 06, a pencil, about two hours |
 #
 # The models at the end run on your own functions, each as soon as it passes its check.
 
@@ -195,8 +195,9 @@ show(
 # \begin{pmatrix} \cos s\theta & \sin s\theta \\ -\sin s\theta & \cos s\theta \end{pmatrix}
 # \begin{pmatrix} \sin p\theta \\ \cos p\theta \end{pmatrix}$$
 #
-# There is no $p$ in the matrix. So a matrix that is learned once, such as $W^Q$, can mean "three words back" at every
-# position. Here is $R(3)$ for four columns, and a test over a hundred positions.
+# (The hands are written as a column here, as in the papers. Our positions are rows, so the code multiplies by $R^\top$
+# from the right.) There is no $p$ in the matrix. So a matrix that is learned once, such as $W^Q$, can mean "three words
+# back" at every position. Here is $R(3)$ for four columns, and a test over a hundred positions.
 
 
 # %%
@@ -821,9 +822,9 @@ assert_close(pieces, whole[:, :, 7:], atol=1e-5, rtol=0)
 print("seven words, then four more: the same as eleven at once")
 
 # %% [markdown]
-# ## Stretch: any number of heads
+# ## For those who want more
 #
-# ### Exercise: ALiBi's slopes for twelve heads ({points}, difficulty 4, 30 minutes)
+# ### Stretch: ALiBi's slopes for twelve heads ({points}, difficulty 4, 30 minutes)
 #
 # GPT-2 has 12 heads and GPT-2 XL has 25, and neither is a power of two. The paper's code has an answer. Take the slopes
 # for the next *lower* power of two, unchanged. The remaining heads get slopes *between* these, starting from the steep
@@ -876,7 +877,18 @@ check("alibi_slopes", alibi_slopes)
 # - Charge for distance, and say what can and cannot be found that way.
 # - Predict what a model does beyond the length that it was trained on, and check it with a control.
 #
-# **One line to remember:** *turn queries and keys, not values, and only the distance is left in the score.*
+# ## Take this with you
+#
+# **Turn queries and keys, not values, and only the distance is left in the score.**
+#
+# | | |
+# | --- | --- |
+# | formula | pair $i$ at position $p$ is turned by $p\,\theta_i$, with $\theta_i = \mathrm{base}^{-2i/d}$ |
+# | shapes | table `(n, d_model)`, added to $x$; `rotate` `(…, n, d)` → the same; bias `(h, q, k)`, added to scores |
+# | trap 1 | values are turned, too: every shape is right, and every mixture wrong |
+# | trap 2 | positions begin at 0 again after a cache |
+# | trap 3 | weights for pairs of neighbours, read as pairs of halves: no error, wrong scores |
+# | in LLaMA 3 (8B) | rotary with a base of 500,000; heads are 128 wide, so each has 64 hands |
 #
 # **What real models do today**
 #
@@ -918,4 +930,7 @@ check("alibi_slopes", alibi_slopes)
 #   models read sixteen times as far.
 # - [Kazemnejad et al. 2023](https://arxiv.org/abs/2305.19466): what each kind does on tasks where length is everything.
 #
-# **Next:** 08 puts it together. Your model writes.
+# **Next:** you have attention, masks, blocks and positions. What is still missing before all of it writes, and how
+# would you know that it writes well? 08 puts it together.
+#
+# *Learning on your own? The worked solutions are in the course's repository: `solutions/07_positions.ipynb`.*

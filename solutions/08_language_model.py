@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 08 · A language model: guess the next character
 #
-# Unicode gives each of its characters a name, such as GREEK SMALL LETTER ALPHA. These five it does not have:
+# Unicode gives each of its characters a name, such as GREEK SMALL LETTER ALPHA. None of them is called any of these:
 #
 # ```text
 # GREEK WAGAL LETTH
@@ -19,7 +19,7 @@
 # | --- | --- |
 # | **You will build** | the loss, a decoder block, a language model laid out as GPT-2, sampling, and the writing loop |
 # | **You will understand** | what a loss is at first, how low it can get, what temperature, top-k and top-p do |
-# | **You need** | the blocks of lesson 06, the causal mask of 05; about three hours |
+# | **You need** | the blocks of lesson 06, the causal mask of 05, the dates of 04; about three hours |
 #
 # Whatever is trained here runs on your own answers, each as soon as it passes its check.
 
@@ -47,8 +47,8 @@ seed = 0  # `python -m benchmarks.other_seeds 08_language_model` runs this lesso
 # %% [markdown]
 # ## A text is its own teacher
 #
-# Lesson 06 needed images with labels. A language model needs none: the label of each character is the character after
-# it. Here are the names, one per line. A tenth of them are kept for the test.
+# Lesson 06 needed images with labels. A language model needs none: as for the two writers of lesson 05, the label of
+# each character is the character after it. Here are the names, one per line. A tenth of them are kept for the test.
 
 # %%
 families = ("CJK", "HANGUL", "YI ", "BRAILLE", "VARIATION")  # numbered, or nearly: thousands of names, hardly any words
@@ -86,8 +86,8 @@ print(lines.shape, lines[1, :14].tolist())
 # %% [markdown]
 # ## Count the surprise
 #
-# For each position the model gives a probability to each character that could come. The loss is how surprised it is by
-# the one that does come: $-\ln p$. By hand, for the text `ABAC` and a model that says
+# For each position the model gives a probability to each character that could come. The loss, as in lesson 04, is $-\ln
+# p$: how surprised it is by the one that does come. By hand, for the text `ABAC` and a model that says
 #
 # | it has read | comes | its probability $p$ | $-\ln p$ |
 # |---|---|---|---|
@@ -336,8 +336,8 @@ check("LanguageModel", LanguageModel)
 # %% [markdown]
 # How large is it? Each block has $4d^2$ weights in attention and $8d^2$ in the MLP, $12d^2$ in all; biases and norms
 # add $13d$. And what does it know before the first step? Nothing, if its weights are small: all logits are near 0, and
-# the loss is $\ln V$. That is the cheapest test there is. It finds a wrong initialisation, a wrong loss and a leaking
-# mask before a second of training is spent.
+# the loss is $\ln V$, where $V$ is the size of the vocabulary. That is the cheapest test there is. It finds a wrong
+# initialisation, a wrong loss and a leaking mask before a second of training is spent.
 
 # %%
 Model = yours_or_ours("LanguageModel", globals())
@@ -665,8 +665,8 @@ assert learned[-1] < 1.7
 
 # %% [markdown]
 # Cold, it repeats what is common; hot, it spells at random; in between, it makes up words that you could almost
-# believe. (At temperature 0 there is one name, as predicted. That it need not be the likeliest is number 1 of *Think
-# further*.)
+# believe. (At temperature 0 there is one name, as predicted. Why it need not be the likeliest one is the first question
+# of *Think further*.)
 #
 # ## Be honest: count
 #
@@ -674,7 +674,8 @@ assert learned[-1] < 1.7
 # follows the last one, the last two, the last five. It learns in two seconds, and it has no weights at all.
 #
 # Counts alone give 0 to what was never seen, and $-\ln 0$ is infinite. So each order is mixed with the one below it.
-# Witten and Bell do it like this, for a context $h$ (the last $k$ characters) and $h'$ (the last $k-1$):
+# Witten and Bell do it like this, in letters of their own: $h$ is a context, the last $k$ characters (it has nothing to
+# do with heads), and $h'$ is the last $k-1$:
 #
 # $$p_k(c \mid h) = \frac{C(hc) + T(h)\; p_{k-1}(c \mid h')}{C(h) + T(h)}$$
 #
@@ -682,9 +683,9 @@ assert learned[-1] < 1.7
 # A context that goes on in many ways is likely to go on in yet another. By hand: `BA` was seen 3 times, followed twice
 # by N and once by T. In the shorter context, N has $p = 0.1$. Then $p(N \mid BA) = (2 + 2 \cdot 0.1)/(3 + 2) = 0.44$.
 #
-# ## Stretch: write the rival
+# ## Write the rival
 #
-# ### Exercise: Witten-Bell counts ({points}, difficulty 4, 40 minutes)
+# ### Stretch: Witten-Bell counts ({points}, difficulty 4, 40 minutes)
 #
 # Write `witten_bell(text, test, order, vocab)`. If you would rather go on, the course's own is used below.
 #
@@ -1068,9 +1069,11 @@ check("mend_training_loop", train_on_pieces)
 # - Write with a model: within its window, several texts at once, each until it stops.
 # - Put a model beside the simplest rival, and say honestly which wins where.
 #
-# **One line to remember:** *logits at i are for the token at i + 1; everything else in a language model is lesson 06.*
+# ## Take this with you
 #
-# | the card | |
+# **Logits at i are for the token at i + 1; everything else in a language model is lesson 06.**
+#
+# | | |
 # | --- | --- |
 # | loss | `cross_entropy(logits[:, :-1], ids[:, 1:])`, at first $\ln V$ |
 # | shapes | ids `(b, n)` → stream `(b, n, d_model)` → logits `(b, n, vocab)` |
@@ -1124,4 +1127,7 @@ check("mend_training_loop", train_on_pieces)
 # - [Kaplan et al. 2020](https://arxiv.org/abs/2001.08361): how the loss falls with data, size and time. Your curve is
 #   its left edge.
 #
-# **Next:** 09. Your `generate` recomputes the whole text for every character. How much of that can be kept?
+# **Next:** your `generate` reads the whole text again for every character. How much of what it computes could be kept?
+# Lesson 09.
+#
+# *Learning on your own? The worked solutions are in the course's repository: `solutions/08_language_model.ipynb`.*

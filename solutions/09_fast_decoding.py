@@ -10,7 +10,7 @@
 # | --- | --- |
 # | **You will build** | a cache of keys and values, attention that uses it, shared heads, windows, a ring |
 # | **You will understand** | what exactly can be kept, why, how many bytes it takes, and who pays less |
-# | **You need** | the masks of lesson 05, the rotation of lesson 07, about two hours |
+# | **You need** | the masks of lesson 05, the rotation of 07, the language model of 08; about two hours |
 #
 # The model that you train in a moment writes with your functions, each as soon as it passes its check.
 
@@ -341,7 +341,7 @@ check("cached_attention", cached_attention)
 # <details><summary>Hint 3</summary>
 #
 # With $n$ queries and more keys the mask is `attnlib.causal_mask(n, keys.shape[2])`. (`is_causal=True` of PyTorch puts
-# the first query at the *first* key; lesson 05 has a picture of that.)
+# the first query at the *first* key. You want the last query at the last key, as in the first picture of lesson 05.)
 #
 # </details>
 
@@ -901,7 +901,7 @@ assert max(weights_on_first) < 0.25
 # If that is the reason, one more term in the denominator should be enough. gpt-oss has one, with a learned number in
 # place of the 1:
 #
-# $$w_j = \frac{e^{s_j}}{1 + \sum_k e^{s_k}}$$
+# $$w_j = \frac{e^{s_j}}{1 + \sum_l e^{s_l}}$$
 #
 # It is a key with the score 0 and the value 0, for everyone to look at. With scores 0, $\ln 3$, 0 the weights are 1/6,
 # 3/6, 1/6, and 1/6 goes to nobody. If all the scores are −5, nearly everything does.
@@ -914,16 +914,17 @@ for scores in (torch.tensor([0, math.log(3), 0]), torch.full((3,), -5.0)):
     print("softmax:", scores.softmax(dim=0).numpy().round(3), "  with a 1 in the denominator:", quiet.numpy().round(3))
 
 # %% [markdown]
-# ## Stretch: let a small model guess ahead
+# ## Let a small model guess ahead
 #
-# ### Exercise: accept or reject ({points}, difficulty 5, 45 minutes)
+# ### Stretch: accept or reject ({points}, difficulty 5, 45 minutes)
 #
 # With a cache, one token through a large model takes as long as five do: most of the time goes into reading the weights
 # and the cache from memory. So let something cheap, the *draft*, guess five tokens, and let the large model, the
 # *target*, look at all five in one call. It computes its own probabilities for each of these positions, and for one
 # position more. Which guesses may stay, so that the text comes out exactly as if the target had written it?
 #
-# Guess $t$ was drawn with the draft's probability $q(t)$; the target gives it $p(t)$. [Leviathan and
+# Guess $t$ was drawn with the draft's probability $q(t)$; the target gives it $p(t)$. (In this section $q$ and $p$ are
+# probabilities, as in the paper, not queries and positions, and $V$ is the size of the vocabulary.) [Leviathan and
 # others](https://arxiv.org/abs/2211.17192) go from left to right:
 #
 # - Accept $t$ with the probability $\min(1, p(t) / q(t))$.
@@ -983,9 +984,9 @@ check("accept", accept)
 # </details>
 
 # %% [markdown]
-# The draft is a table here: how often each letter follows each pair of letters. It knows nothing else, and costs
-# nothing. First the proof, as far as counting can prove it: draw the next letter after one context 20,000 times, by way
-# of the draft. The frequencies must be the target's. The control accepts every guess.
+# The draft is a table here: how often each letter follows each pair of letters. It knows nothing else, and costs next
+# to nothing. First the proof, as far as counting can prove it: draw the next letter after one context 20,000 times, by
+# way of the draft. The frequencies must be the target's. The control accepts every guess.
 
 # %%
 decide = yours_or_ours("accept", globals())
@@ -1107,4 +1108,6 @@ assert 1.3 < per_call <= 5
 #   have counted.
 #
 # **Next:** the cache is small now, but the *weights* of a long prompt are still a table of $n^2$ numbers: for 100,000
-# words 40 GB in every head. Lesson 10 never writes it down.
+# words 40 GB in every head. How can you use a table and never write it down? Lesson 10.
+#
+# *Learning on your own? The worked solutions are in the course's repository: `solutions/09_fast_decoding.ipynb`.*

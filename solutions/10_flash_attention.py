@@ -110,8 +110,9 @@ assert ready_made.largest < table.largest / 50
 #
 # To turn a row of scores into weights, a softmax needs the sum of their exponentials, so it seems to need the whole row
 # before it can begin. Suppose that the scores come in blocks, and each block is gone when the next one arrives. Keep
-# two numbers: the largest score so far, $m$, and the sum so far, $l = \sum_j e^{s_j - m}$. When a block brings a larger
-# score $m'$, all terms of the old sum are too large by the same factor, so a single multiplication puts them right:
+# two numbers: the largest score so far, $m$, and the sum so far, $l = \sum_j e^{s_j - m}$. (The letters are the
+# papers'. In lesson 02 $l$ was an index.) When a block brings a larger score $m'$, all terms of the old sum are too
+# large by the same factor, so a single multiplication puts them right:
 #
 # $$e^{s_j - m'} = e^{s_j - m} \cdot e^{m - m'}$$
 #
@@ -624,14 +625,15 @@ assert seconds[0] > 3 * seconds[2]
 # words the size hardly matters here. On a GPU it does: there a tile and its keys have to fit into the small fast memory
 # beside the processors, and blocks have 64 or 128 words.
 #
-# ## Stretch: go back without the table
+# ## Go back without the table
 #
 # For training there is a second table: autograd keeps all weights for the backward pass. But with the log-sum-exp $L_i$
 # of each row, any weight can be computed again when it is needed, in a tile, and without a second softmax:
 #
 # $$P_{ij} = e^{s_{ij} - L_i}$$
 #
-# The rest is the chain rule. With $O = PV$ and $S = QK^\top / \sqrt d$, and $dO$ the gradient that arrives:
+# The rest is the chain rule. With $O = PV$ and $S = QK^\top / \sqrt d$ (the papers write $P$ for the weights, which
+# lesson 02 called $A$), and $dO$ the gradient that arrives:
 #
 # $$dV = P^\top dO \qquad dP = dO\, V^\top \qquad dS_{ij} = P_{ij}\,(dP_{ij} - D_i)$$
 #
@@ -646,7 +648,7 @@ assert seconds[0] > 3 * seconds[2]
 # $D = 17.5$, and $dS = (0.25 \cdot (10 - 17.5), 0.75 \cdot (20 - 17.5)) = (-1.875, 1.875)$. The sum is 0, as it must
 # be.
 #
-# ### Exercise: the gradient in tiles ({points}, difficulty 5, 45 minutes)
+# ### Stretch: the gradient in tiles ({points}, difficulty 5, 45 minutes)
 #
 # Write `flash_backward(q, k, v, o, lse, grad_o, block_size, is_causal)`.
 #
@@ -1007,5 +1009,7 @@ else:
 #   processors for twice the speed.
 # - [Liu et al. 2023](https://arxiv.org/abs/2310.01889), ring attention: your `merge`, between machines.
 #
-# **Next:** you can build all of it now, and make it fast. But what has the model learned? Lesson 11 opens one up, and
-# watches a head as it learns to copy.
+# **Next:** you can build all of it now, and make it fast. But what has the model learned? Lesson 11, the last one,
+# opens a model up and watches a head as it learns to copy.
+#
+# *Learning on your own? The worked solutions are in the course's repository: `solutions/10_flash_attention.ipynb`.*
