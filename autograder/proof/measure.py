@@ -20,9 +20,10 @@ from autograder.proof.mutants import Mutant, mutants
 from autograder.proof.observed import Observed
 from autograder.proof.withheld import by_one_change, by_symptoms
 
-ONE_IN = (
-    10  # of so many mutants it is noted what the student is told, and of so many misconceptions what the check costs
-)
+ONE_IN = 10
+"""Of so many mutants, what the student is told is noted; and of so many misconceptions, what the check costs."""
+MOST_TOLD = 50
+"""Of about so many mutants in all: a long answer has two thousand."""
 
 
 def code_exercises() -> list[str]:
@@ -77,20 +78,20 @@ def fates(name: str) -> Proof:
     answers = [lesson_answers(Layout())[name], written_plainly(name)]
     _warm_up(exercise)
     limits = replace(here(), case_cpu=here().mutant_cpu)
+    tried = [(answer, mutant) for answer in answers if answer is not None for mutant in mutants(answer.source)]
+    one_in = max(ONE_IN, len(tried) // MOST_TOLD)
     found = {
-        mutant.key: _fate(exercise, answer, mutant, reasons.get(mutant.key, ""), limits)
-        for answer in answers
-        if answer is not None
-        for mutant in mutants(answer.source)
+        mutant.key: _fate(exercise, answer, mutant, reasons.get(mutant.key, ""), limits, one_in)
+        for answer, mutant in tried
     }
     changes = tuple(fate.withheld for fate in found.values() if fate.withheld)
     stale = [key for key in reasons if key not in found or found[key].killed_by]
     return Proof(fates=tuple(found.values()), stale=tuple(f"{name}: {key}" for key in stale), withheld=changes)
 
 
-def _fate(exercise: Exercise, answer: Answer, mutant: Mutant, reason: str, limits: TimeLimits) -> Fate:
+def _fate(exercise: Exercise, answer: Answer, mutant: Mutant, reason: str, limits: TimeLimits, one_in: int) -> Fate:
     fate = Fate(mutant.key, _killed_by(exercise, answer, mutant.source, limits), reason)
-    if fate.killed_by != "visible" or crc32(mutant.key.encode()) % ONE_IN:
+    if fate.killed_by != "visible" or crc32(mutant.key.encode()) % one_in:
         return fate
     try:
         attempt = run_source(answer, mutant.source)
