@@ -51,7 +51,7 @@ def right_table(proofs: Mapping[str, Proof]) -> Table:
 
 
 def told_table(proofs: Mapping[str, Proof]) -> Table:
-    """What students are told of wrong answers that are on no list: of one mutant in ten, of fifty at most, and what that check cost."""
+    """What students are told of wrong answers that are on no list: of some mutants, and what that check cost."""
     table = _table("Mutants, as they are told", "tried", "name", "change", "symptom", "error", "none", "ms")
     for name, proof in with_total(proofs).items():
         if proof.told:
