@@ -1,7 +1,7 @@
 """`python -m autograder checks`: try everything, in two processes, then show it."""
 
 import multiprocessing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
@@ -36,7 +36,7 @@ def prove(wanted: tuple[str, ...], *, seeds: int, page_file: Path | None) -> Non
         console.print(f"The page: {shown(page_file.resolve())}", soft_wrap=True)
     complaints = [f"not met: {r.asked} ({r.found})" for r in requirements(total) if not r.holds]
     if complaints:
-        raise CourseError("\n".join([*complaints, *_details(total)]))
+        raise CourseError("\n".join([*complaints, *_details(total), *_survivors(proofs)]))
 
 
 def measure(names: list[str], seeds: int) -> dict[str, Proof]:
@@ -81,6 +81,9 @@ def _details(total: Proof) -> list[str]:
             where = f"{'hidden' if v.hidden else 'visible'}, seed {v.seed}"
             lines.append(f"  {v.answer} ({where}): {what}, and was told {v.diagnosis or 'no name'}")
     lines += [f"  {answer}: not the same with every seed" for answer in total.unsteady()]
-    lines += [f"  survives: {fate.key}" for fate in total.surviving]
     lines += [f"  listed in equivalent.toml, but does not survive: {key}" for key in total.stale]
     return lines
+
+
+def _survivors(proofs: Mapping[str, Proof]) -> list[str]:
+    return [f"  survives: {name}: {fate.key}" for name, proof in proofs.items() for fate in proof.surviving]
