@@ -228,7 +228,10 @@ def test_a_prediction_explains_every_wrong_choice_and_the_right_one(name: str) -
 @pytest.mark.parametrize("name", [name for name, e in exercises().items() if e.kind != "choice"])
 def test_points_and_parts_are_told(name: str) -> None:
     report = run(name, None)
-    told = "(no points: an extra)" if exercises()[name].stretch else f"(0 of {exercises()[name].points} points)"
+    exercise = exercises()[name]
+    told = (
+        f"(0 of {exercise.points} point{'s' * (exercise.points != 1)})" if exercise.points else "(no points: an extra)"
+    )
     assert told in words(report.message)
 
 
