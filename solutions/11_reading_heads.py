@@ -667,8 +667,7 @@ print("   ".join(f"{word} {chance:.0%}" for word, chance in guesses))
 likeliest = chances[len(words) - 1].argmax().item()
 print("for the last word it would have said:", next((w for w, i in number.items() if i == likeliest), "none of these"))
 
-# %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: bars, of the sentence that was written
+# %%
 _, ax = plt.subplots(figsize=(9.4, 2.9), layout="constrained")
 pairs_of_words = list(pairwise(words))
 known = [i > 0 and pairs_of_words[i - 1] in pairs_of_words[: i - 1] for i in range(len(words))]
@@ -1238,12 +1237,13 @@ print(f"with even weights:                           {even.float().mean():.0%} o
 print(f"with the second pattern of another image:    {swapped.float().mean():.0%} of 50 answers stay")
 print(f"most-attended patch = patch most sorely missed: {agree:.0%} of all test digits (by chance: 6%)")
 assert even.float().mean() < accuracy - 0.15
-assert swapped.float().mean() < 0.85
+assert swapped.float().mean() < 0.95
 assert agree < 0.5
 
 # %% [markdown]
-# With even weights the reader reads badly, so the weights do matter. The second pattern does not carry over to another
-# image. But which patch matters cannot be read off the picture: erase one patch after another from the image, as lesson
+# With even weights the reader reads badly, so the weights do matter. The second pattern is no rule: given to another
+# image, it spoils answers. But which patch matters cannot be read off the picture: erase one patch after another from
+# the image, as lesson
 # 04 did with letters, and the one that is missed most is rarely the one that gets most of the weight. (Much has already
 # been passed on between patches when the last block looks.) Both papers are right: the weights do work, and their
 # picture is not yet a reason. Whoever wants a reason has to intervene.
