@@ -12,7 +12,7 @@
 # | **You need** | scaled dot-product attention from lesson 02, about two hours |
 #
 # The cells between the exercises use `attnlib`, so you can skip an exercise, or the whole lesson, and still go on with
-# 04 to 06. One section trains *your* module by *your* loop, once they pass their checks.
+# those that follow. One section trains *your* module by *your* loop, once they pass their checks.
 
 # %%
 import math
@@ -212,9 +212,9 @@ show(
 # *it* came in as a mere pronoun. Now it knows that it is alive and in a state, and it has the clock hand of the word
 # before, at about seven: *because*.
 #
-# All of this was made by hand. In a trained network nobody writes $W^Q$, and most heads are not so readable.
-# Yet heads for "the word before" and for "the noun that this pronoun means" have been found in real models again and
-# again (lesson 11 looks for them).
+# All of this was made by hand. In a trained network nobody writes $W^Q$, and most heads are not so readable. Yet heads
+# for "the word before" and for "the noun that this pronoun means" have been found in real models again and again. (In
+# lesson 11 you watch a head of the first kind appear.)
 
 # %% [markdown]
 # ## Merge the three heads into one, and hear only the loudest
@@ -567,8 +567,8 @@ assert_close(projected[0], sum(contributions), atol=1e-4, rtol=0)
 
 # %% [markdown]
 # Look at one contribution as a whole, and a head falls into two halves that can be read separately. Its weights $A_i$
-# are made by $W_i^Q$ and $W_i^K$ alone: they say **from where to where**. What travels is made by $W_i^V$ and $W_i^O$
-# alone: they say **what**, and they only ever meet as one product:
+# (lesson 02's $A$) are made by $W_i^Q$ and $W_i^K$ alone: they say **from where to where**. What travels is made by
+# $W_i^V$ and $W_i^O$ alone: they say **what**, and they only ever meet as one product:
 #
 # $$\mathrm{head}_i W_i^O = A_i x (W_i^V W_i^O)$$
 
@@ -722,14 +722,14 @@ def who_saw_whom(count: int, generator: torch.Generator) -> tuple[Tensor, Tensor
 # Five steps train it, for each batch, as in lesson 02: run, measure, set the gradients to zero, `backward()`, move.
 # Only the last one is new. Plain gradient descent has a single `lr` for all numbers of a model: where the slope is
 # steep it leaps, where it is flat it hardly moves. *Adam* ([Kingma and Ba, 2014](https://arxiv.org/abs/1412.6980))
-# finds a step for each number by itself. It remembers two running means of the number's gradients $g$, both 0 at
-# first:
+# finds a step for each number by itself. It remembers two running means of the number's gradients $g$, both 0 at first
+# (the letters are the paper's, and this $v$ is not a value):
 #
 # $$m \leftarrow 0.9\, m + 0.1\, g \qquad v \leftarrow 0.999\, v + 0.001\, g^2$$
 #
 # $m$ says which way the number has been pushed lately, and $\sqrt v$ how hard. Their quotient is near $\pm 1$ as long
 # as the gradients agree, and near 0 while they contradict one another, be they large or small. One thing is left to
-# mend: means that begin at 0 are too small at first. In step $t = 1, 2, 3, \dots$ Adam divides them by what they can
+# fix: means that begin at 0 are too small at first. In step $t = 1, 2, 3, \dots$ Adam divides them by what they can
 # have reached:
 #
 # $$w \leftarrow w - lr \cdot \frac{m \,/\, (1 - 0.9^t)}{\sqrt{v \,/\, (1 - 0.999^t)} + 10^{-8}}$$
@@ -966,8 +966,8 @@ for head, noun in enumerate("XY" if first_noun == 1 else "YX"):
 
 # %% [markdown]
 # Each head carries one answer, and taking it away loses that answer and no other. This is how people find out what a
-# head of a large model is for: they remove it and see what breaks. (Often nothing does; see the paper by Michel, Levy
-# and Neubig below.)
+# head of a large model is for: they remove it and see what breaks. (Often nothing does. The paper by Michel, Levy and
+# Neubig below shows it, and lesson 11 asks why.)
 
 # %% [markdown]
 # ## Climb the ladder: six forms, one result
@@ -1234,9 +1234,9 @@ check("from_packed", from_packed)
 # - Show six forms of it equal, PyTorch's module among them.
 # - Recognise `(h d)`, `(3 h d)` and `(h 3 d)`, and carry weights from one to another.
 #
-# ### The card
+# ## Take this with you
 #
-# **One line to remember:** heads are a place to cut; each piece gets a softmax of its own, so answers stay apart.
+# **Heads are a place to cut; each piece gets a softmax of its own, so answers stay apart.**
 #
 # | | |
 # | --- | --- |
@@ -1287,9 +1287,9 @@ assert_close(exchanged, loop_output, atol=1e-12, rtol=0)
 # - [Elhage et al., 2021](https://transformer-circuits.pub/2021/framework/index.html): a head as two products, *from
 #   where to where* and *what*. The section on $W^V W^O$ above is its first idea.
 #
-# **Solutions:** if you learn alone, the solved notebook is `solutions/03_multi_head_attention.ipynb` in the course's
-# repository.
-#
 # **Next:** all words so far came from one sentence. What if the one who asks is in one text, and the answers are in
 # another? In lesson 04 the queries come from one sequence, keys and values from a second, and a model learns to read
 # dates.
+#
+# *Learning on your own? The worked solutions are in the course's repository:
+# `solutions/03_multi_head_attention.ipynb`.*

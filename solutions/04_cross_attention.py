@@ -8,7 +8,7 @@
 # | | |
 # | --- | --- |
 # | **You will build** | `cross_attention`, `MultiHeadCrossAttention`, and a network that reads dates in any spelling |
-# | **You will understand** | who asks and who answers, what a training loop does, how far to trust a picture |
+# | **You will understand** | who asks and who answers, how a network learns to choose, how far to trust a picture |
 # | **You need** | lesson 02; for the second exercise `split_heads` from lesson 03 helps; about 90 minutes |
 #
 # The demonstrations between the exercises use `attnlib`. The date readers use *your* `MultiHeadCrossAttention` once it
@@ -272,8 +272,8 @@ print(" ".join(english[i] for i in order), "->", numbers)
 # ## Ask several questions at a time
 #
 # A word may want to know more than one thing, so it gets several heads, as in lesson 03: the columns of $q$, $k$ and
-# $v$ are cut into $h$ runs of $d$ columns, each run attends on its own, and $W^O$ mixes what they found. The only
-# news is that the two texts have lengths and widths of their own:
+# $v$ are cut into $h$ runs of $d$ columns, each run attends on its own, and $W^O$ mixes what they found. All that is
+# new is that the two texts have lengths and widths of their own:
 #
 # $$\mathrm{head}_i = \mathrm{CrossAttention}_i(x, m), \qquad
 # \mathrm{MultiHead}(x, m) = \mathrm{Concat}(\mathrm{head}_0, \dots, \mathrm{head} _{h-1}) W^O$$
@@ -425,11 +425,11 @@ for text, day in list(zip(texts, days, strict=True))[:6]:
 # Who answers? The characters. A network computes with numbers, so each character gets a learned vector. But a bare *9*
 # does not know whether it belongs to a day or to a year. So before it answers, each character hears its two neighbours
 # on either side, and no more: `nn.Conv1d` with a window of 5 is one small matrix product that slides along the text.
-# After it comes GELU, a function that bends the line (lesson 06 explains it). There is no other way from one end of the
-# text to the other. Whatever an output place needs, it must fetch by asking, and you will be able to watch.
+# After it comes GELU, a nonlinearity (lesson 06 explains it). There is no other way from one end of the text to the
+# other. Whatever an output place needs, it must fetch by asking, and you will be able to watch.
 #
 # What a place fetched is added to its question, and two more layers turn the sum into eleven *logits*: one score for
-# each character that may stand there.
+# each character that could be written there.
 
 # %% tags=["nbval-ignore-output"]
 # nbval-ignore-output: it says whose attention is used, which is another one in a student's notebook
@@ -465,9 +465,11 @@ class DateReader(nn.Module):
 
 
 # %% [markdown]
-# ## Write your first training loop
+# ## Train it to choose
 #
-# An untrained reader guesses. To *train* it is to repeat four steps, a few hundred times:
+# An untrained reader guesses. It learns by the loop of lesson 02, repeated a few hundred times, with two things new: a
+# loss for a choice among characters, and a schedule for the learning rate. (Setting the old gradients to zero is still
+# there, as a line without a number.)
 #
 # 1. **Guess.** Read 64 dates, the *batch*. For each place softmax turns the eleven logits into probabilities.
 # 2. **Measure.** The *loss* says how wrong the guess was: $-\ln p$, where $p$ is the probability that was given to the
@@ -476,9 +478,10 @@ class DateReader(nn.Module):
 # 3. **Ask which way is down.** `loss.backward()` computes the *gradient*: for each of the network's numbers, how fast
 #    the loss grows if that number grows.
 # 4. **Take a small step down.** The *optimiser* moves each number against its gradient. Plain gradient descent
-#    subtracts the learning rate times the gradient. AdamW first divides by how large that number's gradients have been
-#    lately, so that all of them move at a similar speed. A *schedule* lets the learning rate grow at the beginning,
-#    while the gradients are wild, and shrink to nothing at the end, so that everything settles.
+#    subtracts the learning rate times the gradient. AdamW, which is lesson 03's Adam with a small pull of every number
+#    towards 0, first divides by how large that number's gradients have been lately, so that all of them move at a
+#    similar speed. A *schedule* lets the learning rate grow at the beginning, while the gradients are wild, and shrink
+#    to nothing at the end, so that everything settles.
 #
 # A batch is one tensor, so its texts must be equally long. For now we draw each batch from texts of one length.
 
@@ -825,9 +828,9 @@ print(f"of the row's 1, up to {lost.max():.2f} goes to empty places")
 assert lost.max() > 1e-4
 
 # %% [markdown]
-# A *padding mask* forbids it. It is `bool` and has one entry for each position of the memory: **True = may answer**.
-# Where it is False, the score becomes $-\infty$ before the softmax, and $e^{-\infty} = 0$. With three scores, the last
-# of them padding:
+# A *padding mask* forbids it. It is `bool` and has one entry for each position of the memory: **True = may answer**,
+# which is the same as *may be attended to*. Where it is False, the score becomes $-\infty$ before the softmax, and
+# $e^{-\infty} = 0$. With three scores, the last of them padding:
 #
 # $$\mathrm{softmax}(2,\ 1,\ -\infty) = \frac{(e^2,\ e^1,\ 0)}{e^2 + e^1 + 0} = (0.73,\ 0.27,\ 0)$$
 #

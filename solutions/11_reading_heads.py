@@ -1,18 +1,18 @@
 # %% [markdown]
 # # 11 · Reading heads: watch a head learn to copy
 #
-# A small model trains. For two hundred steps its loss only creeps, and you are about to stop it. Then, within fifty
-# steps, the loss falls off a cliff. What happened in there? In this lesson you open the model while it learns, and find
-# two heads that had to be there at the same time.
+# A small model is training. For two hundred steps its loss only creeps down, and you are about to give up on it. Then,
+# within fifty steps, the loss falls off a cliff. What happened in there? In this lesson you open the model up while it
+# learns, and find two heads, neither of which is any use without the other.
 #
 # | | |
 # | --- | --- |
 # | **You will build** | scores that find a head by what it looks at, and experiments that show what it does |
 # | **You will understand** | how a model copies, why that takes two layers, and what an attention picture proves |
-# | **You need** | heads from lesson 03, rotary positions from lesson 07, the loss of lesson 08; about two hours |
+# | **You need** | heads from lesson 03, the residual stream of 06, rotary positions of 07, the loss of 08; two hours |
 #
-# The model is trained in the first minute. After that everything is reading, and it is read with your own functions
-# as soon as they pass their checks.
+# The model is trained in the first minute. Most of the lesson is spent reading it, with your own functions as soon as
+# they pass their checks.
 
 # %%
 import inspect
@@ -35,12 +35,12 @@ torch.set_num_threads(1)  # with matrices this small, a second thread would only
 seed = 0  # `python -m benchmarks.other_seeds 11_reading_heads 0 1 2 3 4` runs this lesson with five of them
 
 # %% [markdown]
-# ## Set a task that can only be read
+# ## Set a task that rewards nothing but looking back
 #
-# What a large language model knows about the world would hide what we are looking for, so nothing here means anything.
-# The words are the numbers 1 to 63, drawn at random. Token 0 begins every sequence and is called *BOS*, the beginning
-# of sequence. After it comes a block of 8 to 32 random tokens, and then the same block again and again, to the end.
-# How long the block is, nobody says: it is drawn anew for every sequence.
+# Whatever a large language model knows about the world would hide what we are looking for, so here nothing means
+# anything. The words are the numbers 1 to 63, drawn at random. Every sequence begins with token 0, called *BOS* for
+# *beginning of sequence*. A block of 8 to 32 random tokens follows, and then the same block again and again, to the
+# end. Nobody tells the model how long the block is: its length, the *period* $p$, is drawn anew for every sequence.
 
 # %%
 VOCAB, BOS, PERIOD = 64, 0, 16
@@ -60,15 +60,15 @@ print(*example[0].tolist())
 assert torch.equal(example[0, 7:13], example[0, 1:7])
 
 # %% [markdown]
-# You can tell how it goes on. What does that cost you, in the nats of lesson 08? There are three levels of knowledge,
-# and each has its price. Let the block have 16 tokens:
+# You can tell how it goes on. How large should your loss be, in nats, as in lesson 08? There are three levels of
+# knowledge, and each has its price. Suppose that the block has 16 tokens:
 #
-# - You know that it is one of 63 tokens: $\ln 63 = 4.14$.
+# - You know only that it is one of 63 tokens: $\ln 63 = 4.14$.
 # - You know *which* tokens are in the block, but not their order: $\ln 16 = 2.77$.
-# - You have found the place where you are: nearly 0. (Not quite, as a token may be in the block twice.)
+# - You have found where in the block you are: nearly 0. (Not quite, since a token may be in the block twice.)
 #
-# In the first block nothing can be known, so only the repeats count. The first query that has seen its own token before
-# is the one at position 17.
+# Nothing can be known in the first block, so only the repeats count. The first query that has seen its own token before
+# is at position 17.
 
 
 # %%
@@ -86,16 +86,16 @@ def on_repeats(logits: Tensor, ids: Tensor, period: int = PERIOD) -> float:
 # ## Take everything away but attention
 #
 # The model has two layers of attention and nothing else: no MLP, no norm, no bias. Positions are lesson 07's rotations,
-# inside the heads. So whatever it does, its heads do, and every step is a product of matrices that one can multiply
-# out. The idea is from [Elhage and others](https://transformer-circuits.pub/2021/framework/index.html). This is all of
-# it:
+# inside the heads. So whatever the model does, its heads do, and apart from the softmax every step is a product of
+# matrices, which you can multiply out. The idea is from [Elhage and
+# others](https://transformer-circuits.pub/2021/framework/index.html). Here is the whole of it, in code:
 
 # %%
 print(inspect.getsource(attnlib.AttentionOnly.forward).split('"""')[2])
 
 # %% [markdown]
-# Train it, and put a copy of the weights aside every ten steps, as the frames of a film. Beside it trains a twin with
-# one layer, on the same sequences. *What do you think the second layer is good for?*
+# Train it, and save a copy of the weights every ten steps, like the frames of a film. A twin with a single layer trains
+# on the same sequences. *What do you think the second layer is good for?*
 
 
 # %%
@@ -167,8 +167,8 @@ show(
 )
 
 # %% [markdown]
-# The creeping is the same in both: they learn that a token which has been there is likelier to come again. One layer
-# can do that. Order is another matter, and there the second layer goes its own way.
+# Both creep in the same way: they learn that a token that has been seen is likelier to come again. One layer is enough
+# for that. Order is another matter, and only the model with two layers learns it.
 #
 # ### Predict, then run: always the same period ({points}, difficulty 2, 3 minutes)
 #
@@ -190,7 +190,7 @@ fixed_period_claim = "B"
 check("predict_fixed_period", fixed_period_claim)
 
 # %% [markdown]
-# Try it with the twin of one layer, which has just failed for 500 steps.
+# Try it with the one-layer twin, which has just failed for 500 steps.
 
 # %% tags=["nbval-ignore-output"]
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
@@ -203,26 +203,27 @@ assert by_period[16] < 0.3
 assert min(by_period[15], by_period[17]) > math.log(63)  # worse than knowing nothing
 
 # %% [markdown]
-# One layer solves it in half the time, perfectly and without understanding: with a block that is one token longer or
-# shorter it is worse than a blind guess. This is why the period has to change. A model learns the cheapest rule that
-# works on what it is shown, and it is up to you to show it something where the cheap rule fails.
+# One layer solves it in half the time, almost perfectly, and has understood nothing: if the block is one token longer
+# or shorter, it does worse than a blind guess. That is why the period has to vary. A model learns the cheapest rule
+# that works on what it is shown, and it is up to you to show it cases where the cheap rule fails.
 #
 # ## Work out what it takes
 #
-# How could one find the next token *without* knowing the period? Say the sequence is `A B C A`, and B has to come. The
-# last token is A. A has been there before, and what came after it was B. So:
+# How could you find the next token *without* knowing the period? Say the sequence so far is `A B C A`, so B has to come
+# next. The last token is A. There was an A before, and B came after it. So:
 #
-# 1. Look for the place *after* the last time that your token was there.
-# 2. Say the token that you find in that place.
+# 1. Find the position *after* the previous occurrence of your token.
+# 2. Predict the token that you find there.
 #
-# The second step is easy. The first one is a problem. The query is made from A, so it can ask for things that have to
-# do with A. The key in that place is made from B, and B knows nothing about A: it was drawn at random. Unless somebody
-# has told it. So there has to be a layer before, in which every token looks one place back, and keeps what it found:
+# The second step is easy. The first is a problem. The query is made from A, so it can ask for things that have to do
+# with A. But the key at that position is made from B, and B, drawn at random, knows nothing about A, unless somebody
+# has told it. So there has to be an earlier layer, in which every token looks one position back and keeps what it
+# finds:
 #
 # - **Layer 0**: a *previous-token head*. B looks at A and notes: *before me there was an A*.
-# - **Layer 1**: an *induction head*. The second A asks: *before whom was there an A?* B answers, and B is copied.
+# - **Layer 1**: an *induction head*. The second A asks: *who had an A before?* B answers, and B is copied.
 #
-# Neither head is good for anything without the other. That would be a reason for a cliff.
+# Neither head is any use without the other, and that would explain a cliff.
 
 # %%
 _, ax = plt.subplots(figsize=(8.4, 3.1), layout="constrained")
@@ -261,12 +262,12 @@ show(
 )
 
 # %% [markdown]
-# That is a guess about what might be in there. Now for the evidence. Both heads would show in their attention weights,
-# so measure how much of its weight each head puts where it should.
+# So far, that is a guess. Now for the evidence. Both heads would show in their attention weights, so measure how much
+# of its weight each head puts where it should.
 #
 # ## Find the head that looks back
 #
-# In a table of weights the rows are queries and the columns are keys. A previous-token head has its weight right below
+# In a table of weights the rows are queries and the columns are keys. A previous-token head has its weight just below
 # the diagonal:
 #
 # | | A | B | C | D |
@@ -276,7 +277,7 @@ show(
 # | **C** | 0.1 | **0.8** | 0.1 | |
 # | **D** | 0.1 | 0.1 | **0.7** | 0.1 |
 #
-# Its score is the mean of the three, $(0.9 + 0.8 + 0.7)/3 = 0.8$. The first token has nobody before it, and does not
+# Its score is the mean of the three, $(0.9 + 0.8 + 0.7)/3 = 0.8$. The first token has none before it, and does not
 # count.
 #
 # ### Exercise: score the previous token ({points}, difficulty 2, 8 minutes)
@@ -323,9 +324,9 @@ check("previous_token_score", previous_token_score)
 # | **A** (3) | 0.1 | **0.7** | 0.1 | 0.1 | |
 # | **B** (4) | 0.1 | 0.1 | **0.5** | 0.2 | 0.1 |
 #
-# The query at 3 is an A. It should look at the place after the last A, which was at $3 - 3 = 0$: at key 1. So the key
-# is $i - p + 1$, and the score is $(0.7 + 0.5)/2 = 0.6$. Mind the $+1$. Without it, the head would look at its own
-# token, from which nothing follows.
+# The query at 3 is an A. The A before it was at $3 - 3 = 0$, and the head should look at the position after that,
+# key 1. So for query $i$ and period $p$ the key is $i - p + 1$, and the score here is $(0.7 + 0.5)/2 = 0.6$. Mind the
+# $+1$: without it, the head would look at its own token, which does not say what comes next.
 #
 # ### Exercise: score the induction ({points}, difficulty 3, 10 minutes)
 #
@@ -363,9 +364,9 @@ check("induction_score", induction_score)
 # </details>
 
 # %% [markdown]
-# Now run the film, and measure both in every frame. BOS is no part of what repeats, so it is cut off before the
-# induction score is taken, and so is the third block, where there are two places to look at. A third number comes
-# along, the weight that layer 1 gives to BOS in the first block; more of that below.
+# Now run the film, and measure both in every frame. BOS is not part of what repeats, so it is cut off before the
+# induction score is computed, and so is the third block, where there are two positions to look at. A third number comes
+# along: the weight that layer 1 gives to BOS in the first block. You will soon see what it is for.
 
 # %% tags=["nbval-ignore-output"]
 # nbval-ignore-output: it says whose functions are used
@@ -398,7 +399,7 @@ assert copy[-1].max() > 0.55
 assert max(back[0].max(), copy[0].max()) < 0.15
 
 # %% [markdown]
-# Then all of it in one figure, the one that this lesson is about. Do they turn together?
+# Now put everything into one figure, the one that this lesson is about. Do the three curves turn together?
 
 
 # %%
@@ -441,17 +442,17 @@ show(
 )
 
 # %% [markdown]
-# For two hundred steps neither head is there, and then both are. It is not that nothing was learned before (the dotted
-# line moves first), but half of this machine is of no use. As long as no head of layer 1 asks, it does not pay to note
-# who was there before; and as long as nobody has noted it, it does not pay to ask. Olsson and others found the same
-# drop in [every model with more than one layer that they
-# trained](https://transformer-circuits.pub/2022/in-context-learning-and-induction-heads/index.html), from two layers to
-# 13 billion weights.
+# For two hundred steps neither head is there, and then both are. Something is learned before that (the dotted line
+# moves first), but half of this machine is no use. As long as no head of layer 1 asks, it does not pay to note who came
+# before, and as long as nobody has noted it, it does not pay to ask. Olsson and others found the same drop in [every
+# model with more than one layer that they
+# trained](https://transformer-circuits.pub/2022/in-context-learning-and-induction-heads/index.html), from two layers up
+# to 13 billion weights.
 #
-# Is it luck? `python -m benchmarks.other_seeds 11_reading_heads 0 1 2 3 4` runs this whole lesson from five starts, and
-# says in how many of them all of its assertions hold, the drop first.
+# Was it luck? `python -m benchmarks.other_seeds 11_reading_heads 0 1 2 3 4` runs the whole lesson from five starts, and
+# says in how many of them all of its assertions hold, the drop among them.
 #
-# And here are the two heads as pictures, with one sequence.
+# Here are the two heads at work on one sequence.
 
 # %%
 torch.manual_seed(seed + 4)
@@ -473,10 +474,10 @@ show(
 )
 
 # %% [markdown]
-# ## Ask where a head looks that has nothing to find
+# ## Ask where a head looks when there is nothing to find
 #
-# In the picture on the right, something is going on in the first 16 rows. The block has not come a second time, so
-# there is no token to be found. But a row of weights has to add up to 1.
+# In the right-hand picture, look at the first 16 rows. The block has not come a second time yet, so there is nothing to
+# find. But a row of weights has to add up to 1.
 #
 # ### Predict, then run: nothing to find ({points}, difficulty 2, 3 minutes)
 #
@@ -545,12 +546,12 @@ assert nothing.mean() > 0.5
 assert later.mean() < 0.15
 
 # %% [markdown]
-# This is the *attention sink* that lesson 09 spoke of, and here you see why it is there. To predict nothing, a head has
-# to look at something that does no harm. BOS is always there, and what it writes can be made harmless. (The model of
-# letters in lesson 09 had no such token, and no such head.)
+# This is the *attention sink* of lesson 09, and here you can see why it is there. A head that has nothing to say has to
+# look at something that does no harm. BOS is always there, and the model can make whatever is fetched from it harmless.
+# (The model of letters in lesson 09 had no such token, and no such head.)
 #
-# Is a head that rests on BOS undecided? Ask its *entropy*, which is 0 if all weight is in one place, and $\ln k$ if $k$
-# keys share it evenly:
+# Is a head that rests on BOS undecided? Ask its *entropy* (lesson 02), which is 0 if all the weight is on one key, and
+# $\ln k$ if $k$ keys share it evenly:
 #
 # $$H = -\sum_j w_j \ln w_j$$
 #
@@ -621,12 +622,13 @@ show(
 
 # %% [markdown]
 # A low entropy says that a head has made up its mind. It does not say that it has found anything. (From query 33 on
-# there are two places after the same token, one and two periods back. The heads share their weight between them: the
+# there are two positions after the same token, one and two periods back. The heads share their weight between them: the
 # orange curve falls, and the entropy rises.)
 #
 # ## Test it on what it never saw
 #
-# Is this a rule or a habit? Take periods that it was trained on, shorter and longer ones, and twice the length.
+# Is this a rule or a habit? Try periods that it was trained on, a shorter one, a longer one, and sequences twice as
+# long.
 
 # %% tags=["nbval-ignore-output"]
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
@@ -642,14 +644,14 @@ assert right_answers[16, 128] > 0.6
 assert right_answers[48, 128] < 0.6
 
 # %% [markdown]
-# A period of 4 was never shown, and works: the rule is not a list of lengths. A sequence of twice the length still
-# works for the most part. But with a period of 48 the head would have to look 47 places back, and in training it never
-# had to look back more than 31. Its queries and keys are turned by their positions, and for such a distance their
-# angles were never trained: lesson 07's limit, not the rule's.
+# The model was never shown a period of 4, and yet it gets it right: the rule is not a list of lengths. Sequences twice
+# as long still work for the most part. But with a period of 48 the head would have to look 47 positions back, and in
+# training it never had to look further back than 31. Its queries and keys are turned by their positions, and the angles
+# of such a distance were never trained. That is lesson 07's limit, not the rule's.
 #
-# And words? The model knows 63 tokens without a meaning, so give it 63 words without one. Write a sentence of your own
-# into the next cell, and see which words it foretells. It needs words that come again, with others after them that come
-# again as well.
+# And words? The model's 63 tokens mean nothing to it, so they can be any 63 words. Write a sentence of your own into
+# the next cell, and see which words it foretells. Some of your words should come again, followed by the same words as
+# before.
 
 # %%
 scene = "the animal did not cross the street because it was"
@@ -680,17 +682,19 @@ show(
 )
 
 # %% [markdown]
-# With our two sentences it foretells most of the second one, and at its end it says what it has read before: copying is
-# not understanding. (After *the* it has read two things, so it cannot be sure.) Still, this is *in-context learning* in
-# its smallest form: no weight has changed, and from the second time on it knows.
+# Of our two sentences it foretells most of the second one, and for its last word it repeats what it has read in the
+# first: copying is not understanding. (After *the* it has read two different words, so it cannot be sure.) Still, this
+# is *in-context learning* in its smallest form: no weight has changed, and yet the second time, the model knows.
 #
 # ## Knock heads out
 #
-# So far you have looked. To look is not to know: that a head points at a token does not prove that anything comes of
-# it. So intervene. Take away what one head says, and see what the model can no longer do.
+# So far you have only looked. That a head looks at a token does not prove that anything comes of it. So intervene, as
+# you did with the two heads of lesson 03 and with the dates of lesson 04. Take away what one head says, and see what
+# the model can no longer do.
 #
-# Two ways are usual. Put zeros in the place of what the head hands to `w_o`, or its mean. Zero is a value that the rest
-# of the model may never have met; the mean takes away what the head *says* and leaves what it *always* says.
+# There are two usual ways: replace what the head hands to `w_o` by zeros, or by its mean. Zero is a value that the rest
+# of the model may never have met. The mean takes away what the head says about *this* token, and leaves what it says
+# about every token.
 #
 # ### Exercise: knock out a head ({points}, difficulty 3, 15 minutes)
 #
@@ -765,8 +769,8 @@ assert missed[0, back_head] > 0.5
 assert missed[0, back_head] > 1.5 * missed[1].max()
 
 # %% [markdown]
-# In layer 0 the picture told the truth: the head that looks back is the one that is missed, by far. In layer 1 none is:
-# each of the four can be spared. Are they of no use, then? Knock out several at once.
+# In layer 0 the picture told the truth: the head that looks back is missed the most, by far. In layer 1 no head is
+# missed much: any one of the four can be spared. Are they useless, then? Knock out several at once.
 
 
 # %%
@@ -792,23 +796,25 @@ assert steps[1] < whole + 0.6
 assert steps[4] > 3.5
 
 # %% [markdown]
-# All four do the same job, so each can stand in for another. Knocked out one by one, they look superfluous; without all
-# of them nothing is left. An ablation tells you what the *rest* cannot do without a head. If the loss stays low, the
-# head may be useless, or it may have a colleague. In large models there are even heads that only start to work when
-# another one is knocked out ([Wang and others](https://arxiv.org/abs/2211.00593) call them backup heads).
+# All four do the same job, so each can stand in for the others. Knocked out one at a time, they look superfluous; take
+# all four away, and nothing is left. An ablation tells you what the *rest* cannot do without a head. If the loss stays
+# low, the head may be useless, or the others may cover for it. Large models even have heads that start to work only
+# when another one is knocked out ([Wang and others](https://arxiv.org/abs/2211.00593) call them backup heads).
 
 # %% [markdown]
 # ## Multiply a head out
 #
-# So you know where a head looks, and that it matters. What does it *say* when it looks at a token? In a model without
-# MLP and norm that needs no experiment. A token is embedded, goes through $W^V$ and $W^O$ of the head, and what that
-# writes is read by the unembedding. Four matrices, one product:
+# So you know where a head looks, and that it matters. What does it *say* when it looks at a token? Lesson 03 cut a head
+# into two halves, and this is the second one: what travels is made by $W_i^V W_i^O$ alone. In a model without MLPs and
+# norms you need no experiment to read it. A token is embedded, goes through the two matrices of head $i$, and the
+# result is read by the *unembedding*, the last matrix of the model. (Lesson 08 called it `head`, a word that is taken
+# here.) Four matrices, one product:
 #
-# $$C = W_E \, W^V_h \, W^O_h \, W_U, \qquad (V, V)$$
+# $$C = W_E \, W_i^V \, W_i^O \, W_U, \qquad (V, V)$$
 #
-# Row $a$, column $b$: by how much does the logit of $b$ rise if the head looks at $a$ with all of its weight? This is
-# the *OV circuit*. An induction head should say what it sees, so the largest entry of each row should be on the
-# diagonal. By hand, with three tokens:
+# The shape is the vocabulary's size, twice. Row $a$ and column $b$ say by how much the logit of $b$ rises if the head
+# puts all of its weight on $a$. This is the *OV circuit*. An induction head should say what it sees, so the largest
+# entry of each row should be on the diagonal. By hand, with three tokens:
 #
 # | | A | B | C |
 # | --- | --- | --- | --- |
@@ -816,8 +822,8 @@ assert steps[4] > 3.5
 # | **B** | **3** | 1 | 0 |
 # | **C** | −1 | −2 | **−0.5** |
 #
-# A raises A the most. B raises A most, too: that is no copy. C lowers all, but C the least, and after a softmax that is
-# what counts. Two of three: a copying score of 0.67.
+# A raises A the most. B raises A the most, too: that is not a copy. C lowers everything, but C the least, and after a
+# softmax that is what counts. Two rows of three copy, which makes a copying score of 0.67.
 #
 # ### Exercise: what does a head write? ({points}, difficulty 4, 15 minutes)
 #
@@ -908,26 +914,27 @@ assert min(copying[1]) > 0.5 > max(copying[0])
 assert copies(together) > 0.9
 
 # %% [markdown]
-# No sequence went through the model for this: it was read from the weights alone. All heads of layer 1 copy. Those of
-# layer 0 do not. What they write is not meant for the output.
+# No sequence went through the model for this: it was read from the weights alone. Each head of layer 1 copies most
+# tokens, and together they copy nearly all. Those of layer 0 do not copy. What they write is not meant for the output.
 #
 # ## Ask who listens to whom
 #
-# It is meant for layer 1. There, a head makes keys of the residual stream, $x W^K$, and compares them with queries.
-# With $W^{QK} = W^Q W^{K\top}$ the score is $x_q\, W^{QK} x_k^\top$ (leaving the rotation out). If $x_k$ is what a head
-# of layer 0 wrote, $x W^{OV}$, the two matrices meet:
+# It is meant for layer 1. There, a head makes keys from the residual stream, $x W^K$, and compares them with queries.
+# Write $W^{QK}$ for $W^Q (W^K)^\top$, which lesson 01 called $M$, and $W^{OV}$ for $W^V W^O$. If you leave the rotation
+# out, the score is $x_q\, W^{QK} x_k^\top$. If $x_k$ is what a head of layer 0 wrote, $x W^{OV}$, the two matrices
+# meet:
 #
-# $$x_q\, W^{QK} (x W^{OV})^\top = x_q \left( W^{QK}\, W^{OV\top} \right) x^\top$$
+# $$x_q\, W^{QK} (x W^{OV})^\top = x_q \left( W^{QK}\, (W^{OV})^\top \right) x^\top$$
 #
-# How large is the product in the middle? If the one writes into directions that the other does not read, it is 0.
-# Elhage and others measure it by Frobenius norms, and call it *K-composition*:
+# How large is the product in the middle? If one head writes in directions that the other does not read, it is 0. Elhage
+# and others compare Frobenius norms, and call the result *K-composition*:
 #
-# $$\frac{\lVert W^{QK} W^{OV\top} \rVert}{\lVert W^{QK} \rVert \, \lVert W^{OV} \rVert}$$
+# $$\frac{\lVert W^{QK} (W^{OV})^\top \rVert}{\lVert W^{QK} \rVert \, \lVert W^{OV} \rVert}$$
 #
 # By hand, in two dimensions: $W^{OV} = \begin{pmatrix} 0 & 2 \\ 0 & 0 \end{pmatrix}$ reads the first number of a vector
 # and writes to the second one. $W^{QK} = \begin{pmatrix} 0 & 3 \\ 0 & 4 \end{pmatrix}$ takes its keys from the second.
-# The product $\begin{pmatrix} 6 & 0 \\ 8 & 0 \end{pmatrix}$ has the norm 10, the two have 2 and 5: the composition is
-# 1, as large as can be. If the keys came from the first number, it would be 0.
+# The product $\begin{pmatrix} 6 & 0 \\ 8 & 0 \end{pmatrix}$ has the norm 10, and its factors have 5 and 2, so the
+# composition is 1, the largest there is. If the keys came from the first number, it would be 0.
 #
 # ### Exercise: measure the K-composition ({points}, difficulty 4, 10 minutes)
 #
@@ -964,8 +971,8 @@ check("qk_composition", qk_composition)
 # </details>
 
 # %% [markdown]
-# A number like 0.2 says nothing by itself. So compare: with the same measure for random matrices of the same shapes,
-# and with the *queries* of layer 1, which have no reason to listen.
+# A number like 0.2 says nothing by itself. So compare it with two controls: random matrices of the same shapes, and the
+# *queries* of layer 1, which have no reason to listen.
 
 
 # %%
@@ -1014,14 +1021,14 @@ show(
 )
 
 # %% [markdown]
-# ## Stretch: cut a single wire
+# ## Cut a single wire
 #
-# An ablation takes away all that a head says, whoever listens. The claim is sharper: what the previous-token head says
-# works through the *keys* of layer 1, and not through its queries or values. So cut that wire alone: let the head say
-# something else, as if the sentence were another one, but only where it goes into `w_k` of layer 1. Everybody else
-# still hears the truth. This is called *path patching*.
+# An ablation takes away everything that a head says, whoever is listening. Our claim is sharper: what the
+# previous-token head says works through the *keys* of layer 1, and not through its queries or values. So cut that wire
+# alone. Let the head speak as if it had read another sequence, but only on the way into `w_k` of layer 1. Everybody
+# else still hears the truth. This is called *path patching*.
 #
-# ### Exercise: patch a path ({points}, difficulty 5, 30 minutes)
+# ### Stretch: patch a path ({points}, difficulty 5, 30 minutes)
 #
 # Write `path_patch(model, ids, other, head)`.
 #
@@ -1088,10 +1095,10 @@ assert harm[back_head] > 0.5
 #
 # ## Attention is not explanation: try it
 #
-# In this model the pictures were honest: the head that looked back was the one that was missed. May you rely on that?
-# Jain and Wallace asked in 2019: could the *same* answer have come from quite different weights? If so, the picture you
-# are shown is one of many, and does not explain the answer. Do it yourself, with lesson 06's digits: two encoder
-# blocks, sixteen patches of 2×2 pixels, and a softmax over ten digits.
+# In this model the pictures were honest: the head that looked back was the one that was missed. Can you rely on that?
+# Jain and Wallace asked in 2019 whether the *same* answer could have come from quite different weights. If so, the
+# picture that you are shown is one of many, and does not explain the answer. Try it yourself, on lesson 06's digits:
+# two encoder blocks, sixteen patches of 2×2 pixels, and a softmax over ten digits.
 
 # %%
 from sklearn.datasets import load_digits
@@ -1138,7 +1145,8 @@ for _ in range(8):
 reader.eval().requires_grad_(False)
 
 # %% [markdown]
-# The weights of the last block are $4 \cdot 16 \cdot 16$ numbers for each image. Take them out, and put any others in:
+# The attention weights of the last block are $4 \cdot 16 \cdot 16$ numbers for each image. Take them out, and put in
+# any others:
 
 
 # %%
@@ -1158,7 +1166,7 @@ assert_close(read_with(x, own), answers, atol=1e-5, rtol=0)
 # %% [markdown]
 # How different are two rows of weights? The *Jensen-Shannon divergence* is the entropy of their mean, minus the mean of
 # their entropies: 0 if they are equal, and $\ln 2 = 0.69$ if they have no key in common. Now search by gradient, for
-# fifty test images: make it as large as you can, and leave the ten probabilities alone.
+# fifty test images: make the divergence as large as you can, while the ten probabilities stay as they are.
 
 
 # %%
@@ -1222,8 +1230,8 @@ show(
 )
 
 # %% [markdown]
-# So the picture is one of many. Does it mean that the weights do not matter? Wiegreffe and Pinter answered: no, and
-# look closer. A pattern that was made for one image is no rule that a model could follow. Three controls:
+# So the picture is one of many. Does that mean that the weights do not matter? No, answered Wiegreffe and Pinter: look
+# closer. A pattern made for one image is not a rule that a model could follow. Here are three controls:
 
 # %% tags=["nbval-ignore-output"]
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
@@ -1241,20 +1249,19 @@ assert swapped.float().mean() < 0.95
 assert agree < 0.5
 
 # %% [markdown]
-# With even weights the reader reads badly, so the weights do matter. The second pattern is no rule: given to another
-# image, it spoils answers. But which patch matters cannot be read off the picture: erase one patch after another from
-# the image, as lesson
-# 04 did with letters, and the one that is missed most is rarely the one that gets most of the weight. (Much has already
-# been passed on between patches when the last block looks.) Both papers are right: the weights do work, and their
-# picture is not yet a reason. Whoever wants a reason has to intervene.
+# With even weights the reader reads far worse, so the weights do matter. And the second pattern is not a rule: given to
+# another image, it spoils answers. But you cannot read off the picture which patch matters. Erase the patches one at a
+# time, as lesson 04 did with characters: the patch that is missed most is usually not the one that gets the most
+# weight. (By the time the last block looks, much has already been passed on between patches.) Both papers are right.
+# The weights do matter, but a picture of them is not yet a reason. If you want a reason, intervene.
 
 # %% [markdown]
 # ## Look into real models
 #
-# The same test finds such heads in models that were trained on text: give them random tokens, twice, and take your
-# `induction_score`. For GPT-2 small, [ARENA's course](https://github.com/callummcdougall/ARENA_3.0) lists the heads
-# 5.1, 5.5, 6.9, 7.2 and 7.10 (layer, head). We quote this, and have not measured it here: the weights are not part of
-# this course. If you have them, `attnlib.from_gpt2` (lesson 08) loads them.
+# The same test finds such heads in models that were trained on text: give them a block of random tokens, twice, and
+# compute your `induction_score`. For GPT-2 small, [ARENA's course](https://github.com/callummcdougall/ARENA_3.0) lists
+# the heads 5.1, 5.5, 6.9, 7.2 and 7.10 (layer, then head). We quote the list and have not measured it: the weights are
+# not part of this course. If you have them, `attnlib.from_gpt2` (lesson 08) loads them.
 #
 # ## Take this with you
 #
@@ -1262,14 +1269,14 @@ assert agree < 0.5
 #
 # | | |
 # | --- | --- |
-# | formula | $C = W_E W^V_h W^O_h W_U$ (what it says), $W^Q_h W^{K\top}_h$ (whom it asks) |
+# | formula | $C = W_E W_i^V W_i^O W_U$ (what head $i$ says), $W_i^Q (W_i^K)^\top$ (whom it asks) |
 # | shapes | weights `(b, h, n, n)`, a score of them `(h,)`; a circuit `(V, V)`, of rank $d_{head}$ at most |
 # | trap 1 | the stripe of an induction head is at $i - p + 1$, after the token, not on it |
-# | trap 2 | one head is knocked out, nothing happens, and it is called useless: others may stand in for it |
-# | trap 3 | a number without a control: measure random matrices, and a model that cannot do it, as well |
+# | trap 2 | calling a head useless because nothing happens without it: others may stand in for it |
+# | trap 3 | a number without a control: also measure random matrices, and a model that cannot do it |
 # | in PyTorch | `module.register_forward_pre_hook(f)`, in a `with` statement |
 #
-# **What is done with real models today**
+# **What is known about real models today**
 #
 # - In models of 8 and 20 billion weights, knocking out a few of the strongest induction heads costs much of what they
 #   learn from examples in the prompt ([Crosbie and Shutova 2024](https://arxiv.org/abs/2407.07011)).
@@ -1281,18 +1288,21 @@ assert agree < 0.5
 # ## Think further
 #
 # 1. In GPT-2 positions are added to the embedding, so heads can read and write them. How could an induction head work
-#    there without anybody looking one place back?
-# 2. In a sentence, the same word comes with different words after it. What will our model say after the second one?
-# 3. Why did the previous-token head and the induction head not come one after the other?
+#    there without any head looking one position back?
+# 2. A word comes twice in a sentence, each time with another word after it. What will our model predict when the word
+#    comes a third time?
+# 3. Why did the two heads appear together, and not one after the other?
 #
 # <details><summary>Answers</summary>
 #
 # 1. By way of the query. A head of layer 0 finds the same token earlier in the text and fetches its *position*. Layer 1
 #    then asks for that position plus one. That is Q-composition.
-# 2. The weights go to all places after that word, in about equal parts, so it predicts their mixture: the 2-gram counts
-#    of the sentence so far. To look for two words, it takes one more head that looks two places back.
-# 3. Without the other one, each is useless, so its gradient is small, and grows with the other one's strength. Two
-#    factors of a product that both start near zero: slow at first, then ever faster. That is what a cliff looks like.
+# 2. The weights go to all positions after that word, in about equal parts, so it predicts a mixture of what is there:
+#    the 2-gram counts of the sentence so far. To match two words in a row, it would need one more head, which looks two
+#    positions back.
+# 3. Each is useless without the other, so its gradient is small, and grows as the other gets stronger. They are like
+#    two factors of a product that both start near zero: slow at first, then faster and faster. That is what a cliff
+#    looks like.
 #
 # </details>
 #
@@ -1305,27 +1315,26 @@ assert agree < 0.5
 # - [Jain and Wallace 2019](https://arxiv.org/abs/1902.10186) and [Wiegreffe and Pinter
 #   2019](https://arxiv.org/abs/1908.04626): *Attention is not Explanation*, and *Attention is not not Explanation*;
 #   read both, in this order.
-# - [Xiao et al. 2023](https://arxiv.org/abs/2309.17453), attention sinks: what becomes of a long conversation if one
-#   forgets the first token.
+# - [Xiao et al. 2023](https://arxiv.org/abs/2309.17453), attention sinks: what becomes of a long conversation when the
+#   first tokens are forgotten.
 # - [Wang et al. 2022](https://arxiv.org/abs/2211.00593), a circuit of 26 heads in GPT-2 that finds out who gets the
-#   drink; the method of this lesson, on a sentence.
-#
-# **Solutions:** if you learn alone, the solved notebook is `solutions/11_reading_heads.ipynb` in the course's
-# repository.
+#   drink: the method of this lesson, on a sentence.
 #
 # ## Farewell
 #
-# Twelve lessons ago you multiplied two vectors with a pencil. Since then you have built everything that this model is
-# made of, made it fast, and taken it apart again. You can now open the source of any transformer and find your own
-# lines in it.
+# In lesson 00 you multiplied two vectors with a pencil. Since then you have built everything that a transformer is made
+# of, made it fast, and taken it apart again. You can now open the source of any transformer and find your own lines in
+# it.
 #
-# What next? Three ways, each for a few weekends:
+# What next? Here are three ways on, each good for a few weekends:
 #
 # - **Build on.** [A small GPT](../docs/a_small_gpt.md) puts the parts of this course together on one page. Make it
 #   yours: another text, a tokeniser, an optimiser of your own.
-# - **Take apart.** Add an MLP to the model of this lesson, or a second task, and see which of its findings hold.
+# - **Take apart.** Add an MLP to the model of this lesson, or a second task, and see which of its findings still hold.
 #   Whatever you find, knock it out before you believe it.
 # - **Give it away.** Explain to somebody, with a pencil, why $\sqrt d$ is there. What you cannot explain yet is your
 #   next lesson.
 #
-# The animal, by the way, has still not crossed the street. It was too tired. Now you know how one can tell.
+# The animal, by the way, has still not crossed the street. It was too tired. Now you know how a model can tell.
+#
+# *Learning on your own? The worked solutions are in the course's repository: `solutions/11_reading_heads.ipynb`.*
