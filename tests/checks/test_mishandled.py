@@ -147,6 +147,7 @@ NO_BATCH = (
     *("search", "company", "causal_mask", "padding_mask", "packed_causal", "sliding_window_mask", "train_head"),
     *("alibi_bias", "alibi_slopes", "sinusoidal_positions", "cache_bytes", "multi_head_to_grouped"),
     *("previous_token_score", "induction_score", "sink_score", "copying_score"),
+    *("ov_circuit", "qk_composition"),
 )
 OF_A_BATCH = (
     "a_batch_of_one_only",
@@ -156,7 +157,7 @@ OF_A_BATCH = (
     "squeezed",
     "batch_second",
 )
-A_NUMBER = ("next_token_loss", "bits_per_character", "copying_score")
+A_NUMBER = ("next_token_loss", "bits_per_character", "copying_score", "qk_composition")
 OF_SEVERAL = (*OF_A_BATCH, "always_float32", "always_float64", "new_tensor_filled_in", "entries_in_a_list")
 """A result without axes has no entries, and one number stands in no relation: it is rejected, and no more is said."""
 NOTHING_TO_SEE = {
@@ -170,6 +171,8 @@ NOTHING_TO_SEE = {
     "fold_query_key": "squeezed",
     "next_token_loss": "others_detached on_the_cpu_only",  # one number may come from the CPU
     "copying_score": "on_the_cpu_only",  # as above
+    "qk_composition": "on_the_cpu_only",  # as above
+    "ov_circuit": "input_changed",  # its tensors are a model's
     "LanguageModel": "first_detached input_made_float32",
     "sample_next": "squeezed",
     "mend_training_loop": "squeezed",
