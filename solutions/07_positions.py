@@ -698,7 +698,7 @@ for kind in ("rotary", "ALiBi"):
 end = {name: by_place[128:].mean() for name, by_place in losses.items()}
 start = {name: by_place[:64].mean() for name, by_place in losses.items()}
 assert end["ALiBi"] < start["ALiBi"] + 0.1
-assert end["rotary"] > start["rotary"] + 0.2
+assert end["rotary"] > start["rotary"] + 0.1
 assert end["rotary"] > end["ALiBi"] + 0.15
 assert end["rotary, window of 32"] < start["rotary"] + 0.1
 assert abs(end["ALiBi, window of 32"] - end["ALiBi"]) < 0.1  # the control: it needed no repair
