@@ -7,9 +7,9 @@
 #
 # | | |
 # | --- | --- |
-# | **You will build** | `cross_attention`, `MultiHeadCrossAttention`, and a network that reads dates in any spelling |
+# | **You will build** | `cross_attention`, `MultiHeadCrossAttention`, networks that read dates and write them |
 # | **You will understand** | who asks and who answers, how a network learns to choose, how far to trust a picture |
-# | **You need** | lesson 02; for the second exercise `split_heads` from lesson 03 helps; about 90 minutes |
+# | **You need** | lesson 02; for the second exercise `split_heads` from lesson 03 helps; about two hours |
 #
 # The demonstrations between the exercises use `attnlib`. The date readers use *your* `MultiHeadCrossAttention` once it
 # passes its check, and `attnlib`'s until then. A failed check stops *Run All*, but nothing further down depends on it:
@@ -418,8 +418,8 @@ for text, day in list(zip(texts, days, strict=True))[:6]:
 # ## Build a reader that can only ask
 #
 # Who asks? The ten places of the ISO date. Each has one question, and it is always the same: *what is the last digit of
-# the year?*, *what is the second digit of the month?* So $x$ is ten vectors that are learned. (A translator would ask
-# with the words that it has written so far. That needs the next lesson. Learned questions are in use, too: a model that
+# the year?*, *what is the second digit of the month?* So $x$ is ten vectors that are learned. (A translator asks with
+# what it has written so far; you will train one further down. Learned questions are in use, too: a model that
 # finds the objects in a picture [asks it a hundred](https://arxiv.org/abs/2005.12872).)
 #
 # Who answers? The characters. A network computes with numbers, so each character gets a learned vector. But a bare *9*
@@ -807,6 +807,186 @@ show("Four heads of one place look at different characters of the same date.")
 # %% [markdown]
 # One place, four looks: some of them at the name, some at the border between day and month, where the full stop is
 # heard or missed. This is what several heads are for.
+
+# %% [markdown]
+# ## Write a date, one character after another
+#
+# The reader fills ten places at once. It can, because an ISO date always has ten characters. An English date has no
+# fixed length: *3 May 2011* has ten characters, *24 September 1969* has seventeen. So a translator writes one character
+# at a time, decides for itself where the text ends, and makes each question out of what it has written so far. Train
+# one that puts a date from any of the nine languages into English. Its memory is what the four-headed reader remembers
+# of the text; the reader's own weights no longer change.
+#
+# Two signs join the characters of the English dates: `<` begins a text, and `>` ends it. To know how far it has come,
+# the writer hears the last six characters that it wrote, through a window that slides along as the reader's does. (How
+# a character can hear *all* those before it is the subject of lesson 05.) The rest you know: ask the memory, add what
+# was fetched, turn the sum into logits.
+
+# %%
+english_dates = [f"{day.day} {calendar.month_name[day.month]} {day.year}" for day in days]
+letters = ["<", ">", *sorted(set("".join(english_dates)))]
+start_id, stop_id = 0, 1
+
+
+class DateWriter(nn.Module):
+    """Memory (b, k, 64), written so far (b, n) -> logits of the next character (b, n, 39)."""
+
+    def __init__(self, d_model: int = 48, window: int = 6):
+        super().__init__()
+        self.letter = nn.Embedding(len(letters), d_model)
+        self.recent = nn.Conv1d(d_model, d_model, window)
+        self.attn = Attention(d_model, 64, 4, None, False)
+        self.answer = nn.Sequential(nn.Linear(d_model, 128), nn.GELU(), nn.Linear(128, len(letters)))
+
+    def forward(self, memory: Tensor, ids: Tensor) -> Tensor:
+        nothing_before = (self.recent.kernel_size[0] - 1, 0)
+        x = F.gelu(self.recent(F.pad(self.letter(ids).mT, nothing_before))).mT
+        fetched, _ = self.attn(x, memory)
+        return self.answer(x + fetched)
+
+
+# %% [markdown]
+# While it learns, it need not write at all. It is given the right text, and at every place it guesses the character
+# that comes next. The loop is the one that you know. Train a second model beside it, the *guesser*, whose memory is
+# all zeros: it asks, and gets no answer.
+
+
+# %%
+def spelled(chosen: list[int]) -> Tensor:
+    """Numbers of dates -> their English characters (b, 19), with `<` before them, and at least one `>` after them."""
+    texts = [f"<{english_dates[i]}".ljust(19, ">") for i in chosen]
+    return torch.tensor([[letters.index(c) for c in text] for text in texts])
+
+
+def train_writer(writer: DateWriter, scale: float, steps: int = 300) -> None:
+    """Learn to write the first 20,000 dates in English; their memories are multiplied by `scale`."""
+    optimiser = torch.optim.AdamW(writer.parameters(), lr=1e-2)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, max_lr=1e-2, total_steps=steps)
+    for chosen in tqdm(batches(world, steps), file=sys.stdout, ncols=80, mininterval=1):
+        ids = spelled(chosen)
+        logits = writer(scale * remembered(chosen), ids[:, :-1])  # what follows each character
+        loss = F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        schedule.step()
+
+
+@torch.no_grad()
+def remembered(chosen: list[int]) -> Tensor:
+    """What the four-headed reader remembers of texts of one length (b, k, 64)."""
+    return four.remember(four.encode([world[i] for i in chosen]))
+
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: a progress bar tells the time; the next cells assert what was learned
+torch.manual_seed(0)
+writer, guesser = DateWriter(), DateWriter()
+train_writer(writer, scale=1.0)
+train_writer(guesser, scale=0.0)
+
+# %% [markdown]
+# ### Exercise: write greedily ({points}, difficulty 3, 25 minutes)
+#
+# Now it has to write, and there is no right text to lean on. Write `write_greedily(model, memory, start_id, stop_id,
+# longest)`, and the dates below are written by it.
+#
+# - `model(memory, ids)` takes a memory `(b, k, d)` and characters `(b, n)`, and returns logits `(b, n, vocab)`. Those
+#   at place $i$ are for the character that follows the first $i + 1$.
+# - For the model, every text begins with `start_id`. The result leaves it out.
+# - Append the likeliest character, and ask again. (This is called *greedy* decoding. Lesson 08 draws at random.)
+# - A text ends with its first `stop_id`. While others go on, it is filled up with `stop_id`. Once all have ended, the
+#   loop ends, too. No text has more than `longest` characters, its `stop_id` included.
+# - Return the ids `(b, up to longest)`, and `(b,)`, the $\ln p$ of each text: add up $\ln p$ of all its characters,
+#   including its first `stop_id`, but not the filling after it. No gradients are needed.
+# - The parts of the check: {parts}. Dtype as always.
+
+
+# %%
+def write_greedily(
+    model: nn.Module, memory: Tensor, start_id: int, stop_id: int, longest: int
+) -> tuple[Tensor, Tensor]:
+    """A memory (b, k, d) -> the ids of b texts (b, up to longest), the ln p of each (b,)."""
+    ### BEGIN SOLUTION
+    ids = torch.full((len(memory), 1), start_id, device=memory.device)
+    ended = torch.zeros(len(memory), dtype=torch.bool, device=memory.device)
+    total = torch.zeros(len(memory), dtype=memory.dtype, device=memory.device)
+    with torch.no_grad():
+        for _ in range(longest):
+            log_p = model(memory, ids)[:, -1].log_softmax(dim=-1)  # (b, vocab): what comes next?
+            best, new = log_p.max(dim=-1)
+            new = new.masked_fill(ended, stop_id)
+            total = total + best.masked_fill(ended, 0.0)
+            ids = torch.cat([ids, new[:, None]], dim=1)
+            ended = ended | (new == stop_id)
+            if ended.all():
+                break
+    return ids[:, 1:], total
+    ### END SOLUTION
+
+
+# %%
+check("write_greedily", write_greedily)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Begin with a batch of one, and leave out $\ln p$: ask the model about the text so far, look at the logits of the
+# *last* place only, take the largest, `torch.cat`. Leave the loop when it is `stop_id`.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# With several texts, remember who has ended in a bool tensor `(b,)`, all False at first. A text has ended if it had
+# ended before, or if its new character is `stop_id`. `new.masked_fill(ended, stop_id)` makes the filling.
+#
+# </details>
+# <details><summary>Hint 3</summary>
+#
+# `log_softmax` over the vocabulary gives the logs, and its `max(dim=-1)` both the log and the number of the likeliest
+# character. Where a text had *already* ended, add 0. Only then mark those that end with this character.
+#
+# </details>
+
+# %% [markdown]
+# **Predict before you run.** The guesser has seen just as many English dates, but its memory is all zeros. What will
+# it write for a thousand different texts? And take a pencil: the years from 1000 to 2999 have 730,485 days, and each
+# was equally likely to be drawn. Which $\ln p$ do you expect for what it writes?
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: it says whose function is used, which is another one in a student's notebook
+write = yours_or_ours("write_greedily", globals())
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: which dates are missed depends on the last digits of the training
+same_length, answers = defaultdict(list), {}
+for i in range(20_000, 21_000):
+    same_length[len(world[i])].append(i)
+for name, model, scale in (("writer", writer, 1.0), ("guesser", guesser, 0.0)):
+    answers[name] = {}
+    for chosen in same_length.values():
+        ids, log_p = write(model, scale * remembered(chosen), start_id, stop_id, 25)
+        for i, row, number in zip(chosen, ids.tolist(), log_p.tolist(), strict=True):
+            answers[name][i] = "".join(letters[j] for j in row).rstrip(">"), number
+    print(f"{name}:", sum(text == english_dates[i] for i, (text, _) in answers[name].items()), "of 1000 right")
+    for i in range(20_000, 20_003):
+        print(f"    {world[i]:33}{answers[name][i][0]:20}ln p = {answers[name][i][1]:.2f}")
+
+# %%
+wrong = {i for i, (text, _) in answers["writer"].items() if text != english_dates[i]}
+assert len(wrong) <= 50
+least_sure = sorted(answers["writer"], key=lambda i: answers["writer"][i][1])[:100]
+assert 2 * len(wrong & {*least_sure}) >= len(wrong)  # where it is wrong, it was unsure
+
+guessed = dict(answers["guesser"].values())
+assert len(guessed) == 1  # one text for all
+assert_close(*guessed.values(), -math.log(730_485), atol=2.0, rtol=0)
+
+# %% [markdown]
+# The writer hardly misses a date, and its $\ln p$ is worth looking at: most of the mistakes are among the hundred
+# dates that it was least sure of. The guesser writes the same date a thousand times. There is nothing wrong with its
+# English, and $\ln p$ gives it away: one day in 730,485 has $\ln p = -13.5$, and its own figure is close to that. (It
+# is not exact, because the guesser learned from a sample, and greedy decoding picks what it overrates.)
 #
 # ## Keep empty places from answering
 #

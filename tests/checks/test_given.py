@@ -59,6 +59,17 @@ def test_attention_has_so_many_heads() -> None:
     assert torch.allclose(looks.sum(dim=-1), torch.ones(2, 3, 5))
 
 
+def test_a_translator_asks_its_memory_and_looks_at_no_later_id() -> None:
+    torch.manual_seed(0)
+    weights = {"embed": torch.randn(7, 4), "places": torch.randn(5, 4)}
+    (translator,) = made((described("SmallTranslator", (7, 5, 4), weights),))
+    ids, memory = torch.randint(0, 7, (2, 5)), torch.randn(2, 3, 4)
+    logits = translator(memory, ids)
+    assert torch.allclose(translator(memory, ids[:, :3]), logits[:, :3], atol=1e-6)
+    assert torch.allclose(translator(memory.flip(1), ids), logits, atol=1e-6)  # a memory is a set
+    assert not torch.allclose(translator(-memory, ids), logits)
+
+
 def test_the_mode_in_which_it_is_left_is_an_input_that_changed() -> None:
     inputs = (small(training=True),)
     objects = made(inputs)

@@ -178,6 +178,7 @@ NOTHING_TO_SEE = {
     "mend_training_loop": "squeezed",
     "reach": "squeezed",
     "train_with_adam": "squeezed",
+    "write_greedily": "squeezed",
     "train_writer": "squeezed",
     "losses_by_place": "squeezed",
     "witten_bell": "squeezed",

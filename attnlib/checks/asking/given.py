@@ -64,7 +64,21 @@ class SmallHeads(nn.Module):
         return (weights @ v).transpose(1, 2).flatten(2) @ self.w_o, weights
 
 
-OWN: dict[str, type[nn.Module]] = {"SmallModel": SmallModel, "SmallHeads": SmallHeads}
+class SmallTranslator(nn.Module):
+    """A memory (b, k, d), ids (b, n) -> logits (b, n, vocab): the ids up to each ask the memory."""
+
+    def __init__(self, vocab: int, max_len: int, d: int) -> None:
+        super().__init__()
+        self.embed, self.places = nn.Parameter(torch.empty(vocab, d)), nn.Parameter(torch.empty(max_len, d))
+
+    def forward(self, memory: Tensor, ids: Tensor) -> Tensor:
+        counts = torch.arange(1, ids.shape[1] + 1, device=ids.device)
+        x = (self.embed[ids] + self.places[counts - 1]).tanh()
+        asks = x + x.cumsum(dim=1) / counts[:, None].to(x.dtype)
+        return (asks + (asks @ memory.mT).softmax(dim=-1) @ memory) @ self.embed.mT
+
+
+OWN: dict[str, type[nn.Module]] = {model.__name__: model for model in (SmallModel, SmallHeads, SmallTranslator)}
 
 
 def made(inputs: tuple[Any, ...]) -> tuple[Any, ...]:

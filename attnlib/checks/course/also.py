@@ -196,6 +196,18 @@ def MultiHeadCrossAttention(self: Any, x: Tensor, memory: Tensor) -> tuple[Tenso
     return self.w_o(torch.cat(outputs, dim=-1)), torch.stack(tables, dim=1)
 
 
+def write_greedily(model: Any, memory: Tensor, start_id: int, stop_id: int, longest: int) -> tuple[Tensor, Tensor]:
+    """Write first, measure later: one call with the whole text gives the probabilities of all its characters."""
+    ids, ended = torch.full((len(memory), 1), start_id), torch.zeros(len(memory), 1, dtype=torch.bool)
+    with torch.no_grad():
+        while ids.shape[1] <= longest and not bool(ended.all()):
+            new = model(memory, ids)[:, -1:].argmax(dim=-1).masked_fill(ended, stop_id)
+            ids, ended = torch.cat([ids, new], dim=1), ended | (new == stop_id)
+        gained = model(memory, ids[:, :-1]).log_softmax(dim=-1).gather(-1, ids[:, 1:, None])[..., 0]
+    stops = (ids[:, 1:] == stop_id).long()
+    return ids[:, 1:], (gained * (stops.cumsum(dim=1) - stops == 0)).sum(dim=1)
+
+
 def mend_decoder_attention(
     x: Tensor, memory: Tensor, x_is_real: Tensor, memory_is_real: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor
 ) -> tuple[Tensor, Tensor]:

@@ -5,13 +5,25 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import attnlib
+from attnlib.checks.asking.given import described, made
 from attnlib.checks.asking.ready_made import ATTENTION
 from attnlib.checks.asking.watch import ATTENTION_OF_ATTNLIB
 from attnlib.checks.course.slips.attention import LEADING_AXES, Compare, Give, Mix, Share
 from attnlib.checks.course.slips.heads import Finish, HeadGive, HeadShare, Merge, ProjectHeads
+from attnlib.checks.course.slips.lesson04_writing import (
+    Begin,
+    Count,
+    GatherScribe,
+    GiveTexts,
+    ReadAll,
+    Score,
+    Take,
+    WriteTexts,
+)
+from attnlib.checks.course.slips.lesson08_writing import EndOfText, FillStopped, ReadLast
 from attnlib.checks.course.slips.masks import MaskedShare, RealKeys, blocked
 from attnlib.checks.course.slips.memory import ProjectTexts, SplitTexts, TextLayers, TextScale, TextWidth
 from attnlib.checks.course.slips.projections import Layer, Matrices, Multiply, Three
@@ -740,12 +752,131 @@ PREDICT_LONGER_SOURCE = Exercise(
     ),
 )
 
+
+def _write_greedily(
+    model: nn.Module, memory: Tensor, start_id: int, stop_id: int, longest: int
+) -> tuple[Tensor, Tensor]:
+    ids = torch.full((len(memory), 1), start_id, device=memory.device)
+    ended = torch.zeros(len(memory), dtype=torch.bool, device=memory.device)
+    total = torch.zeros(len(memory), dtype=memory.dtype, device=memory.device)
+    with torch.no_grad():
+        for _ in range(longest):
+            best = model(memory, ids)[:, -1].log_softmax(dim=-1).max(dim=-1)
+            new = best.indices.masked_fill(ended, stop_id)
+            total = total + best.values.masked_fill(ended, 0.0)
+            ids, ended = torch.cat([ids, new[:, None]], dim=1), ended | (new == stop_id)
+            if bool(ended.all()):
+                break
+    return ids[:, 1:], total
+
+
+def _translated(
+    draw: Draw, *, b: int, k: int, d: int, vocab: int, longest: int, cut_short: bool = False
+) -> tuple[Any, ...]:
+    """With the stop_id with which the texts end at the most different times, and others would follow it.
+
+    All of them end by themselves, or, if `cut_short`, not all do.
+    """
+    found: dict[int, list[int]] = {}
+    while not found:
+        weights = {"embed": draw.normal(vocab, d), "places": 2 * draw.normal(longest + 3, d)}
+        model = described("SmallTranslator", (vocab, longest + 3, d), weights)
+        memory = draw.normal(b, k, d)
+        (translator,) = made((model,))
+        ids, _ = _write_greedily(translator, memory, 1, vocab, longest)  # a stop_id that is never written
+        first = {
+            token: [row.index(token) if token in row else longest for row in ids.tolist()]
+            for token in ids[:, 1:].unique().tolist()
+            if token > 1
+        }
+        found = {
+            token: at
+            for token, at in first.items()
+            if (max(at) == longest) is cut_short
+            and (b == 1 or cut_short or _would_go_on(ids, token, at))
+            and len({*at}) > (b > 1)
+        }
+    stop_id = max(found, key=lambda token: len({*found[token]}))
+    return model, memory, 1, stop_id, longest
+
+
+def _would_go_on(ids: Tensor, token: int, first: list[int]) -> bool:
+    """Whether some text, if it did not stop, would go on with other characters while the rest still write."""
+    return any(bool((row[at : max(first) + 1] != token).any()) for row, at in zip(ids, first, strict=True))
+
+
+_TEXTS: dict[str, Any] = {"b": 3, "k": 5, "d": 6, "vocab": 11, "longest": 9}
+
+WRITE_GREEDILY = CourseExercise(
+    name="write_greedily",
+    lesson=LESSON,
+    contract="model, memory (b, k, d), start_id, stop_id, longest -> ids (b, up to longest), the ln p of each text (b)",
+    parts={"values": 3, "stop": 1, "robustness": 1},
+    stretch=True,
+    reference=_write_greedily,
+    outputs=("ids", "ln p"),
+    detachable=("ids", "ln p"),
+    cases=(
+        Case(name="three texts that end apart", inputs=partial(_translated, **_TEXTS)),
+        Case(name="one text", inputs=partial(_translated, **{**_TEXTS, "b": 1})),
+        Case(name="texts that are cut short", inputs=partial(_translated, **_TEXTS, cut_short=True), part="stop"),
+        Case(
+            name="two characters at most",
+            inputs=partial(_translated, **{**_TEXTS, "longest": 2}, cut_short=True),
+            part="stop",
+        ),
+        Case(
+            name="three texts, in float64",
+            inputs=partial(_translated, **_TEXTS),
+            dtype=torch.float64,
+            part="robustness",
+            mutation=True,
+        ),
+        Case(
+            name="called a second time, with other texts",
+            inputs=partial(_translated, **_TEXTS),
+            after=(partial(_translated, **_TEXTS),),
+        ),
+        Case(
+            name="other sizes",
+            inputs=partial(_translated, b=5, k=3, d=7, vocab=13, longest=11),
+            dtype=torch.float64,
+            hidden=True,
+        ),
+        Case(
+            name="other sizes, cut short",
+            inputs=partial(_translated, b=7, k=2, d=5, vocab=17, longest=6, cut_short=True),
+            part="stop",
+            hidden=True,
+        ),
+    ),
+    made_of=(
+        Begin,
+        ReadAll,
+        ReadLast,
+        Score,
+        Take,
+        FillStopped,
+        Count,
+        EndOfText,
+        GatherScribe,
+        WriteTexts,
+        GiveTexts,
+    ),
+    few={
+        FillStopped: ("writes_beyond_the_stop", "filled_with_zeros"),
+        EndOfText: ("first_stop_ends_all", "never_over"),
+    },
+    pairs=("start_returned", "filling_counted", "writes_beyond_the_stop"),
+)
+
 EXERCISES = (
     PREDICT_WHO_SETS_THE_LENGTH,
     CROSS_ATTENTION,
     PREDICT_SHUFFLED_MEMORY,
     MULTI_HEAD_CROSS_ATTENTION,
     PREDICT_LONGER_SOURCE,
+    WRITE_GREEDILY,
     MEND_DECODER_ATTENTION,
     PADDED_CROSS_ATTENTION,
 )
