@@ -37,9 +37,10 @@ def run(page, text):
 
 
 @pytest.fixture
-def lab(tmp_path):
+def lab(tmp_path, monkeypatch):
     """JupyterLab as `make lab` starts it, on a copy of the student notebooks."""
     shutil.copytree(ROOT / "notebooks", tmp_path / "notebooks")
+    monkeypatch.setenv("JUPYTER_CONFIG_PATH", str(tmp_path / "notebooks" / ".jupyter"))
     with jupyter_lab(tmp_path / "notebooks", tmp_path / "jupyter") as address:
         yield address
 
@@ -48,6 +49,7 @@ def test_a_student_reads_the_diagnosis_answers_right_and_validates(lab, page, pi
     page.goto(lab.format(f"lab/tree/{LESSON}.ipynb"))
     page.locator(".jp-Toolbar-kernelName").filter(has_text="Python 3").wait_for()
     page.locator('.jp-Notebook-ExecutionIndicator[data-status="idle"]').wait_for()
+    assert page.get_by_text("Create Assignment").count() == 0  # an instructor's tool
     run(page, "import math")
     check = 'check("attention_scores"'
     verdict = cell(page, check).locator(".jp-OutputArea-output")
