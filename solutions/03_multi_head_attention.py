@@ -43,6 +43,7 @@ from attnlib.plot import (
 )
 
 use_style()
+torch.set_num_threads(1)  # with matrices this small, a second thread would only wait
 
 # %% [markdown]
 # ## Ask who did it, and to whom
