@@ -178,7 +178,7 @@ def test_a_right_answer_is_not_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*args: Any, **options: Any) -> None:
         raise AssertionError("a right answer was changed")
 
-    monkeypatch.setattr("attnlib.checks.verdict.judge.one_change", never)
+    monkeypatch.setattr("attnlib.checks.naming.from_source.one_change", never)
     assert run("pairwise_dot", lambda x, y: x @ y.mT).passed
     assert run("pairwise_dot", lambda x, y: y @ x.mT).diagnosis == "exchanged"
 
