@@ -42,8 +42,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """It is made before a kernel starts in it, which has to answer within nbval's minute."""
+def pytest_runtest_protocol(item: pytest.Item) -> None:
+    """It is made before a kernel starts in it, which has to answer within nbval's minute.
+
+    Unlike pytest_runtest_setup, this one is also called for notebooks, which do not lie below this folder.
+    """
     if item.path.suffix == ".ipynb" and item.config.option.nbval_kernel_name == clean_environment.KERNEL:
         clean_environment.python()
 
