@@ -81,8 +81,8 @@ def test_what_is_counted() -> None:
         (replace(GOOD, fates=(KILLED, SURVIVING)), "no mutant survives without a reason"),
         (replace(GOOD, stale=("softmax: a → e",)), "no reason is out of date"),
         (replace(GOOD, verdicts=(WRONG, RIGHT, replace(WRONG, seed=1, diagnosis=None))), "another seed changes"),
-        (replace(GOOD, verdicts=(WRONG, replace(RIGHT, cost=Cost(5001.0, 0.0)))), "a visible check takes"),
-        (replace(GOOD, verdicts=(replace(WRONG, cost=Cost(2000.0, 0.0)), RIGHT)), "a visible check takes"),
+        (replace(GOOD, verdicts=(WRONG, replace(RIGHT, cost=Cost(1001.0, 0.0)))), "a visible check takes"),
+        (replace(GOOD, verdicts=(replace(WRONG, cost=Cost(700.0, 0.0)), RIGHT)), "a visible check takes"),
     ],
 )
 def test_a_requirement_that_is_missed_is_told(proof: Proof, asked: str, monkeypatch: pytest.MonkeyPatch) -> None:
