@@ -72,11 +72,17 @@ def test_no_page_complains_or_is_wider_than_the_screen(page, site, size):
 
 def test_search_finds_a_lesson_and_the_page_turns_dark(page, site):
     page.goto(f"{site}search.html?q=softmax")
-    page.locator("#search-results a", has_text="dot-product").first.wait_for()
+    found = page.locator("#search-results a", has_text="dot-product").first
+    found.wait_for()
+    assert "notebooks/02" in found.get_attribute("href")
+    ground = {}
     for mode in ("dark", "light"):
         page.locator("button.theme-switch-button:visible").first.click()
         page.locator(f"button.theme-change-button[data-mode={mode}]:visible").click()
         page.wait_for_function("mode => document.documentElement.dataset.theme == mode", arg=mode)
+        colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        ground[mode] = sum(map(int, re.findall(r"\d+", colour)[:3])) / 3
+    assert ground["dark"] < 60 < 200 < ground["light"]
 
 
 def test_no_answer_is_published_and_a_drawing_works_by_keyboard(page, site):
