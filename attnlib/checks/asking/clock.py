@@ -3,7 +3,6 @@
 import builtins
 import contextlib
 import ctypes
-import gc
 import getpass
 import math
 import signal
@@ -127,17 +126,23 @@ def _entering_frame() -> FrameType | None:
     return frame
 
 
-def _is_finalising(frame: FrameType | None) -> bool:
-    """Whether an object's `__del__` runs, or a callback of the garbage collector, such as hypothesis has.
+@contextlib.contextmanager
+def _raised_where_python_ignores_it() -> Iterator[None]:
+    """Print nothing where the limit is raised in `__del__`, or in a weak reference's or the collector's callback.
 
-    Python ignores what is raised there, and says so on stderr.
+    Python ignores what is raised there, says so on stderr, and goes on. The next tick raises again.
     """
-    callbacks = {getattr(callback, "__code__", None) for callback in gc.callbacks}
-    while frame is not None:
-        if frame.f_code.co_name == "__del__" or frame.f_code in callbacks:
-            return True
-        frame = frame.f_back
-    return False
+    others = sys.unraisablehook
+
+    def ignore(unraisable: Any) -> None:
+        if not issubclass(unraisable.exc_type, TimeLimitExceeded):
+            others(unraisable)
+
+    sys.unraisablehook = ignore
+    try:
+        yield
+    finally:
+        sys.unraisablehook = others
 
 
 def _has_signals() -> bool:
@@ -153,7 +158,8 @@ def time_limit(clock: Clock) -> Iterator[None]:
     ...         while True:
     ...             pass
     """
-    with clock.running(), _alarm_by_signal(clock) if _has_signals() else _alarm_by_thread(clock):
+    alarm = _alarm_by_signal if _has_signals() else _alarm_by_thread
+    with clock.running(), _raised_where_python_ignores_it(), alarm(clock):
         yield
 
 
@@ -163,7 +169,7 @@ def _alarm_by_signal(clock: Clock) -> Iterator[None]:
     boundary = _entering_frame()
 
     def on_alarm(_signum: int, frame: FrameType | None) -> None:
-        if clock.look(frame, boundary) and not _is_finalising(frame):
+        if clock.look(frame, boundary):
             # A bare `except:` in the attempt swallows one exception. A trace function on the attempt's frames raises at
             # each further line, those of the handler among them, which the handler does not protect.
             while frame is not None and frame is not boundary:
