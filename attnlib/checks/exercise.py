@@ -103,6 +103,11 @@ class Case:
     """Size of the summed numbers, where they are much larger than the result (see `compare.tolerance`)."""
 
     @property
+    def watched(self) -> bool:
+        """Whether every operator of the call is looked at, which takes time: where its tensors are, or how large."""
+        return self.other_device or self.largest > 0
+
+    @property
     def twice(self) -> bool:
         """Whether other calls come before the judged one."""
         return bool(self.after)

@@ -66,14 +66,12 @@ def diagnose(
 def _most_telling_first(trials: Sequence[Trial]) -> list[Trial]:
     """Failed cases first: they tell most, and fewer rivals are left for the others, among them those of several calls.
 
-    But a call on another device takes several times as long as any. Where nothing else failed, a case in float64 comes
+    But a call that is watched costs as much as several others. Where nothing else failed, a case in float64 comes
     before it: most rivals are wrong there.
     """
-    order = sorted(
-        trials, key=lambda t: (t.difference is None, t.case.other_device, len(t.case.after), t.case.gradient)
-    )
-    if order[0].case.other_device:
-        first = min(order, key=lambda t: t.case.other_device or t.case.dtype != torch.float64 or t.case.gradient)
+    order = sorted(trials, key=lambda t: (t.difference is None, t.case.watched, len(t.case.after), t.case.gradient))
+    if order[0].case.watched:
+        first = min(order, key=lambda t: t.case.watched or t.case.dtype != torch.float64 or t.case.gradient)
         order = [first, *(t for t in order if t is not first)]
     return order
 
