@@ -46,62 +46,76 @@ seed = 0  # `python -m benchmarks.other_seeds 10_flash_attention` runs this less
 #
 # How much memory does attention take? The memory of the process is not a good answer: it also holds PyTorch, and freed
 # memory is not given back at once. Two other numbers are exact, and the same on every machine: the largest tensor that
-# any operation makes, and the bytes that autograd keeps for the backward pass. PyTorch lets you watch both.
+# any operation makes, and the bytes that autograd keeps for the backward pass. PyTorch lets you watch both. A *dispatch
+# mode* sees each operation and what it makes:
 
 
 # %%
 class Watched(TorchDispatchMode):
-    """Note the bytes of the largest tensor made, and the bytes of all tensors kept for the backward pass."""
+    """Note the bytes of the largest tensor that any operation makes."""
 
-    def __enter__(self):
-        self.largest, self.kept = 0, {}
-        self.hooks = saved_tensors_hooks(self.keep, lambda tensor: tensor)
-        self.hooks.__enter__()
-        return super().__enter__()
-
-    def __exit__(self, *error):
-        self.hooks.__exit__(*error)
-        return super().__exit__(*error)
+    largest = 0
 
     def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
         made = operation(*args, **(kwargs or {}))
-        for tensor in made if isinstance(made, (tuple, list)) else [made]:
-            if isinstance(tensor, Tensor):
-                self.largest = max(self.largest, tensor.numel() * tensor.element_size())
+        tensors = made if isinstance(made, (tuple, list)) else [made]
+        self.largest = max([self.largest, *(x.nbytes for x in tensors if isinstance(x, Tensor))])
         return made
 
-    def keep(self, tensor: Tensor) -> Tensor:
-        self.kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()  # two views count once
+
+def largest_tensor(call, *inputs: object) -> int:
+    """The bytes of the largest tensor that call(*inputs) makes."""
+    with Watched() as watched:
+        call(*inputs)
+    return watched.largest
+
+
+# %% [markdown]
+# And whatever autograd keeps for the backward pass goes through a *hook*, a function that you may supply:
+
+
+# %%
+def bytes_kept(call, *inputs: object) -> int:
+    """The bytes that autograd keeps for the backward pass of call(*inputs)."""
+    kept = {}
+
+    def note(tensor: Tensor) -> Tensor:
+        kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()  # two views count once
         return tensor
 
-    @property
-    def saved(self) -> int:
-        return sum(self.kept.values())
+    with saved_tensors_hooks(note, lambda tensor: tensor):
+        call(*inputs)
+    return sum(kept.values())
 
 
+# %% [markdown]
+# Here is attention as in lesson 02, with the whole table of scores and the whole table of weights:
+
+
+# %%
 def naive_attention(q: Tensor, k: Tensor, v: Tensor, is_causal: bool = False) -> Tensor:
-    """As in lesson 02: the whole table of scores, the whole table of weights."""
+    """Attention by way of the table (…, n, n)."""
     scores = q @ k.mT / math.sqrt(q.shape[-1])
     if is_causal:
         scores = scores.masked_fill(~attnlib.causal_mask(q.shape[-2], k.shape[-2]), -torch.inf)
     return scores.softmax(dim=-1) @ v
 
 
+# %% [markdown]
+# Put it beside PyTorch's own function, for one head and 2048 words.
+
 # %%
 torch.manual_seed(seed)
-q, k, v = (torch.randn(2048, 16, requires_grad=True) for _ in range(3))
-with Watched() as table:
-    plain = naive_attention(q, k, v)
-with Watched() as ready_made:
-    fused = F.scaled_dot_product_attention(q[None, None], k[None, None], v[None, None])[0, 0]
-assert_close(fused, plain)
-print(f"2048 words, one head 16 wide; the result has {plain.nbytes / 1000:.0f} kB")
-print(f"your attention so far: largest tensor {table.largest / 1000:,.0f} kB, kept {table.saved / 1000:,.0f} kB")
-print(
-    f"PyTorch's function:    largest tensor {ready_made.largest / 1000:,.0f} kB, kept {ready_made.saved / 1000:,.0f} kB"
-)
-assert table.largest == 2048 * 2048 * 4
-assert ready_made.largest < table.largest / 50
+q, k, v = (torch.randn(1, 1, 2048, 16, requires_grad=True) for _ in range(3))
+assert_close(F.scaled_dot_product_attention(q, k, v), naive_attention(q, k, v))
+print(f"2048 words, one head 16 wide; the result has {v.nbytes / 1000:.0f} kB")
+table, fused = (largest_tensor(attend, q, k, v) for attend in (naive_attention, F.scaled_dot_product_attention))
+print(f"your attention so far: largest tensor {table / 1000:,.0f} kB, ", end="")
+print(f"kept {bytes_kept(naive_attention, q, k, v) / 1000:,.0f} kB")
+print(f"PyTorch's function:    largest tensor {fused / 1000:,.0f} kB, ", end="")
+print(f"kept {bytes_kept(F.scaled_dot_product_attention, q, k, v) / 1000:,.0f} kB")
+assert table == 2048 * 2048 * 4
+assert fused < table / 50
 
 # %% [markdown]
 # The same result, and no tensor larger than the result itself. What does it know that we do not?
@@ -183,14 +197,26 @@ check("online_softmax", online_softmax)
 in_blocks = yours_or_ours("online_softmax", globals())
 
 m, l = in_blocks(iter([torch.tensor([1.0, 3.0]), torch.tensor([2.0, 5.0])]))
-print(f"by hand: m = {m.item():.0f}, l = {l.item():.3f}")
+print(f"m = {m.item():.0f}, l = {l.item():.3f}; by hand 5 and 1.203")
+assert_close(torch.stack([m, l]), torch.tensor([5, 1.203]), atol=5e-4, rtol=0)
+
+# %% [markdown]
+# However you cut the row, $m + \ln l$ is the logarithm of the sum of all $e^{s}$, the *log-sum-exp*. Here are rows of
+# 1000 scores around ±10,000, of which the first 300 are closed, in four different cuts:
+
+# %%
 torch.manual_seed(seed)
 scores = 1e4 * torch.randn(5, 1000, dtype=torch.float64)
 scores[:, :300] = -torch.inf
 for size in (1, 7, 300, 1000):
     m, l = in_blocks(iter(scores.split(size, dim=-1)))
     assert_close(m + l.log(), scores.logsumexp(dim=-1))
-rising = torch.randn(5, 1000, dtype=torch.float64).sort(dim=-1).values  # each block brings a larger score
+
+# %% [markdown]
+# How much does the rescaling matter? Sort each row, so that every block brings a larger score, and leave it out:
+
+# %%
+rising = torch.randn(5, 1000, dtype=torch.float64).sort(dim=-1).values
 blocks = rising.split(100, dim=-1)
 m, l = in_blocks(iter(blocks))
 not_rescaled = sum((block - block[:, -1:]).exp().sum(dim=-1) for block in blocks)
@@ -199,8 +225,8 @@ assert_close(l, (rising - m[:, None]).exp().sum(dim=-1))
 assert (not_rescaled > 2 * l).all()
 
 # %% [markdown]
-# However you cut the row, $m + \ln l$ is the logarithm of the sum of all $e^{s}$, the *log-sum-exp*. Milakov and
-# Gimelshein published this as the online softmax in 2018. They wanted to save one of the passes over the row.
+# Milakov and Gimelshein published this as the online softmax in 2018. They wanted to save one of the passes over the
+# row.
 #
 # ## Take the values along
 #
@@ -355,8 +381,8 @@ check("merge", merge)
 # </details>
 
 # %% [markdown]
-# Does the order matter? Cut 60 keys into four parts of different lengths, and put them together in all 24 orders, one
-# after another and in pairs. The control is what you might do without $m$ and $l$: average the four outputs.
+# Does the order matter? To find out, cut 60 keys into four parts of different lengths, each with its own $o$, $m$
+# and $l$.
 
 # %%
 join = yours_or_ours("merge", globals())
@@ -369,11 +395,18 @@ def part(scores: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return terms @ v, m, terms.sum(dim=-1)
 
 
+# %%
 torch.manual_seed(seed)
 scores, values = 3 * torch.randn(7, 60, dtype=torch.float64), torch.randn(60, 5, dtype=torch.float64)
+whole = scores.softmax(dim=-1) @ values
 sizes = [10, 25, 5, 20]
 parts = [part(s, x) for s, x in zip(scores.split(sizes, dim=-1), values.split(sizes), strict=True)]
-whole = scores.softmax(dim=-1) @ values
+
+# %% [markdown]
+# Now put them together in all 24 orders, one after another and in pairs. The control is what you might do without $m$
+# and $l$: average the four outputs.
+
+# %%
 worst = 0.0
 for a, b, c, d in itertools.permutations(parts):
     in_a_row = join(*join(*join(*a, *b), *c), *d)
@@ -489,8 +522,8 @@ check("flash_attention", flash_attention)
 # </details>
 
 # %% [markdown]
-# Here are five ways to the same numbers, with a block size that does not divide 50: all weights at once, your function
-# in tiles, rows merged from two halves, attnlib's function, and PyTorch's.
+# Here are five ways to the same numbers, with a block size that does not divide 50. First your function in tiles, with
+# and without causality, beside the table, attnlib's function, and PyTorch's:
 
 # %%
 flash = yours_or_ours("flash_attention", globals())
@@ -498,39 +531,46 @@ flash = yours_or_ours("flash_attention", globals())
 torch.manual_seed(seed)
 q, k, v = torch.randn(3, 2, 4, 50, 8, dtype=torch.float64).unbind()
 for is_causal in (False, True):
-    output, lse = flash(q, k, v, 16, is_causal)
-    assert_close(output, naive_attention(q, k, v, is_causal), atol=1e-12, rtol=0)
-    assert_close(
-        output, attnlib.tiled_attention(q, k, v, is_causal=is_causal, block_q=16, block_k=16), atol=1e-12, rtol=0
+    others = (
+        naive_attention(q, k, v, is_causal),
+        attnlib.tiled_attention(q, k, v, is_causal=is_causal, block_q=16, block_k=16),
+        F.scaled_dot_product_attention(q, k, v, is_causal=is_causal),
     )
-    assert_close(output, F.scaled_dot_product_attention(q, k, v, is_causal=is_causal), atol=1e-12, rtol=0)
-scores = (q @ k.mT / math.sqrt(8)).masked_fill(~attnlib.causal_mask(50, 50), -torch.inf)
-assert_close(lse, scores.logsumexp(dim=-1), atol=1e-12, rtol=0)
-scores = q[0, 0] @ k[0, 0].mT / math.sqrt(8)
-o, _, l = join(*part(scores[:, :20], v[0, 0, :20]), *part(scores[:, 20:], v[0, 0, 20:]))
-assert_close(flash(q, k, v, 16, False)[0][0, 0], o / l[:, None], atol=1e-12, rtol=0)
+    for other in others:
+        assert_close(flash(q, k, v, 16, is_causal)[0], other, atol=1e-12, rtol=0)
+
+# %% [markdown]
+# The fifth way: cut the keys in two halves, and merge them. And the second result, the log-sum-exp, is that of the
+# table's rows.
+
+# %%
+scores = q @ k.mT / math.sqrt(8)  # (2, 4, 50, 50)
+o, _, l = join(*part(scores[..., :20], v[..., :20, :]), *part(scores[..., 20:], v[..., 20:, :]))
+assert_close(flash(q, k, v, 16, False)[0], o / l[..., None], atol=1e-12, rtol=0)
+open_scores = scores.masked_fill(~attnlib.causal_mask(50, 50), -torch.inf)
+assert_close(flash(q, k, v, 16, True)[1], open_scores.logsumexp(dim=-1), atol=1e-12, rtol=0)
 print("the table, tiles, two halves, attnlib and PyTorch agree to 12 digits")
 
 # %% [markdown]
 # Which tiles does it visit? There is a way to find out from outside. Write NaN into one block of values: it spoils each
-# output into which it is multiplied, even with a weight of zero. With $T$ blocks, causality should leave
-# $T(T + 1)/2$ of the $T^2$ tiles.
+# output into which it is multiplied, even with a weight of zero.
 
 
 # %%
 def visited(attend, n: int, size: int) -> Tensor:
     """Which block of queries (rows) has multiplied with which block of keys (columns), bool."""
-    count = math.ceil(n / size)
-    table = torch.zeros(count, count, dtype=torch.bool)
     q, k, v = torch.randn(3, n, 8).unbind()
-    for j in range(count):
-        spoiled = v.clone()
-        spoiled[j * size : (j + 1) * size] = torch.nan
-        output = attend(q, k, spoiled)
-        table[:, j] = torch.stack([rows.isnan().any() for rows in output.split(size)])
-    return table
+    columns = []
+    for block in torch.arange(n).split(size):
+        output = attend(q, k, v.index_fill(0, block, torch.nan))
+        columns.append(torch.stack([rows.isnan().any() for rows in output.split(size)]))
+    return torch.stack(columns, dim=1)
 
 
+# %% [markdown]
+# With $T$ blocks, causality should leave $T(T + 1)/2$ of the $T^2$ tiles.
+
+# %%
 tiles = visited(lambda q, k, v: flash(q, k, v, 16, True)[0], 128, 16)
 masked = visited(lambda q, k, v: naive_attention(q, k, v, True), 128, 16)
 print(f"8 blocks: {int(tiles.sum())} of 64 tiles visited; with a mask over the whole table: {int(masked.sum())}")
@@ -564,61 +604,65 @@ show(
 )
 
 # %% [markdown]
-# Now the bill, for texts of 256 to 4096 words. On a plot with two logarithmic axes, a cost that grows like $n^2$ is a
-# line with slope 2, and one that grows like $n$ has slope 1.
+# Now the bill, for texts of 256 to 4096 words.
 
 # %%
 lengths = [256, 512, 1024, 2048, 4096]
-largest: dict[str, list[int]] = {"the table": [], "in tiles of 64": [], "PyTorch": []}
-for n in lengths:
-    q, k, v = torch.randn(3, 1, 1, n, 16).unbind()
-    for name, attend in zip(
-        largest,
-        (naive_attention, lambda q, k, v: flash(q, k, v, 64, False)[0], F.scaled_dot_product_attention),
-        strict=True,
-    ):
-        with Watched() as watched, torch.no_grad():
-            attend(q, k, v)
-        largest[name].append(watched.largest)
+ways = {
+    "the table": naive_attention,
+    "in tiles of 64": lambda q, k, v: flash(q, k, v, 64, False)[0],
+    "PyTorch": F.scaled_dot_product_attention,
+}
+texts = [torch.randn(3, 1, 1, n, 16).unbind() for n in lengths]
+largest = {name: [largest_tensor(attend, *qkv) for qkv in texts] for name, attend in ways.items()}
+
+# %% [markdown]
+# On a plot with two logarithmic axes, a cost that grows like $n^2$ is a line with slope 2, and one that grows like $n$
+# has slope 1.
 
 
+# %%
 def slope(costs: list[int]) -> float:
     """By which power of n the costs grow, from the last length but one to the last."""
     return math.log(costs[-1] / costs[-2]) / math.log(lengths[-1] / lengths[-2])
 
 
+print("largest tensor at 4096 words:")
 for name, costs in largest.items():
-    print(
-        f"{name:15} largest tensor at 4096 words: {costs[-1] / 1000:6,.0f} kB; grows like n to the {slope(costs):.2f}"
-    )
+    print(f"  {name:15} {costs[-1] / 1000:6,.0f} kB; grows like n to the {slope(costs):.2f}")
 assert abs(slope(largest["the table"]) - 2) < 0.01
 assert abs(slope(largest["in tiles of 64"]) - 1) < 0.01
 
 # %% [markdown]
 # And what does the block size do? From the smallest block to the largest, the room grows from that of the result to
-# that of the table. And the time?
+# that of the table.
+
+# %%
+block_sizes = [8, 32, 128, 512, 1024]
+q, k, v = torch.randn(3, 1024, 16).unbind()
+rooms = [largest_tensor(flash, q, k, v, size, False) for size in block_sizes]
+print("largest tensor, kB:", {size: round(room / 1000) for size, room in zip(block_sizes, rooms, strict=True)})
+assert rooms[-1] == 1024 * 1024 * 4
+assert rooms[0] <= 1024 * 16 * 4
+for size in block_sizes:
+    assert_close(flash(q, k, v, size, False)[0], naive_attention(q, k, v), atol=1e-5, rtol=0)
+
+# %% [markdown]
+# And the time? Each block size gets two turns, and the faster one counts.
+
 
 # %% tags=["nbval-ignore-output"]
 # nbval-ignore-output: times differ from machine to machine
-block_sizes = [8, 32, 128, 512, 1024]
-q, k, v = torch.randn(3, 1024, 16).unbind()
-seconds, rooms, results = [], [], []
-for size in block_sizes:
-    times = []
-    for _ in range(2):
-        started = time.process_time()
-        results.append(flash(q, k, v, size, False)[0])
-        times.append(time.process_time() - started)
-    seconds.append(min(times))
-    with Watched() as watched:
-        flash(q, k, v, size, False)
-    rooms.append(watched.largest)
-    print(f"blocks of {size:4}: largest tensor {rooms[-1] / 1000:5,.0f} kB, {1000 * seconds[-1]:7.1f} ms")
-for result in results:
-    assert_close(result, results[0], atol=1e-5, rtol=0)
-assert rooms[-1] == 1024 * 1024 * 4
-assert rooms[0] <= 1024 * 16 * 4
-assert seconds[0] > 3 * seconds[2]
+def milliseconds(size: int) -> float:
+    """Processor time of flash_attention in blocks of this size."""
+    started = time.process_time()
+    flash(q, k, v, size, False)
+    return 1000 * (time.process_time() - started)
+
+
+took = {size: min(milliseconds(size) for _ in range(2)) for size in block_sizes}
+print("ms, by block size:", {size: round(ms, 1) for size, ms in took.items()})
+assert took[8] > 3 * took[128]
 
 # %% [markdown]
 # In Python each step costs a few microseconds whatever it does, so tiny blocks drown in overhead; beyond a hundred
@@ -707,26 +751,34 @@ check("flash_backward", flash_backward)
 # </details>
 
 # %% [markdown]
-# Does it agree with autograd? Here is the test, in float64, with and without causality; the control leaves $D$ out.
+# Does it agree with autograd? Here is the test, in float64, with and without causality.
 
 # %%
 backward = yours_or_ours("flash_backward", globals())
 
 torch.manual_seed(seed)
+q, k, v = (torch.randn(2, 3, 50, 8, dtype=torch.float64, requires_grad=True) for _ in range(3))
+gradient = torch.randn_like(v)
 for is_causal in (False, True):
-    q, k, v = (torch.randn(2, 3, 50, 8, dtype=torch.float64, requires_grad=True) for _ in range(3))
-    output = naive_attention(q, k, v, is_causal)
-    gradient = torch.randn_like(output)
-    wanted = torch.autograd.grad(output, (q, k, v), gradient)
+    wanted = torch.autograd.grad(naive_attention(q, k, v, is_causal), (q, k, v), gradient)
     with torch.no_grad():
         o, lse = flash(q, k, v, 16, is_causal)
         found = backward(q, k, v, o, lse, gradient, 16, is_causal)
-        without = backward(q, k, v, torch.zeros_like(o), lse, gradient, 16, is_causal)
     off = max((a - b).abs().max().item() for a, b in zip(found, wanted, strict=True))
-    control = (without[0] - wanted[0]).abs().max().item()
-    print(f"causal: {is_causal!s:5}  off by at most {off:.0e}; with D = 0 the gradient of q is off by {control:.1f}")
+    print(f"causal: {is_causal!s:5}  off by at most {off:.0e}")
     assert off < 1e-10
-    assert control > 0.1
+
+# %% [markdown]
+# And what if you leave out $D$? An output of zeros makes it 0.
+
+# %%
+for is_causal in (False, True):
+    (wanted,) = torch.autograd.grad(naive_attention(q, k, v, is_causal), q, gradient)
+    with torch.no_grad():
+        o, lse = flash(q, k, v, 16, is_causal)
+        found, _, _ = backward(q, k, v, torch.zeros_like(o), lse, gradient, 16, is_causal)
+    print(f"causal: {is_causal!s:5}  with D = 0 the gradient of q is off by {(found - wanted).abs().max():.1f}")
+    assert (found - wanted).abs().max() > 0.1
 
 # %% [markdown]
 # ## Train through it
@@ -751,15 +803,17 @@ class Flash(torch.autograd.Function):
         return *backward(*ctx.saved_tensors, grad_output, *ctx.settings), None, None
 
 
-saved: dict[str, list[int]] = {"the table": [], "in tiles of 64": []}
-for n in lengths:
-    q, k, v = (torch.randn(n, 16, requires_grad=True) for _ in range(3))
-    for name, attend in zip(saved, (naive_attention, lambda q, k, v: Flash.apply(q, k, v, 64, False)), strict=True):
-        with Watched() as watched:
-            attend(q, k, v)
-        saved[name].append(watched.saved)
+# %% [markdown]
+# How much is that, beside what autograd keeps for the table?
+
+# %%
+tiled = lambda q, k, v: Flash.apply(q, k, v, 64, False)  # noqa: E731
+trained = [[x.requires_grad_() for x in qkv] for qkv in texts]
+saved = {"the table": [bytes_kept(naive_attention, *qkv) for qkv in trained]}
+saved["in tiles of 64"] = [bytes_kept(tiled, *qkv) for qkv in trained]
+print("kept for the backward pass at 4096 words:")
 for name, costs in saved.items():
-    print(f"{name:15} kept at 4096 words: {costs[-1] / 1000:6,.0f} kB; grows like n to the {slope(costs):.2f}")
+    print(f"  {name:15} {costs[-1] / 1000:6,.0f} kB; grows like n to the {slope(costs):.2f}")
 assert abs(slope(saved["the table"]) - 2) < 0.05
 assert abs(slope(saved["in tiles of 64"]) - 1) < 0.01
 
@@ -786,8 +840,7 @@ show(
 
 # %% [markdown]
 # Now the model of lesson 09: two layers, four heads, Python's own documentation, but windows of 512 letters instead of
-# only 64. Twins start from the same weights and see the same text. One attends with the table, the other through your
-# functions. *Will their losses differ?*
+# only 64.
 
 # %%
 from pydoc_data.topics import topics
@@ -797,17 +850,11 @@ letters = sorted(set(text))
 number = {letter: i for i, letter in enumerate(letters)}
 encoded = torch.tensor([number[letter] for letter in text])
 
-
-def new_model(in_tiles: bool) -> attnlib.LanguageModel:
-    """The model of lesson 09, with a table of weights in each head or without."""
-    torch.manual_seed(seed)
-    model = attnlib.LanguageModel(len(letters), 64, 4, 2, 512, bias=False, rotary=attnlib.Rotary(16))
-    nn.init.zeros_(model.positions.table).requires_grad_(False)
-    for block in model.blocks.layers:
-        block.attn.forward = attention_layer(block.attn, in_tiles)
-    return model
+# %% [markdown]
+# In each of its layers only one line changes: `attended` comes from the table, or from your functions.
 
 
+# %%
 def attention_layer(layer: attnlib.MultiHeadAttention, in_tiles: bool):
     """What the layer does with x (b, n, d_model)."""
 
@@ -820,31 +867,59 @@ def attention_layer(layer: attnlib.MultiHeadAttention, in_tiles: bool):
     return forward
 
 
-# %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
-curves, bills = {}, {}
-for name, in_tiles in (("the table", False), ("in tiles", True)):
-    model, curves[name] = new_model(in_tiles), []
+def new_model(in_tiles: bool) -> attnlib.LanguageModel:
+    """The model of lesson 09, with a table of weights in each head or without."""
+    torch.manual_seed(seed)
+    model = attnlib.LanguageModel(len(letters), 64, 4, 2, 512, bias=False, rotary=attnlib.Rotary(16))
+    nn.init.zeros_(model.positions.table).requires_grad_(False)
+    for block in model.blocks.layers:
+        block.attn.forward = attention_layer(block.attn, in_tiles)
+    return model
+
+
+# %% [markdown]
+# Train twins. They start from the same weights and see the same text, 25 batches of it. *Will their losses differ?*
+
+
+# %%
+def loss_of(model: nn.Module, at: Tensor) -> Tensor:
+    """The loss on 512 letters from each place `at` (b)."""
+    pieces = encoded[at[:, None] + torch.arange(513)]
+    return F.cross_entropy(model(pieces[:, :-1]).flatten(0, 1), pieces[:, 1:].flatten())
+
+
+def train(model: nn.Module) -> list[float]:
+    """25 steps of AdamW -> the loss before each of them."""
     optimiser = torch.optim.AdamW([w for w in model.parameters() if w.requires_grad], lr=6e-3)
     torch.manual_seed(seed + 1)
+    curve = []
     for _ in range(25):
-        at = torch.randint(0, len(encoded) - 513, (2, 1)) + torch.arange(513)
-        ids, targets = encoded[at][:, :-1], encoded[at][:, 1:]
-        with Watched() as watched:
-            loss = F.cross_entropy(model(ids).flatten(0, 1), targets.flatten())
+        loss = loss_of(model, torch.randint(0, len(encoded) - 513, (2,)))
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
-        curves[name].append(loss.item())
-    bills[name] = watched.saved
-    print(
-        f"{name:10} loss {curves[name][0]:.4f} -> {curves[name][-1]:.4f}, kept at each step: {bills[name] / 1e6:.1f} MB"
-    )
-apart = max(abs(a - b) for a, b in zip(*curves.values(), strict=True))
+        curve.append(loss.item())
+    return curve
+
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
+table, flashed = new_model(in_tiles=False), new_model(in_tiles=True)
+curves = train(table), train(flashed)
+for name, curve in zip(("the table", "in tiles"), curves, strict=True):
+    print(f"{name:10} loss {curve[0]:.4f} -> {curve[-1]:.4f}")
+apart = max(abs(a - b) for a, b in zip(*curves, strict=True))
 print(f"the two losses are never further apart than {apart:.0e}")
-assert curves["in tiles"][-1] < curves["in tiles"][0] - 0.8  # it learns
+assert curves[1][-1] < curves[1][0] - 0.8  # it learns
 assert apart < 0.02
-assert bills["in tiles"] < 0.75 * bills["the table"]
+
+# %% [markdown]
+# And what is kept for the backward pass of each step?
+
+# %%
+bills = [bytes_kept(loss_of, model, torch.arange(2)) for model in (table, flashed)]
+print(f"with the table {bills[0] / 1e6:.1f} MB, in tiles {bills[1] / 1e6:.1f} MB")
+assert bills[1] < 0.75 * bills[0]
 
 # %% [markdown]
 # Nothing was approximated, so nothing changes but the bill. (The losses do not agree to the last bit: sums in a
@@ -857,13 +932,9 @@ assert bills["in tiles"] < 0.75 * bills["the table"]
 
 # %%
 q, k, v = (torch.randn(1, 512, 16, requires_grad=True) for _ in range(3))
-ways = {
-    "the table": naive_attention,
-    "in tiles": lambda q, k, v: Flash.apply(q, k, v, 64, False),
-    "attnlib's tiles": lambda q, k, v: attnlib.tiled_attention(q, k, v, block_q=64, block_k=64),
-}
+theirs = lambda q, k, v: attnlib.tiled_attention(q, k, v, block_q=64, block_k=64)  # noqa: E731
 multiplications = {}
-for name, attend in ways.items():
+for name, attend in {"the table": naive_attention, "in tiles": tiled, "attnlib's tiles": theirs}.items():
     with FlopCounterMode(display=False) as counter:
         attend(q, k, v).sum().backward()
     multiplications[name] = counter.get_total_flops() / 2 / (512 * 512 * 16)
@@ -913,6 +984,7 @@ except ModuleNotFoundError:
     triton, tl = None, SimpleNamespace(constexpr=int)  # then the kernel is for reading
 
 
+# %%
 def flash_kernel(Q, K, V, O, LSE, n, scale, B: tl.constexpr, D: tl.constexpr):
     """One block of B queries of one head; Q, K, V, O are addresses of (heads, n, D), LSE of (heads, n)."""
     block, head = tl.program_id(0), tl.program_id(1)
