@@ -2,8 +2,10 @@
 
 import pytest
 
-from attnlib.checks import exercises
+from attnlib.checks import exercises, run
 from attnlib.checks.draw import Draw
+
+pytestmark = pytest.mark.slow
 
 SEEDS = range(40)
 
@@ -14,3 +16,11 @@ def test_every_seed_draws(name: str) -> None:
         for make in (case.inputs, *case.after):
             for seed in SEEDS:
                 assert make(Draw(name, case.name, seed, dtype=case.dtype)) is not None
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_verdict_and_diagnosis_do_not_depend_on_the_seed(seed: int) -> None:
+    for name in ("pairwise_dot", "SelfAttention"):
+        assert run(name, exercises()[name].reference, hidden=True, seed=seed).passed
+    unscaled = exercises()["pairwise_dot"].reference
+    assert run("attention_scores", unscaled, hidden=True, seed=seed).diagnosis == "no_scale"

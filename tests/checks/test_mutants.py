@@ -73,6 +73,7 @@ def test_mutants_are_different_sources_with_different_keys() -> None:
     assert "a = a + b → a = a - b (2)" in {m.key for m in found}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", code_exercises())
 def test_every_lesson_holds_a_right_answer_that_can_be_mutated(name: str) -> None:
     answer = lesson_answers(Layout())[name]

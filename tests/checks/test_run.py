@@ -238,13 +238,6 @@ def test_a_wrong_call_of_run_is_one_clear_sentence(arguments: dict, said: str) -
         run(attempt=right, **arguments)
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_verdict_and_diagnosis_do_not_depend_on_the_seed(seed: int) -> None:
-    assert run("pairwise_dot", right, hidden=True, seed=seed).passed
-    assert run("attention_scores", right, hidden=True, seed=seed).diagnosis == "no_scale"
-    assert run("SelfAttention", SelfAttentionWith, hidden=True, seed=seed).passed
-
-
 def test_verdict_does_not_depend_on_the_number_of_threads() -> None:
     before = torch.get_num_threads()
     try:

@@ -68,6 +68,7 @@ class Stopping(Attempt):
         return Session(self.right, terms, Local(self.right).open(terms).clock)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hidden", [False, True])
 @pytest.mark.parametrize("kind", ["unwritten", "died", "forbidden", "time", "raised", "type"])
 def test_an_answer_that_stops_never_earns_more_than_one_that_goes_on(
