@@ -25,7 +25,9 @@ import matplotlib.pyplot as plt
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.testing import assert_close
+from torch.utils.flop_counter import FlopCounterMode
 from tqdm import tqdm
 
 import attnlib
@@ -1178,6 +1180,94 @@ crossover = "C"
 # %%
 check("predict_crossover", crossover)
 
+# %% [markdown]
+# ### Exercise: write the block's bill ({points}, difficulty 2, 10 minutes)
+#
+# Now for any block, and with the heads in it. Write `block_cost(lengths, d_model, num_heads, d_hidden)`; what follows
+# is counted with it. Take a pencil first: for one score in one head, how many numbers are multiplied? And for all
+# scores, in all heads?
+#
+# - `lengths` is an int64 tensor `(n,)`, the numbers of words that you ask about, so that one call gives a whole curve.
+#   The others are whole numbers. `num_heads` divides `d_model`; `d_hidden` is the width of the MLP and may be any.
+# - It returns three tensors, int64 `(n,)`. First the multiplications word by word: four projections and the MLP. Then
+#   those between words, in all heads: the scores, and the mixture of the values. Last, how many numbers the tables of
+#   attention weights hold, all heads together.
+# - It is one block and one sentence without a mask. Count multiplications by the block's matrices and of queries, keys,
+#   weights and values; leave out norms, biases, scale, softmax and GELU.
+
+
+# %%
+def block_cost(lengths: Tensor, d_model: int, num_heads: int, d_hidden: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Lengths (n,) -> multiplications word by word, between words, numbers in the tables, each int64 (n,)."""
+    ### BEGIN SOLUTION
+    d_head = d_model // num_heads
+    projections = 4 * lengths * d_model**2
+    mlp = 2 * lengths * d_model * d_hidden
+    tables = num_heads * lengths**2
+    scores = tables * d_head
+    mixture = tables * d_head
+    return projections + mlp, scores + mixture, tables
+    ### END SOLUTION
+
+
+# %%
+check("block_cost", block_cost)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# A matrix of $a \times b$ turns a word of $a$ numbers into one of $b$, and uses each of its numbers once: $a \cdot b$
+# multiplications a word. Which six matrices does a block have, and how large are they?
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# A head is `d_model // num_heads` wide. A score is the dot product of a query and a key of that width, and each word of
+# the sentence asks each word: how many scores has one head?
+#
+# </details>
+# <details><summary>Hint 3</summary>
+#
+# The table of a head has a row and a column for each word. Every number in it took one dot product to compute, and is
+# multiplied by one value afterwards. Both are as wide as a head.
+#
+# </details>
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: it says whose count is used, which is another one in a student's notebook
+cost = yours_or_ours("block_cost", globals())
+
+# %% [markdown]
+# Is the count true? PyTorch can watch the products of a block while it runs. It counts "FLOPs", additions as well, so
+# they are twice as many. (The fused attention of a CPU escapes its eye, so it is given the plain one.)
+
+# %%
+at = torch.tensor([32, 384, 512])
+for num_heads in (1, 4, 16):
+    counted = cost(at, 64, num_heads, 256)
+    alone, between, tables = (of[1].item() for of in counted)
+    print(f"384 words, {num_heads:2} heads: {alone:,} word by word, {between:,} between words, {tables:9,} weights")
+    for n, once, again, held in torch.stack([at, *counted], dim=-1).tolist():
+        block, x = attnlib.EncoderBlock(64, num_heads), torch.randn(1, n, 64)
+        with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+            block(x)
+        assert counter.get_total_flops() == 2 * (once + again)
+        assert block.attn(x, return_weights=True)[1].numel() == held
+
+# %% [markdown]
+# Sixteen heads multiply no more than one does, because each is narrower by as much as there are more of them. What
+# grows are the tables: each head has one of its own. And at 384 words both kinds of work cost the same, as you
+# predicted or now know. With an MLP of another width they meet elsewhere: divide $4ND^2 + 2ND\,d_{hidden} = 2N^2D$ by
+# $2ND$, and $N = 2D + d_{hidden}$ is left.
+
+# %%
+for d_hidden in (128, 256, 512):
+    alone, between, _ = cost(torch.tensor([2 * 64 + d_hidden]), 64, 4, d_hidden)
+    assert torch.equal(alone, between)
+
+# %% [markdown]
+# A multiplication is not a millisecond. So measure both kinds of work, too, and put the two pictures side by side.
+
 
 # %%
 @torch.no_grad()
@@ -1214,8 +1304,9 @@ print(f"measured: the pairs cost more from N = {int(ahead.min())} on, of the len
 
 # %%
 _, (left, right) = plt.subplots(1, 2, figsize=(10, 3.4), layout="constrained", sharex=True)
-left.loglog(lengths, 2 * lengths**2 * 64 / 1e6, "s-", color=ACCENT, label="between words, 2N²D")
-left.loglog(lengths, 12 * lengths * 64**2 / 1e6, "o-", color=INK, label="word by word, 12ND²")
+alone, between, _ = cost(lengths, 64, 4, 256)
+left.loglog(lengths, between / 1e6, "s-", color=ACCENT, label="between words, 2N²D")
+left.loglog(lengths, alone / 1e6, "o-", color=INK, label="word by word, 12ND²")
 left.axvline(6 * 64, color="0.6", linestyle=":")
 left.text(6 * 64 * 1.1, 1, "N = 6D = 384", color="0.35")
 left.set(xlabel="words N", ylabel="million multiplications", title="Counted: equal at N = 6D")
@@ -1241,8 +1332,8 @@ assert pairs[-1] > 5 * pairs[-3]  # four times as many words: sixteen times the 
 # and nine tenths of the multiplications are word by word.
 
 # %%
-between_bert, word_by_word_bert = 2 * 512**2 * 768, 12 * 512 * 768**2
-assert_close(word_by_word_bert / (between_bert + word_by_word_bert), 0.9, atol=5e-3, rtol=0)
+alone, between, _ = cost(torch.tensor([512]), 768, 12, 3072)
+assert_close((alone / (alone + between)).item(), 0.9, atol=5e-3, rtol=0)
 
 # %% [markdown]
 # ## Take this with you

@@ -145,7 +145,7 @@ CASE: dict[str, dict[str, Any]] = {
 
 NO_BATCH = (
     *("search", "company", "causal_mask", "padding_mask", "packed_causal", "sliding_window_mask", "train_head"),
-    *("alibi_bias", "alibi_slopes", "sinusoidal_positions", "cache_bytes", "multi_head_to_grouped"),
+    *("alibi_bias", "alibi_slopes", "sinusoidal_positions", "cache_bytes", "block_cost", "multi_head_to_grouped"),
     *("previous_token_score", "induction_score", "sink_score", "copying_score"),
     *("ov_circuit", "qk_composition"),
 )
@@ -188,6 +188,7 @@ NOTHING_TO_SEE = {
     "online_softmax": "input_changed contiguous_memory_only squeezed",  # its tensors come out of an iterator
     "mend_online": "squeezed",
     "cache_bytes": "always_float64",  # too few numbers for a relation
+    "block_cost": "always_float64",  # as above
     # among four results the first two are rejected by their numbers, and no symptom is told; no gradient is asked for
     "train_head": "always_float64 new_tensor_filled_in detached without_gradients first_detached others_detached",
     "mend_padded_causal_weights": "others_detached squeezed",

@@ -355,6 +355,14 @@ def PostNormBlock(self: Any, x: Tensor, key_mask: Tensor | None = None) -> Tenso
     return x
 
 
+def block_cost(lengths: Tensor, d_model: int, num_heads: int, d_hidden: int) -> tuple[Tensor, Tensor, Tensor]:
+    """A block is eight products, and (n, a) @ (a, b) takes n·a·b multiplications; a head's width cancels in the sum."""
+    matrices: Any = [(d_model, d_model)] * 4 + [(d_model, d_hidden), (d_hidden, d_model)]
+    pairs: Any = [(d_model, lengths), (lengths, d_model)]  # all heads side by side
+    word_by_word, between = (torch.stack([lengths * a * b for a, b in each]).sum(0) for each in (matrices, pairs))
+    return word_by_word, between, num_heads * lengths.square()
+
+
 def sinusoidal_positions(n: int, d_model: int, base: float = 10000.0) -> Tensor:
     """A cosine is a sine a quarter turn ahead: one formula for all columns, odd ones shifted by π/2."""
     column = torch.arange(d_model, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""The exercises of lesson 06: the encoder block, its norms and its MLP, and a reader of digits made of blocks."""
+"""The exercises of lesson 06: the encoder block, its norms, MLP and cost, and a reader of digits made of blocks."""
 
 from attnlib.checks.course.lesson_06.block import (
     ENCODER_BLOCK,
@@ -9,6 +9,7 @@ from attnlib.checks.course.lesson_06.block import (
     PREDICT_CROSSOVER,
     PREDICT_NO_RESIDUALS,
 )
+from attnlib.checks.course.lesson_06.block_cost import BLOCK_COST
 from attnlib.checks.course.lesson_06.digit_reader import DIGIT_READER
 
 EXERCISES = (
@@ -20,4 +21,5 @@ EXERCISES = (
     MEND_ENCODER_BLOCK,
     POST_NORM_BLOCK,
     PREDICT_CROSSOVER,
+    BLOCK_COST,
 )
