@@ -474,10 +474,45 @@ show(
 )
 
 # %% [markdown]
+# And what comes of it? Here is what the model makes of the same sequence: after each token, the probability that it
+# gave to the token that came next, and to each token of the block. (One that is in the block twice has its turn twice.)
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
+foretold = logits[0, :-1].softmax(dim=-1)  # (n - 1, V): row i is said after token i, about token i + 1
+came = foretold.gather(-1, shown[0, 1:, None])[:, 0]
+right_one = foretold.argmax(dim=-1) == shown[0, 1:]
+first_time, again = slice(0, PERIOD), slice(PERIOD + 1, None)  # the first query that can know is at 17
+for name, part in (("the first time", first_time), ("when it comes again", again)):
+    print(f"{name}: probability {came[part].mean():.2f} on average, {right_one[part].float().mean():.0%} right")
+assert came[first_time].mean() < 3 / 63  # 1/63 is an even guess
+assert came[again].mean() > 0.7
+assert right_one[again].float().mean() > 0.85
+
+# %%
+_, (above, below) = plt.subplots(2, 1, figsize=(9, 4.8), layout="constrained", sharex=True, height_ratios=(1, 1.6))
+above.bar(range(48), came, color=[ACCENT if i > PERIOD else GREY for i in range(48)])
+above.set(
+    ylabel="probability of the\ntoken that came",
+    ylim=(0, 1.05),
+    title="A guess the first time, and nearly always right after that",
+)
+candidates = list(dict.fromkeys(shown[0, 1:].tolist()))  # the tokens of the block, in its order
+drawn = below.imshow(foretold[:, candidates].T, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+below.set(xlabel="position of the last token read", ylabel="next token", xticks=[0, 16, 32, 47])
+below.set_yticks(range(len(candidates)), candidates, fontsize=7)
+plt.colorbar(drawn, ax=(above, below), label="probability", shrink=0.8)
+show(
+    "Above, a bar for each position: the probability of the token that came next, nearly 0 up to position 16, and most "
+    "often over 0.9 after that. Below, a table with a row for each token of the block: pale on the left, and then a "
+    "dark line that goes down the rows in the order of the block, once for each time that it repeats."
+)
+
+# %% [markdown]
 # ## Ask where a head looks when there is nothing to find
 #
-# In the right-hand picture, look at the first 16 rows. The block has not come a second time yet, so there is nothing to
-# find. But a row of weights has to add up to 1.
+# Go back to the picture of layer 1 and look at its first 16 rows. The block has not come a second time yet, so there is
+# nothing to find. But a row of weights has to add up to 1.
 #
 # ### Predict, then run: nothing to find ({points}, difficulty 2, 3 minutes)
 #
@@ -649,9 +684,11 @@ assert right_answers[48, 128] < 0.6
 # training it never had to look further back than 31. Its queries and keys are turned by their positions, and the angles
 # of such a distance were never trained. That is lesson 07's limit, not the rule's.
 #
-# And words? The model's 63 tokens mean nothing to it, so they can be any 63 words. Write a sentence of your own into
-# the next cell, and see which words it foretells. Some of your words should come again, followed by the same words as
-# before.
+# And words? The model's 63 tokens mean nothing to it, so they can be any 63 words.
+#
+# **Your turn.** Write a sentence of your own into the next cell, run it and the two cells below it, and see which words
+# the model foretells. Some of your words should come again, followed by the same words as before. Then let one of them
+# be followed by another word: what does the model say the next time?
 
 # %%
 scene = "the animal did not cross the street because it was"
@@ -661,7 +698,8 @@ sentence = f"{scene} tired and {scene} wide"
 # nbval-ignore-output: the last digits vary by machine, and the sentence is yours
 words = sentence.lower().split()
 number = {word: i for i, word in enumerate(dict.fromkeys(words), start=1)}  # the first word gets 1, the next new one 2
-assert len(number) < VOCAB, f"at most {VOCAB - 1} different words, got {len(number)}"
+if not 2 <= len(number) < VOCAB:
+    raise ValueError(f"a sentence of 2 to {VOCAB - 1} different words is needed, got {len(number)}")
 ids = torch.tensor([[BOS, *(number[word] for word in words)]])
 chances = model(ids)[0].softmax(dim=-1)
 guesses = [(word, chances[i, number[word]].item()) for i, word in enumerate(words)]  # at i, words[i] is still to come
