@@ -668,6 +668,25 @@ assert learned[-1] < 1.7
 # believe. (At temperature 0 there is one name, as predicted. Why it need not be the likeliest one is the first question
 # of *Think further*.)
 #
+# **Your turn.** Begin a name yourself, in capitals, and let the model finish it in six ways. Change `mine` and run
+# the cell. Try a beginning from the list above, your own name, and one with which no name begins. When does it go on in
+# words, and when does it only spell?
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: the last digits vary by machine, and the beginning is yours
+mine = "SNOWMAN WITH "
+
+unknown = "".join(sorted(set(mine) - set(letters[1:])))
+if unknown or not 1 <= len(mine) <= 30:
+    raise ValueError(
+        f"1 to 30 of the characters {''.join(letters[1:])!r} are needed; got {len(mine)} characters, "
+        f"and these are not among them: {unknown!r}"
+    )
+begun = encode("\n" + mine).expand(6, -1)
+for row in write(model, begun, 30, 0.7, stop_id=0, generator=torch.Generator().manual_seed(seed)):
+    print(decode(row).strip("\n"))
+
+# %% [markdown]
 # ## Be honest: count
 #
 # Is that a good loss? A number means nothing by itself. Here is the oldest rival: count how often each character
