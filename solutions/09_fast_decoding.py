@@ -56,6 +56,7 @@ def pieces(batch: int = 16, n: int = 64, *, start: int = 0, end: int = kept) -> 
     return encoded[at][:, :-1], encoded[at][:, 1:]
 
 
+# %%
 def new_model(**block: int) -> attnlib.LanguageModel:
     """Two layers, four heads of 16, rotary, for up to 1024 letters."""
     made = attnlib.LanguageModel(len(letters), 64, 4, 2, 1024, bias=False, rotary=attnlib.Rotary(16), **block)
@@ -63,6 +64,7 @@ def new_model(**block: int) -> attnlib.LanguageModel:
     return made
 
 
+# %%
 def train(model: nn.Module, steps: int, rate: float) -> nn.Module:
     """Steps of AdamW on pieces of 64 letters; the rate rises over 20 steps, then falls to 0."""
     weights = [weight for weight in model.parameters() if weight.requires_grad]
@@ -79,6 +81,7 @@ def train(model: nn.Module, steps: int, rate: float) -> nn.Module:
     return model.eval()
 
 
+# %%
 def loss_of(model: nn.Module) -> float:
     """Mean loss per letter on the same 64 pieces of the last tenth."""
     torch.manual_seed(1000)
@@ -401,8 +404,13 @@ class CachedModel:
             cache["length"] = length
 
 
+# %% [markdown]
+# The prompt goes through in one call, and from then on one letter at a time.
+
+
+# %%
 def write_with_cache(ids: Tensor, num_tokens: int) -> Tensor:
-    """The same as write_plainly; after the prompt, one letter goes through at a time."""
+    """The same as write_plainly: ids (1, n) -> (1, n + num_tokens)."""
     reader, unread = CachedModel(model), ids
     for _ in range(num_tokens):
         unread = reader(unread)[:, -1].argmax(dim=-1, keepdim=True)
@@ -410,6 +418,10 @@ def write_with_cache(ids: Tensor, num_tokens: int) -> Tensor:
     return ids
 
 
+# %% [markdown]
+# Does it compute the same? Read 150 letters one by one, and write 40.
+
+# %%
 reader = CachedModel(model)
 ids = encoded[None, :150]
 with torch.inference_mode():
@@ -450,6 +462,26 @@ show("Two curves of time per letter against length: without a cache it climbs wi
 # That explains two things that you can observe in any chat. The wait before the first word is the *prompt*, which goes
 # through in one call, all positions side by side. After that the words come at a steady pace, one call each.
 #
+# **Your turn.** Let the model go on from your own words, both ways. Change `mine` and `count` and run the cell.
+# Double `count` a few times: which of the two times doubles with it, and which grows faster?
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: times differ from machine to machine, and the words are yours
+mine, count = "The animal did not ", 300
+
+unknown = "".join(sorted(set(mine) - set(letters)))
+if unknown or not mine or not 1 <= count <= 1024 - len(mine):
+    raise ValueError(
+        f"at least one known letter is needed, and at most 1024 with the {count} to be written; got "
+        f"{len(mine)}, and these are not known: {unknown!r}"
+    )
+ids = torch.tensor([[number[letter] for letter in mine]])
+plainly = milliseconds(lambda: write_plainly(ids, count), turns=1)
+cached = milliseconds(lambda: write_with_cache(ids, count), turns=1)
+print(f"{count} letters: {plainly:.0f} ms plainly, {cached:.0f} ms with the cache")
+print("".join(letters[i] for i in write_with_cache(ids, count)[0]))
+
+# %% [markdown]
 # ## Count what it costs
 #
 # A cache saves work and pays with memory. How much? For each position of each layer, a key and a value for every head
@@ -646,10 +678,11 @@ check("multi_head_to_grouped", multi_head_to_grouped)
 # loss back where it was?*
 
 # %% tags=["nbval-ignore-output"]
-# nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
+# nbval-ignore-output: it says whose function is used
 pool = yours_or_ours("multi_head_to_grouped", globals())
 
 
+# %%
 def with_groups(groups: int, how: str) -> attnlib.LanguageModel:
     """The trained model with `groups` heads of keys and values."""
     torch.manual_seed(seed)
@@ -669,6 +702,8 @@ def with_groups(groups: int, how: str) -> attnlib.LanguageModel:
     return other
 
 
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
 losses = {}
 for how in ("mean", "first head", "random"):
     torch.manual_seed(seed + 1)
@@ -873,6 +908,11 @@ for name, mask in masks.items():
         f"{name:22} loss at 0-63: {parts[name][0]:.2f}   64-127: {parts[name][1]:.2f}   128-255: {parts[name][2]:.2f}"
     )
 
+# %% [markdown]
+# And how much weight do the heads put on the first letter?
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
 x, weights_on_first = model.embed(ids[:, :64]), []
 with torch.inference_mode():
     for block in model.blocks.layers:
