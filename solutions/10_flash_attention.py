@@ -669,6 +669,22 @@ assert took[8] > 3 * took[128]
 # words the size hardly matters here. On a GPU it does: there a tile and its keys have to fit into the small fast memory
 # beside the processors, and blocks have 64 or 128 words.
 #
+# **Your turn.** How long a text can you afford? Change `n` and `size` and run the cell. Before you do, work out what
+# `n` costs with the table. Try the 100,000 words with which this lesson began, in blocks of 1024: it takes a while, but
+# not 40 GB. When do smaller blocks still save room, and when do they only cost time?
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: times differ from machine to machine, and the numbers are yours
+n, size = 16_384, 512
+
+if not (n in range(1, 100_001) and size in range(math.ceil(n / 200), 4097)):
+    raise ValueError(f"n must be from 1 to 100,000, and size from n / 200 to 4096, got n = {n} and size = {size}")
+started, blocks = time.process_time(), math.ceil(n / size)
+made = largest_tensor(flash, *torch.randn(3, n, 16), size, True)
+print(f"{n:,} words: the table would take {4 * n * n / 1e6:,.0f} MB; the largest tensor takes {made / 1e6:,.1f} MB")
+print(f"{blocks * (blocks + 1) // 2:,} tiles in {time.process_time() - started:.1f} s")
+
+# %% [markdown]
 # ## Go back without the table
 #
 # For training there is a second table: autograd keeps all weights for the backward pass. But with the log-sum-exp $L_i$
