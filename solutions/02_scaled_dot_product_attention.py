@@ -979,6 +979,28 @@ show("A table of three pronouns against three kinds of noun. The diagonal is pos
 # weight on the right noun never became 1, and yet the loss is nearly 0. Softmax never gives a key exactly zero, but the
 # remainder went to the words without a name, which bring back nothing, and $W^V$ makes up for what is missing by
 # enlarging every name.
+#
+# **Your turn.** Write a sentence with *she*, *he* or *it* in it, and mark its nouns: *maria/she* is a noun that *she*
+# may mean. Change `mine`, run the cell, and point at the pronouns. Try two nouns of one kind, or a pronoun that comes
+# before its noun. Whom does it look at then, and what would you need to know in order to choose?
+
+# %% tags=["unfolded"]
+mine = "maria/she lent tom/he the boat/it because she liked him and he liked it"
+
+marked = [word.strip(",.!?").partition("/")[::2] for word in mine.lower().split()]  # ("maria", "she"), …
+kinds = {kind for _, kind in marked if kind}
+asking = [i for i, (word, kind) in enumerate(marked) if word in KINDS and not kind]
+if not asking or not kinds or not kinds <= {*KINDS} or len(marked) > 20:
+    raise ValueError(
+        "at most 20 words are needed, among them she, he or it, and a noun marked with /she, /he or /it; "
+        f"got {len(marked)} words with {len(asking)} such pronouns, and the marks {sorted(kinds)}"
+    )
+types = [[*(kind == k for k in KINDS), *(word == k and not kind for k in KINDS)] for word, kind in marked]
+names = torch.randint(0, 2, (len(marked), NAME), generator=torch.Generator().manual_seed(3)) * 2.0 - 1
+names[[not kind for _, kind in marked]] = 0.0  # only nouns have one
+with torch.no_grad():
+    looked = trained(torch.cat([torch.tensor(types).float(), names], dim=-1)[None])[1][0]
+hover_links(looked, [word for word, _ in marked], query=asking[0], title="Your sentence: point at its pronouns")
 
 # %% [markdown]
 # ## Swap two words, and look what changes

@@ -881,6 +881,26 @@ hover_links(pair[0], who_tokens, query=5, title=f"Head 0 looks at {who_tokens[fi
 hover_links(pair[1], who_tokens, query=5, title=f"Head 1 looks at {'YX'[first_noun == 4]}: point at any word")
 
 # %% [markdown]
+# **Your turn.** Who did what to whom? Change `mine` to five words of your own and run the cell. The two names that come
+# back are compared with those of your words, and the title says which they are. Exchange the two nouns. Then try *the
+# mice caught by cats*: who caught whom, according to the heads, and what have they learned to look for?
+
+# %% tags=["unfolded"]
+mine = "the postman bit the dog"
+
+said = mine.split()
+if len(said) != 5:
+    raise ValueError(f"five words are needed, as in “the postman bit the dog”, got {len(said)}: {mine!r}")
+numbers = torch.randperm(64, generator=torch.Generator().manual_seed(0))[:6]
+names_of_said = (numbers[:, None] >> torch.arange(6)) % 2 * 2.0 - 1  # each token a name of its own
+with torch.no_grad():
+    answer, looked = best(torch.cat([torch.eye(6), names_of_said], dim=-1)[None])
+who, whom = (said[i] for i in (answer[0, 5].view(2, 6) @ names_of_said[:5].T).argmax(dim=-1))
+ax = plot_attention(looked[0, :, 5], ["head 0", "head 1"], [*said, "?"], colorbar=False)
+ax.set(title=f"Who? {who}. Whom? {whom}.", xlabel="", ylabel="“?” looks, in …")
+show(f"Where two heads look in “{mine}”: one at {who}, the other at {whom}.")
+
+# %% [markdown]
 # ## Take a head away
 #
 # A picture shows where a head looks. Whether it *matters* is another question, and there is a direct way to ask it:

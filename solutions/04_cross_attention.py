@@ -587,15 +587,15 @@ show("With ten questions the loss falls towards zero; with blank queries it stay
 
 
 # %%
-def draw(text: str, ax: plt.Axes) -> Tensor:
-    """Draw who looked where while the text was read, and return the weights (10, k)."""
+def draw(text: str, ax: plt.Axes, reader: DateReader = reader) -> Tensor:
+    """Draw who looked where while the text was read, and return the weights (10, k), the mean of the heads."""
     (got,), (weights,) = read(reader, [text])
     plain = {"values": False, "vmax": 1, "colorbar": False}
-    plot_attention(weights[0], list(got), list(text), ax=ax, **plain)
+    plot_attention(weights.mean(dim=0), list(got), list(text), ax=ax, **plain)
     ax.set(title=text, xlabel="", ylabel="")
     for label in ax.get_xticklabels():
         label.set(rotation=0, ha="center", va="top")
-    return weights[0]
+    return weights.mean(dim=0)
 
 
 # %%
@@ -807,6 +807,22 @@ show("Four heads of one place look at different characters of the same date.")
 # %% [markdown]
 # One place, four looks: some of them at the name, some at the border between day and month, where the full stop is
 # heard or missed. This is what several heads are for.
+#
+# **Your turn.** Write a date in one of the nine languages: your birthday, or a day that everybody knows. Change `mine`
+# and run the cell; the rows say which date the four heads have read, and the columns where they looked. Then write it
+# as none of the patterns does: leave out a letter, the year first, a day that does not exist. Which places go wrong?
+
+# %% tags=["unfolded"]
+mine = "mardi 14 juillet 1789"
+
+unknown = "".join(sorted(set(mine) - set(four.number_of)))
+if unknown or not 1 <= len(mine) <= 40:
+    raise ValueError(
+        f"a date of 1 to 40 characters is needed, all of which the reader has seen; got {len(mine)}, "
+        f"and these it has not seen: {unknown!r}"
+    )
+draw(mine, plt.figure(figsize=(7.2, 4.2), layout="constrained").gca(), four)
+show("The date as it was read, a row for each of its places, and where the four heads looked in your text.")
 
 # %% [markdown]
 # ## Write a date, one character after another

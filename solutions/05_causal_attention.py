@@ -1137,6 +1137,27 @@ for start in ("The ", "If the ", "An object "):
 
 # %% [markdown]
 # Neither writes well after 600 steps. But one of them has begun to learn English.
+#
+# **Your turn.** Begin a sentence, and let both models read it and go on. Change `mine` and run the cell. Below each of
+# your characters is the one that the model expected there; then it has to write. Which model expects your words, even
+# those that it cannot know, and what becomes of that where your text ends?
+
+# %% tags=["nbval-ignore-output"]
+# nbval-ignore-output: the last digits vary by machine, and the beginning is yours
+mine = "The cat is not a cl"
+
+unknown = "".join(sorted(set(mine) - set(characters)))
+if unknown or not 2 <= len(mine) <= 24:
+    raise ValueError(
+        f"2 to 24 characters are needed, all of them in the training text; got {len(mine)}, "
+        f"and these are not in it: {unknown!r}"
+    )
+print(f"{'yours':16}{mine}")
+for name, model in (("sound", sound), ("leaking", leaking)):
+    with torch.no_grad():
+        expected = model(torch.tensor([[characters.index(c) for c in mine]]))[0].argmax(dim=-1)
+    print(f"{name + ' expects':16}·{''.join(characters[i] for i in expected[:-1])}")
+    print(f"{name + ' goes on':16}{write(model, mine)}")
 
 # %% [markdown]
 # ## Find the bug

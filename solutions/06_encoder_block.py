@@ -844,26 +844,33 @@ for weights in maps:
 favourites = {int(weights[head, asking].argmax()) for weights in maps for head in range(4)}
 assert len(favourites) > 2  # eight heads, one question each, and they do not look at the same place
 
+
 # %%
-_, axes = plt.subplots(2, 5, figsize=(10, 4.4), layout="constrained")
-for number, (row, weights) in enumerate(zip(axes, maps, strict=True), 1):
-    row[0].imshow(shown, cmap="gray_r", extent=(0, 4, 4, 0))
-    row[0].set_ylabel(f"block {number}")
-    for head, ax in enumerate(row[1:]):
-        picture = weights[head, asking].reshape(4, 4)
-        drawn = ax.imshow(picture, cmap="Blues", vmin=0, vmax=1, extent=(0, 4, 4, 0))
-        outline = F.pad(shown, (1, 1, 1, 1))  # a white rim closes it
-        rim = (-0.5, 4.5, -0.5, 4.5)
-        ax.contour(outline, levels=[0.5], colors=ACCENT, linewidths=1, extent=rim)
-        if number == 1:
-            ax.set_title(f"head {head}")
-    for ax in row:
-        for colour, width in (("white", 5), ("black", 2)):  # a white rim, to be seen on ink
-            frame = {"fill": False, "edgecolor": colour, "linewidth": width}
-            ax.add_patch(plt.Rectangle((asking % 4, asking // 4), 1, 1, **frame))
-        ax.set(xticks=[], yticks=[], xlim=(0, 4), ylim=(4, 0))
-axes[0, 0].set_title("the patch that asks")
-plt.colorbar(drawn, ax=axes, label="attention weight", shrink=0.7)
+def draw_maps(image: Tensor, maps: list[Tensor], asking: int) -> None:
+    """A row for each block: the image, and where the heads look for the patch number `asking`."""
+    _, axes = plt.subplots(2, 5, figsize=(10, 4.4), layout="constrained")
+    for number, (row, weights) in enumerate(zip(axes, maps, strict=True), 1):
+        row[0].imshow(image, cmap="gray_r", extent=(0, 4, 4, 0))
+        row[0].set_ylabel(f"block {number}")
+        for head, ax in enumerate(row[1:]):
+            picture = weights[head, asking].reshape(4, 4)
+            drawn = ax.imshow(picture, cmap="Blues", vmin=0, vmax=1, extent=(0, 4, 4, 0))
+            outline = F.pad(image, (1, 1, 1, 1))  # a white rim closes it
+            rim = (-0.5, 4.5, -0.5, 4.5)
+            ax.contour(outline, levels=[0.5], colors=ACCENT, linewidths=1, extent=rim)
+            if number == 1:
+                ax.set_title(f"head {head}")
+        for ax in row:
+            for colour, width in (("white", 5), ("black", 2)):  # a white rim, to be seen on ink
+                frame = {"fill": False, "edgecolor": colour, "linewidth": width}
+                ax.add_patch(plt.Rectangle((asking % 4, asking // 4), 1, 1, **frame))
+            ax.set(xticks=[], yticks=[], xlim=(0, 4), ylim=(4, 0))
+    axes[0, 0].set_title("the patch that asks")
+    plt.colorbar(drawn, ax=axes, label="attention weight", shrink=0.7)
+
+
+# %%
+draw_maps(shown, maps, asking)
 show("For one patch of a four, the weights of four heads in two blocks: each looks elsewhere.")
 
 # %% [markdown]
@@ -871,6 +878,32 @@ show("For one patch of a four, the weights of four heads in two blocks: each loo
 # of the digit). The heads have learned to look at different places, though nobody told them to. Do not read too much
 # into one map: what a patch *does* with what it fetched is decided by the values, the output projection and the MLP.
 # Lesson 11 comes back to that.
+#
+# **Your turn.** Draw a digit: `.` is white, `+` is grey, `#` is black. Change it and run the cell. Does the reader know
+# it, and how sure is it? Then spoil it: move it by a pixel or two, or take one pixel away after the other. Which of
+# them changes its mind, and where do the heads look?
+
+# %% tags=["unfolded"]
+drawing = """
+.+####..
+.....#..
+....+#..
+..+###+.
+...+#...
+...#....
+..+#....
+..#+....
+"""
+
+rows = drawing.split()
+if [len(row) for row in rows] != [8] * 8 or not {"#"} <= {*"".join(rows)} <= {*".+#"}:
+    raise ValueError(f"8 rows of 8 of the characters . + # are needed, and some #, got {len(rows)} rows: {rows}")
+drawn = torch.tensor([[".+#".index(sign) / 2 for sign in row] for row in rows])
+with torch.no_grad():
+    sure, digit = reader(drawn[None])[0].softmax(dim=-1).topk(3)
+print(", ".join(f"{d}: {s:.0%}" for d, s in zip(digit.tolist(), sure.tolist(), strict=True)))
+draw_maps(drawn, attention_maps(reader, drawn), int(cut(drawn[None])[0].sum(dim=-1).argmax()))
+show("Your digit, and where four heads in two blocks look for the patch that holds most of its ink.")
 
 # %% [markdown]
 # ## Find the bug
