@@ -99,6 +99,8 @@ class Case:
     """What only some cases are given, such as "a memory": where no other case is wrong, the report says so."""
     largest: int = 0
     """Of how many numbers the largest tensor may be that the attempt makes; 0 where that is left open."""
+    detached: bool = False
+    """What is returned must not remember how it was computed."""
     magnitude: float = 0.0
     """Size of the summed numbers, where they are much larger than the result (see `compare.tolerance`)."""
 

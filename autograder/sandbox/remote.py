@@ -44,6 +44,7 @@ class RemoteSession:
             "forbidden": [name for name in terms.forbidden if not name.startswith("attnlib.")],
             "device": terms.device,
             "largest": terms.largest,
+            "detached": terms.detached,
         }
 
     def _ask(self, what: str, **more: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from . import given, limits  # relative, so that these files can stand elsewhere
 from .clock import Clock, InputAsked, Patience, TimeLimitExceeded, nobody_to_ask, time_limit
-from .contract import checked, compare_parameters, require_small, unfit_reason
+from .contract import checked, compare_parameters, require_detached, require_small, unfit_reason
 from .failure import ContractBroken, Failed, Failure, failure_of, line_of_attempt, overtime
 from .other_device import OtherDevice, on_other_device
 from .time_limits import TimeLimits, here
@@ -34,6 +34,8 @@ class Terms:
     device: str = "cpu"
     largest: int = 0
     """Of how many numbers its largest tensor may be; 0 where that is left open."""
+    detached: bool = False
+    """Whether its outputs may not require a gradient."""
 
 
 class Session(Protocol):
@@ -191,6 +193,8 @@ class LocalSession:
                 raise ContractBroken("forbidden", told)
             if self.terms.largest and self.other_device is None:
                 require_small(watch.largest, self.terms.largest)
+            if self.terms.detached:
+                require_detached(self.outputs)
             return tuple(t.detach().clone().requires_grad_(gradient and t.requires_grad) for t in self.outputs)
 
     def _differentiable(self) -> list[Tensor]:

@@ -41,6 +41,15 @@ def require_small(largest: tuple[int, ...] | None, allowed: int) -> None:
         raise ContractBroken("memory", "makes too large a tensor", details=details)
 
 
+def require_detached(outputs: tuple[Tensor, ...]) -> None:
+    """Raises `ContractBroken` if an output still holds what it was computed from."""
+    if any(output.requires_grad for output in outputs):
+        details = "it requires a gradient, and so holds the whole pass in memory: `.detach()` it, or compute it under "
+        raise ContractBroken(
+            "type", "returns a result that remembers how it was computed", details=details + "`torch.no_grad()`"
+        )
+
+
 def _returned(asked: str, value: Any) -> ContractBroken:
     if value is None:
         text = f"must return {asked}, but returned None (is the `return` missing?)"

@@ -1,27 +1,36 @@
 """Inputs that are no tensors, a model, a generator, an iterator: sent as tensors, and made where the attempt lives.
 
-A case writes `described(kind, sizes, weights)` for a model, a seed, `{GENERATOR: seed}`, or tensors that come one after
-another, `{BLOCKS: [...]}`. What the attempt does to the model is written back into its description: its weights, its
-mode, and how many hooks it has. Whatever is not restored is a changed input. Or a case writes `{HELD: {…}}`: the
-attempt gets another dictionary with the same tensors, and new ones that are put into that one leave these as they are.
+A case writes `described(kind, sizes, weights)` for a model, a seed, `{GENERATOR: seed}`, the name of a class of
+torch.optim, `{OPTIMISER: "Adam"}`, or tensors that come one after another, `{BLOCKS: [...]}`; those of
+`{FLEETING: [...]}` may not be kept. What the attempt does to the model is written back into its description: its
+weights and how many of them are frozen, its mode, and how many hooks it has. Whatever is not restored is a changed
+input. Or a case writes `{HELD: {…}}`: the attempt gets another dictionary with the same tensors, and new ones that are
+put into that one leave these as they are.
 """
 
 import importlib
-from collections.abc import Mapping
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from .failure import ContractBroken
+
 MODEL, GENERATOR, HELD, BLOCKS = "a model", "a generator", "held by the caller", "blocks, one by one"
+FLEETING, OPTIMISER = "blocks, each gone when the next but two comes", "an optimiser's class"
 
 
 def described(
-    kind: str, sizes: tuple[Any, ...], weights: Mapping[str, Tensor], *, training: bool = False
+    kind: str, sizes: tuple[Any, ...], weights: Mapping[str, Tensor], *, training: bool = False, hooks: int = 0
 ) -> dict[str, Any]:
-    """A model: one of `OWN`, or a class of attnlib by its name; what its constructor gets, and all its weights."""
-    mode, hooks = torch.tensor(training), torch.tensor(0)
-    return {MODEL: {"kind": kind, "sizes": sizes, "weights": dict(weights), "mode": mode, "hooks": hooks}}
+    """A model: one of `OWN`, or a class of attnlib by its name; what its constructor gets, and all its weights.
+
+    Somebody else's hooks, which do nothing, are on the first so many of its linear layers.
+    """
+    left = {"mode": torch.tensor(training), "hooks": torch.tensor(hooks), "frozen weights": torch.tensor(0)}
+    return {MODEL: {"kind": kind, "sizes": sizes, "weights": dict(weights), **left}}
 
 
 class SmallModel(nn.Module):
@@ -78,6 +87,29 @@ class SmallTranslator(nn.Module):
         return (asks + (asks @ memory.mT).softmax(dim=-1) @ memory) @ self.embed.mT
 
 
+class Fleeting:
+    """An iterator of blocks that refuses the next one to whoever still holds three.
+
+    A loop's variable holds the last block while the next is made, and some begin with the first: two are no mistake.
+    """
+
+    def __init__(self, blocks: Sequence[Tensor]) -> None:
+        self.left = iter(blocks)
+        self.given: list[weakref.ref[Tensor]] = []
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return self
+
+    def __next__(self) -> Tensor:
+        held = sum(given() is not None for given in self.given)
+        if held > 2:
+            details = "three were there when the next one was asked for, and there may be thousands"
+            raise ContractBroken("memory", "holds the blocks that it has read", details=details)
+        block = next(self.left).clone()
+        self.given.append(weakref.ref(block))
+        return block
+
+
 OWN: dict[str, type[nn.Module]] = {model.__name__: model for model in (SmallModel, SmallHeads, SmallTranslator)}
 
 
@@ -96,6 +128,10 @@ def _made(value: Any, device: torch.device | str = "cpu", *_others: torch.device
         return dict(value[HELD])
     if isinstance(value, dict) and BLOCKS in value:
         return iter(value[BLOCKS])
+    if isinstance(value, dict) and FLEETING in value:
+        return Fleeting(value[FLEETING])
+    if isinstance(value, dict) and OPTIMISER in value:
+        return getattr(torch.optim, value[OPTIMISER])
     return value
 
 
@@ -103,6 +139,9 @@ def _model(value: Mapping[str, Any]) -> nn.Module:
     kind = OWN.get(value["kind"]) or getattr(importlib.import_module("attnlib"), value["kind"])
     model: nn.Module = kind(*value["sizes"])
     model.load_state_dict({name: weight.detach().clone() for name, weight in value["weights"].items()}, assign=True)
+    linear = (layer for layer in model.modules() if isinstance(layer, nn.Linear))
+    for layer, _ in zip(linear, range(int(value["hooks"])), strict=False):
+        layer.register_forward_pre_hook(lambda _layer, _inputs: None)
     return model.train(bool(value["mode"]))
 
 
@@ -115,6 +154,7 @@ def note(objects: tuple[Any, ...], inputs: tuple[Any, ...]) -> None:
                 has_it = name in now and now[name].shape == weight.shape
                 weight.detach().copy_(now[name].detach() if has_it else torch.full_like(weight, torch.nan))
             left["mode"].fill_(model.training)
+            left["frozen weights"].fill_(sum(not weight.requires_grad for weight in now.values()))
             left["hooks"].fill_(sum(map(_hooks, model.modules())))
 
 

@@ -80,7 +80,8 @@ def observe(
     attempt = as_attempt(attempt)
     place = "cpu" if exact else ("meta" if case.other_device else device)
     forbidden = exercise.forbidden if watched else ()
-    session = attempt.open(Terms(outputs=exercise.outputs, forbidden=forbidden, device=place, largest=case.largest))
+    asked: dict[str, Any] = {"device": place, "largest": case.largest, "detached": case.detached and not exact}
+    session = attempt.open(Terms(outputs=exercise.outputs, forbidden=forbidden, **asked))
     seen = Observation(exact=exact)
     try:
         _observe(exercise, session, case, (exercise.name, case.name, seed), seen, device=place)

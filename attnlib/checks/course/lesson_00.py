@@ -607,10 +607,13 @@ WORDS = ["the", "The", "it", "with", "street", "animal", "tired", "crossed", "wi
 
 
 def _to_be_searched(draw: Draw, *, q: int, k: int, n: int) -> tuple[list[str], list[str]]:
-    """Every text has *the*; each question has a word that is in no text."""
+    """Every text has *the*; each question has a word that is in no text. Some words are written large."""
 
     def lines(count: int) -> list[list[str]]:
-        return [[WORDS[i] for i in row] for row in draw.integers(0, len(WORDS), (count, n)).tolist()]
+        return [
+            [WORDS[i].title() if at % 3 == 1 else WORDS[i] for at, i in enumerate(row)]
+            for row in draw.integers(0, len(WORDS), (count, n)).tolist()
+        ]
 
     return [" ".join([*line, "moon"]) for line in lines(q)], [" ".join(["The", *line]) for line in lines(k)]
 

@@ -153,6 +153,11 @@ ROTATE = CourseExercise(
         Case(name="another base", inputs=lambda draw: (draw.normal(2, 3, 5, 6), torch.arange(5), 500.0)),
         Case(name="any order, and negative ones", inputs=_words_anywhere, part="positions"),
         Case(name="each sentence its own", inputs=partial(_words_anywhere, of_each=True), part="positions"),
+        Case(
+            name="as many heads as words",
+            inputs=lambda draw: (draw.normal(2, 5, 5, 6), draw.integers(1, 9, (5,)).cumsum(0)),
+            part="positions",
+        ),
         Case(name="fractions", inputs=_words_between, part="positions"),
         Case(name="far out", inputs=_words_far_out, part="positions"),
         Case(

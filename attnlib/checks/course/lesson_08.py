@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import attnlib
-from attnlib.checks.asking.given import GENERATOR, described, made
+from attnlib.checks.asking.given import GENERATOR, MODEL, described, made
 from attnlib.checks.asking.ready_made import BLOCKS
 from attnlib.checks.course.slips.lesson08_model import (
     DecoderParts,
@@ -323,6 +323,12 @@ DECODER_BLOCK = CourseExercise(
             )
             for case in _WITH_MEMORY
         ),
+        Case(
+            name="with a memory as wide as the words",
+            inputs=partial(_in_a_block, b=2, n=5, k=7, sizes=(12, 3, 12)),
+            part="memory",
+            given="a memory",
+        ),
     ),
     made_of=(DecoderParts, LookBack, LookAtMemory, ThinkAtLast),
     pairs=("future_seen", "memory_never_read", "norm2_for_the_mlp", "first_norm_forgotten"),
@@ -377,8 +383,10 @@ LANGUAGE_MODEL = CourseExercise(
             {"b": 2, "n": 5, "sizes": _SIZES},
             one={"b": 1, "n": 3, "sizes": (5, 8, 2, 1, 4)},
             more=[{"b": 3, "n": 7, "sizes": (13, 8, 2, 3, 9)}, {"b": 2, "n": 11, "sizes": (17, 12, 4, 2, 11)}],
+            room=False,
         ),
         Case(name="as long as max_len", inputs=partial(_texts, b=3, n=7, sizes=_SIZES)),
+        Case(name="a large vocabulary", inputs=partial(_texts, b=3, n=5, sizes=(501, 12, 3, 2, 7))),
         Case(
             name="longer than max_len",
             inputs=partial(_texts, b=3, n=8, sizes=_SIZES),
@@ -568,16 +576,19 @@ def _begun(
     more: int,
     training: bool = False,
     options: tuple[Any, ...] = (0.0,),
+    alike: bool = False,
 ) -> tuple[Any, ...]:
+    """A model and prompts; to one whose characters are `alike`, every next token is as likely."""
     model = _small_model(draw, vocab=vocab, max_len=max_len, training=training)
+    model[MODEL]["weights"]["embed"] *= not alike
     return model, draw.integers(0, vocab, (b, n)), more, *options
 
 
-def _stopped(draw: Draw, *, b: int, in_prompt: bool = False, **sizes: Any) -> tuple[Any, ...]:
+def _stopped(draw: Draw, *, b: int, in_prompt: bool = False, as_zero: bool = False, **sizes: Any) -> tuple[Any, ...]:
     """With the stop_id with which the rows stop at the most different times, and all of them before the end if b is 1.
 
-    With `in_prompt`, the prompts hold it as well. The model is drawn again until some row, if it did not stop, would go
-    on with other tokens while the rest still write.
+    With `in_prompt`, the prompts hold it as well; with `as_zero`, it is token 0, and 0 that one. The model is drawn
+    again until some row, if it did not stop, would go on with other tokens while the rest still write.
     """
     first: dict[int, list[int]] = {}
     while not first:
@@ -592,6 +603,11 @@ def _stopped(draw: Draw, *, b: int, in_prompt: bool = False, **sizes: Any) -> tu
     stop_id = max(first, key=lambda token: (len({*first[token]}), -sum(first[token])))
     if in_prompt:
         ids[:, 0] = stop_id
+    if as_zero:
+        embed, now = model[MODEL]["weights"]["embed"], torch.arange(sizes["vocab"])
+        now[[0, stop_id]] = now[[stop_id, 0]]
+        embed.copy_(embed[now])
+        ids, stop_id = now[ids], 0
     return model, ids, more, 0.0, None, None, stop_id
 
 
@@ -609,6 +625,14 @@ def _next_in_many_texts(asked: Asked, inputs: tuple[Any, ...]) -> tuple[Tensor, 
         logits = made((model,))[0](ids)[:, -1]
     expected = torch.stack([likelihoods(row, *options[:3]) for row in logits])
     return (shares_of(written[:, ids.shape[1]], expected).to(logits.dtype),)
+
+
+def _whether_the_dice_go_on(asked: Asked, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
+    """Whether the tokens of one step differ from those of the next, where only chance decides."""
+    _model, ids, *_ = inputs
+    (written,) = asked(*inputs)
+    new = written[:, ids.shape[1] :]
+    return ((new[:, 1:] != new[:, :-1]).any(dim=0).long(),)
 
 
 _SMALL: dict[str, Any] = {"b": 3, "n": 4, "vocab": 11, "max_len": 9, "more": 5}
@@ -648,6 +672,11 @@ GENERATE = CourseExercise(
             inputs=partial(_begun, **{**_SMALL, "b": 20}, options=(1.0, None, None, None, {GENERATOR: 3})),
             probe=_alike_with_one_seed,
         ),
+        Case(
+            name="a generator, and a model that makes no difference",
+            inputs=partial(_begun, **_SMALL, options=(1.0, None, None, None, {GENERATOR: 3}), alike=True),
+            probe=_whether_the_dice_go_on,
+        ),
         Case(name="beyond max_len", inputs=partial(_begun, **_LONG), part="window"),
         Case(name="a prompt longer than max_len", inputs=partial(_begun, **{**_LONG, "n": 8}), part="window"),
         Case(
@@ -658,6 +687,11 @@ GENERATE = CourseExercise(
         Case(
             name="one text that stops",
             inputs=partial(_stopped, **{**_SMALL, "b": 1, "more": 8, "max_len": 12}),
+            part="stop",
+        ),
+        Case(
+            name="three texts that stop apart, at token 0",
+            inputs=partial(_stopped, **{**_SMALL, "more": 8, "max_len": 12}, as_zero=True),
             part="stop",
         ),
         Case(

@@ -189,6 +189,7 @@ APPEND_TO_CACHE = CourseExercise(
                 one={"b": 1, "n": 5, "d": 7},
                 more=[{"b": 3, "n": 2, "d": 7, "h": 5, "past": 6}, {"b": 5, "n": 1, "d": 3, "past": 4, "room": 13}],
                 gradient=False,
+                room=False,
             )
         ),
         _append("an empty cache", b=2, n=4, d=5, past=0),
@@ -280,6 +281,7 @@ CACHED_ATTENTION = CourseExercise(
                 one={"b": 1, "n": 3, "d": 1},
                 more=[{"b": 3, "n": 2, "d": 3, "h": 2, "past": 11}, {"b": 5, "n": 7, "d": 1, "past": 1}],
                 gradient=False,
+                room=False,
             )
         ),
         Case(name="an empty cache", inputs=partial(_words, b=2, n=5, d=2, past=0)),
@@ -567,6 +569,11 @@ def _frequencies(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
     return (torch.stack(found),)
 
 
+def _whether_drawn_anew(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
+    (first,), (second,) = asked(*inputs), asked(*inputs)
+    return (torch.tensor([first.shape == second.shape and not torch.equal(first, second)]).long(),)
+
+
 def _as_expected(counts: Tensor, expected: Tensor) -> Tensor:
     """The expected shares, where chance may have made what differs; else the one that is farthest off moved by 0.1.
 
@@ -612,6 +619,7 @@ ACCEPT = CourseExercise(
             inputs=partial(_many_guesses, target=torch.cat([DRAFT, TARGET[:1]])),
             probe=_frequencies,
         ),
+        Case(name="called twice", inputs=partial(_many_guesses, rows=50), probe=_whether_drawn_anew),
         _sure("certain, other sizes", agree=False, b=13, n=3, vocab=5, hidden=True),
         _sure("a vocabulary of one token", agree=True, b=3, n=2, vocab=1, hidden=True),
         Case(

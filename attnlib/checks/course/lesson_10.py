@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from attnlib.checks.asking import ready_made
-from attnlib.checks.asking.given import BLOCKS
+from attnlib.checks.asking.given import BLOCKS, FLEETING
 from attnlib.checks.asking.watch import ATTENTION_OF_ATTNLIB
 from attnlib.checks.course.slips.lesson10_blocks import (
     AddUp,
@@ -122,11 +122,12 @@ def _rows(
     scale: float = 1.5,
     shift: float = 0.0,
     close: Close | None = None,
+    fleeting: bool = False,
 ) -> tuple[Any, ...]:
     scores = draw.normal(b, q, k, scale=scale, shift=shift)
     if close is not None:
         close(scores)
-    return ({BLOCKS: _cut(scores, widths)},)
+    return ({FLEETING if fleeting else BLOCKS: _cut(scores, widths)},)
 
 
 def _first_keys(scores: Tensor) -> None:
@@ -141,8 +142,14 @@ def _whole_rows(scores: Tensor) -> None:
     scores[:, 1] = -torch.inf
 
 
-def _of_rows(name: str, *, part: str = "values", hidden: bool = False, largest: int = 0, **inputs: Any) -> Case:
-    return Case(name=name, inputs=partial(_rows, **inputs), part=part, hidden=hidden, largest=largest)
+def _of_rows(name: str, *, part: str = "values", hidden: bool = False, **inputs: Any) -> Case:
+    return Case(name=name, inputs=partial(_rows, **inputs), part=part, hidden=hidden)
+
+
+def _many_blocks(name: str, *, b: int, q: int, k: int, width: int, hidden: bool = False) -> Case:
+    """One block at a time: nothing larger is made than four of them, and no three are held."""
+    inputs = partial(_rows, b=b, q=q, k=k, widths=(width,), fleeting=True)
+    return Case(name=name, inputs=inputs, part="one block at a time", hidden=hidden, largest=4 * b * q * width)
 
 
 ONLINE_SOFTMAX = CourseExercise(
@@ -167,11 +174,9 @@ ONLINE_SOFTMAX = CourseExercise(
         _of_rows("the first blocks are closed", b=2, q=5, k=7, close=_first_keys, part="closed blocks"),
         _of_rows("a block between is closed", b=2, q=3, k=7, close=_keys_between, part="closed blocks"),
         _of_rows("a row is closed", b=2, q=3, k=7, close=_whole_rows, part="closed blocks"),
-        _of_rows("fifty blocks", b=2, q=3, k=200, widths=(4,), part="one block at a time", largest=4 * 2 * 3 * 4),
+        _many_blocks("forty blocks", b=2, q=3, k=800, width=20),
         _of_rows("a row is closed, other sizes", b=3, q=5, k=11, close=_whole_rows, part="closed blocks", hidden=True),
-        _of_rows(
-            "thirty blocks", b=1, q=7, k=150, widths=(5,), part="one block at a time", largest=4 * 7 * 5, hidden=True
-        ),
+        _many_blocks("thirty blocks", b=1, q=7, k=450, width=15, hidden=True),
     ),
     made_of=(Highest, Base, Rescale, Powers, AddUp, Fold, RunBlocks),
     same={"sum_not_rescaled": "old_sums_not_rescaled"},
@@ -225,8 +230,11 @@ def _row_and_values(
     return scores, draw.normal(*shape, k, d, shift=0.4), block
 
 
-def _in_blocks(name: str, *, hidden: bool = False, magnitude: float = 0.0, **inputs: Any) -> Case:
-    return Case(name=name, inputs=partial(_row_and_values, **inputs), hidden=hidden, magnitude=magnitude)
+def _in_blocks(
+    name: str, *, hidden: bool = False, magnitude: float = 0.0, mutation: bool = False, **inputs: Any
+) -> Case:
+    make = partial(_row_and_values, **inputs)
+    return Case(name=name, inputs=make, hidden=hidden, magnitude=magnitude, mutation=mutation)
 
 
 MEND_ONLINE = CourseExercise(
@@ -237,11 +245,12 @@ MEND_ONLINE = CourseExercise(
     reference=attend_in_blocks,
     cases=(
         _in_blocks("seven keys in blocks of 3", b=5, k=7, d=2),
-        _in_blocks("six keys in blocks of 3", b=4, k=6, d=5),
+        _in_blocks("six keys in blocks of 3", b=4, k=6, d=5, close=2, mutation=True),
         _in_blocks("one block", b=3, k=5, d=2, block=5),
         _in_blocks("blocks of one key", b=3, k=5, d=2, block=1),
         _in_blocks("the first block is closed", b=5, k=7, d=2, close=3),
         _in_blocks("the first two blocks are closed", b=5, k=11, d=3, close=6),
+        _in_blocks("closed keys, then scores far below zero", b=5, k=7, d=2, close=3, low=500.0, magnitude=500.0),
         _in_blocks("large scores", b=5, k=7, d=2, scale=80.0),
         _in_blocks("some rows far below the others", b=5, k=7, d=2, low=500.0, magnitude=500.0),
         _in_blocks("two axes in front", b=2, h=5, k=7, d=3, close=3),

@@ -47,19 +47,21 @@ def usual_cases(
     gradient: bool = True,
     magnitude: float = 0.0,
     attends: bool = False,
+    room: bool = True,
 ) -> tuple[Case, ...]:
     """Cases for `make(draw, **sizes)`: sizes all different, a batch of one, one word, earlier calls, gradients, memory.
 
     `sizes` are those of the visible cases, `one` those of the smallest batch, `more` those of the grader's own cases;
     `word` those of sentences of a single word, where they do not follow from the names in `COUNTS`. `magnitude` is the
     size of what is subtracted on the way to a gradient, where few numbers are left of it. What `attends` computes a
-    softmax on its way, and is asked for large scores, too. No axis has length 0: what is right for a batch of nothing
-    is left open.
+    softmax on its way, and is asked for large scores, too. Without `room`, no more words fit than those of `sizes`.
+    No axis has length 0: what is right for a batch of nothing is left open.
     """
     inputs = partial(make, **sizes)
     in_float64: dict[str, Any] = {"dtype": torch.float64, "part": "robustness", "mutation": True}
     backward: dict[str, Any] = {"dtype": torch.float64, "part": "gradient", "gradient": True, "magnitude": magnitude}
     word = word or {**sizes, **dict.fromkeys((n for n in COUNTS if n in sizes and n != "b"), 1)}
+    many = dict(zip((n for n in COUNTS if n in sizes and n != "b"), MANY, strict=False))
     cases = [
         Case(name="every axis of another length", inputs=inputs),
         Case(name="a batch of one", inputs=partial(make, **one)),
@@ -84,6 +86,8 @@ def usual_cases(
     ]
     if "b" in sizes:  # what is wrong with the batch must not be taken for what is wrong with another size
         cases.insert(2, Case(name="one entry of the batch", inputs=partial(make, **{**sizes, "b": 1})))
+    if many and room:  # a size that is taken from the notebook, in place of the argument's, shows
+        cases.append(Case(name="more words than in the lesson", inputs=partial(make, **{**sizes, **many})))
     if gradient:
         cases.append(Case(name="gradients", inputs=inputs, **backward))
     if attends:
@@ -114,6 +118,10 @@ LARGE = 1e3
 
 COUNTS = ("b", "n", "q", "k")
 """How many sentences and words there are: what may differ from one call of a module to the next."""
+
+
+MANY = (37, 41, 43)
+"""More words than any sentence that a lesson has computed with before an exercise; each count another prime."""
 
 
 def _other_sizes(sizes: Sizes, unlike: Sequence[Sizes]) -> list[Sizes]:

@@ -66,10 +66,11 @@ def number_by_number(blocks):
 
 
 def by_nan_to_num(blocks):
-    blocks = list(blocks)
-    m = torch.full(blocks[0].shape[:-1], -INF, dtype=blocks[0].dtype, device=blocks[0].device)
-    total = torch.zeros_like(m)
+    m = total = None
     for block in blocks:
+        if m is None:
+            m = torch.full(block.shape[:-1], -INF, dtype=block.dtype, device=block.device)
+            total = torch.zeros_like(m)
         new = torch.maximum(m, block.amax(-1))
         factor = torch.exp(m - new).nan_to_num(0.0)
         total = factor * total + torch.exp(block - new[..., None]).nan_to_num(0.0).sum(-1)

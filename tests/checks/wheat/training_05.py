@@ -19,17 +19,18 @@ def trained_with_an_optimiser(model, excerpts, rates, make=torch.optim.SGD):
     return torch.stack(losses)
 
 
-def trained_by_hand(model, excerpts, rates):
+def trained_by_given_gradients(model, excerpts, rates, make=torch.optim.SGD):
     losses = torch.zeros(len(rates), dtype=next(model.parameters()).dtype)
-    model.train(True)
+    weights = [*model.train(True).parameters()]
+    optimiser = make([{"params": [weight]} for weight in weights], lr=0.1)
     for step, (excerpt, rate) in enumerate(zip(excerpts, rates, strict=True)):
         shares = model(excerpt[:, :-1]).log_softmax(-1)
         loss = -shares.gather(-1, excerpt[:, 1:, None]).mean()
-        gradients = torch.autograd.grad(loss, [*model.parameters()], allow_unused=True)
-        with torch.no_grad():
-            for parameter, gradient in zip(model.parameters(), gradients, strict=True):
-                if gradient is not None:
-                    parameter.sub_(rate * gradient)
+        for weight, gradient in zip(weights, torch.autograd.grad(loss, weights, allow_unused=True), strict=True):
+            weight.grad = gradient
+        for group in optimiser.param_groups:
+            group["lr"] = float(rate)
+        optimiser.step()
         losses[step] = loss.item()
     return losses
 
@@ -50,12 +51,13 @@ def trained_by_a_schedule(model, excerpts, rates, make=torch.optim.SGD):
     return torch.stack(losses)
 
 
-def trained_by_a_new_optimiser(model, excerpts, rates):
-    """Plain gradient descent remembers nothing, so each step may have an optimiser of its own."""
-    losses = []
+def trained_from_a_state(model, excerpts, rates, make=torch.optim.SGD):
+    """The rate is changed in a copy of all that the optimiser remembers."""
+    losses, optimiser = [], make(model.parameters(), lr=rates[0].item())
     model.train()
     for excerpt, rate in zip(excerpts.unbind(0), rates.tolist(), strict=True):
-        optimiser = torch.optim.SGD(model.parameters(), lr=rate)
+        state = optimiser.state_dict()
+        optimiser.load_state_dict({**state, "param_groups": [{**g, "lr": rate} for g in state["param_groups"]]})
         optimiser.zero_grad(set_to_none=False)
         logits = model(excerpt[:, :-1])
         loss = F.cross_entropy(logits.reshape(-1, logits.shape[-1]), excerpt[:, 1:].reshape(-1))
@@ -66,9 +68,9 @@ def trained_by_a_new_optimiser(model, excerpts, rates):
 
 
 class Trainer:
-    def __call__(self, model, excerpts, rates):
+    def __call__(self, model, excerpts, rates, make=torch.optim.SGD):
         model.train()
-        self.optimiser = torch.optim.SGD(model.parameters(), lr=0.0)
+        self.optimiser = make(model.parameters(), lr=0.0)
         return torch.stack([self.step(model, *pair) for pair in zip(excerpts, rates.tolist(), strict=True)])
 
     def step(self, model, excerpt, rate):
@@ -114,10 +116,11 @@ def measured_by_gathering(model, excerpts):
 @torch.inference_mode()
 def measured_by_stacking(model, excerpts):
     """The last guesses of all lengths make one tensor of logits, and are measured like the others."""
+    mode, n = model.training, excerpts.shape[1] - 1
     model.eval()
-    n = excerpts.shape[1] - 1
     logits = torch.stack([model(excerpts[:, : t + 1])[:, -1] for t in range(n)], dim=1)
     tables = model(excerpts[:, :-1]), logits
+    model.train(mode)
     losses = [F.cross_entropy(table.mT, excerpts[:, 1:], reduction="none").mean(0) for table in tables]
     return losses[0], losses[1]
 
@@ -197,9 +200,9 @@ ALTERNATIVES = {
     ],
     "train_writer": [
         trained_with_an_optimiser,
-        trained_by_hand,
+        trained_by_given_gradients,
         trained_by_a_schedule,
-        trained_by_a_new_optimiser,
+        trained_from_a_state,
         Trainer(),
     ],
     "losses_by_place": [

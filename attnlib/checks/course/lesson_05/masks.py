@@ -500,6 +500,7 @@ MEND_PADDED_CAUSAL_WEIGHTS = CourseExercise(
             dtype=torch.float64,
             gradient=True,
         ),
+        Case(name="as many sentences as heads", inputs=partial(_padded, b=3, h=3, n=5, side="right")),
         Case(name="on another device", inputs=partial(_padded, b=3, h=2, n=7, side="right"), other_device=True),
         Case(name="other sizes, right", inputs=partial(_padded, b=7, h=1, n=5, side="right"), hidden=True),
         Case(name="other sizes, left", inputs=partial(_padded, b=3, h=5, n=11, side="left"), hidden=True),

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnlib.checks.asking.given import MODEL, described
+from attnlib.checks.asking.given import MODEL, OPTIMISER, described
 from attnlib.checks.course.slips.lesson05_reach import LEAST, CallBoth, ChangeOne, Mark
 from attnlib.checks.course.slips.lesson05_training import (
     AsInTraining,
@@ -20,7 +20,7 @@ from attnlib.checks.course.slips.lesson05_training import (
 )
 from attnlib.checks.course.steps import CourseExercise
 from attnlib.checks.draw import Draw
-from attnlib.checks.exercise import Case
+from attnlib.checks.exercise import Asked, Case, Inputs
 
 LESSON = "05_causal_attention"
 
@@ -42,15 +42,21 @@ def reach(model: nn.Module, ids: Tensor, vocab: int) -> Tensor:
     return torch.stack(columns, dim=1)
 
 
-def _text(draw: Draw, *, n: int, vocab: int, ahead: int, fixed: int = 0, window: int | None = None) -> tuple[Any, ...]:
+def _text(
+    draw: Draw, *, n: int, vocab: int, ahead: int, fixed: int = 0, window: int | None = None, size: float = 1.0
+) -> tuple[Any, ...]:
     """The first and the last character of the vocabulary are in it, if it is long enough.
 
-    The logits of the first `fixed` characters are 0, whatever is read.
+    The logits of the first `fixed` characters are 0, whatever is read. What a character changes is about `size` large,
+    and all logits together change by nothing.
     """
     ids = draw.integers(0, vocab, (n,))
     ids[n // 2], ids[-1] = 0, vocab - 1
     model = _model(draw, vocab=vocab, max_len=n + 3, ahead=ahead, window=window)
-    model[MODEL]["weights"]["embed"][:fixed] = 0.0
+    embed = model[MODEL]["weights"]["embed"]
+    embed[:fixed] = 0.0
+    embed[fixed:] -= embed[fixed:].mean(dim=0) if fixed + 1 < vocab else 0.0
+    embed *= size**0.5
     return model, ids, vocab
 
 
@@ -68,6 +74,8 @@ REACH = CourseExercise(
         Case(name="a model that forgets all but the last two", inputs=partial(_text, n=7, vocab=5, ahead=0, window=2)),
         Case(name="a text of one character", inputs=partial(_text, n=1, vocab=5, ahead=0)),
         Case(name="a logit that never changes", inputs=partial(_text, n=7, vocab=5, ahead=1, fixed=1)),
+        Case(name="a model whose logits change little", inputs=partial(_text, n=7, vocab=5, ahead=1, size=1e-3)),
+        Case(name="a model whose logits hardly change", inputs=partial(_text, n=7, vocab=5, ahead=1, size=1e-9)),
         Case(name="a single logit that changes", inputs=partial(_text, n=7, vocab=2, ahead=1, fixed=1)),
         Case(
             name="a model that sees one too far, in float64",
@@ -97,11 +105,14 @@ def train_writer(model: nn.Module, excerpts: Tensor, rates: Tensor, make: Any = 
     return torch.stack(losses)
 
 
-def _lessons(draw: Draw, *, steps: int, b: int, n: int, vocab: int, training: bool = True) -> tuple[Any, ...]:
+def _lessons(
+    draw: Draw, *, steps: int, b: int, n: int, vocab: int, training: bool = True, optimiser: str = ""
+) -> tuple[Any, ...]:
     """Rates that rise and fall, all of them different."""
     ids = draw.integers(0, vocab, (steps, b, n + 1))
     rates = 0.05 + 0.3 * draw.normal(steps).sigmoid()
-    return _model(draw, vocab=vocab, max_len=n + 3, training=training), ids, rates
+    make = ({OPTIMISER: optimiser},) if optimiser else ()
+    return _model(draw, vocab=vocab, max_len=n + 3, training=training), ids, rates, *make
 
 
 TRAIN_WRITER = CourseExercise(
@@ -125,6 +136,19 @@ TRAIN_WRITER = CourseExercise(
             inputs=partial(_lessons, steps=7, b=2, n=3, vocab=5),
             dtype=torch.float64,
             part="robustness",
+            mutation=True,
+        ),
+        Case(
+            name="trained with torch.optim.Adam",
+            inputs=partial(_lessons, steps=5, b=3, n=5, vocab=7, optimiser="Adam"),
+            dtype=torch.float64,
+            part="robustness",
+        ),
+        Case(
+            name="losses without a history",
+            inputs=partial(_lessons, steps=2, b=2, n=3, vocab=5),
+            part="robustness",
+            detached=True,
         ),
         Case(name="other sizes", inputs=partial(_lessons, steps=11, b=5, n=7, vocab=13), hidden=True),
         Case(
@@ -146,8 +170,14 @@ def losses_by_place(model: nn.Module, excerpts: Tensor) -> tuple[Tensor, Tensor]
     return training, losses_in_writing(model, excerpts)
 
 
-def _measured(draw: Draw, *, b: int, n: int, vocab: int, ahead: int = 1) -> tuple[Any, ...]:
-    return _model(draw, vocab=vocab, max_len=n + 3, ahead=ahead), draw.integers(0, vocab, (b, n + 1))
+def _measured(draw: Draw, *, b: int, n: int, vocab: int, ahead: int = 1, training: bool = False) -> tuple[Any, ...]:
+    model = _model(draw, vocab=vocab, max_len=n + 3, ahead=ahead, training=training)
+    return model, draw.integers(0, vocab, (b, n + 1))
+
+
+def _without_numbers(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
+    """In which mode the model is measured is left open."""
+    return tuple(torch.zeros_like(losses) for losses in asked(*inputs))
 
 
 LOSSES_BY_PLACE = CourseExercise(
@@ -170,6 +200,19 @@ LOSSES_BY_PLACE = CourseExercise(
             dtype=torch.float64,
             part="robustness",
             mutation=True,
+        ),
+        Case(
+            name="a model in training mode, afterwards",
+            inputs=partial(_measured, b=2, n=3, vocab=5, training=True),
+            part="robustness",
+            mutation=True,
+            probe=_without_numbers,
+        ),
+        Case(
+            name="losses without a history",
+            inputs=partial(_measured, b=2, n=3, vocab=5),
+            part="robustness",
+            detached=True,
         ),
         Case(name="other sizes", inputs=partial(_measured, b=7, n=11, vocab=13), hidden=True),
         Case(

@@ -89,6 +89,12 @@ DIGIT_READER = CourseExercise(
             probe=_whether_dropped,
         ),
         Case(
+            name="dropout 1.0 in training: the blocks add nothing",
+            inputs=lambda draw: _images(draw, b=2, sizes=(*_SIZES, 1.0)),
+            part="dropout",
+            probe=in_training,
+        ),
+        Case(
             name="in training, dropout not given",
             inputs=lambda draw: _images(draw, b=2, sizes=_SIZES),
             part="dropout",

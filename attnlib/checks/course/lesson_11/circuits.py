@@ -35,7 +35,9 @@ from attnlib.checks.exercise import Case
 LESSON = "11_reading_heads"
 
 
-def _model(draw: Draw, *, vocab: int, d_model: int, heads: int, depth: int, training: bool = False) -> dict[str, Any]:
+def _model(
+    draw: Draw, *, vocab: int, d_model: int, heads: int, depth: int, training: bool = False, hooks: int = 0
+) -> dict[str, Any]:
     """An AttentionOnly with weights that are drawn: large enough that its heads look somewhere."""
     sizes = (vocab, d_model, heads, depth)
     with torch.device("meta"):
@@ -44,7 +46,7 @@ def _model(draw: Draw, *, vocab: int, d_model: int, heads: int, depth: int, trai
         name: draw.normal(*shape, scale=1.0 if name == "embed.weight" else 1.2 * d_model**-0.5)
         for name, shape in shapes.items()
     }
-    return described("AttentionOnly", sizes, weights, training=training)
+    return described("AttentionOnly", sizes, weights, training=training, hooks=hooks)
 
 
 def _layer(model: nn.Module, layer: int) -> Any:
@@ -93,7 +95,7 @@ def _ablated(
 
 
 def _at(name: str, *at: Any, part: str = "values", b: int = 3, n: int = 5, **more: Any) -> Case:
-    made = {name: more.pop(name) for name in ("sizes", "unknown", "training") if name in more}
+    made = {name: more.pop(name) for name in ("sizes", "unknown", "training", "hooks") if name in more}
     return Case(name=name, inputs=partial(_ablated, b=b, n=n, at=at, **made), part=part, **more)
 
 
@@ -116,10 +118,15 @@ ABLATE_HEAD = CourseExercise(
         _at("float64", 1, 1, dtype=torch.float64),
         _at("layer 0, head 1: the mean", 0, 1, True, part="mean"),
         _at("layer 1, head 2: the mean", 1, 2, True, part="mean"),
+        replace(
+            _at("the mean, called a second time", 0, 1, True, part="mean"),
+            after=(partial(_ablated, b=3, n=5, at=(0, 1, True)),),
+        ),
         _at("layer 2 of 3, two heads: the mean", 1, 1, True, part="mean", sizes=_WIDE, dtype=torch.float64),
         _at("the model afterwards", 1, 1, **_AS_IT_WAS),
         _at("the model after the mean", 0, 2, True, **_AS_IT_WAS),
         _at("a model in training mode", 0, 1, **_AS_IT_WAS, training=True),
+        _at("a model with hooks of somebody else", 1, 1, **_AS_IT_WAS, hooks=8),
         _at("the model after an error: one id is unknown to it", 0, 1, **_AS_IT_WAS, unknown=True, raises=True),
         _at("other sizes", 2, 1, b=2, n=7, sizes=_WIDE, hidden=True),
         _at("other sizes: the mean", 2, 0, True, b=2, n=7, sizes=_WIDE, part="mean", hidden=True),
@@ -268,7 +275,7 @@ def _two_sentences(
 
 
 def _patched(name: str, head: int, part: str = "values", b: int = 3, n: int = 5, **more: Any) -> Case:
-    made = {name: more.pop(name) for name in ("sizes", "unknown", "training") if name in more}
+    made = {name: more.pop(name) for name in ("sizes", "unknown", "training", "hooks") if name in more}
     return Case(name=name, inputs=partial(_two_sentences, b=b, n=n, head=head, **made), part=part, **more)
 
 

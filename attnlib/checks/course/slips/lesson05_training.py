@@ -62,44 +62,58 @@ class MeasureGuesses(Step):
         return lambda logits, excerpt: self.right()(logits.softmax(dim=-1), excerpt)
 
 
+Begin = Callable[[nn.Module], torch.optim.Optimizer]
+
+
 class PrepareWriter(Step):
-    """The mode in which the model is trained."""
+    """The model in the mode in which it is trained, and its optimiser."""
 
-    makes = ("in_mode",)
+    makes = ("begin",)
 
-    def right(self) -> Callable[[nn.Module], nn.Module]:
-        return lambda model: model.train()
+    def right(self, make: Any = torch.optim.SGD) -> Begin:
+        return lambda model: make(model.train().parameters(), lr=1.0)
 
-    def mode_left_as_it_was(self) -> Callable[[nn.Module], nn.Module]:
+    def mode_left_as_it_was(self, make: Any = torch.optim.SGD) -> Begin:
         """The model is not put into training mode.
 
         A model that has just been tested is in evaluation mode, and would be trained without its dropout. Call
         model.train() before the loop.
         """
-        return lambda model: model
+        return lambda model: make(model.parameters(), lr=1.0)
 
-    def trained_in_evaluation_mode(self) -> Callable[[nn.Module], nn.Module]:
+    def trained_in_evaluation_mode(self, make: Any = torch.optim.SGD) -> Begin:
         """The model is trained in evaluation mode.
 
         model.eval() switches dropout off. It belongs to a test; before the loop, call model.train().
         """
-        return lambda model: model.eval()
+        return lambda model: make(model.eval().parameters(), lr=1.0)
+
+    def always_sgd(self) -> Begin:
+        """The optimiser is SGD, whatever `make` is.
+
+        Whoever calls your function chooses the optimiser: `make(model.parameters(), lr=…)`.
+        """
+        return lambda model: torch.optim.SGD(model.train().parameters(), lr=1.0)
 
 
 def descend(
     model: nn.Module,
+    begin: Begin,
     excerpts: Tensor,
     rates: list[float],
     loss_of: Loss,
     *,
     keep_gradients: bool = False,
     after: bool = False,
+    anew: bool = False,
 ) -> Losses:
     """A step on each excerpt, and its loss."""
-    optimiser, losses = torch.optim.SGD(model.parameters(), lr=1.0), []
+    optimiser, losses = begin(model), []
     for excerpt, rate in zip(excerpts, rates, strict=True):
+        optimiser = begin(model) if anew else optimiser
         loss = loss_of(model(excerpt[:, :-1]), excerpt)
-        optimiser.param_groups[0]["lr"] = rate
+        for group in optimiser.param_groups:
+            group["lr"] = rate
         if not keep_gradients:
             optimiser.zero_grad()
         loss.backward()
@@ -113,98 +127,104 @@ class TrainWriter(Step):
 
     makes = ("losses",)
 
-    def right(self, model: nn.Module, excerpts: Tensor, rates: Tensor, loss_of: Loss, in_mode: Any) -> Losses:
-        return descend(in_mode(model), excerpts, rates.tolist(), loss_of)
+    def right(self, model: nn.Module, excerpts: Tensor, rates: Tensor, loss_of: Loss, begin: Any) -> Losses:
+        return descend(model, begin, excerpts, rates.tolist(), loss_of)
 
     @told_as(TakeSteps.gradients_pile_up)
-    def gradients_pile_up(
-        self, model: nn.Module, excerpts: Tensor, rates: Tensor, loss_of: Loss, in_mode: Any
-    ) -> Losses:
-        return descend(in_mode(model), excerpts, rates.tolist(), loss_of, keep_gradients=True)
+    def gradients_pile_up(self, model: nn.Module, excerpts: Tensor, rates: Tensor, loss_of: Loss, begin: Any) -> Losses:
+        return descend(model, begin, excerpts, rates.tolist(), loss_of, keep_gradients=True)
 
     @told_as(TakeSteps.uphill)
-    def uphill(self, model: nn.Module, excerpts: Tensor, rates: Tensor, loss_of: Loss, in_mode: Any) -> Losses:
-        return descend(in_mode(model), excerpts, (-rates).tolist(), loss_of)
+    def uphill(self, model: nn.Module, excerpts: Tensor, rates: Tensor, loss_of: Loss, begin: Any) -> Losses:
+        return descend(model, begin, excerpts, (-rates).tolist(), loss_of)
 
     def first_rate_throughout(
-        self, model: nn.Module, excerpts: Tensor, rates: Tensor, loss_of: Loss, in_mode: Any
+        self, model: nn.Module, excerpts: Tensor, rates: Tensor, loss_of: Loss, begin: Any
     ) -> Losses:
         """The learning rate never changes.
 
         Every step is made at the first rate. An optimiser keeps the rate with which it was made until you write another
         one into it: `group["lr"] = rate` for each group in optimiser.param_groups, before its `step()`.
         """
-        return descend(in_mode(model), excerpts, [rates[0].item()] * len(rates), loss_of)
+        return descend(model, begin, excerpts, [rates[0].item()] * len(rates), loss_of)
 
     @spells(first_rate_throughout)
     def last_rate_throughout(
-        self, model: nn.Module, excerpts: Tensor, rates: Tensor, loss_of: Loss, in_mode: Any
+        self, model: nn.Module, excerpts: Tensor, rates: Tensor, loss_of: Loss, begin: Any
     ) -> Losses:
-        return descend(in_mode(model), excerpts, [rates[-1].item()] * len(rates), loss_of)
+        return descend(model, begin, excerpts, [rates[-1].item()] * len(rates), loss_of)
 
     @spells(first_rate_throughout)
     def mean_rate_throughout(
-        self, model: nn.Module, excerpts: Tensor, rates: Tensor, loss_of: Loss, in_mode: Any
+        self, model: nn.Module, excerpts: Tensor, rates: Tensor, loss_of: Loss, begin: Any
     ) -> Losses:
-        return descend(in_mode(model), excerpts, [rates.mean().item()] * len(rates), loss_of)
+        return descend(model, begin, excerpts, [rates.mean().item()] * len(rates), loss_of)
 
     def rate_one_step_late(
-        self, model: nn.Module, excerpts: Tensor, rates: Tensor, loss_of: Loss, in_mode: Any
+        self, model: nn.Module, excerpts: Tensor, rates: Tensor, loss_of: Loss, begin: Any
     ) -> Losses:
         """Each rate is used one step too late.
 
         Step 1 is made at the rate of step 0. Write the rate into the optimiser *before* its `step()`, or begin with
         rates[0] and count from there.
         """
-        return descend(in_mode(model), excerpts, [rates[0].item(), *rates[:-1].tolist()], loss_of)
+        return descend(model, begin, excerpts, [rates[0].item(), *rates[:-1].tolist()], loss_of)
 
     def rate_one_step_early(
-        self, model: nn.Module, excerpts: Tensor, rates: Tensor, loss_of: Loss, in_mode: Any
+        self, model: nn.Module, excerpts: Tensor, rates: Tensor, loss_of: Loss, begin: Any
     ) -> Losses:
         """Each rate is used one step too early.
 
         Step 0 is made at the rate of step 1. The counts of excerpts and rates both begin with 0.
         """
-        return descend(in_mode(model), excerpts, [*rates[1:].tolist(), rates[-1].item()], loss_of)
+        return descend(model, begin, excerpts, [*rates[1:].tolist(), rates[-1].item()], loss_of)
 
-    def rates_multiplied(
-        self, model: nn.Module, excerpts: Tensor, rates: Tensor, loss_of: Loss, in_mode: Any
-    ) -> Losses:
+    def rates_multiplied(self, model: nn.Module, excerpts: Tensor, rates: Tensor, loss_of: Loss, begin: Any) -> Losses:
         """The rates are multiplied with one another.
 
         `*=` changes the rate that is there, so each step inherits all earlier ones. Replace it: group["lr"] = rate.
         """
-        return descend(in_mode(model), excerpts, rates.cumprod(dim=0).tolist(), loss_of)
+        return descend(model, begin, excerpts, rates.cumprod(dim=0).tolist(), loss_of)
+
+    def optimiser_made_anew(
+        self, model: nn.Module, excerpts: Tensor, rates: Tensor, loss_of: Loss, begin: Any
+    ) -> Losses:
+        """Each step has a new optimiser.
+
+        Adam keeps running means of the gradients, and a new Adam has none. (With SGD, which keeps nothing, nobody would
+        notice.) Make one before the loop, and write each rate into it.
+        """
+        return descend(model, begin, excerpts, rates.tolist(), loss_of, anew=True)
 
     @told_as(TakeSteps.loss_after_the_step)
     def loss_after_the_step(
-        self, model: nn.Module, excerpts: Tensor, rates: Tensor, loss_of: Loss, in_mode: Any
+        self, model: nn.Module, excerpts: Tensor, rates: Tensor, loss_of: Loss, begin: Any
     ) -> Losses:
-        return descend(in_mode(model), excerpts, rates.tolist(), loss_of, after=True)
+        return descend(model, begin, excerpts, rates.tolist(), loss_of, after=True)
 
     def one_excerpt_throughout(
-        self, model: nn.Module, excerpts: Tensor, rates: Tensor, loss_of: Loss, in_mode: Any
+        self, model: nn.Module, excerpts: Tensor, rates: Tensor, loss_of: Loss, begin: Any
     ) -> Losses:
         """Every step uses the first excerpts.
 
         Each step has excerpts of its own: step i takes excerpts[i].
         """
-        return descend(in_mode(model), excerpts[:1].expand_as(excerpts), rates.tolist(), loss_of)
+        return descend(model, begin, excerpts[:1].expand_as(excerpts), rates.tolist(), loss_of)
 
-    def no_step_taken(self, model: nn.Module, excerpts: Tensor, rates: Tensor, loss_of: Loss, in_mode: Any) -> Losses:
+    def no_step_taken(self, model: nn.Module, excerpts: Tensor, rates: Tensor, loss_of: Loss, begin: Any) -> Losses:
         """The model does not change.
 
         The losses are those of the model as it came. A gradient alone changes nothing: after loss.backward() comes
         optimiser.step(), and the optimiser must have been given model.parameters().
         """
-        return descend(in_mode(model), excerpts, [0.0] * len(rates), loss_of)
+        return descend(model, begin, excerpts, [0.0] * len(rates), loss_of)
 
-    def one_step_only(self, model: nn.Module, excerpts: Tensor, rates: Tensor, loss_of: Loss, in_mode: Any) -> Losses:
+    def one_step_only(self, model: nn.Module, excerpts: Tensor, rates: Tensor, loss_of: Loss, begin: Any) -> Losses:
         """Only one step is made.
 
         There is one loss where `steps` are wanted. Is there a `return` inside the loop?
         """
-        return descend(in_mode(model), excerpts[:1], rates[:1].tolist(), loss_of)
+        return descend(model, begin, excerpts[:1], rates[:1].tolist(), loss_of)
 
 
 class GiveLosses(Step):
@@ -376,6 +396,14 @@ class GiveBoth(Step):
     """Two rows of losses."""
 
     def right(self, training: Tensor, writing: Tensor) -> Two:
+        return training.detach(), writing.detach()
+
+    def history_kept(self, training: Tensor, writing: Tensor) -> Two:
+        """Gradients are recorded.
+
+        Nothing is learned from a measurement. As it is, each loss holds every activation of its pass until you let go
+        of it. Compute under torch.no_grad().
+        """
         return training, writing
 
     def exchanged(self, training: Tensor, writing: Tensor) -> Two:
@@ -383,4 +411,4 @@ class GiveBoth(Step):
 
         First come the losses as in training, then those as in writing. Of a sound model you would not notice.
         """
-        return writing, training
+        return writing.detach(), training.detach()
