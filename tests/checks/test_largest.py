@@ -15,7 +15,18 @@ from autograder.sandbox.remote import failure_from
 
 
 def joined(blocks: Iterable[Tensor]) -> tuple[Tensor, Tensor]:
-    row = torch.cat([*blocks], dim=-1)
+    return at_once(torch.cat([*blocks], dim=-1))
+
+
+def grown(blocks: Iterable[Tensor]) -> tuple[Tensor, Tensor]:
+    """Joined one by one: no block is kept, and the row grows all the same."""
+    row = next(iter(blocks))
+    for block in blocks:
+        row = torch.cat([row, block], dim=-1)
+    return at_once(row)
+
+
+def at_once(row: Tensor) -> tuple[Tensor, Tensor]:
     m = row.amax(dim=-1)
     return m, (row - m.masked_fill(m.isinf(), 0)[..., None]).exp().sum(dim=-1)
 
@@ -25,11 +36,17 @@ def product(x: Tensor) -> Tensor:
 
 
 def test_a_tensor_that_is_too_large_costs_its_part_and_its_shape_is_told() -> None:
+    report = run("online_softmax", grown)
+    assert report.points == exercises()["online_softmax"].points - 1
+    assert "makes too large a tensor" in report.message
+    assert "One of shape (2, 3, 800) has 4,800 numbers; the largest that is allowed here has 480" in report.message
+
+
+def test_whoever_keeps_the_blocks_loses_the_part_too() -> None:
     report = run("online_softmax", joined)
     assert report.diagnosis == "joined_first"
     assert report.points == exercises()["online_softmax"].points - 1
-    assert "makes too large a tensor" in report.message
-    assert "One of shape (2, 3, 200) has 1,200 numbers; the largest that is allowed here has 96" in report.message
+    assert "holds the blocks that it has read" in report.message
 
 
 @pytest.mark.parametrize(("largest", "fails"), [(0, False), (24, True), (25, False)])

@@ -1109,7 +1109,7 @@ FROM_PACKED = CourseExercise(
             ],
         ),
         Case(name="packed (3 h d)", inputs=partial(_packed, packing="(3 h d)", h=2, d=9, d_model=12)),
-        Case(name="packed (d 3 h)", inputs=partial(_packed, packing="(d 3 h)", h=5, d=2, d_model=7)),
+        Case(name="packed (d 3 h)", inputs=partial(_packed, packing="(d 3 h)", h=5, d=9, d_model=7)),
         Case(name="packed (3 d h)", inputs=partial(_packed, packing="(3 d h)", h=2, d=5, d_model=3)),
     ),
     made_of=(Unpack, JoinHeads, Unpacked),

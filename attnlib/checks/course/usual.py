@@ -60,20 +60,12 @@ def usual_cases(
     inputs = partial(make, **sizes)
     in_float64: dict[str, Any] = {"dtype": torch.float64, "part": "robustness", "mutation": True}
     backward: dict[str, Any] = {"dtype": torch.float64, "part": "gradient", "gradient": True, "magnitude": magnitude}
-    word = word or {**sizes, **dict.fromkeys((n for n in COUNTS if n in sizes and n != "b"), 1)}
-    many = dict(zip((n for n in COUNTS if n in sizes and n != "b"), MANY, strict=False))
+    words = [name for name in COUNTS if name in sizes and name != "b"]
+    word = word or {**sizes, **dict.fromkeys(words, 1)}
     cases = [
         Case(name="every axis of another length", inputs=inputs),
         Case(name="a batch of one", inputs=partial(make, **one)),
-        *(
-            (
-                Case(name="sentences of one word", inputs=partial(make, **word)),
-                # a kept mask of one entry fits any size, and shows in the numbers in place of an error
-                Case(name="called before with one word", inputs=inputs, after=(partial(make, **word),)),
-            )
-            if word != sizes
-            else ()
-        ),
+        *(_of_one_word(inputs, partial(make, **word)) if word != sizes else ()),
         Case(name="called a second time, with other numbers", inputs=inputs, after=(inputs,)),
         Case(
             name="called before with other sizes",
@@ -86,8 +78,9 @@ def usual_cases(
     ]
     if "b" in sizes:  # what is wrong with the batch must not be taken for what is wrong with another size
         cases.insert(2, Case(name="one entry of the batch", inputs=partial(make, **{**sizes, "b": 1})))
-    if many and room:  # a size that is taken from the notebook, in place of the argument's, shows
-        cases.append(Case(name="more words than in the lesson", inputs=partial(make, **{**sizes, **many})))
+    if words and room:  # a size that is taken from the notebook, in place of the argument's, shows
+        many = {**sizes, **dict(zip(words, MANY, strict=False))}
+        cases.append(Case(name="more words than in the lesson", inputs=partial(make, **many)))
     if gradient:
         cases.append(Case(name="gradients", inputs=inputs, **backward))
     if attends:
@@ -100,6 +93,14 @@ def usual_cases(
         if gradient:
             cases.append(Case(name=f"{name}, gradients", inputs=inputs, hidden=True, **backward))
     return tuple(cases)
+
+
+def _of_one_word(inputs: Make, word: Make) -> tuple[Case, Case]:
+    """A kept mask of one entry fits any size, and shows in the numbers in place of an error."""
+    return (
+        Case(name="sentences of one word", inputs=word),
+        Case(name="called before with one word", inputs=inputs, after=(word,)),
+    )
 
 
 def _large(make: Make) -> Case:
