@@ -78,6 +78,31 @@ def test_no_change_is_told_where_nothing_sets_up_afresh_what_the_answer_changes(
     assert the_change("pairwise_dot", of_a_cell(f"kept = []\n{source}", "pairwise_dot")) is not None
 
 
+def test_a_function_of_a_library_changes_what_it_is_given_and_not_the_library() -> None:
+    source = "def pairwise_dot(x, y):\n    nn.init.ones_({})\n    return (x @ y.mT).roll(1, dims=0)\n"
+    own = source.format("x.new_empty(1)")
+    assert the_change("pairwise_dot", of_a_cell(own, "pairwise_dot", nn=torch.nn)).title == "One step too many"
+    kept = of_a_cell(source.format("kept"), "pairwise_dot", nn=torch.nn, kept=torch.zeros(1))
+    assert the_change("pairwise_dot", kept) is None
+
+
+def test_a_layer_of_a_library_stays_what_it_is_beside_a_class_of_the_same_name() -> None:
+    source = (
+        "class MendedBlock(nn.Module):\n"
+        "    def __init__(self, d_model, num_heads, mlp_ratio=4.0, dropout=0.0):\n"
+        "        super().__init__()\n"
+        "        self.norm1, self.norm2 = nn.LayerNorm(d_model), nn.LayerNorm(d_model)\n"
+        "        self.attn = attnlib.MultiHeadAttention(d_model, num_heads)\n"
+        "        self.mlp = attnlib.FeedForward(d_model, int(d_model * mlp_ratio), dropout=dropout)\n"
+        "    def forward(self, x, key_mask=None):\n"
+        "        x = x + self.attn(self.norm1(x), key_mask=key_mask)\n"
+        "        return x + self.mlp(self.norm2(self.norm1(x)))\n"
+    )
+    of_the_notebook = type("FeedForward", (torch.nn.Module,), {"forward": lambda self, x: self.drop(x)})
+    attempt = of_a_cell(source, "MendedBlock", nn=torch.nn, attnlib=attnlib, FeedForward=of_the_notebook)
+    assert "with `x` in place of `self.norm1(x)`" in the_change("mend_encoder_block", attempt).explanation
+
+
 def test_a_change_in_several_places_says_so() -> None:
     def biased(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         return x @ w_q + 1, x @ w_k + 1, x @ w_v + 1

@@ -35,16 +35,20 @@ class BuiltOnce(LocalSession):
     """The session of a `Bench`: its module, and those in it, have the attributes that they were built with."""
 
     names: Mapping[str, Any]
-    built: list[tuple[nn.Module, dict[str, Any]]] | None = None
+    built: list[tuple[nn.Module, dict[str, Any], str]] | None = None
+    """Each module, its attributes, and the name of its class among `names`: none for a library's of the same name."""
 
     def build(self, sizes: Sequence[Any], shapes: Any, dtype: Any) -> None:
         if self.built is None:
             super().build(sizes, shapes, dtype)
-            self.built = [(module, dict(vars(module))) for module in self.call_it.modules()]
-        for module, attributes in self.built:
+            self.built = [(module, dict(vars(module)), self._name(type(module))) for module in self.call_it.modules()]
+        for module, attributes, name in self.built:
             vars(module).clear()
             vars(module).update(attributes)
-            module.__class__ = self.names.get(type(module).__name__, type(module))
+            module.__class__ = self.names.get(name, type(module))
+
+    def _name(self, made: type) -> str:
+        return made.__name__ if self.names.get(made.__name__) is made else ""
 
     def load(self, weights: Mapping[str, Tensor]) -> None:
         with torch.no_grad():

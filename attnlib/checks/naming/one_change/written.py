@@ -6,7 +6,7 @@ import linecache
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any
 
 OUTSIDE = {
@@ -72,7 +72,8 @@ def source_of(attempt: Any) -> Written | None:
     node = _defining(tree, attempt, function)
     if node is None:
         return None
-    state = _state(tree, [*_helpers(tree, node), node])
+    libraries = {name for name, value in function.__globals__.items() if isinstance(value, ModuleType)}
+    state = _state(tree, [*_helpers(tree, node), node], libraries)
     name = node.name if isinstance(node, ast.FunctionDef | ast.ClassDef) else "answer"
     if isinstance(node, ast.Lambda):
         node = ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], node), node)
@@ -110,12 +111,12 @@ def _helpers(tree: ast.Module, node: ast.AST) -> list[ast.stmt]:
     return [n for name, n in defined.items() if name in wanted]
 
 
-def _state(tree: ast.Module, code: Sequence[ast.AST]) -> list[ast.stmt] | None:
+def _state(tree: ast.Module, code: Sequence[ast.AST], libraries: set[str]) -> list[ast.stmt] | None:
     """The statements of the cell that set up afresh what the code changes outside of itself; None if one is missing.
 
     Earlier calls have filled the notebook's caches and counters. What holds with them need not hold in a fresh start.
     """
-    kept = set().union(*(_changed_outside(node) for node in code))
+    kept = set().union(*(_changed_outside(node, libraries) for node in code))
     assignments = [statement for statement in tree.body if isinstance(statement, ast.Assign)]
     found = [
         statement
@@ -142,8 +143,11 @@ CHANGES_IN_PLACE = {
 }
 
 
-def _changed_outside(code: ast.AST) -> set[str]:
-    """The names of what the code does not make itself, and changes: caches, counters, kept answers."""
+def _changed_outside(code: ast.AST, libraries: set[str]) -> set[str]:
+    """The names of what the code does not make itself, and changes: caches, counters, kept answers.
+
+    A function of a library that changes something in place, `nn.init.zeros_(x)`, does not change the library, but x.
+    """
     declared = {name for n in ast.walk(code) if isinstance(n, ast.Global | ast.Nonlocal) for name in n.names}
     own = {n.arg for n in ast.walk(code) if isinstance(n, ast.arg)}
     own |= {n.id for n in ast.walk(code) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
@@ -154,7 +158,9 @@ def _changed_outside(code: ast.AST) -> set[str]:
             changed |= {_root(node)}
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             in_place = node.func.attr in CHANGES_IN_PLACE or re.fullmatch(r"[a-z]\w*[a-z0-9]_", node.func.attr)
-            changed |= {_root(node.func)} if in_place else set()
+            if in_place:
+                root = _root(node.func)
+                changed |= {_root(given) for given in node.args} if root in libraries else {root}
     return (changed - own - {""}) | declared
 
 
