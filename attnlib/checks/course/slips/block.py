@@ -248,9 +248,9 @@ class RealWords(OptionalKeyMask):
     def padding_ignored(self) -> None:
         """key_mask does not keep real words from looking at padding.
 
-        The padding answers as if it were words. Pass the mask on, attn(norm1(x), key_mask=key_mask). It has to block
-        *keys*, the columns: a mask on the rows changes only what the padding itself asks for. And masked_fill changes
-        nothing in place: keep what it returns.
+        The padding answers as if it were words. Pass the mask on to attention: attn(..., key_mask=key_mask). It has to
+        block *keys*, the columns: a mask on the rows changes only what the padding itself asks for. And masked_fill
+        changes nothing in place: keep what it returns.
         """
         return None
 

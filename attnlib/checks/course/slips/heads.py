@@ -100,7 +100,7 @@ class FourLayers(Step):
     def never_a_bias(
         self, d_model: int, num_heads: int, d_head: int, bias: bool, names: str, d_memory: int | None = None
     ) -> Layers:
-        """Layers have no bias.
+        """A bias is missing.
 
         `bias` is True unless the caller says otherwise, and it goes to all four layers.
         """

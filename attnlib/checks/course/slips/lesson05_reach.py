@@ -26,18 +26,18 @@ class ChangeOne(Step):
         return lambda ids, j: replaced(ids, j, (ids[j] + 1) % vocab)
 
     def always_by_zero(self) -> Change:
-        """The new character is always number 0.
+        """Character number 0 is never exchanged.
 
-        Where the text has number 0 already, nothing is changed, and nothing seems to depend on it. Take another
-        character than the one that is there: (ids[j] + 1) % vocab.
+        Where the text has it, yours puts it there again, so the text is the same, and nothing seems to depend on it.
+        Always put another character in its place: (ids[j] + 1) % vocab.
         """
         return lambda ids, j: replaced(ids, j, 0)
 
     def always_by_the_last(self, vocab: int) -> Change:
-        """The new character is always the last of the vocabulary.
+        """The last character of the vocabulary is never exchanged.
 
-        Where it is in the text already, nothing is changed, and nothing seems to depend on it. Take another character
-        than the one that is there: (ids[j] + 1) % vocab.
+        Where the text has it, yours puts it there again, so the text is the same, and nothing seems to depend on it.
+        Always put another character in its place; after the last one comes number 0: (ids[j] + 1) % vocab.
         """
         return lambda ids, j: replaced(ids, j, vocab - 1)
 

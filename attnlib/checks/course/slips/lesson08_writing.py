@@ -541,7 +541,7 @@ class EndOfText(Step):
     def never_over(self) -> Change:
         """The loop goes on after all rows have stopped.
 
-        Nothing more can change. End the loop there: the result is then shorter than n + num_tokens.
+        Nothing more can change: end the loop there. The result is only as wide as its longest text.
         """
         return lambda stopped: False
 

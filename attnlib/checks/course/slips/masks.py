@@ -391,8 +391,7 @@ class MaskedShare(Share):
 
         A large negative number, torch.finfo(dtype).min, say, is low enough to block a key next to open ones. But where
         nothing is open, all scores are that number, and the softmax of equal numbers gives each key the same weight:
-        the blocked ones, too. Zeros are asked for: set blocked weights to 0
-        after the softmax, too.
+        the blocked ones, too. Zeros are asked for: set blocked weights to 0 after the softmax, too.
         """
         return blocked(scores, allowed, "equal")
 
@@ -414,8 +413,9 @@ class MaskedShare(Share):
         """The NaN is swept away, but comes back in the gradient.
 
         Forward, all is right: nan_to_num (or torch.where) has put 0 in place of NaN. Backward, the 0 / 0 is still
-        there, and 0 times NaN is NaN. Keep such rows out of the softmax, as masked_softmax does; or block with
-        masked_fill, which passes no gradient back to what it fills, instead of adding -inf or multiplying by 0.
+        there, and 0 times NaN is NaN. Leave the scores of such rows open, and set their weights to 0 after the
+        softmax; or block with masked_fill, which passes no gradient back to what it fills, instead of adding -inf or
+        multiplying by 0.
         """
         added = torch.zeros_like(scores).masked_fill(~allowed, -torch.inf)
         return (scores + added).softmax(dim=-1).nan_to_num(0.0)
