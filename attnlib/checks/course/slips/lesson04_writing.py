@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from attnlib.checks.course.slips.lesson08_writing import Change, CutWindow
-from attnlib.checks.course.steps import Step, told_as
+from attnlib.checks.course.steps import Step, each, spells, told_as
 
 Two = tuple[Tensor, Tensor]
 
@@ -110,6 +110,19 @@ class Take(Step):
             return found.indices, found.values
 
         return worst
+
+    def drawn_at_random(self) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+        """The next character is drawn at random.
+
+        Greedy writing always takes the likeliest one, so that the same memory gives the same text each time: argmax in
+        place of a draw.
+        """
+
+        def drawn(scores: Tensor) -> tuple[Tensor, Tensor]:
+            new = torch.multinomial(scores.softmax(dim=-1), 1)
+            return new[:, 0], scores.gather(1, new)[:, 0]
+
+        return drawn
 
     def second_best_taken(self) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
         """The second-best character is taken.
@@ -266,3 +279,10 @@ class GiveTexts(Step):
         The probability of a text is the product of all its characters', so their logs are *added*.
         """
         return ids[:, 1:], total / (ids.shape[1] - 1)
+
+    @spells(averaged_over_characters)
+    @each(stop_always_counted=(True, False))
+    def averaged_over_own_characters(self, ids: Tensor, total: Tensor, stop_id: int, stop_always_counted: bool) -> Two:
+        written = ids[:, 1:]
+        lengths = (written != stop_id).sum(dim=1) + 1
+        return written, total / (lengths if stop_always_counted else lengths.clamp(max=written.shape[1]))

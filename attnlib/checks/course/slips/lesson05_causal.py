@@ -27,11 +27,22 @@ class CausalProject(ProjectHeads):
     def padded_words_zeroed(self, x: Tensor, key_mask: Tensor | None, w_q: Layer, w_k: Layer, w_v: Layer) -> Three:
         """The padded words are set to zero, not blocked.
 
-        x is multiplied by the mask. A word of zeros still has a key, the bias of w_k, and a score, and takes its share
-        of the softmax. Only its score can keep it out.
+        The words, or their keys, are multiplied by the mask. A word of zeros still has a key, the bias of w_k, and even
+        a key of zeros has a score, 0: it takes its share of the softmax. Only a blocked score keeps a word out.
         """
         x = x if key_mask is None else x * key_mask[..., None]
         return self.right(x, x, w_q, w_k, w_v)
+
+    @spells(padded_words_zeroed)
+    @along_with("padding_ignored")
+    @each(values_too=(False, True))
+    def padded_keys_zeroed(
+        self, x: Tensor, key_mask: Tensor | None, w_q: Layer, w_k: Layer, w_v: Layer, values_too: bool
+    ) -> Three:
+        q, k, v = self.right(x, x, w_q, w_k, w_v)
+        if key_mask is None:
+            return q, k, v
+        return q, k * key_mask[..., None], v * key_mask[..., None] if values_too else v
 
 
 class CausalShare(HeadShare, MaskedShare):

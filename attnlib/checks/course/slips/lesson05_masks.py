@@ -324,6 +324,10 @@ class Divide(Step):
     def second_softmax_of_open(self, kept: Tensor, past: Tensor) -> Tensor:
         return kept.masked_fill(~past, -torch.inf).softmax(dim=-1)
 
+    @spells(second_softmax)
+    def second_softmax_zeroed(self, kept: Tensor, past: Tensor) -> Tensor:
+        return kept.softmax(dim=-1) * past
+
     def divided_by_norm(self, kept: Tensor) -> Tensor:
         """Divided by the length, not by the sum.
 

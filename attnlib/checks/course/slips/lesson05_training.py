@@ -43,6 +43,14 @@ class MeasureGuesses(Step):
         """
         return lambda logits, excerpt: F.cross_entropy(logits[:, 0], excerpt[:, 1])
 
+    def last_guess_left_out(self) -> Loss:
+        """The last guess of each excerpt is left out.
+
+        An excerpt has n + 1 characters: n are read, [:, :-1], and n are guessed, [:, 1:]. One end is cut off from
+        each, not two.
+        """
+        return lambda logits, excerpt: F.cross_entropy(logits[:, :-1].flatten(0, 1), excerpt[:, 1:-1].flatten())
+
     def losses_summed(self) -> Loss:
         """The loss is a sum over all guesses.
 

@@ -43,6 +43,12 @@ class Statistics(Step):
         mean = x.mean(dim=-1, keepdim=True)
         return (x * x).mean(dim=-1, keepdim=True) - mean**2, mean
 
+    @spells(difference_of_large_numbers)
+    @each(clamped=(True, False))
+    def difference_never_negative(self, x: Tensor, clamped: bool) -> Two:
+        variance, mean = self.difference_of_large_numbers(x)
+        return variance.clamp(min=0.0) if clamped else variance.abs(), mean
+
     def spread_not_centred(self, x: Tensor) -> Two:
         """The variance is taken around 0, not around the mean.
 
