@@ -104,6 +104,25 @@ def test_parameters_that_the_contract_does_not_have_are_named(layers: dict[str, 
     assert names("QKVProjection", Projections) == [name]
 
 
+def test_a_parameter_that_the_module_has_without_knowing_it_is_named() -> None:
+    def with_a_buffer() -> nn.Module:
+        layer = nn.Module()
+        layer.register_buffer("weight", torch.ones(7, 5))
+        return layer
+
+    def projections(w_q: Any) -> type[nn.Module]:
+        class Projections(nn.Module):
+            def __init__(self, d_model: int, d_k: int, d_v: int, bias: bool = True) -> None:
+                super().__init__()
+                self.w_q = w_q
+
+        return Projections
+
+    assert names("QKVProjection", projections([nn.Linear(7, 5)])) == ["layers_in_a_list"]
+    assert names("QKVProjection", projections(with_a_buffer())) == ["tensor_for_parameter"]
+    assert names("QKVProjection", projections([7, 5])) == ["parameter_missing"]
+
+
 def test_a_result_of_another_kind_is_named() -> None:
     assert names("pairwise_dot", lambda x, y: (dots(x, y), x)) == ["returns_something_else"]
     report = run("pairwise_dot", eval("lambda x, y: (x @ y.mT, x)"))  # no source: no change can be tried

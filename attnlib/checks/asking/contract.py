@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 
-from .failure import ContractBroken
+from .failure import ContractBroken, Reason
 
 
 def is_tensor(value: Any) -> bool:
@@ -103,13 +103,15 @@ def compare_parameters(wanted: Mapping[str, tuple[int, ...]] | None, module: nn.
         )
     if wanted is None:
         return
-    _compare_shapes(wanted, {name: tuple(p.shape) for name, p in parameters.items()})
+    _compare_shapes(wanted, {name: tuple(p.shape) for name, p in parameters.items()}, module)
     if frozen := [name for name, p in parameters.items() if not p.requires_grad]:
         details = f"{', '.join(frozen)} cannot learn, because requires_grad is False"
         raise ContractBroken("parameters", "has frozen parameters", reason="frozen", details=details)
 
 
-def _compare_shapes(wanted: Mapping[str, tuple[int, ...]], found: Mapping[str, tuple[int, ...]]) -> None:
+def _compare_shapes(
+    wanted: Mapping[str, tuple[int, ...]], found: Mapping[str, tuple[int, ...]], module: nn.Module
+) -> None:
     missing = [name for name in wanted if name not in found]
     extra = [name for name in found if name not in wanted]
     if missing and sorted(found.values()) == sorted(map(tuple, wanted.values())):
@@ -119,7 +121,8 @@ def _compare_shapes(wanted: Mapping[str, tuple[int, ...]], found: Mapping[str, t
         raise ContractBroken("parameters", text, reason="renamed", details=details)
     if missing:
         details = f"it has {', '.join(found)}" if found else "it has no parameters at all"
-        raise ContractBroken("parameters", f"has no parameter {missing[0]!r}", reason="missing", details=details)
+        reason = _in_its_place(module, missing[0])
+        raise ContractBroken("parameters", f"has no parameter {missing[0]!r}", reason=reason, details=details)
     if extra:
         hint = " (make the layer with bias=False)" if extra[0].endswith(".bias") else ""
         text = f"has a parameter {extra[0]!r} that the contract does not ask for{hint}"
@@ -128,3 +131,13 @@ def _compare_shapes(wanted: Mapping[str, tuple[int, ...]], found: Mapping[str, t
         if found[name] != tuple(shape):
             text = f"parameter {name!r} must have shape {tuple(shape)}, got {found[name]}"
             raise ContractBroken("parameters", text, reason="another_shape")
+
+
+def _in_its_place(module: nn.Module, name: str) -> Reason:
+    """Why a parameter is missing that the object may well have, but not in a form that a module knows."""
+    at: Any = module
+    for part in name.split("."):
+        at = getattr(at, part, None)
+        if isinstance(at, list | tuple) and any(isinstance(one, nn.Module | nn.Parameter) for one in at):
+            return "in_a_list"
+    return "not_a_parameter" if isinstance(at, Tensor) and not isinstance(at, nn.Parameter) else "missing"

@@ -17,8 +17,22 @@ STANDARD = sysconfig.get_path("stdlib")
 LIBRARIES = ("site-packages", "dist-packages", "/attnlib/", "<frozen", HERE, STANDARD)  # not the learner's own code
 
 Kind = Literal["unwritten", "raised", "time", "type", "parameters", "forbidden", "memory", "choice", "died", "cell"]
-Reason = Literal["", "nothing", "something_else", "missing", "renamed", "unasked", "frozen", "another_shape", "unsized"]
+Reason = Literal[
+    "",
+    "nothing",
+    "something_else",
+    "renamed",
+    "unasked",
+    "frozen",
+    "another_shape",
+    "unsized",
+    "missing",
+    "in_a_list",
+    "not_a_parameter",
+]
 REASONS: tuple[Reason, ...] = get_args(Reason)
+MISSING: tuple[Reason, ...] = ("missing", "in_a_list", "not_a_parameter")
+"""Of a parameter: it is nowhere, or where no module looks for it, or a tensor that nobody trains."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +71,7 @@ class Failure:
         """What two failures share that are the same: of exceptions the type, of others the clause."""
         if self.kind == "raised":
             return self.kind, self.exception
-        return (self.kind, self.text, self.details if self.reason == "missing" else "")
+        return (self.kind, self.text, self.details if self.reason in MISSING else "")
 
 
 class Failed(Exception):

@@ -12,6 +12,16 @@ _TEXTS = {
         "The check, and whoever loads saved weights, finds the parameters by the names and in the form that the "
         "contract gives them. Make each of them, and no other in its place.",
     ),
+    "layers_in_a_list": (
+        "Layers in a plain list",
+        "A module does not look into a Python list for its layers: what lies in one is neither trained nor saved with "
+        "the module, nor moved to another device. Make the list an nn.ModuleList.",
+    ),
+    "tensor_for_parameter": (
+        "A tensor where a parameter is meant",
+        "The tensor is there under the right name, but only an nn.Parameter is handed to the optimiser and learns; a "
+        "plain tensor or a buffer stays as it was made. Wrap it: nn.Parameter(...).",
+    ),
     "one_parameter_more": (
         "One parameter too many",
         "Every nn.Parameter and nn.Module of the object is trained and saved with it, and the contract does not ask "

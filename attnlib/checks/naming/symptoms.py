@@ -20,6 +20,8 @@ Found = tuple[str, tuple[str, ...]]
 """A symptom's id, and what its title is filled with."""
 PARAMETERS: dict[Reason, str] = {
     "missing": "parameter_missing",
+    "in_a_list": "layers_in_a_list",
+    "not_a_parameter": "tensor_for_parameter",
     "unasked": "one_parameter_more",
     "frozen": "parameter_frozen",
     "another_shape": "parameter_of_another_shape",
