@@ -14,8 +14,8 @@ OF_TRAITS = {
     "input_changed": (
         "The result is right, but an input is changed on the way",
         "An operation with a trailing underscore, `+=` or an assignment to a slice wrote into a tensor that you "
-        "were given, or into a view of it; or a list that you were given was changed. The caller still needs it: "
-        "make a new one.",
+        "were given, or into a view of it; or a list was changed, or a model left in another mode, `model.training`. "
+        "The caller still needs it as it was: make a new tensor or list, and put a model back into the mode it had.",
     ),
     "gradient_of_something_else": (
         "The values are right; the gradient is not",
