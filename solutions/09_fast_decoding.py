@@ -472,8 +472,8 @@ mine, count = "The animal did not ", 300
 unknown = "".join(sorted(set(mine) - set(letters)))
 if unknown or not mine or not 1 <= count <= 1024 - len(mine):
     raise ValueError(
-        f"at least one known letter is needed, and at most 1024 with the {count} to be written; got "
-        f"{len(mine)}, and these are not known: {unknown!r}"
+        f"at least one letter of yours and one to be written are needed, at most 1024 together; got {len(mine)} and "
+        f"{count}, and these are not in the training text: {unknown!r}"
     )
 ids = torch.tensor([[number[letter] for letter in mine]])
 plainly = milliseconds(lambda: write_plainly(ids, count), turns=1)
