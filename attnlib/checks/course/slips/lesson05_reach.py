@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnlib.checks.course.steps import Step
+from attnlib.checks.course.steps import Step, spells
 
 Change = Callable[[Tensor, int], Tensor]
 Logits = tuple[Tensor, list[Tensor]]
@@ -183,6 +183,11 @@ class Mark(Step):
         The last position has no future that could leak. There is a row for each guess, (n, n).
         """
         return self.right(logits)[-1]
+
+    @spells(last_guess_alone)
+    def last_row_alone(self, logits: Logits) -> Tensor:
+        found = self.right(logits)
+        return torch.cat([torch.zeros_like(found[:-1]), found[-1:]])
 
     def sizes_returned(self, logits: Logits) -> Tensor:
         """It is a table of sizes, not of True and False.
