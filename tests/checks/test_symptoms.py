@@ -32,6 +32,7 @@ def dots(x: Tensor, y: Tensor) -> Tensor:
         (lambda r, x, y: r * 3, "one_factor_more"),
         (lambda r, x, y: -r, "one_factor_more"),
         (lambda r, x, y: r + 3, "one_term_more"),
+        (lambda r, x, y: torch.cat([r[:, :1], 0 * r[:, 1:]], dim=1), "rows_left_at_zero"),
         (lambda r, x, y: r / r.norm(dim=-1, keepdim=True), "rows_with_a_factor"),
         (lambda r, x, y: r - r.amax(dim=-1, keepdim=True), "rows_with_a_term"),
         (lambda r, x, y: r.permute(2, 0, 1), "axes_in_another_order"),
@@ -143,6 +144,42 @@ def test_inputs_that_have_to_be_refused_are_named() -> None:
     assert names("split_heads", asserted)[0] == "refused_otherwise"
 
 
+def test_inputs_that_are_refused_and_changed_are_not_said_to_be_accepted() -> None:
+    def path_patch(model: Any, ids: Tensor, other: Tensor, head: int) -> Tensor:
+        first, seen = model.layers[0], []
+        handle = first.w_o.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+        model(other)
+        model(ids)
+        handle.remove()  # not reached after an error
+        d = seen[0].shape[-1] // first.num_heads
+        own = slice(head * d, (head + 1) * d)
+        new, old = (merged[..., own] @ first.w_o.weight[:, own].T for merged in seen)
+        with model.layers[1].w_k.register_forward_pre_hook(lambda _, inputs: (inputs[0] - old + new,)):
+            return model(ids)
+
+    report = run("path_patch", path_patch)
+    assert "changes its input model (hooks)" in report.message
+    assert "refuse" not in report.message
+    assert report.diagnosis not in ("not_refused", "refused_otherwise")
+
+
+def test_a_huge_number_beside_others_does_not_make_them_alike() -> None:
+    def merge(o1: Tensor, m1: Tensor, l1: Tensor, o2: Tensor, m2: Tensor, l2: Tensor) -> tuple[Tensor, ...]:
+        m = torch.maximum(m1, m2).clamp_min(torch.finfo(m1.dtype).min)
+        first, second = (m1 - m).exp(), (m2 - m).exp()
+        return first[..., None] * o1 + second[..., None] * o2, m, first * l1 + second * l2
+
+    assert names("merge", merge) == []
+
+
+def test_no_other_size_is_proposed_where_only_the_device_is_wrong() -> None:
+    def dot(x: Tensor, y: Tensor) -> Tensor:
+        return x @ y.mT + torch.zeros(x.shape[:-1])[..., None]
+
+    report = run("pairwise_dot", dot)
+    assert report.diagnosis == "on_the_cpu_only" or "Another number" not in report.message
+
+
 def test_an_exception_of_the_learners_own_kind_counts_as_the_one_that_it_is() -> None:
     class HeadsDoNotFit(ValueError):
         pass
@@ -193,6 +230,8 @@ def _undefined(x: Tensor, y: Tensor) -> Tensor:
         (lambda x, y: x @ y.mT.half(), "dtypes_do_not_fit"),
         (lambda x, y: einsum(x, y, "b q d, k d -> b q k"), "pattern_does_not_fit"),
         (lambda x, y: x @ y, "shapes_do_not_fit"),
+        (lambda x, y: next(x @ y for b, h, n, d in [x.shape]), "unpacked_otherwise"),
+        (lambda x, y: torch.stack([x, y]), "pieces_do_not_fit"),
         (lambda x, y: (x @ y.mT)[..., 100], "index_out_of_range"),
     ],
 )

@@ -31,14 +31,8 @@ IMPORTS = {
 }
 """The names that everybody writes in the same way, and the line that defines them."""
 
-NO_TENSORS = {
-    "int": "a Python int",
-    "float": "a Python float",
-    "str": "a Python string",
-    "list": "a Python list",
-    "tuple": "a Python tuple",
-    "NoneType": "None",
-}
+NO_TENSORS = {kind: f"a Python {kind}" for kind in ("int", "float", "list", "tuple")}
+NO_TENSORS |= {"str": "a Python string", "NoneType": "None"}
 
 
 @dataclass(frozen=True)
@@ -277,6 +271,11 @@ PARTS: tuple[tuple[str, Reader], ...] = (
     ),
     (r"(EinopsError|RuntimeError: .*einsum)", _symptom("pattern_does_not_fit")),
     (r"RuntimeError: (permute|unflatten|shape '[^']*' is invalid)", _symptom("axes_do_not_fit")),
+    (r"ValueError: (not enough|too many) values to unpack", _symptom("unpacked_otherwise")),
+    (
+        r"RuntimeError: (stack expects|Sizes of tensors must match|Tensors must have same number of dim)",
+        _symptom("pieces_do_not_fit"),
+    ),
     (
         r"IndexError: The shape of the mask|(Runtime|Value)Error: .*(size|shape|dim|expand|unpack|broadcast|1D)",
         _symptom("shapes_do_not_fit"),

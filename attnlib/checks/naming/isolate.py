@@ -185,7 +185,7 @@ TRAITS = (
     Trait("on_the_cpu_only", lambda t: t.case.other_device, _wrong),
     Trait("input_changed", lambda t: t.case.mutation and not values_wrong(t), _fails_as("mutation")),
     Trait("gradient_of_something_else", lambda t: t.case.gradient and not values_wrong(t), _fails_as("gradient")),
-    Trait("not_refused", lambda t: t.case.raises or t.case.part == "error", _wrong),
+    Trait("not_refused", lambda t: t.case.raises or t.case.part == "error", values_wrong),
     _of_values("with_a_mask", lambda t: any(tensor.dtype == torch.bool for tensor in _tensors(t))),
     _of_values("in_contiguous_memory_only", lambda t: t.case.strided),
     _of_values("at_the_first_call_only", lambda t: t.case.twice),

@@ -28,12 +28,17 @@ FUNCTIONS: tuple[Callable[[Tensor], Tensor], ...] = (
     Tensor.cos,
 )
 
+HUGE = 1e30
+"""A number that stands for -inf, say: beside it, all others would be alike."""
+
 
 def _alike(want: Tensor, have: Tensor) -> bool:
     if want.shape != have.shape:
         return False
     one, other = want.double(), have.double()
     if not bool(one.isfinite().all()) or not bool(other.isfinite().all()):
+        return torch.equal(one, other)
+    if one.numel() and float(one.abs().max()) > HUGE:
         return torch.equal(one, other)
     return bool(((one - other).abs() <= 1e-4 * one.abs().max() + 1e-6).all()) if one.numel() else True
 
@@ -173,6 +178,15 @@ def _with_a_term(want: Tensor, have: Tensor, trial: Trial) -> str:
     return f"{shift:.4g}" if _alike(want + shift, have) else ""
 
 
+def _rows_left_at_zero(want: Tensor, have: Tensor, trial: Trial) -> bool:
+    """Some rows are zero that should not be, and all others are right."""
+    if not _comparable(want, have) or want.dim() < 2:
+        return False
+    empty = (have == 0).all(dim=-1) & (want != 0).any(dim=-1)
+    some_right = bool((have != 0).any())
+    return some_right and bool(empty.any()) and _alike(want.masked_fill(empty[..., None], 0.0), have)
+
+
 def _rows_with_a_factor(want: Tensor, have: Tensor, trial: Trial) -> bool:
     """Every row is the right one times a number of its own."""
     if not _comparable(want, have) or want.dim() < 2 or want.shape[-1] < 2:
@@ -230,6 +244,7 @@ RELATIONS: dict[str, Relation] = {
     "summed_away": _summed,
     "one_factor_more": _with_a_factor,
     "one_term_more": _with_a_term,
+    "rows_left_at_zero": _rows_left_at_zero,
     "rows_with_a_factor": _rows_with_a_factor,
     "rows_with_a_term": _rows_with_a_term,
     "input_added": _plus_an_input,

@@ -148,6 +148,11 @@ _TEXTS = {
         "Look for a constant that does not belong there, or for one that is missing. (The number is that of the "
         "first case.)",
     ),
+    "rows_left_at_zero": (
+        "Some rows are zero, and the others are right",
+        "Nothing was written into these rows, or what was there is gone: a loop that ends too early, a rest after the "
+        "last whole block, a mask that closes too much.",
+    ),
     "rows_with_a_factor": (
         "Each row is right but for a factor of its own",
         "Within a row the proportions are right, but not the size: the number by which the row is divided or "
@@ -213,6 +218,17 @@ _TEXTS = {
         "Write down the shape of everything that meets in the line above, axis by axis. In `a @ b` the last axis of a "
         "and the last but one of b must have the same length, and are summed over; elsewhere, axes that meet must "
         "have equal lengths, or one of them length 1.",
+    ),
+    "unpacked_otherwise": (
+        "There are more names than values, or fewer",
+        "`a, b, c = x.shape` needs one name for each axis, and this tensor has more axes or fewer. Where the contract "
+        "allows any leading axes, count from behind: `x.shape[-1]`, `x.shape[-2]`. A tuple needs one name for each of "
+        "its entries, and a tensor is unpacked along its first axis.",
+    ),
+    "pieces_do_not_fit": (
+        "The pieces cannot be put together",
+        "torch.cat joins pieces along an axis that they have already: `dim` says which one, and only along that one "
+        "may their lengths differ. torch.stack makes a new axis, and needs pieces of exactly the same shape.",
     ),
     "memory_lies_otherwise": (
         "`view` cannot read this memory layout",

@@ -99,6 +99,8 @@ def _of_errors(wrong: Sequence[Trial]) -> Found | None:
     """Inputs that have to be refused."""
     if not all(t.case.raises or t.case.part == "error" for t in wrong):
         return None
+    if any(t.difference is not None and t.difference.aspect == "mutation" for t in wrong):
+        return None  # they are refused, but something is left behind
     return ("not_refused" if all(t.got.failure is None for t in wrong) else "refused_otherwise", ())
 
 

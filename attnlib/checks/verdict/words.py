@@ -91,14 +91,17 @@ def of_isolated(found: Isolated) -> str:
 def _of_numbers(numbers: Numbers) -> str:
     want, have, wrong = numbers.want, numbers.have, numbers.wrong
     place = tuple(int(i) for i in wrong.nonzero()[0])
+    expected, found = _both(want[place], have[place])
+    allowed = f"allowed for rounding: {numbers.allowed:.1e}" if numbers.size < float("inf") else ""
+    if wrong.numel() == 1:
+        return f"expected {expected}, got {found}{f' ({allowed})' if allowed else ''}"
     bad = have[~have.isfinite()] if have.is_floating_point() and bool(want.isfinite().all()) else have[:0]
     what = f"{int(wrong.sum())} of {wrong.numel()} numbers differ"
     if bad.numel():
         what = f"{bad.numel()} of {have.numel()} numbers are {'NaN' if bool(bad.isnan().any()) else 'infinite'}"
-    elif numbers.size < float("inf"):
-        what += f", by up to {numbers.size:.3g} (allowed for rounding: {numbers.allowed:.1e})"
-    index = f"[{', '.join(map(str, place))}]" if place else "the only number"
-    expected, found = _both(want[place], have[place])
+    elif allowed:
+        what += f", by up to {numbers.size:.3g} ({allowed})"
+    index = f"[{', '.join(map(str, place))}]"
     return f"first difference at {index}: expected {expected}, got {found}; {what}"
 
 

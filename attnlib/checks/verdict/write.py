@@ -173,7 +173,8 @@ def _described_inputs(exercise: Exercise, trial: Trial) -> str:
         elif tensors := [t for t in tree_leaves(value) if isinstance(t, Tensor)]:
             numbers = value.items() if isinstance(value, dict) else ()
             told = [f"{key} = {number}" for key, number in numbers if isinstance(number, int)]
-            described.append(", ".join([f"{name}, {len(tensors)} tensors {tuple(tensors[0].shape)}", *told]))
+            count = f"{len(tensors)} tensor{'s' if len(tensors) > 1 else ''}"
+            described.append(", ".join([f"{name}, {count} {tuple(tensors[0].shape)}", *told]))
         elif value is not None:
             described.append(f"{name} = {value}")
     if exercise.kind == "module":

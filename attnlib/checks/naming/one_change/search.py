@@ -63,6 +63,8 @@ Before all others that may change a number, one way out of two is taken in every
 further up would do so by chance: a number that makes the condition never hold, say.
 """
 
+MOVES = ("in_place", "function", "removal", "dtype", "addition", "step")
+"""Kinds of change that bring a tensor to another device, and no other size or number."""
 
 KEPT_STATE = Misconception(
     id="kept_state",
@@ -192,6 +194,8 @@ def _edits(written: Written, aspects: set[str]) -> list[Edit]:
                 places = tuple((site, way.node) for (site, _), way in zip(group, same, strict=True))
                 found.append(Edit(places, same[0]))
     found += _exchanges(tree)
+    if aspects == {"device"}:  # any other change may keep a tensor off the other device by chance
+        found = [edit for edit in found if edit.repair.kind in MOVES]
     rank = {kind: place for place, kind in enumerate(CHANGES)}
     built = bool(written.behind_init) and bool(aspects & {"values", "shape", "mutation", "gradient"})
     return sorted(found, key=lambda edit: (built and not edit.leaves_layers(written), rank[edit.repair.kind]))
