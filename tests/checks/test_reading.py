@@ -20,6 +20,7 @@ NOTEBOOK = {
     "rearrange": rearrange,
     "torch": torch,
     "w_q": nn.Linear(7, 3),
+    "WIDTH": 7,
 }
 """What a student's notebook holds: imports, and what cells above have made."""
 
@@ -61,6 +62,7 @@ DOT = "def pairwise_dot(x, y):\n    {}\n"
     ("body", "name"),
     [
         ("return batch @ batch.mT", "notebook_variable"),
+        ("return (x @ x.mT) / WIDTH", "notebook_variable"),
         ("out = x @ y.mT\n    out.mul(2)\n    return out.cos()", "result_not_kept"),
         ("out = x @ y.mT\n    torch.cos(out)\n    return out.cos()", "result_not_kept"),
         ("out = x @ y.mT\n    rearrange(out, 'b q k -> b k q')\n    return out.cos()", "result_not_kept"),
@@ -89,6 +91,8 @@ def test_a_list_that_all_calls_share_is_named(default: str, first: str, name: se
     "body",
     [
         "batch = x\n    return (batch @ y.mT).cos()",
+        "def batch(z):\n        return z.cos()\n\n    return batch(x @ y.mT)",
+        "return (x @ y.mT) / WIDTH",
         "out = (x @ y.mT).clone()\n    out.mul_(2)\n    return out.cos()",
         "rows = []\n    for a, b in zip(x, y):\n        rows.append(a @ b.T)\n    return torch.stack(rows).cos()",
         "seen = set()\n    seen.add(1)\n    return (x @ y.mT).cos()",

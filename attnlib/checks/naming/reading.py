@@ -122,12 +122,14 @@ class _Slips:
         """Tensors, layers and numbers that other cells of the notebook have bound, and that the answer reads."""
         own = {n.id for n in ast.walk(self.written.tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
         own |= {n.arg for n in ast.walk(self.written.tree) if isinstance(n, ast.arg)} | self.written.beside
+        own |= {function.name for function in self.functions}
+        constants = any(True for _ in self.unused_arguments())  # one of the lesson's may have taken the place
         read: dict[str, ast.Name] = {}
         for function in self.functions:
             for node in (n for statement in function.body for n in ast.walk(statement)):
                 if not isinstance(node, ast.Name) or node.id in own or hasattr(builtins, node.id):
                     continue
-                if is_of_the_notebook(node.id, self.written.namespace.get(node.id)):
+                if is_of_the_notebook(node.id, self.written.namespace.get(node.id), constants):
                     first = read.setdefault(node.id, node)
                     read[node.id] = min(first, node, key=position_of)
         if read:

@@ -50,12 +50,12 @@ def is_self(node: ast.AST) -> bool:
     return isinstance(node, ast.Name) and node.id == "self"
 
 
-def is_of_the_notebook(name: str, value: Any) -> bool:
-    """Whether it is data: a tensor, a layer, some of them in a list, or a number that is not written as a constant."""
+def is_of_the_notebook(name: str, value: Any, constants: bool) -> bool:
+    """Whether it is data: a tensor, a layer, some of them in a list, or a number; one in capitals if `constants`."""
     if isinstance(value, list | tuple):
         return bool(value) and all(isinstance(v, Tensor | nn.Module) for v in value)
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return not name.isupper()
+        return constants or not name.isupper()
     return isinstance(value, Tensor | nn.Module)
 
 
