@@ -11,7 +11,7 @@ import attnlib
 from attnlib.checks import Report, exercises, run
 from attnlib.checks.asking.observe import observe
 from attnlib.checks.naming.isolate import Trait, isolate, traits, values_wrong
-from attnlib.checks.trial.compare import Difference
+from attnlib.checks.trial.compare import Aspect, Difference, How
 from attnlib.checks.trial.trial import Trial
 from attnlib.checks.verdict.judge import cases_of
 
@@ -178,8 +178,8 @@ def trials_of(name: str) -> list[Trial]:
 
 def wrong_as(trait: Trait, trial: Trial) -> Trial:
     """The trial, wrong in a way that shows the trait."""
-    aspects = ("values", "device", "mutation", "gradient")
-    tried = (replace(trial, difference=Difference(aspect, "")) for aspect in aspects)
+    ways: tuple[tuple[Aspect, How], ...] = (("values", ""), ("device", ""), ("mutation", ""), ("gradient", ""))
+    tried = (replace(trial, difference=Difference(*way)) for way in (*ways, ("mutation", "untouched")))
     return next(t for t in tried if trait.has(t) and trait.shown(t))
 
 
@@ -242,6 +242,14 @@ def test_a_difference_in_the_last_digits_is_seen() -> None:
 def test_where_everything_is_wrong_nothing_is_isolated() -> None:
     report = run("pairwise_dot", all_wrong)
     assert not any(said.startswith(("Right", "All")) for said in what_it_looks_like(report))
+
+
+def test_errors_that_are_asked_for_are_no_right_values() -> None:
+    def wrong_but_for_the_error(x: Tensor, num_heads: int) -> Tensor:
+        return exercises()["split_heads"].reference(x, num_heads).cos()
+
+    message = " ".join(run("split_heads", wrong_but_for_the_error).message.split())
+    assert "Two things are wrong" not in message
 
 
 def test_right_cases_are_listed_where_they_have_nothing_in_common() -> None:

@@ -1,5 +1,6 @@
 """Where no misconception fits, the result is named by what it shows; and the name is true."""
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -210,11 +211,20 @@ def test_an_exception_of_the_learners_own_kind_counts_as_the_one_that_it_is() ->
         (lambda x, y: dots(x[:1], y[:1]).expand(len(x), -1, -1), "for_a_batch_of_one_only"),
         (lambda x, y: dots(x, y) if len(x) > 1 else dots(x, y).exp(), "not_for_a_batch_of_one"),
         (lambda x, y: (dots(x.clone(), y), x.data.mul_(2))[0], "input_changed"),
+        (lambda x, y: (x.data.mul_(2), dots(x, y) / 2)[1], "input_changed"),  # and with it the gradient
         (lambda x, y: dots(x, y) + torch.zeros(1, dtype=x.dtype, device="cpu"), "on_the_cpu_only"),
     ],
 )
 def test_the_one_property_that_is_missing_is_named(attempt: Any, name: str) -> None:
     assert names("pairwise_dot", attempt)[0] == name
+
+
+def test_a_model_that_is_copied_is_not_called_changed() -> None:
+    train = exercises()["train_with_adam"].reference
+    report = run("train_with_adam", lambda model, *rest: train(copy.deepcopy(model), *rest))
+    assert "input_not_changed" in names("train_with_adam", lambda model, *rest: train(copy.deepcopy(model), *rest))
+    assert "does not change its input model" in " ".join(report.message.split())
+    assert "changes its input" not in report.message
 
 
 def _undefined(x: Tensor, y: Tensor) -> Tensor:

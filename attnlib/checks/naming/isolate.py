@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_leaves
 from attnlib.checks.asking.observe import argument_names, input_names
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Exercise
-from attnlib.checks.trial.compare import Aspect, agreeing_outputs
+from attnlib.checks.trial.compare import Aspect, How, agreeing_outputs
 from attnlib.checks.trial.trial import Trial
 
 
@@ -29,6 +29,8 @@ class Trait:
     """Of inputs with other numbers of axes: those for which the answer is right, and those for which it is wrong."""
     of_sizes: bool = False
     """Blames the sizes of the inputs; any other size could then be to blame as well."""
+    brings: str = ""
+    """The trait that follows from this one, and is no second mistake."""
     argument: str = ""
     """Of an argument that is right with one value only: its name; `axes` has what the title is filled with."""
 
@@ -58,7 +60,7 @@ def isolate(exercise: Exercise, trials: Sequence[Trial]) -> Isolated:
 def _explain(exercise: Exercise, trials: Sequence[Trial]) -> Isolated:
     """Traits, or else a part, or else outputs."""
     wrong = [t for t in trials if t.difference is not None]
-    if not any(t.difference is None and not t.case.other_device and not t.case.raises for t in trials):
+    if not any(t.difference is None and _values_compared(t) for t in trials):
         return _by_output(exercise, wrong)
     if found := _common_traits(exercise, trials):
         return Isolated(found)
@@ -81,7 +83,9 @@ def _common_traits(exercise: Exercise, trials: Sequence[Trial]) -> tuple[Trait, 
         for (one, a), (other, b) in combinations(blamed, 2)
         if a | b == wrong and not (_is_confusable(exercise, one, trials) or _is_confusable(exercise, other, trials))
     ]
-    return pairs[0] if len(pairs) == 1 else ()
+    if len(pairs) != 1:
+        return ()
+    return pairs[0][:1] if pairs[0][0].brings == pairs[0][1].id else pairs[0]
 
 
 def _is_confusable(exercise: Exercise, trait: Trait, trials: Sequence[Trial]) -> bool:
@@ -169,12 +173,16 @@ def values_wrong(trial: Trial) -> bool:
     return trial.difference is not None and trial.difference.aspect not in ("mutation", "gradient")
 
 
+def _inputs_compared(trial: Trial) -> bool:
+    return trial.case.mutation and not values_wrong(trial)
+
+
 def _wrong(trial: Trial) -> bool:
     return trial.difference is not None
 
 
-def _fails_as(aspect: Aspect) -> Callable[[Trial], bool]:
-    return lambda trial: trial.difference is not None and trial.difference.aspect == aspect
+def _fails_as(aspect: Aspect, how: How | None = None) -> Callable[[Trial], bool]:
+    return lambda t: t.difference is not None and t.difference.aspect == aspect and how in (None, t.difference.how)
 
 
 def _of_values(id: str, has: Callable[[Trial], bool], axes: tuple[str, ...] = (), *, of_sizes: bool = False) -> Trait:
@@ -183,7 +191,8 @@ def _of_values(id: str, has: Callable[[Trial], bool], axes: tuple[str, ...] = ()
 
 TRAITS = (
     Trait("on_the_cpu_only", lambda t: t.case.other_device, _wrong),
-    Trait("input_changed", lambda t: t.case.mutation and not values_wrong(t), _fails_as("mutation")),
+    Trait("input_changed", _inputs_compared, _fails_as("mutation", ""), brings="gradient_of_something_else"),
+    Trait("input_not_changed", _inputs_compared, _fails_as("mutation", "untouched")),
     Trait("gradient_of_something_else", lambda t: t.case.gradient and not values_wrong(t), _fails_as("gradient")),
     Trait("not_refused", lambda t: t.case.raises or t.case.part == "error", values_wrong),
     _of_values("with_a_mask", lambda t: any(tensor.dtype == torch.bool for tensor in _tensors(t))),

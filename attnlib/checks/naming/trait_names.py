@@ -17,6 +17,11 @@ OF_TRAITS = {
         "were given, or into a view of it; or a list was changed, or a model left in another mode, `model.training`. "
         "The caller still needs it as it was: make a new tensor or list, and put a model back into the mode it had.",
     ),
+    "input_not_changed": (
+        "The result is right, but an input that should change stays as it was",
+        "Here the change itself is wanted: training, for example, changes the caller's own model. Yours changes a copy "
+        "(`deepcopy`, `.clone()`), or gives a new tensor the old one's name (`w = w - …`).",
+    ),
     "gradient_of_something_else": (
         "The values are right; the gradient is not",
         "Part of the computation is copied without its history (`.detach()`, `.data`, `.item()`, `torch.no_grad()`), "
@@ -86,6 +91,7 @@ OF_TRAITS = {
 AMONG = {
     "on_the_cpu_only": "the result for an input on another device",
     "input_changed": "an input that is changed on the way",
+    "input_not_changed": "an input that should change, and stays as it was",
     "gradient_of_something_else": "the gradient",
     "not_refused": "what happens to inputs that the contract rules out",
     "with_a_mask": "the result when a mask is given",

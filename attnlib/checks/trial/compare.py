@@ -109,7 +109,8 @@ def _mutation_difference(expected: Observation, got: Observation) -> Difference 
     more = tuple(name for name in got.mutated if name not in expected.mutated)
     if more:
         return Difference("mutation", names=more)
-    return Difference("mutation", "untouched") if {*got.mutated} != {*expected.mutated} else None
+    fewer = tuple(name for name in expected.mutated if name not in got.mutated)
+    return Difference("mutation", "untouched", names=fewer) if fewer else None
 
 
 def _outputs(

@@ -6,15 +6,16 @@ from attnlib.checks.asking.failure import Failure
 from attnlib.checks.naming.isolate import Isolated
 from attnlib.checks.naming.symptom_names import alone
 from attnlib.checks.naming.trait_names import AMONG
-from attnlib.checks.trial.compare import Aspect, Difference, Numbers
+from attnlib.checks.trial.compare import Aspect, Difference, How, Numbers
 
 LONGEST_HEADLINE = 80  # characters: what fits on a line of a notebook, beside the exercise's name
-HEADLINES: dict[Aspect, str] = {
+HEADLINES: dict[Aspect | How, str] = {
     "shape": "the shape is not right",
     "dtype": "the dtype is not right",
     "device": "the device is not right",
     "values": "the values are not right",
     "mutation": "changes its input",
+    "untouched": "does not change its input, as it should",
     "gradient": "the gradient is not right",
 }
 NEW_TENSORS = "make new tensors with device=x.device, or from an input (x.new_zeros, torch.zeros_like)"
@@ -28,7 +29,7 @@ IN_WORDS: dict[tuple[Aspect, str], str] = {
     ("device", "moved"): "follows its inputs to another device",
     ("values", ""): "{label}{numbers}",
     ("mutation", ""): "changes its input {names} in place",
-    ("mutation", "untouched"): "leaves its input as it is",
+    ("mutation", "untouched"): "does not change its input {names}, as it should",
     ("gradient", "cut_off"): "no gradient flows back: the output is cut off from the inputs",
     ("gradient", "not_cut_off"): "a gradient flows where none should",
     ("gradient", "unreached"): "no gradient reaches {names}",

@@ -131,7 +131,9 @@ def _explain_failure(
     elif chosen.case.part == "error":  # the numbers only say what the message was searched for
         headline, body = "the error does not say what it should", ""
     else:
-        headline, body = words.HEADLINES[aspect], words.of_difference(chosen.difference)
+        how = chosen.difference.how
+        headline = words.HEADLINES.get(how, words.HEADLINES[aspect])
+        body = words.of_difference(chosen.difference)
     if _is_given(findings):
         headline = "the bug is still there"
     where = f"In the case “{chosen.case.name}”, called with {_described_inputs(exercise, chosen)}"
