@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from attnlib.checks.course.steps import Step, each, spells
+from attnlib.checks.course.steps import Step, along_with, each, spells
 
 Weight = Callable[[int], float]
 
@@ -100,6 +100,37 @@ class CountNeighbours(Step):
         counts = self.right(texts, vocabulary, window)
         return counts - (pairs_at(texts, vocabulary, window) if window < texts.shape[1] else 0)
 
+    def begins_before_the_text(self, texts: Tensor, vocabulary: int, window: int) -> Tensor:
+        """The window begins before the text does.
+
+        For the first words i − window is negative, and Python counts a negative place from the end: `text[-1]` is the
+        last word, and a slice that begins there is empty, or another one. Begin at max(0, i − window).
+        """
+
+        def near(text: list[int], i: int) -> list[int]:
+            return [text[j] for j in range(i - window, min(len(text), i + window + 1)) if j != i]
+
+        return self._around(texts, vocabulary, near)
+
+    @spells(begins_before_the_text)
+    def slices_before(self, texts: Tensor, vocabulary: int, window: int) -> Tensor:
+        return self._around(texts, vocabulary, lambda text, i: text[i - window : i] + text[i + 1 : i + window + 1])
+
+    @spells(begins_before_the_text)
+    def slices_around(self, texts: Tensor, vocabulary: int, window: int) -> Tensor:
+        def near(text: list[int], i: int) -> list[int]:
+            return [text[j] for j in range(len(text))[i - window : i + window + 1] if j != i]
+
+        return self._around(texts, vocabulary, near)
+
+    def _around(self, texts: Tensor, vocabulary: int, near: Callable[[list[int], int], list[int]]) -> Tensor:
+        counts = torch.zeros(vocabulary, vocabulary, device=texts.device)
+        for text in texts.tolist():
+            for i, word in enumerate(text):
+                for neighbour in near(text, i):
+                    counts[word, neighbour] += 1
+        return counts
+
     def border_alone(self, texts: Tensor, vocabulary: int, window: int) -> Tensor:
         """Only words exactly `window` places apart are counted.
 
@@ -115,6 +146,11 @@ class CountNeighbours(Step):
         """
         return self.right(texts, vocabulary, window).clamp(max=1)
 
+    @spells(near_or_not)
+    def once_at_each_distance(self, texts: Tensor, vocabulary: int, window: int) -> Tensor:
+        once = (pairs_at(texts, vocabulary, distance).clamp(max=1) for distance in up_to(window, texts))
+        return sum((found + found.T for found in once), texts.new_zeros(vocabulary, vocabulary).float())
+
     def nearer_counts_more(self, texts: Tensor, vocabulary: int, window: int) -> Tensor:
         """Near words count more than those farther away.
 
@@ -129,7 +165,27 @@ class ByChance(Step):
     makes = ("by_chance",)
 
     def right(self, counts: Tensor) -> Tensor:
+        often = counts.sum(dim=1)
+        return often[:, None] * often / counts.sum()
+
+    def _of_rows_and_columns(self, counts: Tensor) -> Tensor:
+        """The same, as long as the counts are symmetric."""
         return counts.sum(dim=1, keepdim=True) * counts.sum(dim=0, keepdim=True) / counts.sum()
+
+    @spells(CountNeighbours.following_words_alone)
+    @along_with("following_words_alone")
+    def following_by_rows_and_columns(self, counts: Tensor) -> Tensor:
+        return self._of_rows_and_columns(counts)
+
+    @spells(CountNeighbours.following_words_alone)
+    @along_with("preceding_words_alone")
+    def preceding_by_rows_and_columns(self, counts: Tensor) -> Tensor:
+        return self._of_rows_and_columns(counts)
+
+    @spells(CountNeighbours.right_end_off_by_one)
+    @along_with("right_end_off_by_one")
+    def right_end_by_rows_and_columns(self, counts: Tensor) -> Tensor:
+        return self._of_rows_and_columns(counts)
 
     def all_words_alike(self, counts: Tensor) -> Tensor:
         """All words are taken to be equally frequent.
