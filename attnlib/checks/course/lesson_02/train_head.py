@@ -21,7 +21,7 @@ def train_head(
 
 
 def _examples(
-    draw: Draw, *, steps: int, b: int, n: int, widths: tuple[int, int, int], position: int, lr: float = 0.7
+    draw: Draw, *, steps: int, b: int, n: int, widths: tuple[int, int, int], position: int, lr: float = 0.4
 ) -> tuple[Tensor | int | float, ...]:
     d_model, d_k, d_v = widths
     words, wanted = draw.normal(steps, b, n, d_model), draw.normal(steps, b, d_v)

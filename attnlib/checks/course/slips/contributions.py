@@ -4,7 +4,8 @@ import torch
 from einops import einsum, rearrange
 from torch import Tensor
 
-from attnlib.checks.course.steps import Step
+from attnlib.checks.course.slips.heads import Split
+from attnlib.checks.course.steps import Step, along_with, told_as
 
 
 class OwnRows(Step):
@@ -25,6 +26,11 @@ class OwnRows(Step):
         are neighbours as well: (h d).
         """
         return self._by(output, rearrange(w_o, "(d h) m -> h d m", h=num_heads))
+
+    @told_as(Split.heads_taking_turns)
+    @along_with("split_taking_turns")
+    def heads_and_rows_taking_turns(self, output: Tensor, w_o: Tensor, num_heads: int) -> Tensor:
+        return self.rows_taking_turns(output, w_o, num_heads)
 
     def rows_reversed(self, output: Tensor, w_o: Tensor, num_heads: int) -> Tensor:
         """The rows are handed to the heads in reverse order.

@@ -87,12 +87,26 @@ class LineUp(Step):
         every = self._every(names_x, names_y, kept)
 
         def aligned(tensor: Tensor, names: Names) -> Tensor:
-            own = [name for name in every if name in names]
-            moved = tensor.permute([own.index(name) for name in names])
+            moved = self._permuted_backwards(tensor, names, every)
             sizes = iter(moved.shape)
             return moved.reshape([next(sizes) if name in names else 1 for name in every])
 
         return aligned(x, names_x), aligned(y, names_y), len(every) - len(kept)
+
+    @spells(permuted_backwards)
+    def permuted_backwards_and_reshaped(
+        self, x: Tensor, y: Tensor, names_x: Names, names_y: Names, kept: Names
+    ) -> tuple[Tensor, Tensor, int]:
+        every = self._every(names_x, names_y, kept)
+
+        def aligned(tensor: Tensor, names: Names) -> Tensor:
+            return self._permuted_backwards(tensor, names, every).reshape(self._ones(tensor, names, every))
+
+        return aligned(x, names_x), aligned(y, names_y), len(every) - len(kept)
+
+    def _permuted_backwards(self, tensor: Tensor, names: Names, every: Names) -> Tensor:
+        own = [name for name in every if name in names]
+        return tensor.permute([own.index(name) for name in names])
 
 
 class MultiplyAligned(Step):

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from attnlib.checks.course.slips.lesson05_training import TrainWriter
 from attnlib.checks.course.slips.training import Error, TakeSteps
-from attnlib.checks.course.steps import Step, each, told_as
+from attnlib.checks.course.steps import Step, along_with, each, spells, told_as
 
 Update = Callable[[Tensor, Tensor], Tensor]
 """What is subtracted, but for the rate, from the mean and the mean square of the gradients, both corrected."""
@@ -80,6 +80,14 @@ class CorrectMeans(Step):
         steps are some thirty times too long.
         """
         return lambda mean, beta, step: mean / (1 - beta**step) if beta < 0.99 else mean
+
+    def root_before_the_correction(self) -> Correct:
+        """The root is taken before the mean of the squares is corrected.
+
+        1 - 0.999^t corrects v itself. Divide v by it, and then take the root: the other way round, the first step is
+        some thirty times too short.
+        """
+        return lambda mean, beta, step: mean / (1 - beta**step) ** (1 if beta < 0.99 else 2)
 
     def steps_counted_from_zero(self) -> Correct:
         """The steps are counted from 0.
@@ -158,6 +166,7 @@ def adam(
     count_weights: bool = False,
     squared: Callable[[Tensor, Tensor], Tensor] = lambda gradient, mean: gradient.square(),
     remember: bool = True,
+    counting: bool = True,
     decay: float = 0.0,
     after: bool = False,
 ) -> Losses:
@@ -171,8 +180,8 @@ def adam(
         sums = [old * keep_gradients + gradient for old, gradient in zip(sums, new, strict=True)]
         with torch.no_grad():
             for i, (w, gradient) in enumerate(zip(weights, sums, strict=True)):
-                count += 1
-                number = count if count_weights else step
+                count += counting
+                number = count if count_weights else step if counting else 1
                 means[i] = means[i] * betas[0] * remember + gradient * (1 - betas[0])
                 squares[i] = squares[i] * betas[1] * remember + squared(gradient, means[i]) * (1 - betas[1])
                 mean, square = correct(means[i], betas[0], number), correct(squares[i], betas[1], number)
@@ -249,6 +258,11 @@ class TakeAdamSteps(Step):
         """
         return descend(words, wanted, lr, squared=lambda gradient, mean: gradient.abs())
 
+    @spells(gradients_not_squared)
+    @along_with("root_forgotten")
+    def sizes_without_a_root(self, descend: Descend, words: Tensor, wanted: Tensor, lr: float) -> Losses:
+        return self.gradients_not_squared(descend, words, wanted, lr)
+
     def means_begun_anew(self, descend: Descend, words: Tensor, wanted: Tensor, lr: float) -> Losses:
         """Nothing is remembered from step to step.
 
@@ -256,6 +270,10 @@ class TakeAdamSteps(Step):
         before it.
         """
         return descend(words, wanted, lr, remember=False)
+
+    @spells(means_begun_anew)
+    def optimiser_made_anew(self, descend: Descend, words: Tensor, wanted: Tensor, lr: float) -> Losses:
+        return descend(words, wanted, lr, remember=False, counting=False)
 
     def weights_decay(self, descend: Descend, words: Tensor, wanted: Tensor, lr: float) -> Losses:
         """The weights shrink a little in each step.

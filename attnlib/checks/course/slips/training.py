@@ -170,6 +170,27 @@ class TakeSteps(Step):
         """
         return descend(words, wanted, (w_q, w_k, w_v), error, [lr] * 3, turn=lambda g: g / (g.norm() + 1e-12))
 
+    def adam_for_plain_descent(
+        self, words: Tensor, wanted: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, lr: float, error: Error
+    ) -> Trained:
+        """The steps are Adam's.
+
+        Adam divides by the size of the gradients lately, so that its first step moves every number by lr. In plain
+        gradient descent a number moves by lr times its gradient: torch.optim.SGD.
+        """
+        weights = [w.detach().clone().requires_grad_() for w in (w_q, w_k, w_v)]
+        optimiser, losses = torch.optim.Adam(weights, lr=lr), []
+        for x, target in zip(words, wanted, strict=True):
+            with torch.enable_grad():
+                loss = error(attended(x, weights), target)
+                gradients = torch.autograd.grad(loss, weights, allow_unused=True, materialize_grads=True)
+            for w, gradient in zip(weights, gradients, strict=True):
+                w.grad = gradient
+            optimiser.step()
+            losses.append(loss.detach())
+        trained_q, trained_k, trained_v = (w.detach() for w in weights)
+        return torch.stack(losses), (trained_q, trained_k, trained_v)
+
     def loss_after_the_step(
         self, words: Tensor, wanted: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, lr: float, error: Error
     ) -> Trained:
@@ -216,7 +237,8 @@ class TakeSteps(Step):
         """The matrices do not change.
 
         The losses are those of the matrices that you were given, batch after batch. What is computed in a step has to
-        be assigned, and used in the next one; an optimiser must be given the tensors that the loss is computed from.
+        be assigned, and used in the next one. An optimiser must be given the tensors that the loss is computed from,
+        and their gradients: set them to zero before `backward`, not between `backward` and `step`.
         """
         return descend(words, wanted, (w_q, w_k, w_v), error, [0.0] * 3)
 
