@@ -31,34 +31,34 @@ class Family:
 FAMILIES = {
     SOFTMAX: Family(
         r"softmax|softmin|attention|transformer(en|de)coder",
-        "Here you write the softmax itself, from `torch.exp`, `sum` and `amax`; `torch.logsumexp` is allowed, too. Not "
-        "allowed is whatever takes a softmax for you: torch's own in all of its forms, its logarithm, attention, and "
-        "other libraries' softmax.",
+        "Here you write the softmax itself, from `torch.exp`, `sum` and `amax`; `torch.logsumexp` is allowed, too. "
+        "Nothing that takes a softmax for you is: not torch's own in any of its forms, nor its logarithm, nor "
+        "attention, nor another library's softmax.",
     ),
     MASKED_SOFTMAX: Family(
         r"maskedsoftmax|masked\.(ops\.)?(log)?softm|safesoftmax|attention|transformer(en|de)coder",
-        "Here you write what a mask does to a softmax. `torch.softmax` is allowed; not allowed is whatever takes the "
+        "Here you write what a mask does to a softmax. `torch.softmax` is allowed, but nothing that takes the "
         "mask as well, such as `torch.masked.softmax` or PyTorch's attention.",
     ),
     ATTENTION: Family(
         r"attention|transformer(en|de)coder",
-        "Here you write attention itself: matrix products, a scale, `torch.softmax`. Not allowed is whatever does all "
-        "of it for you, such as `F.scaled_dot_product_attention` or `nn.MultiheadAttention`.",
+        "Here you write attention itself: matrix products, a scale, `torch.softmax`. A function or layer that does "
+        "all of it for you, such as `F.scaled_dot_product_attention` or `nn.MultiheadAttention`, is not allowed.",
     ),
     NORMS: Family(
         r"(layer|group|batch|instance|rms|weight|localresponse)norm|transformer(en|de)coder",
-        "Here you write the norm itself, from `mean`, `var` and `sqrt`. Not allowed is whatever normalises for you: "
-        "torch's layer norm, and its group, batch, instance and RMS norms, which are the same computation.",
+        "Here you write the norm itself, from `mean`, `var` and `sqrt`. Nothing that normalises for you is allowed: "
+        "neither torch's layer norm nor its group, batch, instance and RMS norms, which are the same computation.",
     ),
     BLOCKS: Family(
         r"transformer(en|de)coder",
-        "Here you put the block together from its layers. Not allowed is a block that is ready-made, such as "
-        "`nn.TransformerEncoderLayer`.",
+        "Here you put the block together from its layers. A ready-made block, such as "
+        "`nn.TransformerEncoderLayer`, is not allowed.",
     ),
     EINSUM: Family(
         r"einsum|tensordot",
-        "Here you write einsum itself: line the axes up, multiply, sum. Not allowed is an einsum that is ready-made, "
-        "torch's, einops' or NumPy's.",
+        "Here you write einsum itself: line the axes up, multiply, sum. A ready-made one is not allowed, be it "
+        "torch's, einops's or NumPy's, and neither is `tensordot`.",
     ),
 }
 BACKWARD = "backward"  # in the name of an operator: what autograd runs, and no way to the result

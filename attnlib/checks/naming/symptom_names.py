@@ -77,12 +77,13 @@ _TEXTS = {
         "The numbers agree to {} digits or so",
         "Something on the way is less exact than it could be, or something very small is left out: float32 or half "
         "precision in between, a difference of large numbers, an approximation, an eps that is missing or has the "
-        "wrong size.",
+        "wrong size, or another constant that is nearly right.",
     ),
     "not_a_number": (
         "The result contains NaN",
         "0/0, ∞ − ∞ or 0 · ∞ was computed on the way: a softmax over a row of -inf, a division by an empty sum, the "
-        "root of a negative number, or an exp that overflows.",
+        "root of a negative number, an exp that overflows, or a row whose exps are all 0, because what is subtracted "
+        "from it is another row's maximum.",
     ),
     "upside_down": (
         "True and False have changed places",

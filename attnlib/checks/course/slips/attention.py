@@ -48,7 +48,8 @@ class Compare(Step):
         """Queries and keys are exchanged.
 
         The rows of your scores belong to the keys. Row i belongs to query i: q @ k.mT, not k @ q.mT. With as many
-        queries as keys, only the numbers give it away.
+        queries as keys, only the numbers give it away. (A softmax over the queries whose weights are then transposed
+        comes to the same.)
         """
         return k @ q.mT
 

@@ -269,7 +269,8 @@ class ProjectWithLayers(Project):
         """The weights are used as they are stored.
 
         The weight of nn.Linear is (d_out, d_in), and the layer computes x @ weight.T. You multiplied by the weight
-        itself, which fits by chance where it is square. Call the layers instead: self.w_q(x).
+        itself, which fits where it is square, or where the two widths of the layer have changed places. Make the layers
+        as nn.Linear(d_in, d_out), and call them: self.w_q(x).
         """
         return x @ w_q.weight + bias(w_q), memory @ w_k.weight + bias(w_k), memory @ w_v.weight + bias(w_v)
 

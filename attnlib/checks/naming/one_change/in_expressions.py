@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from attnlib.checks.naming.one_change.repair import IN_PLACE, OLD, Repair, expression, reworded
+from attnlib.checks.naming.one_change.repair import IN_PLACE, OLD, REORDERED, Repair, expression, reworded
 from attnlib.checks.naming.one_change.replacements import RELATED, changed
 from attnlib.checks.naming.one_change.sites import Site
 
@@ -180,7 +180,7 @@ def _of_reshape(node: Any, name: str) -> Iterator[Repair]:
             args = list(node.args)
             args[i], args[j] = args[j], args[i]
             moved = expression(f"_x.transpose({i}, {j})", x=changed(node, args=args))
-            yield Repair(moved, "addition", "a transpose in place of the other order in")
+            yield Repair(moved, "addition", clause=REORDERED)
 
 
 def of_argument(site: Site, aspects: set[str]) -> Iterator[Repair]:

@@ -31,6 +31,7 @@ WORDS = {
     "condition": "another condition in place of",
     "name": "another variable in place of",
 }
+REORDERED = f"if {OLD} cut the axes in the order in which they lie in memory, and a transpose then exchanged them"
 IN_PLACE = f"if {OLD} made a new tensor instead of changing the old one"
 
 
