@@ -220,9 +220,18 @@ def test_the_one_property_that_is_missing_is_named(attempt: Any, name: str) -> N
 
 
 def test_a_model_that_is_copied_is_not_called_changed() -> None:
-    train = exercises()["train_with_adam"].reference
-    report = run("train_with_adam", lambda model, *rest: train(copy.deepcopy(model), *rest))
-    assert "input_not_changed" in names("train_with_adam", lambda model, *rest: train(copy.deepcopy(model), *rest))
+    def train(model: nn.Module, words: Tensor, wanted: Tensor, position: int, lr: float) -> Tensor:
+        model, losses = copy.deepcopy(model), []
+        optimiser = torch.optim.Adam(model.parameters(), lr=lr)
+        for x, target in zip(words, wanted, strict=True):
+            losses.append(nn.functional.mse_loss(model(x)[0][:, position], target))
+            optimiser.zero_grad()
+            losses[-1].backward()
+            optimiser.step()
+        return torch.stack(losses).detach()
+
+    assert names("train_with_adam", train) == ["input_not_changed"]
+    report = run("train_with_adam", train)
     assert "does not change its input model" in " ".join(report.message.split())
     assert "changes its input" not in report.message
 
