@@ -16,8 +16,9 @@
 #
 # Three kinds of cells wait for you. *Predict* cells ask what will happen before you see it. *Exercises* ask for a few
 # lines of code. *Fix* cells hold code that runs, looks right and is wrong. Each has its points, its difficulty from 1
-# to 5, and a check right below. Each lesson also has at least one *stretch* exercise, for those who want more: it takes
-# from twenty minutes to three quarters of an hour, is checked like the others, and earns nothing but the pleasure.
+# to 5, and a check right below. Each lesson also has extras for those who want more; the longest are called *stretch*.
+# They take from ten minutes to three quarters of an hour, are checked like the others, and earn nothing but the
+# pleasure.
 #
 # Run the cells one at a time (Shift + Enter). *Run All* passes over what you have not answered yet, and stops at an
 # answer that is wrong, on purpose. You cannot get stuck for good: no later cell needs your solution. Where one is

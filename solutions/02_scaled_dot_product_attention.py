@@ -1082,12 +1082,12 @@ print("order", order.tolist(), "in, the same order out")
 #
 # ### Fix: two published mistakes ({points}, difficulty 3, 10 minutes)
 #
-# The function below runs, returns the right shapes, and trains. It has two mistakes, and both were published by people
-# who know attention well: one in a well-known [video lecture's
+# The function below runs, returns the right shapes, and trains. It has two mistakes, and people who know attention well
+# have published both. The first was in a well-known [video lecture's
 # code](https://github.com/karpathy/ng-video-lecture/pull/6) and in
-# [vit-pytorch](https://github.com/lucidrains/vit-pytorch/issues/65) ("still making rookie mistakes", its author wrote),
-# the other of the kind found in [PyTorch-NLP](https://github.com/PetrochukM/PyTorch-NLP/issues/2). All three were
-# fixed long ago. Fix both here.
+# [vit-pytorch](https://github.com/lucidrains/vit-pytorch/issues/65) ("still making rookie mistakes", its author wrote);
+# one like the second was in [PyTorch-NLP](https://github.com/PetrochukM/PyTorch-NLP/issues/2). They were fixed there
+# long ago. Fix both here.
 #
 # - `x` is `(b, n, d_model)`, the matrices are `(d_model, d_k)`, `(d_model, d_k)` and `(d_model, d_v)`.
 # - It must return what `SelfAttention` returns: output `(b, n, d_v)` and weights `(b, n, n)`.

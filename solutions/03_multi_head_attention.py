@@ -336,8 +336,8 @@ for head, matrix in enumerate(per_head):
 #
 # - `x` is `(b, n, h·d)`, the result is `(b, h, n, d)`. Head `i` gets the `i`-th run of `d` neighbouring columns, of
 #   every word.
-# - Where `num_heads` does not divide the width, raise a `ValueError` that says both numbers. Not an assertion, and not
-#   whatever torch happens to say.
+# - Where `num_heads` does not divide the width, raise a `ValueError` that gives the number of heads and the width. Not
+#   an assertion, and not whatever torch happens to say.
 # - The points: {parts}.
 # - Not allowed: `attnlib.split_heads`.
 

@@ -188,10 +188,10 @@ assert_close(again, torch.tensor([0.25, 0.75]).expand(121, 2), atol=1e-5, rtol=0
 assert kept[0, 1] > 0.7 > 0.01 > kept[-1, 1]
 
 _, ax = plt.subplots(figsize=(7.2, 3), layout="constrained")
-for column, (word, colour) in enumerate((("the", GREY), ("animal", INK))):
+for column, (word, colour, width) in enumerate((("the", GREY, 1.5), ("animal", INK, 3))):
     zeroed, divided = f"{word}: future set to zero", f"{word}: and divided again"
-    ax.plot(future, kept[:, column], color=colour, linewidth=2.5, label=zeroed)
-    ax.plot(future, again[:, column], "--", color=colour, label=divided)
+    ax.plot(future, kept[:, column], color=colour, linewidth=width, label=zeroed)
+    ax.plot(future, again[:, column], "--", color=colour, linewidth=width, label=divided)
 ax.axvline(torch.tensor(4.0).log(), color="0.6", linestyle=":")
 ax.text(1.5, 0.9, "ln 4, as in the table", color="0.35")
 ax.set(xlabel="score of “did”, a word of the future", ylim=(0, 1))
@@ -939,7 +939,7 @@ show("The sound model's table is a triangle; the other one's reaches one charact
 # - The result is `(steps,)`, the loss of each step: the mean cross-entropy over all guesses of the batch, before the
 #   model is changed by it. (Keep `loss.detach()`. A loss that remembers how it was computed holds the whole pass in
 #   memory.)
-# - The parts of the check: {parts}. It trains with `torch.optim.SGD`. As always.
+# - The parts of the check: {parts}. It trains with `torch.optim.SGD` and with `torch.optim.Adam`. As always.
 
 
 # %%
@@ -1025,8 +1025,8 @@ leaking_losses = train(leaking, excerpts, rates, torch.optim.AdamW)
 #   character at $t + 1$.
 # - As in training, the guesses come from one call with the first n characters. As in writing, the guess at place $t$
 #   comes from a call with the characters from 0 to $t$ alone, and is the last one of that call.
-# - The model does not learn from this: no gradients, and its mode stays as it is. The parts of the check: {parts}. As
-#   always.
+# - The model does not learn from this: no gradients, and afterwards its mode is what it was. The parts of the check:
+#   {parts}. As always.
 
 
 # %%

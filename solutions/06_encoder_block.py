@@ -502,9 +502,10 @@ assert count(attention) == 4 * 48**2 + 4 * 48
 # - Layers: `norm1` and `norm2` with `weight` and `bias` (`nn.LayerNorm(d_model)` has them, and $\epsilon = 10^{-5}$),
 #   `attn` with `w_q`, `w_k`, `w_v`, `w_o` (with bias), `mlp` with `up` and `down`. The hidden width is
 #   `int(d_model * mlp_ratio)`.
-# - For `attn`, `attnlib.MultiHeadAttention(d_model, num_heads)` is allowed, or your own. Called as `attn(x,
-#   key_mask=key_mask)` it returns the output alone. (Pass the mask by its name: the second place is the memory's, from
-#   lesson 04.) For `mlp` take your `FeedForward`, or `attnlib.FeedForward(d_model, d_hidden, dropout=…)`.
+# - For `attn`, `attnlib.MultiHeadAttention(d_model, num_heads)` is allowed. Called as `attn(x, key_mask=key_mask)` it
+#   returns the output alone. (Pass the mask by its name: the second place is the memory's, from lesson 04.) Your own is
+#   allowed, too, if it takes the mask, and does not hide the future as lesson 05's does. For `mlp` take your
+#   `FeedForward`, or `attnlib.FeedForward(d_model, d_hidden, dropout=…)`.
 # - `key_mask` is `(b, n)`, bool, True = a real word, or None. No word looks at padding (lesson 05). What comes out *at*
 #   padded positions is left open, but a sentence that is all padding must not bring NaN into any gradient.
 # - Dropout is the MLP's alone. A `d_model` that `num_heads` does not divide is a `ValueError`. As always.

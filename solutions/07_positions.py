@@ -716,8 +716,9 @@ figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, 3.9), layout="constrai
 colours = {"none": GREY, "learned": "#6baed6", "sinusoidal": "#6baed6", "rotary": ACCENT, "ALiBi": INK}
 for name in [*colours, "rotary, window of 16"]:
     kind, _, window = name.partition(",")
-    style = ":" if window else "--" if kind == "sinusoidal" else "-"
-    left.plot(range(2, 64), found[name]["all"], style, color=colours[kind], label=name)
+    style = ":" if window else {"none": "-.", "sinusoidal": "--"}.get(kind, "-")
+    width = 3 if kind == "rotary" else 2
+    left.plot(range(2, 64), found[name]["all"], style, color=colours[kind], linewidth=width, label=name)
 left.set(
     xlabel="position", ylabel="share right", ylim=(-0.09, 1.09), title="Two places back: only a rotary window goes on"
 )

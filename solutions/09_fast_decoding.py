@@ -448,7 +448,7 @@ assert with_cache[-1] < without[-1]
 
 # %%
 _, ax = plt.subplots(figsize=(7, 3.4), layout="constrained")
-ax.plot(lengths, without, "o-", color=GREY, label="the whole text again")
+ax.plot(lengths, without, "s--", color=GREY, label="the whole text again")
 ax.plot(lengths, with_cache, "o-", color=ACCENT, label="one letter and the cache")
 ax.set(xlabel="letters before it", ylabel="ms for one more letter", title="The answer does not slow down")
 ax.set_ylim(0)
@@ -533,10 +533,12 @@ for name, (layers, heads, kv_heads, width) in models.items():
 
 # %%
 _, ax = plt.subplots(figsize=(7, 3.6), layout="constrained")
-for (name, (layers, heads, kv_heads, width)), colour in zip(models.items(), (GREY, INK, ACCENT), strict=True):
+for (name, (layers, heads, kv_heads, width)), line, colour in zip(
+    models.items(), (":", "--", "-"), (GREY, INK, ACCENT), strict=True
+):
     counts = [count for count in range(1, heads + 1) if heads % count == 0]
     gib = [bytes_of(1, layers, count, at, width, 2)[1].item() / 2**30 for count in counts]
-    ax.plot(counts, gib, "-", color=colour, linewidth=1.5, label=name)
+    ax.plot(counts, gib, line, color=colour, linewidth=1.5, label=name)
     ax.plot(kv_heads, gib[counts.index(kv_heads)], "o", color=colour, markersize=9)
 ax.set(xscale="log", yscale="log", xlabel="heads of keys and values", ylabel="GiB at 4096 tokens")
 ax.set_xticks([1, 2, 4, 8, 16, 32, 64], [1, 2, 4, 8, 16, 32, 64])

@@ -148,7 +148,8 @@ assert fused < table / 50
 #   and has no length.
 # - Return `m` and `l`, both `(…)`: the largest score of each row, and $\sum_j e^{s_j - m}$.
 # - A score of −inf is a closed key. Where all keys so far are closed, $m$ is −inf and $l$ is 0. Nothing becomes NaN.
-# - Never hold more than one block: joining all the blocks first is not allowed.
+# - Never hold more than one block: neither keep the blocks nor join them. (A loop's variable still holds the last block
+#   while the next is made. That is fine.)
 # - Scores may be ±10,000. Dtype and device as always; no gradient is needed.
 
 
@@ -463,7 +464,8 @@ check("predict_block_size", block_size_claim)
 #   keys have `block_size` words; it need not divide $n$, and may be larger.
 # - Return two tensors: the output `(…, n, d_v)`, and for each query the log-sum-exp of its scaled scores, $m + \ln l$,
 #   `(…, n)`. You will need it for the gradient.
-# - No tensor may have $n \times n$ numbers. The check watches the largest one that any operation is given.
+# - While the blocks are short, no tensor may have $n \times n$ numbers, not even a mask. The check watches the largest
+#   one that is made.
 # - With `is_causal`, query $i$ sees the keys 0 to $i$. Tiles that are entirely in the future must be *skipped*, not
 #   masked: the check finds out which tiles you visit.
 # - Dtype and device as always; no gradient is needed. Not allowed: ready-made attention, PyTorch's or attnlib's.
@@ -841,8 +843,8 @@ for ax, costs, title in zip(
     ("The largest tensor: slope 2 becomes 1", "Kept for the backward pass: slope 2 becomes 1"),
     strict=True,
 ):
-    for name, colour in (("the table", GREY), ("in tiles of 64", ACCENT)):
-        ax.plot(lengths, [c / 1e6 for c in costs[name]], "o-", color=colour, label=name)
+    for name, line, colour in (("the table", "s--", GREY), ("in tiles of 64", "o-", ACCENT)):
+        ax.plot(lengths, [c / 1e6 for c in costs[name]], line, color=colour, label=name)
     ax.set(xscale="log", yscale="log", xlabel="words", title=title)
     ax.set_xticks(lengths, lengths)
     ax.minorticks_off()

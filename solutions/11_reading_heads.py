@@ -153,7 +153,7 @@ assert min(one.values()) > math.log(PERIOD)
 
 # %%
 _, ax = plt.subplots(figsize=(8, 3.6), layout="constrained")
-ax.plot(list(one), list(one.values()), color=GREY, label="one layer")
+ax.plot(list(one), list(one.values()), "--", color=GREY, label="one layer")
 ax.plot(list(two), list(two.values()), color=ACCENT, label="two layers")
 for level, text in ((math.log(63), "one of 63 tokens"), (math.log(PERIOD), "one of the block's 16 tokens")):
     ax.axhline(level, color=GREY, linewidth=1, linestyle=":")
@@ -364,8 +364,8 @@ check("induction_score", induction_score)
 # </details>
 
 # %% [markdown]
-# Now run the film, and measure both in every frame. BOS is not part of what repeats, so it is cut off before the
-# induction score is computed, and so is the third block, where there are two positions to look at. A third number comes
+# Now run the film, and measure both in every frame. The induction score is computed without BOS, which is no part of
+# what repeats, and without the third block, in which a token has two earlier ones to follow. A third number comes
 # along: the weight that layer 1 gives to BOS in the first block. You will soon see what it is for.
 
 # %% tags=["nbval-ignore-output"]
@@ -424,12 +424,12 @@ ax.set_ylabel("loss on the repeats, nats", color=ACCENT)
 right = ax.twinx()
 right.spines["right"].set_visible(True)
 right.set(ylim=(0, 1), ylabel="mean weight")
-for curves, best, colour in ((back, back_head, GREY), (copy, copy_head, INK)):
+for curves, best, line, colour in ((back, back_head, "--", GREY), (copy, copy_head, "-", INK)):
     right.plot(list(film), curves, color=colour, linewidth=0.8, alpha=0.4)
-    right.plot(list(film), curves[:, best], color=colour, linewidth=3)
+    right.plot(list(film), curves[:, best], line, color=colour, linewidth=3)
 right.plot(list(film), rest.mean(dim=1), color=INK, linewidth=1.5, linestyle=":")
 ax.plot([], [], color=ACCENT, linewidth=3, label="loss")
-ax.plot([], [], color=GREY, linewidth=3, label="layer 0, on the previous token")
+ax.plot([], [], "--", color=GREY, linewidth=3, label="layer 0, on the previous token")
 ax.plot([], [], color=INK, linewidth=3, label="layer 1, after the last time")
 ax.plot([], [], color=INK, linewidth=1.5, linestyle=":", label="layer 1, first block, on BOS")
 ax.axvspan(min(turns), max(turns), color=PALE, zorder=0)
@@ -915,7 +915,8 @@ check("ov_circuit", ov_circuit)
 #
 # Write `copying_score(circuit)`.
 #
-# - `circuit` is `(V, V)`. Return a scalar tensor: the share of the rows whose largest entry is on the diagonal.
+# - `circuit` is `(V, V)`. Return a scalar tensor of its dtype: the share of the rows whose largest entry is on
+#   the diagonal.
 
 
 # %%
@@ -1072,7 +1073,8 @@ show(
 #
 # - `ids` and `other` are `(b, n)`. Return the logits `(b, n, V)` on `ids`, with one change: what head `head` of layer 0
 #   writes into the residual stream is replaced by what it writes on `other`, but only in the input of `w_k` of layer 1.
-# - Queries and values of layer 1, the residual stream, and any later layer get what they always get.
+# - Nothing else is touched: the queries and values of layer 1 still read what the head writes on `ids`, and so does
+#   whatever follows.
 # - Afterwards the model is as it was, also after an error. As always; no gradient is asked for.
 
 

@@ -17,6 +17,7 @@ from attnlib.plot import (
     ACCENT,
     COLOUR_MAP,
     FONT_SIZE,
+    GREY,
     INK,
     plot_attention,
     plot_heads,
@@ -241,3 +242,16 @@ def test_a_figure_is_shown_with_its_alt_text(monkeypatch: pytest.MonkeyPatch) ->
     assert data["image/png"].startswith(b"\x89PNG")  # type: ignore[attr-defined]
     assert metadata == {"image/png": {"alt": "three words look at one another"}}
     assert not plt.get_fignums()
+
+
+@pytest.mark.parametrize(("form", "told_apart"), [({}, False), ({"hatch": "//"}, True), ({"color": INK}, True)])
+def test_a_figure_whose_legend_needs_colours_is_not_shown(form: dict[str, str], told_apart: bool) -> None:
+    _, ax = plt.subplots()
+    ax.bar([0], [1], color=ACCENT, label="yours")
+    ax.bar([1], [2], **{"color": GREY, **form}, label="ours")
+    ax.legend()
+    if told_apart:
+        show("two bars")
+    else:
+        with pytest.raises(ValueError, match="'yours' and 'ours' differ in colour alone"):
+            show("two bars")

@@ -2,6 +2,8 @@
 
 import io
 import sys
+from itertools import combinations
+from typing import Any
 
 INK = "#08306b"  # navy: what is looked at; the dark end of the colour map
 ACCENT = "#d55e00"  # orange: the one thing to notice
@@ -44,9 +46,13 @@ def use_style() -> None:
 def show(alt: str) -> None:
     """Show the current figure, with `alt` for those who cannot see it; in place of `plt.show()`.
 
-    The text is where notebooks look for it: beside the image, and as the output's plain text.
+    The text is where notebooks look for it: beside the image, and as the output's plain text. Two entries of a legend
+    that differ in colour alone are a ValueError: a reader who sees no red, or prints, cannot tell them apart.
     """
     import matplotlib.pyplot as plt
+
+    for one, other in alike_but_for_colour(plt.gcf()):
+        raise ValueError(f"{one!r} and {other!r} differ in colour alone: use another line, marker, width or hatch")
 
     ipython = sys.modules.get("IPython")
     if ipython is None or ipython.get_ipython() is None:
@@ -57,6 +63,51 @@ def show(alt: str) -> None:
     figure = plt.gcf()
     display({"image/png": png(figure), "text/plain": alt}, raw=True, metadata={"image/png": {"alt": alt}})
     plt.close(figure)
+
+
+def alike_but_for_colour(figure: Any) -> list[tuple[str, str]]:
+    """The pairs of labels in a legend whose entries have one form, and colours of less than 3:1 in contrast.
+
+    Colours as light and dark as that are told apart without their hue (WCAG 2.2, technique G183).
+
+    >>> import matplotlib.pyplot as plt
+    >>> figure, ax = plt.subplots()
+    >>> for label, colour, line in [("loss", ACCENT, "-"), ("score", GREY, "-"), ("chance", GREY, ":")]:
+    ...     _ = ax.plot([0, 1], color=colour, linestyle=line, label=label)
+    >>> _ = ax.legend()
+    >>> alike_but_for_colour(figure)
+    [('loss', 'score')]
+    >>> plt.close(figure)
+    """
+    legends = [*figure.legends, *(ax.legend_ for ax in figure.axes if ax.legend_ is not None)]
+    found = []
+    for legend in legends:
+        entries = zip(legend.get_texts(), legend.legend_handles, strict=True)
+        for (text, handle), (other_text, other) in combinations(entries, 2):
+            lighter, darker = sorted((_luminance(handle), _luminance(other)), reverse=True)
+            if _form(handle) == _form(other) and (lighter + 0.05) / (darker + 0.05) < 3:
+                found.append((text.get_text(), other_text.get_text()))
+    return found
+
+
+_FORM = ("linestyle", "marker", "linewidth", "markersize", "hatch", "sizes")
+
+
+def _form(handle: Any) -> tuple[str, ...]:
+    """All but the colour of what a legend draws."""
+    asked = (getattr(handle, f"get_{name}", lambda: None)() for name in _FORM)
+    return (type(handle).__name__, *map(str, asked))
+
+
+def _luminance(handle: Any) -> float:
+    """How light the colour is, from 0 for black to 1 for white, on white paper (WCAG 2.2, relative luminance)."""
+    from matplotlib.colors import to_rgba_array
+
+    colour = handle.get_color() if hasattr(handle, "get_color") else handle.get_facecolor()
+    *rgb, alpha = to_rgba_array(colour, handle.get_alpha())[0]
+    seen = [alpha * part + 1 - alpha for part in rgb]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in seen]
+    return sum(weight * float(part) for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
 def png(figure: object) -> bytes:
