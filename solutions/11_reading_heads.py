@@ -249,7 +249,7 @@ for start, end, colour, style in (
     ((1.1, 0.25), (1.65, 0.8), INK, "->"),
     ((2, 0.28), (2, 0.75), GREY, "->"),
     ((4, 0.28), (4, 1.85), GREY, "->"),
-    ((2.65, 1.25), (3.25, 2.0), ACCENT, "->"),
+    ((2.47, 1.3), (3.25, 2.0), ACCENT, "->"),
     ((4.5, 1.85), (4.95, 0.3), ACCENT, "->"),
 ):
     ax.annotate("", end, start, arrowprops={"arrowstyle": style, "color": colour, "lw": 1.6})
@@ -703,7 +703,8 @@ if not 2 <= len(number) < VOCAB:
 ids = torch.tensor([[BOS, *(number[word] for word in words)]])
 chances = model(ids)[0].softmax(dim=-1)
 guesses = [(word, chances[i, number[word]].item()) for i, word in enumerate(words)]  # at i, words[i] is still to come
-print("   ".join(f"{word} {chance:.0%}" for word, chance in guesses))
+for start in range(0, len(guesses), 6):
+    print("   ".join(f"{word} {chance:.0%}" for word, chance in guesses[start : start + 6]))
 likeliest = chances[len(words) - 1].argmax().item()
 print("for the last word it would have said:", next((w for w, i in number.items() if i == likeliest), "none of these"))
 

@@ -205,7 +205,7 @@ def test_dropout_of_nothing_is_no_dropout(layer: str) -> None:
 def test_dropout_in_training_alone_is_not_right_where_nobody_asks_for_it() -> None:
     report = judged("SelfAttention", LAYERS.replace("weights @ v", "self.drop(weights) @ v"))
     assert report.diagnosis == "dropout_not_asked_for"
-    assert report.headline == "the values are not right"
+    assert report.headline == "the values are not right under “gradient”"
 
 
 def test_where_the_objects_own_layer_is_is_said() -> None:

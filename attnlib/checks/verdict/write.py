@@ -132,7 +132,8 @@ def _explain_failure(
         headline, body = "the error does not say what it should", ""
     else:
         how = chosen.difference.how
-        headline = words.HEADLINES.get(how, words.HEADLINES[aspect])
+        under = f" under “{chosen.case.part}”" if aspect == "values" and chosen.case.part != order[0] else ""
+        headline = words.HEADLINES.get(how, words.HEADLINES[aspect]) + under
         body = words.of_difference(chosen.difference)
     if _is_given(findings):
         headline = "the bug is still there"
