@@ -2,8 +2,8 @@
 PYTHON ?= python3
 SUBMITTED ?=
 UPGRADE ?=
-LOCK := pyproject.toml $(EXTRAS) --universal --python-version 3.11 --custom-compile-command "make lock"
 EXTRAS := $(foreach extra,course grading cluster postgresql development,--extra $(extra))
+LOCK := pyproject.toml $(EXTRAS) --universal --python-version 3.11 --custom-compile-command "make lock"
 BIN := .venv/bin
 SITE := build/site
 ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
