@@ -544,6 +544,8 @@ SAMPLE_NEXT = CourseExercise(
         _drawn("10,000 draws with top_p = 0.3", 1.0, None, 0.3, part="top_p"),
         _drawn("10,000 draws with top_p = 0.7 at temperature 0.5", 0.5, None, 0.7, part="top_p"),
         _drawn("10,000 draws with top_k = 3 and top_p = 0.75", 1.0, 3, 0.75, part="top_p"),
+        _drawn("10,000 draws with top_k = 2 and top_p = 0.75", 1.0, 2, 0.75, part="top_p"),
+        _drawn("10,000 draws with top_k = 3 and top_p = 0.5", 1.0, 3, 0.5, part="top_p"),
         Case(
             name="two generators of one seed",
             inputs=lambda draw: (draw.normal(50, 7), 1.0, None, None, {GENERATOR: 3}),

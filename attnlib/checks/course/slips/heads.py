@@ -471,8 +471,8 @@ class Finish(Step):
     def no_output_projection(self, output: Tensor) -> Tensor:
         """The output projection is forgotten.
 
-        The heads are side by side and are returned like that. w_o is made but never called: it is what lets the
-        findings of different heads be mixed.
+        The heads are side by side and are returned like that, without w_o: it is what lets the findings of different
+        heads be mixed.
         """
         return output
 

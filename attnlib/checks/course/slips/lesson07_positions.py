@@ -508,6 +508,12 @@ class ColumnOrder(Step):
         """
         return self.right(w, w.shape[-1] // num_heads, back)
 
+    @spells(heads_for_width)
+    def heads_for_an_odd_width(self, w: Tensor, num_heads: int, back: bool) -> Tensor:
+        order = torch.arange(num_heads).remainder(2).argsort(stable=True)
+        columns: Tensor = _numbered(w).unflatten(0, (-1, num_heads))
+        return columns[:, order.argsort() if back else order].flatten()
+
     def columns_reversed(self, w: Tensor, num_heads: int, back: bool) -> Tensor:
         """The second half is reversed.
 

@@ -490,6 +490,14 @@ class LookBack(Step):
     def first_half_post_norm(self, x: Tensor, norm1: Layer, attn: nn.Module) -> Two:
         return x, norm1(x + attn(x, is_causal=True))
 
+    def future_seen_with_a_memory(self, x: Tensor, norm1: Layer, attn: nn.Module, cross: Any) -> Two:
+        """With a memory, each position sees the whole text.
+
+        The memory is the source, not the text that is being written: that has a future with or without a memory. Use
+        attn(norm1(x), is_causal=True) in both cases.
+        """
+        return x, x + attn(norm1(x), is_causal=cross is None)
+
 
 class LookAtMemory(Step):
     """Cross-attention, where there is a memory."""
@@ -527,6 +535,22 @@ class LookAtMemory(Step):
         Each of the three branches has its own norm: norm1, norm2, norm3, in this order.
         """
         return stream if cross is None else stream + cross(norm1(stream), memory)
+
+    def memory_post_norm(self, stream: Tensor, memory: Tensor | None, norm2: Layer, cross: Any) -> Tensor:
+        """norm2 comes after cross-attention.
+
+        Each branch normalises what it reads, and nothing normalises the stream: x = x + cross(norm2(x), memory).
+        """
+        return stream if cross is None else norm2(stream + cross(stream, memory))
+
+    @along_with("norm2_for_the_mlp")
+    def norm2_and_norm3_exchanged(self, stream: Tensor, memory: Tensor | None, norm3: Any, cross: Any) -> Tensor:
+        """norm2 and norm3 have changed places.
+
+        norm2 belongs to cross-attention, and norm3 to the MLP. Trained from scratch nobody would notice; with given
+        weights it is wrong.
+        """
+        return stream if cross is None else stream + cross(norm3(stream), memory)
 
     def second_residual_lost(self, stream: Tensor, memory: Tensor | None, norm2: Layer, cross: Any) -> Tensor:
         """The residual around cross-attention is missing.
@@ -602,6 +626,15 @@ class ThinkAtLast(Step):
     def residual_of_the_start(self, start: Tensor, stream: Tensor, norm2: Layer, norm3: Any, mlp: Layer) -> Tensor:
         return start + mlp((norm3 or norm2)(stream))
 
+    @along_with("first_half_post_norm", "memory_post_norm")
+    def every_branch_post_norm(self, stream: Tensor, norm2: Layer, norm3: Any, mlp: Layer) -> Tensor:
+        """Post-LN, as in 2017.
+
+        The norm stands behind each residual: norm1(x + attn(x)). The contract has it inside, x + attn(norm1(x)), so
+        that nothing on the way from block to block changes the stream (lesson 06).
+        """
+        return (norm3 or norm2)(stream + mlp(stream))
+
     def result_normed_again(self, stream: Tensor, norm2: Layer, norm3: Any, mlp: Layer) -> Tensor:
         """The block normalises its result.
 
@@ -663,6 +696,17 @@ class ModelParts(Step):
         """
         embed, positions, blocks, norm, head = self.right(vocab, d_model, num_heads, 1, max_len, tie)
         return embed, positions, nn.ModuleList([blocks.get_submodule("0")] * depth), norm, head
+
+    def blocks_in_a_list(
+        self, vocab: int, d_model: int, num_heads: int, depth: int, max_len: int, tie: bool
+    ) -> tuple[nn.Module | list[nn.Module], ...]:
+        """The blocks are in a plain list.
+
+        A module finds the layers that are its attributes, but does not look into a list: the blocks' weights are
+        neither trained nor saved with the model, and do not move to a GPU with it. Put the list into an nn.ModuleList.
+        """
+        embed, positions, blocks, norm, head = self.right(vocab, d_model, num_heads, depth, max_len, tie)
+        return embed, positions, [*blocks.children()], norm, head
 
     def positions_of_the_vocabulary(
         self, vocab: int, d_model: int, num_heads: int, depth: int, max_len: int, tie: bool

@@ -128,6 +128,14 @@ class KeepBest(Step):
         """
         return scores if top_k is None else scores.masked_fill(scores < _kth(scores[:1], top_k), -math.inf)
 
+    def threshold_of_the_batch(self, scores: Tensor, top_k: int | None) -> Tensor:
+        """One threshold holds for all rows.
+
+        `min()` without an axis looks through the whole batch. Each row has its own logits and its own k-th largest
+        score: values[:, -1:].
+        """
+        return scores if top_k is None else scores.masked_fill(scores < _kth(scores, top_k).min(), -math.inf)
+
 
 def _kth(scores: Tensor, k: int) -> Tensor:
     return scores.topk(min(k, scores.shape[-1])).values[:, -1:]
@@ -229,6 +237,22 @@ class Nucleus(Step):
         if top_p is None:
             return kept.softmax(dim=-1)
         return self.right(scores, top_p) * (kept > -math.inf)
+
+    def top_k_or_the_nucleus(self, kept: Tensor, scores: Tensor, top_p: float | None) -> Tensor:
+        """With top_p given, top_k has no effect.
+
+        The two may be given together: only the top_k best tokens stay, and of these the nucleus. Give each its own
+        `if`: no condition on the other, and no `elif`.
+        """
+        return kept.softmax(dim=-1) if top_p is None else self.right(scores, top_p)
+
+    def the_nucleus_or_top_k(self, kept: Tensor, top_k: int | None, top_p: float | None) -> Tensor:
+        """With top_k given, top_p has no effect.
+
+        The two may be given together: only the top_k best tokens stay, and of these the nucleus. Give each its own
+        `if`: no condition on the other, and no `elif`.
+        """
+        return self.right(kept, top_p if top_k is None else None)
 
     def nucleus_before_temperature(self, logits: Tensor, kept: Tensor, top_p: float | None) -> Tensor:
         """The nucleus is found before the temperature.
@@ -721,6 +745,14 @@ class PieceLoss(Step):
         """
         return lambda logits, ids: nn.functional.cross_entropy(logits[:, 1:].flatten(0, 1), ids[:, :-1].flatten())
 
+    def loss_shifted_across_texts(self) -> Change:
+        """The loss is shifted after the texts are joined.
+
+        In one long row, the last position of a text is asked for the first token of the next text. Shift first, then
+        flatten.
+        """
+        return lambda logits, ids: nn.functional.cross_entropy(logits.flatten(0, 1)[:-1], ids.flatten()[1:])
+
 
 class StepMode(Step):
     """The mode in which a step of training is made."""
@@ -776,12 +808,21 @@ class Trainer:
     before_test: Change
 
     def train(
-        self, model: nn.Module, text: Tensor, held_out: Tensor, window: int, lr: float, *, zero: bool = True
+        self,
+        model: nn.Module,
+        text: Tensor,
+        held_out: Tensor,
+        window: int,
+        lr: float,
+        *,
+        zero: bool = True,
+        end: int = 1,
+        held_out_noted: bool = True,
     ) -> Tensor:
         """A step for each piece, and a look at the held-out text after it."""
         optimiser = torch.optim.SGD(model.parameters(), lr=lr)
         losses = []
-        for start in range(0, text.shape[1] - window + 1, window):
+        for start in range(0, text.shape[1] - window + end, window):
             ids = text[:, start : start + window]
             self.before_step(model)
             loss = self.loss_of(model(ids, self.places(start, window)), ids)
@@ -791,7 +832,8 @@ class Trainer:
             optimiser.step()
             self.before_test(model)
             with torch.no_grad():
-                losses.append(PieceLoss().right()(model(held_out, torch.arange(held_out.shape[1])), held_out))
+                tested = PieceLoss().right()(model(held_out, torch.arange(held_out.shape[1])), held_out)
+            losses.append(tested if held_out_noted else loss.detach())
         return torch.stack(losses)
 
 
@@ -820,6 +862,25 @@ class TrainOnPieces(Step):
         backward *adds* to what is in .grad. In the given code, zero_grad was called before backward: leave it there.
         """
         return trainer.train(model, text, held_out, window, lr, zero=False)
+
+    def loss_of_training_noted(
+        self, trainer: Trainer, model: nn.Module, text: Tensor, held_out: Tensor, window: int, lr: float
+    ) -> Tensor:
+        """The losses on the pieces are returned.
+
+        They say how well the model does on what it is trained with. Return the losses on `held_out`, each measured
+        after its step.
+        """
+        return trainer.train(model, text, held_out, window, lr, held_out_noted=False)
+
+    def last_piece_lost(
+        self, trainer: Trainer, model: nn.Module, text: Tensor, held_out: Tensor, window: int, lr: float
+    ) -> Tensor:
+        """The last piece is lost where nothing is left over.
+
+        `range` stops before its end, and the last piece begins at text.shape[1] - window: the end is one more.
+        """
+        return trainer.train(model, text, held_out, window, lr, end=0)
 
 
 class CountGrams(Step):

@@ -30,10 +30,11 @@ class Room(Step):
         return start, stop
 
     def room_not_checked(self, cache: Cache, k: Tensor) -> tuple[int, int]:
-        """Nothing checks whether there is room.
+        """It is not checked whether all the new positions fit.
 
         A slice that goes beyond the buffer is cut off silently, and then the assignment fails with torch's own error
-        about shapes that nobody passed in. Compare first, and raise a ValueError that says how much room there is.
+        about shapes that nobody passed in. Before you write, compare start + n with the room, and raise a ValueError
+        that says how much there is.
         """
         return cache["length"], cache["length"] + k.shape[2]
 
@@ -99,6 +100,16 @@ class Write(Step):
     def right(self, cache: Cache, k: Tensor, v: Tensor, start: int, stop: int) -> Two:
         cache["k"][:, :, start:stop] = k
         cache["v"][:, :, start:stop] = v
+        return cache["k"], cache["v"]
+
+    def first_position_alone(self, cache: Cache, k: Tensor, v: Tensor, start: int) -> Two:
+        """Only the first of the new positions is written.
+
+        One new token is only one case: a prompt brings all its positions at once. Write all n of them into the slice
+        [length, length + n).
+        """
+        cache["k"][:, :, start] = k[:, :, 0]
+        cache["v"][:, :, start] = v[:, :, 0]
         return cache["k"], cache["v"]
 
     @along_with("room_not_checked")

@@ -98,8 +98,8 @@ class Align(Step):
         """The first query is aligned with the first key.
 
         With as many queries as keys this is right. With more keys the *last* query is at the last key: the keys before
-        the first query are older words, and all of them may be seen. Shift the diagonal by the number of keys minus
-        that of queries.
+        the first query are older words, and none of them is in its future. Shift the diagonal by the number of keys
+        minus that of queries.
         """
         return 0
 
