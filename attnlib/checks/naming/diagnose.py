@@ -50,7 +50,7 @@ def diagnose(
             continue
         agreeing = _agreeing(exercise, rivals, chosen, seed, device, up_to)
         if chosen is without_errors:
-            raising = [t for t in trials if t.got.failure is not None and not t.case.hidden]
+            raising = [t for t in telling if t.got.failure is not None and not t.case.hidden]
             agreeing = [r for r in agreeing if _raises_too(exercise, r, raising, seed, device)]
         names = {r.misconception.same_as or r.misconception.id for r in agreeing}
         if len(names) > 1:  # several fail with an error of the same type: what it says tells them apart

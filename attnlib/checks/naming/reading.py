@@ -21,6 +21,7 @@ from attnlib.checks.naming.syntax import (
     is_self,
     is_unwritten,
     layers_of,
+    listed,
     lost_by,
     names_filled,
     names_read,
@@ -147,11 +148,9 @@ class _Slips:
         else:
             arguments = " and ".join(f"`{a.arg}`" for a in self._arguments()) or "the arguments"
             meant = f"Your code has to work with what it is given: {arguments}."
-        several = len(names) > 1
-        listed = f"{', '.join(f'`{name}`' for name in names[:-1])} and `{names[-1]}`" if several else f"`{names[0]}`"
         return _finding(
             "notebook_variable",
-            f"{listed} {'are variables' if several else 'is a variable'} of the notebook",
+            f"{listed(names)} {'are variables' if len(names) > 1 else 'is a variable'} of the notebook",
             f"In {self._line(nodes[0])} your code reads what another cell has made, and that does not change with the "
             f"arguments. {meant}",
         )
@@ -250,17 +249,21 @@ class _Slips:
             if function.name not in judged or is_unwritten(function):
                 continue
             read = names_read(function)
-            for place, argument in enumerate([*function.args.args, *function.args.kwonlyargs]):
-                name = argument.arg
-                if name == "self" or name.startswith("_") or read & {name, "locals", "vars", "eval"}:
-                    continue
-                if not _may_be_left_out(self.exercise, place):
-                    yield _finding(
-                        "argument_not_used",
-                        f"`{name}` is never used",
-                        f"`{function.name}` takes it and never reads it, so the result cannot depend on it. Is there a "
-                        "number or another variable in its place, or is a step missing?",
-                    )
+            names = [argument.arg for argument in (*function.args.args, *function.args.kwonlyargs)]
+            unused = [
+                name
+                for place, name in enumerate(names)
+                if not (name == "self" or name.startswith("_") or read & {name, "locals", "vars", "eval"})
+                and not _may_be_left_out(self.exercise, place)
+            ]
+            if unused:
+                it, its = ("them", "their") if len(unused) > 1 else ("it", "its")
+                yield _finding(
+                    "argument_not_used",
+                    f"{listed(unused)} {'are' if len(unused) > 1 else 'is'} never used",
+                    f"`{function.name}` takes {it} and never reads {it}, so the result cannot depend on {it}. Is there "
+                    f"a number or another variable in {its} place, or is a step missing?",
+                )
 
     def unused_layers(self) -> Iterator[Misconception]:
         """Layers that are made and never called, by their class or by one that extends it."""

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from torch import Tensor, nn
@@ -111,3 +112,9 @@ FILLING = ("append", "extend", "insert", "update", "setdefault", "add")
 def is_unwritten(function: ast.FunctionDef) -> bool:
     """Whether the function ends without an answer."""
     return isinstance(function.body[-1], ast.Raise | ast.Pass)
+
+
+def listed(names: Sequence[str]) -> str:
+    """The names as words of a sentence: `a`, `b` and `c`."""
+    quoted = [f"`{name}`" for name in names]
+    return " and ".join(filter(None, (", ".join(quoted[:-1]), quoted[-1])))

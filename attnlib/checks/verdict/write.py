@@ -97,7 +97,7 @@ def _after_difference(sections: list[Section]) -> int:
 def _chosen(exercise: Exercise, trials: Sequence[Trial], findings: Sequence[Misconception]) -> Trial | None:
     """The wrong case that is shown; none if all of them are hidden."""
     order, given = list(exercise.parts), _is_given(findings)
-    visible = sorted(visibly_wrong(trials), key=lambda t: (order.index(t.case.part), _rank(t)))
+    visible = sorted(visibly_wrong(trials), key=lambda t: (order.index(t.case.part), t.case.other_device, _rank(t)))
     return min(visible, key=lambda t: given and not _shows_numbers(t), default=None)
 
 

@@ -21,7 +21,7 @@ def of_value(site: Site, aspects: set[str]) -> Iterator[Repair]:
     if aspects & {"shape", "failure"}:
         for axis in (-1, -2, 0, 1):
             yield with_step(f"_x.unsqueeze({axis})", "one more axis")
-            yield with_step(f"_x.squeeze({axis})", "one axis less")
+            yield with_step(f"_x.squeeze({axis})", "one axis less", kind="squeeze")
         for axis in (-1, -2, 0, 1, 2):
             yield with_step(f"_x.sum(dim={axis})", "a sum")
     for one, other in ((-1, -2), (1, 2), (0, 1), (1, -1)):
@@ -72,7 +72,8 @@ def of_block(site: Site, aspects: set[str]) -> Iterator[Repair]:
         if i and not isinstance(node, ast.ClassDef):
             body = [*node.body[: i - 1], statement, node.body[i - 1], *node.body[i + 1 :]]
             one, other = (ast.unparse(line).split("\n")[0] for line in node.body[i - 1 : i + 1])
-            yield Repair(changed(node, body=body), "order", clause=f"if `{one}` and `{other}` changed places")
+            clause = f"if `{one}` and `{other}` changed places"
+            yield Repair(changed(node, body=body), "order", clause=clause, at=node.body[i - 1])
 
 
 def of_lost_result(site: Site, aspects: set[str]) -> Iterator[Repair]:

@@ -17,6 +17,8 @@ class Repair:
     what: str = ""
     clause: str = ""
     """In place of these words, a clause that begins with "if"; where it quotes the old node's text, it has `OLD`."""
+    at: ast.AST | None = None
+    """What stands in the line that is shown, where that is not the node itself."""
 
 
 WORDS = {

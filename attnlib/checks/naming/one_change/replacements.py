@@ -118,6 +118,11 @@ def _of_comparison(node: ast.Compare, scope: Scope) -> Iterator[ast.AST]:
         yield changed(node, ops=[other()])
 
 
+def _of_choice(node: ast.BoolOp, scope: Scope) -> Iterator[ast.AST]:
+    if len(node.values) == 2:
+        yield from node.values
+
+
 def _of_sign(node: ast.UnaryOp, scope: Scope) -> Iterator[ast.AST]:
     yield node.operand
     if isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
@@ -173,7 +178,8 @@ def _of_call(node: ast.Call, scope: Scope) -> Iterator[ast.AST]:
     for args in _swapped(node.args):
         yield changed(node, args=args)
     for i in range(len(node.args)):
-        yield changed(node, args=node.args[:i] + node.args[i + 1 :])
+        if len(node.args) + len(node.keywords) > 1 or getattr(node.func, "attr", "") != "to":  # `x.to()` is x itself
+            yield changed(node, args=node.args[:i] + node.args[i + 1 :])
     for i in range(len(node.keywords)):
         yield changed(node, keywords=node.keywords[:i] + node.keywords[i + 1 :])
     if node.args and not isinstance(node.args[0], ast.Starred):
@@ -220,6 +226,7 @@ def _of_statement(node: ast.stmt, scope: Scope) -> Iterator[ast.AST]:
 _OPERATORS: dict[Any, Callable[[Any, Scope], Iterator[ast.AST]]] = {
     ast.BinOp: _of_operation,
     ast.Compare: _of_comparison,
+    ast.BoolOp: _of_choice,
     ast.UnaryOp: _of_sign,
     ast.Constant: _of_constant,
     ast.Call: _of_call,

@@ -54,6 +54,7 @@ CHANGES = {
         "exchange": "Two variables have changed places",
         "pattern": "Another pattern is needed",
         "name": "Another variable is needed",
+        "squeeze": "One axis too many",
         "step": "A step is missing",
     }.items()
 }
@@ -206,6 +207,8 @@ def _looks(site: Site) -> Iterator[str]:
     node = site.node
     if isinstance(node, ast.AugAssign):
         yield f"{ast.unparse(node.target)} {type(node.op).__name__}="
+    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
+        yield f"[{ast.unparse(node.targets[0].slice)}] = {ast.unparse(node.value)}"
     if isinstance(node, ast.stmt):
         return
     yield ast.dump(node)
@@ -247,9 +250,9 @@ def _is_method(node: ast.AST) -> bool:
 
 def _told(written: Written, edit: Edit) -> Misconception:
     (site, new), repair = edit.places[0], edit.repair
-    number = getattr(site.node, "lineno", site.statement.lineno)
+    number = getattr(repair.at or site.node, "lineno", site.statement.lineno)
     old = ast.unparse(site.node).split("\n")[0]
-    lines = sorted({getattr(s.node, "lineno", s.statement.lineno) for s, _ in edit.places})
+    lines = sorted({number, *(getattr(s.node, "lineno", s.statement.lineno) for s, _ in edit.places[1:])})
     places = f"line{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines))}"
     others = len(edit.places) - 1
     which = "second such place" if others == 1 else f"{others} other such places"
