@@ -255,6 +255,7 @@ MEND_ONLINE = CourseExercise(
         _in_blocks("some rows far below the others", b=5, k=7, d=2, low=500.0, magnitude=500.0),
         _in_blocks("two axes in front", b=2, h=5, k=7, d=3, close=3),
         _in_blocks("one row", b=1, k=7, d=3),
+        _in_blocks("one row far below zero", b=1, k=7, d=3, low=500.0, magnitude=500.0),
         _in_blocks("other sizes", b=7, k=13, d=2, block=4, close=5, hidden=True),
     ),
     made_of=(Highest, Base, Rescale, Powers, AddUp, Fold, MixIn, RunRow, Divide),
@@ -472,6 +473,7 @@ FLASH_ATTENTION = CourseExercise(
         Rescale: ("old_sums_not_rescaled", "rescaled_the_wrong_way"),
         Powers: ("highest_not_subtracted", "own_highest_subtracted"),
         AddUp: ("sum_not_rescaled", "sum_of_the_last_block"),
+        Fold: (),
     },
     pairs=("no_scale", "closed_blocks_computed", "old_sums_not_rescaled"),
 )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import Tensor
 
-from attnlib.checks.course.steps import Step, spells
+from attnlib.checks.course.steps import Step, along_with, spells, told_as
 
 Two = tuple[Tensor, Tensor]
 Three = tuple[Tensor, Tensor, Tensor]
@@ -188,15 +188,30 @@ class Fold(Step):
 
         return fold
 
+    def zero_kept_as_highest(self, highest_of: Of, base_of: Of, shrink_of: Of, powers_of: Of, total_of: Of) -> Folded:
+        """The 0 that is subtracted is kept as m.
+
+        Where every score so far is -inf, 0 is subtracted instead of m, so that no NaN comes up. But m itself stays
+        -inf: a 0 would count as the largest score so far, and outdo every negative score that follows.
+        """
+        fold = self.right(highest_of, base_of, shrink_of, powers_of, total_of)
+
+        def fold_with_zeros(highest: Tensor, total: Tensor, block: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+            new, *others = fold(highest, total, block)
+            return base_of(new), others[0], others[1], others[2]
+
+        return fold_with_zeros
+
 
 class RunBlocks(Step):
     """The loop over blocks of scores."""
 
-    def right(self, blocks: Iterable[Tensor], fold: Folded, start: float = -torch.inf) -> Two:
+    def right(self, blocks: Iterable[Tensor], fold: Folded, start: float | None = -torch.inf) -> Two:
         highest = total = torch.zeros(())
         for number, block in enumerate(blocks):
             if number == 0:
-                highest, total = torch.full_like(block[..., 0], start), torch.zeros_like(block[..., 0])
+                first = torch.finfo(block.dtype).min if start is None else start
+                highest, total = torch.full_like(block[..., 0], first), torch.zeros_like(block[..., 0])
             highest, total, _, _ = fold(highest, total, block)
         return highest, total
 
@@ -207,6 +222,27 @@ class RunBlocks(Step):
         the first block.
         """
         return self.right(blocks, fold, start=0.0)
+
+    def starts_at_the_lowest_number(self, blocks: Iterable[Tensor], fold: Folded) -> Two:
+        """The largest score starts at a finite number.
+
+        However low it is, it is not a score. Where all keys are closed, it comes out as m, and m should be -inf there.
+        Start with -inf, or with the first block.
+        """
+        return self.right(blocks, fold, start=None)
+
+    @spells(starts_at_the_lowest_number)
+    def starts_at_minus_a_billion(self, blocks: Iterable[Tensor], fold: Folded) -> Two:
+        return self.right(blocks, fold, start=-1e9)
+
+    def read_twice(self, blocks: Iterable[Tensor], fold: Folded) -> Two:
+        """The blocks are read a second time.
+
+        An iterator gives each block once: a second loop over it finds nothing left, and l stays 0. Update m and l in
+        the same loop, and rescale l whenever m grows.
+        """
+        highest, total = self.right(blocks, fold)
+        return highest, torch.zeros_like(total)
 
     def first_block_alone(self, blocks: Iterable[Tensor], fold: Folded) -> Two:
         """Only the first block is read.
@@ -225,8 +261,13 @@ class RunBlocks(Step):
         found = self.right(others or [first], fold)
         return torch.maximum(found[0], first.amax(dim=-1)), found[1]
 
+    @spells(first_block_missing)
+    def first_block_never_seen(self, blocks: Iterable[Tensor], fold: Folded) -> Two:
+        first, *others = blocks
+        return self.right(others or [torch.full_like(first, -torch.inf)], fold)
+
     def joined_first(self, blocks: Iterable[Tensor], fold: Folded) -> Two:
-        """All blocks are put together first.
+        """All blocks are held at once.
 
         The numbers are right. But the whole row is in memory at once, which is exactly what blocks should avoid: take
         one block, update m and l, and let it go.
@@ -304,8 +345,9 @@ class RunRow(Step):
         fold: Folded,
         output_of: Of,
         starts: Iterable[int] | None = None,
+        first: float = -torch.inf,
     ) -> Two:
-        highest = torch.full_like(scores[..., 0], -torch.inf)
+        highest = torch.full_like(scores[..., 0], first)
         total, output = torch.zeros_like(highest), torch.zeros_like(v[..., 0, :])
         for start in range(0, scores.shape[-1], block_size) if starts is None else starts:
             block, values = scores[..., start : start + block_size], v[..., start : start + block_size, :]
@@ -323,6 +365,10 @@ class RunRow(Step):
         starts = [block_size * number for number in range(whole)]
         return self.right(scores, v, block_size, fold, output_of, starts)
 
+    @told_as(RunBlocks.starts_at_zero)
+    def starts_at_zero(self, scores: Tensor, v: Tensor, block_size: int, fold: Folded, output_of: Of) -> Two:
+        return self.right(scores, v, block_size, fold, output_of, first=0.0)
+
 
 class Divide(Step):
     """The output, divided by the sum at the very end."""
@@ -336,6 +382,15 @@ class Divide(Step):
         The weights exp(s - m) add up to l. Divide by it, once, at the end.
         """
         return output
+
+    @along_with("nothing_minus_nothing")
+    def nan_replaced_at_the_end(self, output: Tensor, total: Tensor) -> Tensor:
+        """NaN is replaced at the end, when it is too late.
+
+        Once -inf - (-inf) has made an NaN, every later sum of that row is NaN, and whatever its open keys contributed
+        is lost: 0 is as wrong. Keep it from coming up: where m is -inf, subtract 0 instead.
+        """
+        return self.right(output, total).nan_to_num()
 
 
 class Higher(Step):
@@ -367,6 +422,14 @@ class Higher(Step):
         the two.
         """
         return torch.minimum(m1, m2)
+
+    def lowest_number_for_nothing(self, m1: Tensor, m2: Tensor) -> Tensor:
+        """Where both parts are empty, m is a finite number.
+
+        However low it is, it is not a score. An empty part has m = -inf; subtract something else where that would make
+        NaN, but return m as it is.
+        """
+        return torch.maximum(m1, m2).clamp_min(torch.finfo(m1.dtype).min)
 
     def highest_added(self, m1: Tensor, m2: Tensor) -> Tensor:
         """The largest scores are added up.
@@ -498,3 +561,11 @@ class MergedInOrder(Step):
         The result is in the order of the arguments: o, m, l.
         """
         return output, total, m
+
+    def zero_returned_as_highest(self, output: Tensor, m: Tensor, total: Tensor) -> Three:
+        """The 0 that is subtracted is returned as m.
+
+        Where both parts are empty, 0 is subtracted instead of m, so that no NaN comes up. But m itself stays -inf: a 0
+        would count as a score when the next part is merged.
+        """
+        return output, based(m), total
