@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnlib.checks.course.steps import Step, along_with
+from attnlib.checks.course.steps import Step, along_with, told_as
 
 Change = Callable[[Tensor], Tensor]
 Attach = Callable[[], list[Any]]
@@ -64,6 +64,14 @@ class HeadColumns(Step):
         The first head is head 0, and its columns are 0 to d_head - 1.
         """
         return self.right(model, head - 1, layer) if head else slice(0, 0)
+
+    def width_of_the_lesson(self, head: int) -> Columns:
+        """The head is 16 columns wide, as in the lesson's model.
+
+        Other models have heads of another width. Take it from this one: the number of columns that w_o reads, divided
+        by num_heads.
+        """
+        return slice(head * 16, (head + 1) * 16)
 
     def one_column(self, head: int) -> Columns:
         """A single column is taken for the head.
@@ -652,6 +660,11 @@ class PatchStream(Step):
     def _writes(self, model: Any, columns: Columns, merged: Tensor) -> Tensor:
         written: Tensor = merged[..., columns] @ model.layers[0].w_o.weight[:, columns].T
         return written
+
+    @told_as(WriteHead.output_rows_taken)
+    def output_rows_taken(self, model: Any, columns: Columns, here: Tensor, there: Tensor) -> Change:
+        change = (there - here)[..., columns] @ model.layers[0].w_o.weight[columns]
+        return lambda x: x + change
 
     def old_part_left(self, model: Any, columns: Columns, there: Tensor) -> Change:
         """What the head wrote before is still there.

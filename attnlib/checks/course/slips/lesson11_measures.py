@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from attnlib.checks.course.steps import Step, each, spells, told_as
+from attnlib.checks.course.steps import Step, along_with, each, spells, told_as
 
 
 def _stripe(table: Tensor, offset: int) -> Tensor:
@@ -408,6 +408,15 @@ class AddTerms(Step):
         sum.
         """
         return terms.sum(dim=-1)
+
+    @along_with("zero_times_infinity")
+    def nan_replaced_at_the_end(self, terms: Tensor) -> Tensor:
+        """NaN is replaced at the end, when it is too late.
+
+        A closed key makes 0 · (-inf), which is NaN, and the sum over its row is NaN as well: what the open keys
+        contributed is lost, and 0 is as wrong. Put 0 in place of the terms of closed keys, before you add up.
+        """
+        return -terms.sum(dim=-1).nan_to_num()
 
     def over_the_queries(self, terms: Tensor) -> Tensor:
         """The sum runs over the queries.
