@@ -1,12 +1,13 @@
 """Lesson 10: attention and its gradients, tile by tile. A tile is a block of queries against a block of keys."""
 
+import math
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from attnlib.checks.course.slips.lesson10_blocks import Folded, Of
-from attnlib.checks.course.steps import Step, spells
+from attnlib.checks.course.steps import Step, along_with, spells
 
 Two = tuple[Tensor, Tensor]
 Three = tuple[Tensor, Tensor, Tensor]
@@ -56,6 +57,27 @@ class ScoreTiles(Step):
         The scores of a block are q · k / √d, just like those of the whole table.
         """
         return self._scores(q, k, is_causal, lambda rows, columns: rows[:, None] >= columns, power=-1.0)
+
+    def scaled_by_width_of_values(self, q: Tensor, k: Tensor, v: Tensor, is_causal: bool) -> Tile:
+        """The scale is that of the values' width.
+
+        A score is a sum over the d columns of q and k, and grows with √d. The values may be wider or narrower, and have
+        no part in it: 1 / sqrt(q.shape[-1]).
+        """
+        return self.right(q * (q.shape[-1] / v.shape[-1]) ** 0.5, k, is_causal)
+
+    def whole_mask_made(self, q: Tensor, k: Tensor, is_causal: bool) -> Tile:
+        """A mask for the whole table is made.
+
+        The numbers are right. But a mask of all queries and all keys has (n, n) entries, just as the table of scores
+        that this exercise is meant to avoid. Make each block's mask from the positions in it.
+        """
+        torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool, device=q.device)
+        return self.right(q, k, is_causal)
+
+    @spells(whole_mask_made)
+    def whole_mask_made_if_causal(self, q: Tensor, k: Tensor, is_causal: bool) -> Tile:
+        return self.whole_mask_made(q, k, is_causal) if is_causal else self.right(q, k, is_causal)
 
     def future_open(self, q: Tensor, k: Tensor) -> Tile:
         """The future is open in the blocks on the diagonal.
@@ -116,6 +138,11 @@ class VisitBlocks(Step):
         all_of_them = blocks_of(q.shape[-2], block_size)
         return lambda rows: [columns for columns in all_of_them if not is_causal or columns.start < rows.start]
 
+    @spells(diagonal_skipped)
+    def diagonal_skipped_but_the_first(self, q: Tensor, block_size: int, is_causal: bool) -> Columns:
+        all_of_them = blocks_of(q.shape[-2], block_size)
+        return lambda rows: [part for part in all_of_them if not is_causal or part.start < max(rows.start, 1)]
+
     def keys_left_out(self, q: Tensor, block_size: int, is_causal: bool) -> Columns:
         """The keys after the last whole block are left out.
 
@@ -125,6 +152,20 @@ class VisitBlocks(Step):
         whole = q.shape[-2] // block_size * block_size
         visible = self.right(q, block_size, is_causal)
         return lambda rows: [columns for columns in visible(rows) if columns.stop <= max(whole, block_size)]
+
+    @spells(keys_left_out)
+    def keys_left_out_unless_causal(self, q: Tensor, block_size: int, is_causal: bool) -> Columns:
+        return (self.right if is_causal else self.keys_left_out)(q, block_size, is_causal)
+
+    @along_with("future_alone_open")
+    def causal_the_other_way(self, q: Tensor, block_size: int, is_causal: bool) -> Columns:
+        """It is causal in the other direction.
+
+        Both the loop and the mask keep the keys from the query's own on, and that is the future. A query sees its own
+        key and those before it: visit the blocks up to the one on the diagonal, and close the keys after the query.
+        """
+        all_of_them = blocks_of(q.shape[-2], block_size)
+        return lambda rows: [columns for columns in all_of_them if not is_causal or columns.stop > rows.start]
 
     def diagonal_alone(self, q: Tensor) -> Columns:
         """Each block of queries sees only its own block of keys.
@@ -155,14 +196,84 @@ class CarryTiles(Step):
         ]
 
     def _row_of_tiles(
-        self, v: Tensor, rows: slice, visited: list[slice], scores_of: Tile, fold: Folded, output_of: Of
+        self,
+        v: Tensor,
+        rows: slice,
+        visited: list[slice],
+        scores_of: Tile,
+        fold: Folded,
+        output_of: Of,
+        divided: bool = False,
     ) -> Three:
         output = torch.zeros_like(v[..., rows, :])
         highest, total = torch.full_like(output[..., 0], -torch.inf), torch.zeros_like(output[..., 0])
         for columns in visited:
             highest, total, shrink, powers = fold(highest, total, scores_of(rows, columns))
             output = output_of(output, shrink, powers @ v[..., columns, :])
+            if divided:
+                output = output / total[..., None]
         return output, highest, total
+
+    def _divided(
+        self,
+        q: Tensor,
+        v: Tensor,
+        block_size: int,
+        scores_of: Tile,
+        columns_of: Columns,
+        fold: Folded,
+        output_of: Of,
+    ) -> list[Three]:
+        return [
+            self._row_of_tiles(v, rows, columns_of(rows), scores_of, fold, output_of, divided=True)
+            for rows in blocks_of(q.shape[-2], block_size)
+        ]
+
+    def divided_in_the_loop(
+        self,
+        q: Tensor,
+        v: Tensor,
+        block_size: int,
+        scores_of: Tile,
+        columns_of: Columns,
+        fold: Folded,
+        output_of: Of,
+    ) -> list[Three]:
+        """The output is divided by the sum after every block.
+
+        The next block is added to what has been divided already, and then all of it is divided again. Keep the
+        output as a sum of exp(s - m) · v, and divide once, after the last block of keys.
+        """
+        carried = self._divided(q, v, block_size, scores_of, columns_of, fold, output_of)
+        return [(output * total[..., None], highest, total) for output, highest, total in carried]
+
+    def blocks_averaged(
+        self,
+        q: Tensor,
+        v: Tensor,
+        block_size: int,
+        scores_of: Tile,
+        columns_of: Columns,
+        fold: Folded,
+        output_of: Of,
+    ) -> list[Three]:
+        """Each block has a softmax of its own, and the outputs are averaged.
+
+        A block with low scores then counts as much as one with high scores. All blocks of a row share one denominator:
+        rescale what was added up before, add the new part, and divide once, at the end.
+        """
+        carried = []
+        for rows, (_, highest, total) in zip(
+            blocks_of(q.shape[-2], block_size),
+            self.right(q, v, block_size, scores_of, columns_of, fold, output_of),
+            strict=True,
+        ):
+            parts = [
+                self._row_of_tiles(v, rows, [columns], scores_of, fold, output_of, divided=True)[0]
+                for columns in columns_of(rows)
+            ]
+            carried.append((torch.stack(parts).mean(dim=0) * total[..., None], highest, total))
+        return carried
 
     def whole_table_made(self, q: Tensor, v: Tensor, scores_of: Tile, fold: Folded, output_of: Of) -> list[Three]:
         """The whole table of scores is built.
@@ -214,6 +325,14 @@ class FinishTiles(Step):
         """
         return self.right(carried)[0], torch.cat([highest for _, highest, _ in carried], dim=-1)
 
+    def sum_added_to_the_highest(self, carried: list[Three]) -> Two:
+        """The logarithm is missing from the log-sum-exp.
+
+        l is a sum of exponentials, and m is a score: only the logarithm of l can be added to m. The log-sum-exp is
+        m + ln l.
+        """
+        return self.right(carried)[0], torch.cat([highest + total for _, highest, total in carried], dim=-1)
+
     def lse_to_base_2(self, carried: list[Three]) -> Two:
         """The logarithm is to base 2.
 
@@ -221,6 +340,11 @@ class FinishTiles(Step):
         """
         lse = torch.cat([highest + total.log2() for _, highest, total in carried], dim=-1)
         return self.right(carried)[0], lse
+
+    @spells(lse_to_base_2)
+    def all_of_lse_to_base_2(self, carried: list[Three]) -> Two:
+        output, lse = self.right(carried)
+        return output, lse / math.log(2)
 
     def lse_with_an_axis(self, carried: list[Three]) -> Two:
         """The log-sum-exp has an extra axis of length 1.
@@ -396,6 +520,17 @@ class GradientTiles(Step):
         """
         return added(d_scores_of, d_scores_of)
 
+    def values_from_open_weights(
+        self, q: Tensor, k: Tensor, lse: Tensor, added: Added, weights_of: Tile, d_scores_of: Tile
+    ) -> Three:
+        """The gradient of the values comes before the mask.
+
+        P is masked only after it has gone into dV, so values in the future get a gradient from queries that have never
+        seen them. Fill in -inf, or zeros, before P is used for the first time.
+        """
+        d_q, d_k, _ = added(weights_of, d_scores_of)
+        return d_q, d_k, added(WeightTiles().right(lse, ScoreTiles().future_open(q, k)), d_scores_of)[2]
+
     def keys_from_weights(self, added: Added, weights_of: Tile) -> Three:
         """The gradients of queries and keys are computed from the weights.
 
@@ -404,10 +539,10 @@ class GradientTiles(Step):
         return added(weights_of, weights_of)
 
     def whole_table_made(self, q: Tensor, added: Added, weights_of: Tile, d_scores_of: Tile) -> Three:
-        """The whole table of weights is built.
+        """A tensor of n × n is built.
 
-        The numbers are right. But all the weights at once are the (n, n) tensor that this exercise is meant to avoid.
-        Take one block of queries and one block of keys at a time, and add up.
+        The numbers are right. But all the weights at once, or a mask for all of them, are the (n, n) tensor that this
+        exercise is meant to avoid. Take one block of queries and one block of keys at a time, and add up.
         """
         everything = slice(0, q.shape[-2])
         return added(weights_of, d_scores_of, size=q.shape[-2], columns_of=lambda _rows: [everything])
