@@ -62,7 +62,10 @@ class CountNeighbours(Step):
         A neighbour may stand before the word or behind it, so the table of counts is symmetric. Let j begin at
         i − window.
         """
-        return sum((pairs_at(texts, vocabulary, k) for k in up_to(window, texts)), texts.new_zeros(()).float())
+        return sum(
+            (pairs_at(texts, vocabulary, k) for k in up_to(window, texts)),
+            texts.new_zeros(vocabulary, vocabulary).float(),
+        )
 
     @spells(following_words_alone)
     def preceding_words_alone(self, texts: Tensor, vocabulary: int, window: int) -> Tensor:
