@@ -15,7 +15,7 @@ HEADLINES: dict[Aspect | How, str] = {
     "device": "the device is not right",
     "values": "the values are not right",
     "mutation": "changes its input",
-    "untouched": "does not change its input, as it should",
+    "untouched": "leaves its input unchanged, and should not",
     "gradient": "the gradient is not right",
 }
 NEW_TENSORS = "make new tensors with device=x.device, or from an input (x.new_zeros, torch.zeros_like)"
@@ -29,7 +29,7 @@ IN_WORDS: dict[tuple[Aspect, str], str] = {
     ("device", "moved"): "follows its inputs to another device",
     ("values", ""): "{label}{numbers}",
     ("mutation", ""): "changes its input {names} in place",
-    ("mutation", "untouched"): "does not change its input {names}, as it should",
+    ("mutation", "untouched"): "leaves its input {names} unchanged, and should not",
     ("gradient", "cut_off"): "no gradient flows back: the output is cut off from the inputs",
     ("gradient", "not_cut_off"): "a gradient flows where none should",
     ("gradient", "unreached"): "no gradient reaches {names}",
