@@ -20,7 +20,7 @@ from autograder.sandbox.process import Sandbox
 
 TWICE = "def pairwise_dot(x, y):\n    dots = x @ y.mT\n    return dots * 2"
 PLACE = "In line 3 (`return dots * 2`): with `dots` in place of `dots * 2`"
-HIDDEN_ONLY = "def pairwise_dot(x, y):\n    return x @ y.mT * (2 if x.shape[1] > 12 else 1)"
+HIDDEN_ONLY = "def pairwise_dot(x, y):\n    return x @ y.mT * (2 if 12 < x.shape[1] < 37 else 1)"
 CHANGE = {"id": "one_change_removal", "title": "mine", "explanation": "In line 3."}
 
 
