@@ -238,3 +238,10 @@ def test_every_sample_answers_what_its_lesson_asks():
     assert len(samples) >= 6
     for path in samples:
         compose(read_lesson(layout.solutions / f"{path.parent.name}.py"), read_answers(path), path.name)
+
+
+@pytest.mark.parametrize("lesson", Layout().lessons())
+def test_a_committed_notebook_has_at_most_a_megabyte(lesson):
+    layout = Layout()
+    for folder in (layout.notebooks, layout.solutions):
+        assert (folder / f"{lesson}.ipynb").stat().st_size <= 1_000_000
