@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
+import torch
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from autograder.lesson_text.layout import shown
@@ -39,6 +40,11 @@ def prove(wanted: tuple[str, ...], *, seeds: int, page_file: Path | None) -> Non
         raise CourseError("\n".join([*complaints, *_details(total), *_survivors(proofs)]))
 
 
+def one_thread_each() -> None:
+    """Two processes on two cores: with two threads each, they would wait for one another, and spin meanwhile."""
+    torch.set_num_threads(1)
+
+
 def measure(names: list[str], seeds: int) -> dict[str, Proof]:
     """What was found, by exercise; two processes share the work, and each task is one exercise and one thing to try."""
     tasks: dict[str, list[Task]] = {name: [(fates, (name,))] for name in names}
@@ -49,7 +55,7 @@ def measure(names: list[str], seeds: int) -> dict[str, Proof]:
     console = Terminal(stderr=True)
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     with (
-        ProcessPoolExecutor(PROCESSES, multiprocessing.get_context("spawn")) as pool,
+        ProcessPoolExecutor(PROCESSES, multiprocessing.get_context("spawn"), one_thread_each) as pool,
         Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress,
     ):
         running = {pool.submit(do, *args): name for name in names for do, args in tasks[name]}
