@@ -13,6 +13,7 @@ Two = tuple[Tensor, Tensor]
 Three = tuple[Tensor, Tensor, Tensor]
 Tile = Callable[[slice, slice], Tensor]
 Columns = Callable[[slice], list[slice]]
+Row = Callable[[slice, list[slice]], Three]
 
 
 def blocks_of(length: int, size: int) -> list[slice]:
@@ -175,114 +176,63 @@ class VisitBlocks(Step):
         return lambda rows: [rows]
 
 
-class CarryTiles(Step):
-    """For each block of queries: the output so far, the largest score and the sum, after all of its blocks of keys."""
+class FoldRow(Step):
+    """One block of queries against the blocks of keys it visits: the output so far, the largest score and the sum."""
 
-    makes = ("carried",)
+    makes = ("row_of",)
 
-    def right(
-        self,
-        q: Tensor,
-        v: Tensor,
-        block_size: int,
-        scores_of: Tile,
-        columns_of: Columns,
-        fold: Folded,
-        output_of: Of,
-    ) -> list[Three]:
-        return [
-            self._row_of_tiles(v, rows, columns_of(rows), scores_of, fold, output_of)
-            for rows in blocks_of(q.shape[-2], block_size)
-        ]
+    def right(self, v: Tensor, scores_of: Tile, fold: Folded, output_of: Of, divided: bool = False) -> Row:
+        def row_of(rows: slice, visited: list[slice]) -> Three:
+            output = torch.zeros_like(v[..., rows, :])
+            highest, total = torch.full_like(output[..., 0], -torch.inf), torch.zeros_like(output[..., 0])
+            for columns in visited:
+                highest, total, shrink, powers = fold(highest, total, scores_of(rows, columns))
+                output = output_of(output, shrink, powers @ v[..., columns, :])
+                if divided:
+                    output = output / total[..., None]
+            return output * total[..., None] if divided else output, highest, total
 
-    def _row_of_tiles(
-        self,
-        v: Tensor,
-        rows: slice,
-        visited: list[slice],
-        scores_of: Tile,
-        fold: Folded,
-        output_of: Of,
-        divided: bool = False,
-    ) -> Three:
-        output = torch.zeros_like(v[..., rows, :])
-        highest, total = torch.full_like(output[..., 0], -torch.inf), torch.zeros_like(output[..., 0])
-        for columns in visited:
-            highest, total, shrink, powers = fold(highest, total, scores_of(rows, columns))
-            output = output_of(output, shrink, powers @ v[..., columns, :])
-            if divided:
-                output = output / total[..., None]
-        return output, highest, total
+        return row_of
 
-    def _divided(
-        self,
-        q: Tensor,
-        v: Tensor,
-        block_size: int,
-        scores_of: Tile,
-        columns_of: Columns,
-        fold: Folded,
-        output_of: Of,
-    ) -> list[Three]:
-        return [
-            self._row_of_tiles(v, rows, columns_of(rows), scores_of, fold, output_of, divided=True)
-            for rows in blocks_of(q.shape[-2], block_size)
-        ]
-
-    def divided_in_the_loop(
-        self,
-        q: Tensor,
-        v: Tensor,
-        block_size: int,
-        scores_of: Tile,
-        columns_of: Columns,
-        fold: Folded,
-        output_of: Of,
-    ) -> list[Three]:
+    def divided_in_the_loop(self, v: Tensor, scores_of: Tile, fold: Folded, output_of: Of) -> Row:
         """The output is divided by the sum after every block.
 
         The next block is added to what has been divided already, and then all of it is divided again. Keep the
         output as a sum of exp(s - m) · v, and divide once, after the last block of keys.
         """
-        carried = self._divided(q, v, block_size, scores_of, columns_of, fold, output_of)
-        return [(output * total[..., None], highest, total) for output, highest, total in carried]
+        return self.right(v, scores_of, fold, output_of, divided=True)
 
-    def blocks_averaged(
-        self,
-        q: Tensor,
-        v: Tensor,
-        block_size: int,
-        scores_of: Tile,
-        columns_of: Columns,
-        fold: Folded,
-        output_of: Of,
-    ) -> list[Three]:
+
+class CarryTiles(Step):
+    """A row of tiles for each block of queries."""
+
+    makes = ("carried",)
+
+    def right(self, q: Tensor, block_size: int, columns_of: Columns, row_of: Row) -> list[Three]:
+        return [row_of(rows, columns_of(rows)) for rows in blocks_of(q.shape[-2], block_size)]
+
+    def blocks_averaged(self, q: Tensor, block_size: int, columns_of: Columns, row_of: Row) -> list[Three]:
         """Each block has a softmax of its own, and the outputs are averaged.
 
         A block with low scores then counts as much as one with high scores. All blocks of a row share one denominator:
         rescale what was added up before, add the new part, and divide once, at the end.
         """
         carried = []
-        for rows, (_, highest, total) in zip(
-            blocks_of(q.shape[-2], block_size),
-            self.right(q, v, block_size, scores_of, columns_of, fold, output_of),
-            strict=True,
-        ):
-            parts = [
-                self._row_of_tiles(v, rows, [columns], scores_of, fold, output_of, divided=True)[0]
-                for columns in columns_of(rows)
-            ]
-            carried.append((torch.stack(parts).mean(dim=0) * total[..., None], highest, total))
+        for rows in blocks_of(q.shape[-2], block_size):
+            _, highest, total = row_of(rows, columns_of(rows))
+            parts = [row_of(rows, [columns]) for columns in columns_of(rows)]
+            mean = torch.stack([output / own[..., None] for output, _, own in parts]).mean(dim=0)
+            carried.append((mean * total[..., None], highest, total))
         return carried
 
-    def whole_table_made(self, q: Tensor, v: Tensor, scores_of: Tile, fold: Folded, output_of: Of) -> list[Three]:
+    def whole_table_made(self, q: Tensor, row_of: Row) -> list[Three]:
         """The whole table of scores is built.
 
         The numbers are right. But q @ k.mT for all queries and all keys at once is the (n, n) tensor that this exercise
         is meant to avoid. Take one block of queries and one block of keys at a time.
         """
         everything = slice(0, q.shape[-2])
-        return [self._row_of_tiles(v, everything, [everything], scores_of, fold, output_of)]
+        return [row_of(everything, [everything])]
 
 
 class FinishTiles(Step):
