@@ -2,9 +2,12 @@
 PYTHON ?= python3
 SUBMITTED ?=
 UPGRADE ?=
-EXTRAS := $(foreach extra,course grading cluster postgresql development,--extra $(extra))
-LOCK := pyproject.toml $(EXTRAS) --universal --python-version 3.11 --custom-compile-command "make lock"
+COURSE := course grading
+WORKSHOP := cluster postgresql development
+LOCK := pyproject.toml --universal --python-version 3.11 --custom-compile-command "make lock"
+HASHES := --constraint requirements.txt --generate-hashes --no-emit-package torch --no-annotate
 BIN := .venv/bin
+PIP := $(BIN)/pip --disable-pip-version-check
 SITE := build/site
 ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
 
@@ -17,17 +20,21 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 help:  ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
-setup: .venv/installed  ## make .venv with the locked versions (done by the others when needed)
+setup: .venv/workshop  ## make .venv with the locked versions (done by the others when needed)
 
-.venv/installed: requirements.lock requirements.txt pyproject.toml
+.venv/course: requirements-course.lock pyproject.toml
 	$(PYTHON) -c 'import sys; v = sys.version_info[:2]; (3, 11) <= v <= (3, 13) or sys.exit(f"Python 3.11 to 3.13 is required, and $(PYTHON) is {v[0]}.{v[1]}: make setup PYTHON=...")'
 	$(PYTHON) -m venv --clear .venv
-	$(BIN)/pip install --disable-pip-version-check --quiet --require-hashes -r requirements.lock
-	$(BIN)/pip install --disable-pip-version-check --quiet -r requirements.txt  # torch is left: each build has its own hash
-	$(BIN)/pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation --editable .
+	$(PIP) install --require-hashes --requirement requirements-course.lock
+	$(PIP) install --constraint requirements.txt torch  # apart: each build has its own hash
+	$(PIP) install --quiet --no-deps --no-build-isolation --editable .
 	touch $@
 
-lab: setup  ## open the student notebooks in JupyterLab
+.venv/workshop: .venv/course requirements.lock requirements.txt
+	$(PIP) install --require-hashes --requirement requirements.lock
+	touch $@
+
+lab: .venv/course  ## open the student notebooks in JupyterLab
 	JUPYTER_CONFIG_PATH="$(CURDIR)/notebooks/.jupyter" $(BIN)/jupyter lab $(ROOT_FLAG) notebooks
 
 test: lint  ## run every test: types, style, code, notebooks
@@ -55,7 +62,7 @@ $(SITE)/venv/installed: docs/site/requirements.txt
 build: setup  ## build the notebooks from the lessons in solutions/*.py
 	$(BIN)/python -m autograder build
 
-grade: setup  ## grade what was submitted (SUBMITTED=folder, or the samples)
+grade: .venv/course  ## grade what was submitted (SUBMITTED=folder, or the samples)
 	$(BIN)/python -m autograder grade $(SUBMITTED)
 
 checks: setup  ## prove the checks: wrong answers named, right ones accepted, mutants killed
@@ -72,9 +79,9 @@ lint: setup  ## ruff on sources and built notebooks, mypy
 lock:  ## renew the locks of the course and of the site; UPGRADE=--upgrade takes newer versions
 	$(PYTHON) -m venv --clear build/uv
 	build/uv/bin/pip install --disable-pip-version-check --quiet uv==0.13.9
-	build/uv/bin/uv pip compile --quiet $(LOCK) $(UPGRADE) --output-file requirements.txt
-	build/uv/bin/uv pip compile --quiet $(LOCK) --constraint requirements.txt --generate-hashes --no-emit-package torch \
-		--no-annotate --output-file requirements.lock
+	build/uv/bin/uv pip compile --quiet $(LOCK) $(UPGRADE) $(addprefix --extra ,$(COURSE) $(WORKSHOP)) --output-file requirements.txt
+	build/uv/bin/uv pip compile --quiet $(LOCK) $(HASHES) $(addprefix --extra ,$(COURSE)) --output-file requirements-course.lock
+	build/uv/bin/uv pip compile --quiet $(LOCK) $(HASHES) $(addprefix --extra ,$(COURSE) $(WORKSHOP)) --output-file requirements.lock
 	build/uv/bin/uv pip compile --quiet docs/site/requirements.in --universal --python-version 3.11 $(UPGRADE) \
 		--custom-compile-command "make lock" --generate-hashes --no-annotate --output-file docs/site/requirements.txt
 

@@ -26,6 +26,8 @@ def pins(name: str) -> dict[str, list[str]]:
 
 
 LOCKED, EVERYTHING = pins("requirements.lock"), pins("requirements.txt")
+COURSE = pins("requirements-course.lock")
+LOCKS = ["requirements.lock", "requirements-course.lock"]
 
 
 def test_torch_is_pinned_as_pypi_writes_it_and_outside_of_the_hashes() -> None:
@@ -37,14 +39,24 @@ def test_both_files_have_the_same_versions() -> None:
     assert LOCKED | {"torch": EVERYTHING["torch"]} == EVERYTHING
 
 
-def test_every_version_in_the_lock_has_hashes() -> None:
-    text = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+def test_who_opens_the_course_gets_the_same_versions_and_none_of_the_workshop() -> None:
+    versions = {name: {line.split(" ;")[0] for line in lines} for name, lines in LOCKED.items()}
+    assert [
+        name for name, lines in COURSE.items() if not {line.split(" ;")[0] for line in lines} <= versions[name]
+    ] == []
+    assert {"jupyterlab", "matplotlib", "nbgrader"} <= set(COURSE)
+    assert {"mypy", "pytest", "ruff", "hypothesis", "distributed", "psycopg"} & set(COURSE) == set()
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_every_version_in_the_lock_has_hashes(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
     entries = re.split(r"^(?=\w)", text, flags=re.MULTILINE)[1:]
     assert len(entries) > 100
     assert [entry for entry in entries if not re.search(r"\\\n    --hash=sha256:[0-9a-f]{64}", entry)] == []
 
 
-@pytest.mark.parametrize("name", ["requirements.lock", "requirements.txt", "environment.yml", "Makefile"])
+@pytest.mark.parametrize("name", [*LOCKS, "requirements.txt", "environment.yml", "Makefile"])
 def test_no_place_to_download_from_is_written_down(name: str) -> None:
     assert not re.search(r"://|--find-links|--index-url|/opt/", (ROOT / name).read_text(encoding="utf-8"))
 
@@ -97,10 +109,8 @@ def test_the_hooks_before_a_commit_need_no_network() -> None:
 
 
 def test_the_lock_is_made_of_all_extras_but_the_browser() -> None:
-    (extras,) = re.findall(
-        r"^EXTRAS := \$\(foreach extra,([\w ]+),", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE
-    )
-    assert {*extras.split(), "browser"} == set(PROJECT["optional-dependencies"])
+    extras = re.findall(r"^(?:COURSE|WORKSHOP) := (.+)$", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    assert {*" ".join(extras).split(), "browser"} == set(PROJECT["optional-dependencies"])
     assert "playwright" not in EVERYTHING
 
 
