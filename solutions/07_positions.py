@@ -856,8 +856,9 @@ print("seven words, then four more: the same as eleven at once")
 # ### Stretch: ALiBi's slopes for twelve heads ({points}, difficulty 4, 30 minutes)
 #
 # GPT-2 has 12 heads and GPT-2 XL has 25, and neither is a power of two. The paper's code has an answer. Take the slopes
-# for the next *lower* power of two, unchanged. The remaining heads get slopes *between* these, starting from the steep
-# end. For 3 heads: $2^{-4}$ and $2^{-8}$ are the slopes of two heads, and $2^{-2}$ is the third. For 6 heads:
+# for the next *lower* power of two, unchanged. The remaining heads take every other slope of twice as many heads,
+# starting from the steep end. For 3 heads: $2^{-4}$ and $2^{-8}$ are the slopes of two heads, and $2^{-2}$ is the first
+# of four. For 6 heads:
 #
 # ```text
 # four heads     2^-2        2^-4        2^-6        2^-8

@@ -100,8 +100,8 @@ print(lines.shape, lines[1, :14].tolist())
 #
 # ### Predict, then run: before the first step ({points}, difficulty 1, 2 minutes)
 #
-# A model with small random weights, which has not been trained for a single step, reads names of 39 different
-# characters. What is its loss, roughly?
+# A model with small random weights, which has not been trained for a single step, reads names. Its vocabulary is the 39
+# characters that they are written in. What is its loss, roughly?
 #
 # - **A**: 0
 # - **B**: 0.7
@@ -127,8 +127,8 @@ check("predict_first_loss", first_loss)
 #   the id at $i + 1$.
 # - The result is one number, a tensor without axes: the mean of $-\ln p$ over all predictions. Positions whose target
 #   is `ignore_index` do not count in the mean.
-# - Logits in half precision (float16, bfloat16) are converted to float32 first, and so is the result. Otherwise the
-#   dtype is that of the logits.
+# - Logits in half precision (float16, bfloat16) are converted to float32 first, and the result is then float32. Otherwise
+#   its dtype is that of the logits.
 # - `F.cross_entropy` is allowed, and recommended.
 
 
@@ -336,8 +336,8 @@ check("LanguageModel", LanguageModel)
 # %% [markdown]
 # How large is it? Each block has $4d^2$ weights in attention and $8d^2$ in the MLP, $12d^2$ in all; biases and norms
 # add $13d$. And what does it know before the first step? Nothing, if its weights are small: all logits are near 0, and
-# the loss is $\ln V$, where $V$ is the size of the vocabulary. That is the cheapest test there is. It finds a wrong
-# initialisation, a wrong loss and a leaking mask before a second of training is spent.
+# the loss is $\ln V$, where $V$ is the size of the vocabulary. That is the cheapest test there is. It finds weights
+# that start too large, or a wrong loss, before a second of training is spent.
 
 # %%
 Model = yours_or_ours("LanguageModel", globals())
@@ -1052,7 +1052,8 @@ check("mend_training_loop", train_on_pieces)
 # %% [markdown]
 # Each of the three is quiet. A loss that is not shifted looks like a great success. Positions that run on train each
 # row of the table on one piece. And a model that is left in evaluation mode goes on training, without dropout. What
-# gives the first one away is a number that you know in advance: no loss on names of 39 characters falls to nearly 0.
+# gives the first one away is what you know in advance: nobody can guess the letters of a name so well that the loss
+# falls to nearly 0.
 #
 # ## Load the weights of GPT-2
 #
