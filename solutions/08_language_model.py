@@ -127,8 +127,8 @@ check("predict_first_loss", first_loss)
 #   the id at $i + 1$.
 # - The result is one number, a tensor without axes: the mean of $-\ln p$ over all predictions. Positions whose target
 #   is `ignore_index` do not count in the mean.
-# - Logits in half precision (float16, bfloat16) are converted to float32 first, and the result is then float32. Otherwise
-#   its dtype is that of the logits.
+# - Logits in half precision (float16, bfloat16) are converted to float32 first, and the result is then float32.
+#   Otherwise its dtype is that of the logits.
 # - `F.cross_entropy` is allowed, and recommended.
 
 
@@ -1001,6 +1001,7 @@ assert differs[[0, 1, 2, 4, 5, 6, 7, 8, 9, 10]].max() < 0.1
 #
 # - `text` is `(b, many)`, `held_out` is `(c, n)`; the result is `(pieces)`, the losses on `held_out`.
 # - When the model is used later, each text begins at position 0.
+# - The model may come in training mode or in evaluation mode.
 
 
 # %%

@@ -916,8 +916,7 @@ check("ov_circuit", ov_circuit)
 #
 # Write `copying_score(circuit)`.
 #
-# - `circuit` is `(V, V)`. Return a scalar tensor of its dtype: the share of the rows whose largest entry is on
-#   the diagonal.
+# - `circuit` is `(V, V)`. Return a scalar tensor: the share of the rows whose largest entry is on the diagonal.
 
 
 # %%

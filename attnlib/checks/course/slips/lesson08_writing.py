@@ -1,5 +1,6 @@
 """Lesson 08: a token drawn, a text written token by token, a loop that trains, and the counts that compete with it."""
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Callable
@@ -772,13 +773,17 @@ class StepMode(Step):
 
     @spells(evaluation_never_left)
     def trained_before_the_loop(self) -> Change:
-        started: list[nn.Module] = []
+        rounds = itertools.count()
+        return lambda model: model if next(rounds) else model.train()
 
-        def before_step(model: nn.Module) -> None:
-            if not started:
-                started.append(model.train())
+    def back_after_the_test(self) -> Change:
+        """The first step is made in the mode in which the model came.
 
-        return before_step
+        Whoever calls this function may have tested the model just before. Call model.train() before each step, not
+        after each test.
+        """
+        rounds = itertools.count()
+        return lambda model: model.train() if next(rounds) else model
 
 
 class HeldOutMode(Step):
