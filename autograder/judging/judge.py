@@ -260,7 +260,8 @@ def _missing(question: Question, missing: Failure, ran: list[dict[str, Any]]) ->
 def _choice(value: dict[str, Any]) -> Any:
     if type(value.get("text")) is str:
         return value["text"]
-    return None if value.get("none") is True else type(str(value.get("type"))[:60] or "object", (), {})()
+    name = str(value.get("type"))[:60]
+    return None if value.get("none") is True else type(name if name.isidentifier() else "object", (), {})()
 
 
 def _outcomes(told: Any) -> list[dict[str, Any]]:

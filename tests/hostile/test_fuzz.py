@@ -220,6 +220,13 @@ def test_an_order_of_very_many_axes_is_refused_at_once(axes):
         decode(json.dumps({"dict": {"x": {"tensor": tensor}}}).encode(), b"")
 
 
+@pytest.mark.parametrize("meta", [False, True])
+def test_a_long_axis_of_nothing_is_refused(meta):
+    tensor = {"dtype": "bool", "shape": [2**39, 0], "gradient": False, "meta": meta}
+    with pytest.raises(BadMessage, match="too large"):
+        decode(json.dumps({"dict": {"x": {"tensor": tensor}}}).encode(), b"")
+
+
 class Forger:
     """In the place of a child: answers with tensors of other shapes, dtypes and places, or with anything else."""
 

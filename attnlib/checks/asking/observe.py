@@ -142,7 +142,7 @@ def _ask(probe: Probe | None, asked: "AskedSession", inputs: tuple[Any, ...]) ->
         return asked(*inputs)
     try:
         return probe(asked, inputs)
-    except (RuntimeError, IndexError, ValueError):
+    except (ArithmeticError, LookupError, RuntimeError, ValueError):
         if not asked.outputs:
             raise
         return asked.outputs

@@ -155,8 +155,10 @@ def _value(plain: Any, body: _Body) -> Any:
 
 def _tensor(held: dict[str, Any], body: _Body) -> Tensor:
     dtype, shape = DTYPES[held["dtype"]], held["shape"]
-    if len(shape) > MOST_AXES or any(type(size) is not int or not 0 <= size < 2**40 for size in shape):
+    if len(shape) > MOST_AXES or any(type(size) is not int or size < 0 for size in shape):
         raise BadMessage("an impossible shape")
+    if math.prod(max(size, 1) for size in shape) > BODY_LIMIT:  # beside a 0, too: a long axis of nothing is still long
+        raise BadMessage("too large a shape")
     if held["meta"] is True:
         return torch.empty(shape, dtype=dtype, device="meta")
     length = math.prod(shape) * dtype.itemsize

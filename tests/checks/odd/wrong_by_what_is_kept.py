@@ -1,5 +1,6 @@
 """Wrong answers that keep something from one call to the next, or depend on sizes, and are right at first."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -252,3 +253,19 @@ also(
     lambda s: (e := (s - s.amax(-1, True)).exp().squeeze()) / e.sum(-1, True),
     lambda s: (e := (s - s.amax()).exp()) / e.sum(-1, True),
 )
+
+
+@answers("mend_rolling_cache")
+def the_number_of_words_is_infinite(q, k, v, cache):
+    cache["length"] = math.inf
+    return q
+
+
+@answers("attention_scores")
+def no_row_is_left(q, k):
+    return (q @ k.mT / q.shape[-1] ** 0.5)[..., :0, :]
+
+
+@answers("attention_scores")
+def very_many_rows_of_nothing(q, k):
+    return q.new_zeros(10**12, 0)
