@@ -19,10 +19,14 @@ COPIED = frozenset({*DATA, *TEXT, *PICTURES})
 
 
 def copy_listed(source: Path, target: Path, lesson: str) -> None:
-    """Copy the regular files with one of these endings, and the time that a timestamp.txt names if it is one."""
+    """Copy the regular files with one of these endings, and the time that a timestamp.txt names if it is one.
+
+    None in a folder that has the name of a file that is written beside them: the notebook, its page, or that time.
+    """
     target.mkdir(parents=True, exist_ok=True)
+    taken = (f"{lesson}.ipynb", f"{lesson}.html", TIMESTAMP)
     for name, data in collect(source, lesson).files.items():
-        if PurePosixPath(name).suffix.lower() in COPIED:
+        if PurePosixPath(name).suffix.lower() in COPIED and PurePosixPath(name).parts[0] not in taken:
             path = target / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.unlink(missing_ok=True)

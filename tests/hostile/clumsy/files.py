@@ -177,6 +177,12 @@ def a_link_to_another_student_s_folder(s):
     s.files = {"..": b"link:honest-tiny_0"}
 
 
+@leads_to(remark="handed in as homework.ipynb")
+def folders_with_the_names_of_files(s):
+    folders = ("00_tiny.ipynb", "00_tiny.html", "timestamp.txt")
+    s.files = {"homework.ipynb": s.json(), **{f"{folder}/data.csv": b"1" for folder in folders}}
+
+
 @leads_to(remark="nested more than 10 deep")
 def folders_nested_without_end(s):
     s.files = {"00_tiny.ipynb": s.json(), "deep": b"nested:"}
