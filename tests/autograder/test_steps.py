@@ -109,6 +109,16 @@ def test_of_two_pairs_the_last_counts(released, trusted):
     assert graded_ids(settled)[-2:] == ["pairwise_dot", "test_pairwise_dot"]
 
 
+@pytest.mark.parametrize("kind", ["code", "raw", "markdown"])
+def test_a_copied_test_shows_nothing_that_is_hidden(released, trusted, kind):
+    copied = copy.deepcopy(cell(released, "test_pairwise_dot"))
+    copied.cell_type = kind
+    released.cells.insert(0, copied)
+    settled = keep_one_copy(distrust_metadata(released, trusted), trusted)
+    assert settled.cells[0].source == 'check("pairwise_dot", pairwise_dot)'
+    assert "BEGIN HIDDEN TESTS" in cell(settled, "test_pairwise_dot").source
+
+
 def test_a_deleted_test_is_put_back_below_its_answer(released, trusted):
     released.cells.remove(cell(released, "test_pairwise_dot"))
     settled = put_test_below_answer(distrust_metadata(released, trusted), trusted)
@@ -269,6 +279,13 @@ def test_no_link_of_a_student_s_leads_to_a_file(text):
     page = markdown2html_mistune(disarmed(text))
     assert not re.search(r"<[^>]*\b(href|src)\s*=", page, re.IGNORECASE), page
     assert "beside" not in text or "beside" in page  # it is shown as it was written
+
+
+@pytest.mark.parametrize(
+    "text", ["![a](https://x.org/a.png)", "![a][b]\n\n[b]: https://x.org/a.png", "[![a](https://x)](#b)"]
+)
+def test_a_picture_on_the_web_is_not_loaded(text):
+    assert "<img" not in markdown2html_mistune(disarmed(text))
 
 
 @pytest.mark.parametrize("target", ["https://arxiv.org/abs/1706.03762", "HTTP://x.org", "mailto:a@b.org", "#part"])

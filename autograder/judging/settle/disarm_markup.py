@@ -11,7 +11,9 @@ TAG = re.compile(rf"<(?!/?(?:{HARMLESS})\s*/?>)(?!(?:https?://|mailto:)[^\s<>]*>
 # A link to anywhere but the web, in place or below a reference: in the formgrader's pages, a relative one is a path on
 # the instructor's own server.
 LINK = re.compile(r"\](?=[(:](?![ \t\n]*<?(?:https?://|mailto:|#)))", re.IGNORECASE)
-NOTHING = "\u200b"  # a space without width: before it a < begins no tag, and a ] ends no link
+# Merely looked at, a picture from the web tells its owner who looks, and asks any address for whatever it does.
+PICTURE = re.compile(r"!(?=\[)")
+NOTHING = "\u200b"  # a space without width: before it a < begins no tag, a ] ends no link, and a ! no picture
 
 
 def disarm_markup(notebook: NotebookNode, released: Released) -> NotebookNode:
@@ -30,9 +32,11 @@ def disarm_markup(notebook: NotebookNode, released: Released) -> NotebookNode:
 def disarmed(text: str) -> str:
     """The text with a space of no width where a tag would begin, and before the target of a link not to the web.
 
+    A picture on the web becomes a link.
+
     >>> disarmed("a < b, <b>bold</b>, <img src=x onerror=f()>").replace(NOTHING, "_")
     'a < b, <b>bold</b>, <_img src=x onerror=f()>'
     >>> disarmed("[a](https://arxiv.org) [b](javascript:f()) ![c](d.svg)").replace(NOTHING, "_")
-    '[a](https://arxiv.org) [b]_(javascript:f()) ![c]_(d.svg)'
+    '[a](https://arxiv.org) [b]_(javascript:f()) !_[c]_(d.svg)'
     """
-    return LINK.sub("]" + NOTHING, TAG.sub("<" + NOTHING, text))
+    return PICTURE.sub("!" + NOTHING, LINK.sub("]" + NOTHING, TAG.sub("<" + NOTHING, text)))

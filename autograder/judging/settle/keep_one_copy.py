@@ -5,6 +5,7 @@ from collections import defaultdict
 from nbformat import NotebookNode
 from nbformat.v4 import new_raw_cell
 
+from autograder.lesson_text.regions import split_regions
 from autograder.lesson_text.released import Released, answer_of
 
 
@@ -33,5 +34,8 @@ def keep_one_copy(notebook: NotebookNode, released: Released) -> NotebookNode:
     for name, positions in places.items():
         for position in positions:
             if position != kept[name]:
-                notebook.cells[position].metadata.pop("nbgrader", None)
+                cell = notebook.cells[position]
+                cell.metadata.pop("nbgrader", None)
+                if released[name].is_test:  # nothing says any more that it is one: feedback would show all of it
+                    cell.source = "\n".join(split_regions(cell.source, name).released)
     return notebook
