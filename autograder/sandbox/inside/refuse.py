@@ -23,6 +23,8 @@ KEYS = (
 )
 """Where an operator may have a kernel that runs here."""
 
+vars(torch._C).pop("_dispatch_get_computed_kernel_for_dispatch_key", None)  # a kernel that is held is never refused
+
 for family in FAMILIES:  # in the warm process: no child has to look for them
     operators(family)
 
