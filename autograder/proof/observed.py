@@ -40,7 +40,8 @@ class Observed:
 
     def diagnosis(self, trials: Sequence[Trial]) -> Misconception | None:
         """The misconception that fits."""
-        return diagnose(self.exercise, trials, seed=self.seed, device="cpu", memory=self._memory)
+        known = diagnose(self.exercise, trials, seed=self.seed, device="cpu", memory=self._memory)
+        return known[0] if known else None
 
     def report(self, attempt: Any, *, hidden: bool) -> Report:
         """All that a student would be told, and the score."""

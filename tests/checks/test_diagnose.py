@@ -26,7 +26,25 @@ def test_a_diagnosis_does_not_depend_on_the_order_of_the_cases(name: str) -> Non
             for case in cases_of(exercise, hidden=False)
         ]
         named = [diagnose(exercise, t, seed=0, device="cpu", memory=memory) for t in (trials, trials[::-1])]
-        assert [m.id for m in named if m] == [misconception.same_as or misconception.id] * 2
+        assert [[m.id for m in known] for known in named] == [[misconception.same_as or misconception.id]] * 2
+
+
+def test_what_fails_for_another_reason_is_said_to_be_another_mistake() -> None:
+    def to_be_added(q_len: int, k_len: int, window: int) -> Tensor:
+        if window < 1:
+            raise ValueError("the window must be at least 1")
+        seen = torch.arange(k_len - q_len, k_len)[:, None] - torch.arange(k_len)
+        return torch.zeros(q_len, k_len).masked_fill((seen < 0) | (seen >= window), float("-inf"))
+
+    def and_of_any_window(q_len: int, k_len: int, window: int) -> Tensor:
+        return to_be_added(q_len, k_len, window or 1)
+
+    one, two = (
+        run_exercise(exercises()["sliding_window_mask"], attempt) for attempt in (to_be_added, and_of_any_window)
+    )
+    assert one.diagnosis == two.diagnosis == "additive"
+    more = [s.heading for report in (one, two) for s in report.sections if s.heading.startswith("Not explained by it")]
+    assert more == ["Not explained by it: “a window of nothing”"]
 
 
 def test_only_rivals_that_are_right_otherwise_are_asked_on_another_device(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
 """Which misconception an attempt shows: the one that does the same as the attempt on every case."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -24,15 +24,16 @@ class Rival:
 
 def diagnose(
     exercise: Exercise, trials: Sequence[Trial], *, seed: int, device: str, memory: Memory | None = None
-) -> Misconception | None:
+) -> list[Misconception]:
     """The one misconception that agrees with the attempt on all cases, on the first failed part, or where none raises.
 
     None where no misconception agrees, where several do that are not declared the same, or where the one that does is
-    too close to the reference or to another one (`compare.SEPARATION` tolerances) to be named with confidence.
+    too close to the reference or to another one (`compare.SEPARATION` tolerances) to be named with confidence. Behind
+    it comes a sentence on the failed parts that it does not explain.
     """
     failed = [t for t in trials if t.difference is not None]
     if not failed:
-        return None
+        return []
     telling = [t for t in failed if not t.case.other_device] or failed  # there, nothing is compared but devices
     aspect = min((t.difference.aspect for t in telling if t.difference), key=ASPECTS.index)
     # a wrong dtype explains no gradient that is cut off; wrong values may, and what keeps an answer keeps none for it
@@ -57,10 +58,31 @@ def diagnose(
             agreeing = [r for r in agreeing if _same_words(r, chosen)]
             names = {r.misconception.same_as or r.misconception.id for r in agreeing}
         if len(names) == 1 and _stands_apart(exercise, agreeing[0], rivals, chosen, seed, device, up_to):
-            return next(m for m in exercise.misconceptions if m.id in names)
+            named = next(m for m in exercise.misconceptions if m.id in names)
+            alike = [r for r in rivals if (r.misconception.same_as or r.misconception.id) in names]
+            return [named, *(_not_explained(exercise, alike, telling, seed, device) if chosen is not order else ())]
         if names:
-            return None
-    return None
+            return []
+    return []
+
+
+def _not_explained(
+    exercise: Exercise, alike: Sequence[Rival], failed: Sequence[Trial], seed: int, device: str
+) -> Iterator[Misconception]:
+    """That a failed part would be right if the misconception, in any of its forms, were all that is wrong."""
+    left: dict[str, bool] = {}
+    for trial in (t for t in failed if not t.case.hidden):
+        seen = [_seen(exercise, rival, trial.case, seed, device) for rival in alike]
+        right = [first_difference(exercise, trial.case, trial.expected, s, device=device) is None for s in seen]
+        left[trial.case.part] = left.get(trial.case.part, True) and all(right)
+    if parts := [f"“{part}”" for part in exercise.parts if left.get(part)]:
+        yield Misconception(
+            id="not_explained",
+            title=" and ".join(parts),
+            explanation="By itself, this misunderstanding would leave that right: look for a second mistake.",
+            implementation=None,
+            heading="Not explained by it",
+        )
 
 
 def _most_telling_first(trials: Sequence[Trial]) -> list[Trial]:

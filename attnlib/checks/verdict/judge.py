@@ -102,13 +102,13 @@ def _findings(
     """What the mistake is: the misconception; or else what the result shows, and what one change would do."""
     if all(t.difference is None for t in trials):
         return []
-    misconception = diagnose(exercise, trials, seed=seed, device=device, memory=memory)
-    if misconception is not None and (misconception.id == AS_GIVEN or _is_of_the_course(attempt)):
-        return [misconception]
+    known = diagnose(exercise, trials, seed=seed, device=device, memory=memory)
+    if known and (known[0].id == AS_GIVEN or _is_of_the_course(attempt)):
+        return known
     elsewhere = isinstance(attempt, Attempt)
     found = None if elsewhere else read_source(exercise, attempt)
-    if misconception is not None:
-        return [*(found.certain[:1] if found else ()), misconception]
+    if known:
+        return [*(found.certain[:1] if found else ()), *known]
     if elsewhere:
         told = from_record(attempt.explained()) if visibly_wrong(trials) else FromSource()
     else:
