@@ -2,15 +2,19 @@
 
 import builtins
 import gc
+import importlib
 import math
 import queue
 import socket
 import subprocess
+import sys
 import threading
 import time
 import weakref
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from itertools import cycle
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -272,3 +276,36 @@ def test_the_limit_ends_what_python_ignores_errors_in(
     with pytest.raises(TimeLimitExceeded), time_limit(Clock(0.3, Patience(waiting=10))):
         enters_and_goes_on()
     assert not capfd.readouterr().err
+
+
+@pytest.mark.parametrize("in_a_thread", [False, True])
+def test_the_import_of_a_library_takes_no_time_and_is_not_cut_short(
+    in_a_thread: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An optimiser's first step imports a part of torch that takes seconds; half of it would fail ever after."""
+    name = f"library_of_{tmp_path.name}"
+    (tmp_path / f"{name}.py").write_text(
+        "import time\nend = time.process_time() + 1\nwhile time.process_time() < end: 0\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    clock = Clock(0.3, Patience(waiting=10))
+
+    def imports_and_computes() -> None:
+        with time_limit(clock):
+            assert importlib.import_module(name).end
+            assert clock.cpu_left > 0
+            _endless()
+
+    def ends() -> None:
+        with pytest.raises(TimeLimitExceeded):
+            imports_and_computes()
+
+    with monkeypatch.context() as patch:
+        patch.setattr("attnlib.checks.asking.clock.LIBRARIES", (str(tmp_path),))
+        with ThreadPoolExecutor() as pool:
+            pool.submit(ends).result() if in_a_thread else ends()
+    assert sys.modules.pop(name).end
+    with pytest.raises(TimeLimitExceeded), time_limit(Clock(0.3, Patience(waiting=10))):
+        importlib.import_module(name)  # as a student's own module
+    assert name not in sys.modules
+    assert importlib.import_module(name).end

@@ -7,6 +7,7 @@ import getpass
 import math
 import signal
 import sys
+import sysconfig
 import threading
 import time
 import traceback
@@ -16,6 +17,7 @@ from typing import Any
 
 TICK = 0.1  # seconds between two looks at the clock
 WINDOW = 1.0  # seconds over which computing is told from waiting
+LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 COMPUTES = 0.02  # the share of a window that counts as computing: a process that has to share its processor gets more
 
 
@@ -82,7 +84,14 @@ class Clock:
         return self.cpu_left < 0 or self.has_waited or self.patience.wall_left < 0
 
     def look(self, frame: FrameType | None, boundary: FrameType | None) -> bool:
-        """Whether the time is over, at the next tick; where the frame waits is noted at the first such look."""
+        """Whether the time is over, at the next tick; where the frame waits is noted at the first such look.
+
+        The import of a library takes no time of an attempt's, and is never cut short: what is left of the library in
+        `sys.modules` would fail in every later check.
+        """
+        if _imports_a_library(frame, boundary):
+            self.wall, self.cpu = time.monotonic(), time.process_time()
+            return False
         self.tick()
         if self.has_waited and self.waited_at is None:
             self.waited_at = _stack(frame, boundary)
@@ -103,6 +112,14 @@ def _stack(frame: FrameType | None, boundary: FrameType | None) -> traceback.Sta
         frames.append((frame, frame.f_lineno))
         frame = frame.f_back
     return traceback.StackSummary.extract(reversed(frames))
+
+
+def _imports_a_library(frame: FrameType | None, boundary: FrameType | None) -> bool:
+    while frame is not None and frame is not boundary:
+        if frame.f_code.co_name == "<module>" and frame.f_code.co_filename.startswith(LIBRARIES):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _raise_at_line(_frame: FrameType, event: str, _argument: Any) -> Any:
@@ -173,7 +190,8 @@ def _alarm_by_signal(clock: Clock) -> Iterator[None]:
             # A bare `except:` in the attempt swallows one exception. A trace function on the attempt's frames raises at
             # each further line, those of the handler among them, which the handler does not protect.
             while frame is not None and frame is not boundary:
-                frame.f_trace = _raise_at_line
+                if not frame.f_code.co_filename.startswith("<frozen importlib"):  # whose handlers unlock and forget
+                    frame.f_trace = _raise_at_line
                 frame = frame.f_back
             sys.settrace(_trace_no_other_frame)
             raise TimeLimitExceeded
