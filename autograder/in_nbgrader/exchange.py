@@ -1,12 +1,14 @@
 """nbgrader's exchange: a folder in which students write, and from which the instructor copies."""
 
 import glob
+import pwd
 import shutil
 import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from nbgrader.api import Gradebook
 from nbgrader.exchange.default import ExchangeCollect, ExchangeReleaseFeedback
 
 from autograder.in_nbgrader.copying import Copy
@@ -18,29 +20,79 @@ NEVER = datetime.min
 
 
 class CollectWithoutLinks(ExchangeCollect):
-    """Collects regular files alone; one submission that cannot be collected keeps no other from being collected."""
+    """Collects regular files alone; one submission that cannot be collected keeps no other from being collected.
+
+    nbgrader believes the name that a folder claims, and only warns where it belongs to somebody else. Here it is no
+    submission if its owner is another student: a course may collect for its students, but they not for one another.
+    """
 
     src_records: list[dict[str, Any]]
+    inbound_path: str
 
     def init_src(self) -> None:
+        self.refused: dict[str, str] = {}
+        self.students = self._students()
         super().init_src()
-        found = self.src_records
-        self.src_records = [r for r in found if r["timestamp"] != NEVER and not r["username"].startswith(".")]
-        for record in found:
-            if record not in self.src_records:
-                self.log.error("No submission, and not collected: %s", printable(record["filename"]))
+        self.src_records = [record for record in self.src_records if record["filename"] not in self.refused]
+        for name, why in self.refused.items():
+            self.log.error("No submission, and not collected: %s: %s", printable(name), printable(why))
+
+    def _students(self) -> set[str]:
+        """Those in the gradebook, and those who have a folder of their own there."""
+        folder = Path(self.root, self.coursedir.course_id, "inbound")
+        with Gradebook(self.coursedir.db_url, self.coursedir.course_id) as gradebook:
+            known = {student.id for student in gradebook.students}
+        names = {path: path.name.partition("+")[0] for path in (folder.iterdir() if folder.is_dir() else ())}
+        return known | {name for path, name in names.items() if name == _owner(path)}
 
     def _path_to_record(self, path: str) -> dict[str, Any]:
+        name = Path(path).name
         try:
-            return dict(super()._path_to_record(path))
+            record = dict(super()._path_to_record(path))
+            why = self._refusal(Path(path), str(record["username"]))
         except Exception:  # a folder of any name can be made there
-            name = Path(path).name
-            return {"username": name, "filename": name, "timestamp": NEVER}
+            record, why = {}, "its name is not STUDENT+LESSON+TIME"
+        if not why:
+            return record
+        self.refused[name] = why
+        return {"username": name, "filename": name, "timestamp": NEVER}
+
+    def _refusal(self, path: Path, student: str) -> str:
+        """Why it is no submission of the student whose name it has; empty if it is one."""
+        if not student or student.startswith("."):
+            return "it has no student's name"
+        if path.is_symlink() or not path.is_dir():
+            return "it is a link, or no folder"
+        owner = _owner(path) if self.check_owner else student
+        if owner in self.students - {student}:
+            return f"it belongs to {owner}, another student (see CollectApp.check_owner)"
+        return ""
+
+    def copy_files(self) -> None:
+        found = self.src_records
+        if not found:
+            super().copy_files()  # which says so
+        for record in found:
+            self.src_records = [record]
+            source = Path(self.inbound_path, record["filename"])
+            path = self.coursedir.submitted_directory, record["username"], self.coursedir.assignment_id
+            before = Path(self.coursedir.format_path(*path))
+            try:
+                if before.is_dir() and self.coursedir.get_existing_timestamp(str(before)) != record["timestamp"]:
+                    with tempfile.TemporaryDirectory() as own:  # what cannot be collected must not replace what was
+                        self._copy(source, Path(own, "copy"))
+                super().copy_files()
+            except (OSError, RuntimeError, CourseError) as error:
+                self.log.error("Not collected: %s: %s", printable(source), printable(error))
+        self.src_records = found
+
+    def _copy(self, source: Path, target: Path) -> Copy:
+        return Copy(source, target, 1000 * self.coursedir.max_dir_size)
 
     def do_copy(self, src: str, dest: str, log: Any = None) -> None:  # noqa: ARG002  nbgrader names it
         try:
             with tempfile.TemporaryDirectory() as own:
-                copy = Copy(Path(src), Path(own, "copy"), 1000 * self.coursedir.max_dir_size)
+                copy = self._copy(Path(src), Path(own, "copy"))
                 for line in copy.left_out:
                     self.log.warning("Not collected: %s", line)
                 super().do_copy(str(Path(own, "copy")), dest)
@@ -52,6 +104,14 @@ class CollectWithoutLinks(ExchangeCollect):
 
     def _student(self, src: str) -> str:
         return next(str(r["username"]) for r in self.src_records if r["filename"] == Path(src).name)
+
+
+def _owner(path: Path) -> str:
+    """Whose folder it is; empty if nobody has that number."""
+    try:
+        return pwd.getpwuid(path.lstat().st_uid).pw_name
+    except (KeyError, OSError):
+        return ""
 
 
 class ReleaseOneByOne(ExchangeReleaseFeedback):

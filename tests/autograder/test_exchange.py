@@ -14,6 +14,7 @@ from nbgrader.auth import Authenticator
 from nbgrader.exchange import ExchangeError, ExchangeFactory
 from tiny_course import TINY
 
+from autograder.in_nbgrader import exchange as collecting
 from autograder.in_nbgrader.handed_in import time_of
 from autograder.in_nbgrader.nbgrader_course import NbgraderCourse
 from autograder.in_nbgrader.unpacking import ExtractWithinBounds
@@ -72,6 +73,46 @@ def test_collecting_follows_no_link_and_stops_at_nobody(exchange, tmp_path):
         f"eve/{TINY}/sub/data.csv": "1,2",
     }
     assert not (tmp_path / "course" / TINY).exists()
+
+
+def test_collecting_goes_on_beside_what_is_no_submission(exchange, tmp_path, caplog):
+    submit(tmp_path, "", {f"{TINY}.ipynb": "nobody's", f"{TINY}/{TINY}.ipynb": "nobody's"})
+    inbound = tmp_path / "exchange" / "attention" / "inbound"
+    (inbound / f"ann+{TINY}+{TIME}").symlink_to("/nowhere")
+    (inbound / f"bob+{TINY}+{TIME}").write_text("a file", encoding="utf-8")
+    submit(tmp_path, "eve", {f"{TINY}.ipynb": "eve's"})
+    exchange.factory.Collect(coursedir=exchange.directory).start()
+    assert collected(exchange) == {f"eve/{TINY}/{TINY}.ipynb": "eve's"}
+    refused = [line for line in caplog.messages if line.startswith("No submission")]
+    assert sorted(line.rpartition(": ")[2] for line in refused) == [
+        "it has no student's name",
+        "it is a link, or no folder",
+        "it is a link, or no folder",
+    ]
+
+
+def test_a_submission_that_cannot_be_collected_replaces_none(exchange, tmp_path):
+    submit(tmp_path, "adam", {f"{TINY}.ipynb": "adam's"})
+    exchange.factory.Collect(coursedir=exchange.directory).start()
+    exchange.directory.max_dir_size = 1
+    submit(tmp_path, "adam", {f"{TINY}.ipynb": "adam's " * 1000}, time="2026-02-02 03:04:05 UTC")
+    exchange.factory.Collect(coursedir=exchange.directory).start()
+    assert collected(exchange) == {f"adam/{TINY}/{TINY}.ipynb": "adam's"}
+
+
+def test_nobody_hands_in_for_another_student(exchange, tmp_path, caplog, monkeypatch):
+    submit(tmp_path, "ada", {f"{TINY}.ipynb": "ada's"})
+    forged = submit(tmp_path, "ada", {f"{TINY}.ipynb": "bob's"}, time="2026-02-02 03:04:05 UTC")
+    submit(tmp_path, "bob", {f"{TINY}.ipynb": "bob's"})
+    submit(tmp_path, "cem", {f"{TINY}.ipynb": "by the instructor"})
+    owners = {"ada": "ada", "bob": "bob", "cem": "instructor"}
+    monkeypatch.setattr(
+        collecting, "_owner", lambda path: "bob" if path == forged else owners[path.name.partition("+")[0]]
+    )
+    exchange.factory.Collect(coursedir=exchange.directory).start()
+    files = {"ada": "ada's", "bob": "bob's", "cem": "by the instructor"}
+    assert collected(exchange) == {f"{student}/{TINY}/{TINY}.ipynb": text for student, text in files.items()}
+    assert any("it belongs to bob, another student" in line for line in caplog.messages)
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")  # nbgrader's
