@@ -3,11 +3,13 @@
 import io
 import json
 import lzma
+import re
 import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -20,6 +22,7 @@ from autograder.judging.intake.folder import (
     MOST_BYTES_IN_ALL,
     MOST_ENTRIES,
     NOTEBOOKS,
+    SMALLER,
     TIMESTAMP,
     is_hidden,
     read_regular,
@@ -34,6 +37,7 @@ MOST_VALUES = 1_000_000  # lists and objects in one file's JSON
 MOST_BESIDE = 200
 MOST_BYTES_BESIDE_IN_ALL = 16 << 20
 BAD_ZIP = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, RuntimeError, OSError, EOFError, ValueError)
+STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)  # a last one may have no end: none is read twice
 MAKE_CELL: dict[str, Callable[..., NotebookNode]] = {
     "code": new_code_cell,
     "markdown": new_markdown_cell,
@@ -56,14 +60,20 @@ def take_in(files: Mapping[str, bytes], lesson: str, known_ids: Iterable[str] = 
     It should be called LESSON.ipynb. Another name, a sub-folder or a zip file will do if it is the only one that there
     is, or the only one with this lesson's grade ids; raises NotGraded if none can be told to be it.
     """
+    known = set(known_ids)
     notebooks = {n: data for n, data in files.items() if n.lower().endswith(NOTEBOOKS)}
     name, archive = f"{lesson}.ipynb", ""
     if name in notebooks:
         data, remarks = notebooks[name], []
     else:
-        name, archive, data = _only_one(notebooks, lesson, set(known_ids))
-        remarks = [f"handed in as {printable(f'{archive}/{name}' if archive else name)}"]
+        name, archive, data = _only_one(notebooks, lesson, known)
+        remarks = [f"handed in as {printable(f'{archive}/{name}' if archive else name)[:200]}"]
+    if unread := [other for other in notebooks if other.lower().endswith(".ipynb") and other != name]:
+        remarks.append(f"not read: {printable(', '.join(unread))[:200]}")
     taken = read(data)
+    ids = {_grade_id(cell.metadata) for cell in taken.notebook.cells} - {None}
+    if ids and known and ids.isdisjoint(known):
+        remarks.append("its answers' cells are of no exercise of this lesson: it may be another lesson's notebook")
     others = _beside_in_zip(archive, files[archive]) if archive else files
     home = name.rpartition("/")[0]
     beside, more = _beside(others, f"{home}/" if home else "")
@@ -108,12 +118,12 @@ def _is_beside(member: zipfile.ZipInfo) -> bool:
 def _in_zip(name: str, data: bytes, wanted: Callable[[zipfile.ZipInfo], bool]) -> Iterable[tuple[str, bytes]]:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            for member in archive.infolist()[:MOST_ENTRIES]:
-                if wanted(member) and not is_hidden(member.filename.split("/")):
-                    if member.file_size > MOST_BYTES:
-                        raise NotGraded(f"{printable(name)} holds a notebook of {member.file_size >> 20} MB")
-                    with archive.open(member) as file:  # the size that it names need not be true
-                        yield member.filename, file.read(MOST_BYTES if _is_notebook(member) else MOST_BYTES_BESIDE)
+            members = (m for m in archive.infolist() if wanted(m) and not is_hidden(m.filename.split("/")))
+            for member in islice(members, MOST_ENTRIES):
+                if member.file_size > MOST_BYTES:
+                    raise NotGraded(f"{printable(name)} holds a notebook of {member.file_size >> 20} MB")
+                with archive.open(member) as file:  # the size that it names need not be true
+                    yield member.filename, file.read(MOST_BYTES if _is_notebook(member) else MOST_BYTES_BESIDE)
     except BAD_ZIP as error:
         raise NotGraded(printable(f"{name} cannot be opened: {error}")) from None
 
@@ -177,8 +187,8 @@ def read(data: bytes) -> TakenIn:
 
     nbformat would refuse the whole file for one wrong key. What a cell lacks is put in; what is no cell is named.
     """
-    if data.count(b"[") + data.count(b"{") > MOST_VALUES:
-        raise NotGraded(f"the notebook has more than {MOST_VALUES} lists and objects")
+    if _brackets(data) > MOST_VALUES and _brackets(STRING.sub(b"", data)) > MOST_VALUES:
+        raise NotGraded(f"the notebook has more than {MOST_VALUES} lists and objects: {SMALLER}")
     try:
         plain = json.loads(data.decode("utf-8-sig"))
     except UnicodeDecodeError:
@@ -212,6 +222,10 @@ def read(data: bytes) -> TakenIn:
     notebook = new_notebook(cells=kept)
     notebook.nbformat_minor = 5
     return TakenIn(notebook, tuple(remarks[:20]))
+
+
+def _brackets(data: bytes) -> int:
+    return data.count(b"[") + data.count(b"{")
 
 
 def _cells(plain: dict[str, Any]) -> list[Any] | None:

@@ -21,6 +21,7 @@ MOST_REMARKS = 5
 FAR_FUTURE = 2.0**35  # a file may have been changed in a year that no calendar has
 NOTEBOOKS = (".ipynb", ".zip")
 TIMESTAMP = "timestamp.txt"
+SMALLER = "clear its outputs, save it, and hand it in again"
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,8 @@ def read_regular(path: Path, name: str, most: int) -> tuple[bytes, float]:
         raise NotGraded(f"{shown} cannot be read: {error.strerror}") from None
     if len(data) > most:
         kind = "a notebook" if name.lower().endswith(NOTEBOOKS) else "it"
-        raise NotGraded(f"{shown} has {_size(state.st_size)}; {kind} may have {_size(most, unit='')}")
+        hint = f": {SMALLER}" if name.lower().endswith(".ipynb") else ""
+        raise NotGraded(f"{shown} has {_size(state.st_size)}; {kind} may have {_size(most, unit='')}{hint}")
     return data, state.st_mtime
 
 

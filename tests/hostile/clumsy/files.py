@@ -60,9 +60,14 @@ def a_zip_that_is_none(s):
     s.files = {"homework.zip": b"PK\3\4 this is none"}
 
 
-@leads_to()
+@leads_to(remark="not read: draft.ipynb")
 def two_notebooks(s):
     s.files = {"00_tiny.ipynb": s.json(), "draft.ipynb": b"nothing"}
+
+
+@leads_to(remark="handed in as")
+def a_zip_whose_notebook_comes_last(s):
+    s.files = {"homework.zip": zipped({**{f"{n}.txt": b"" for n in range(2500)}, "00_tiny.ipynb": s.json()})}
 
 
 @leads_to("no notebook is called")

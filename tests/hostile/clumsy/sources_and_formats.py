@@ -162,3 +162,22 @@ def a_web_page(s):
 @leads_to("MB; a notebook may have")
 def a_file_of_100_megabytes(s):
     s.raw = s.json() + b" " * (100 << 20)
+
+
+@leads_to()
+def much_printed_in_brackets(s):
+    text = "[[0.1, 0.2], [0.3, 0.4]]\n" * 400_000
+    s.cell("pairwise_dot")["outputs"] = [{"output_type": "stream", "name": "stdout", "text": text}]
+
+
+@leads_to("clear its outputs")
+def outputs_of_40_megabytes(s):
+    s.cell("pairwise_dot")["outputs"] = [{"output_type": "stream", "name": "stdout", "text": "x" * 40_000_000}]
+
+
+@leads_to(pairwise_dot=0, predict_largest_dot=0, remark="another lesson's notebook")
+def another_lesson_s_notebook(s):
+    for name in ("pairwise_dot", "predict_largest_dot"):
+        for kind in ("", "test_"):
+            s.cell(f"{kind}{name}")["metadata"]["nbgrader"]["grade_id"] = f"{kind}other_{name}"
+        s.cell(f"other_{name}")["source"] = "1"
