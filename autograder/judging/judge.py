@@ -243,7 +243,7 @@ def failed(exercise: Exercise, failure: Failure) -> Report:
 
 def _forbidden(use: list[str]) -> Failure:
     name, text = use
-    return Failure("forbidden", f"calls {name}, which this exercise asks you to do without: `{text[:120]}`")
+    return Failure("forbidden", f"calls {name[:120]}, which this exercise asks you to do without: `{text[:120]}`")
 
 
 def _missing(question: Question, missing: Failure, ran: list[dict[str, Any]]) -> Failure:
