@@ -150,14 +150,13 @@ def test_one_property_is_isolated(name: str, attempt: object, said: str) -> None
         (
             "pairwise_dot",
             wrong_strides_and_gradient,
-            "Two things are wrong: the gradient; and the result for a transposed input, whose memory is not contiguous."
+            "Wrong: the gradient; and the result for a transposed input, whose memory is not contiguous."
             " Everything else that was tried is right.",
         ),
         (
             "EncoderBlock",
             ShiftedMaskDetached,
-            "Two things are wrong: the gradient; and the result when a mask is given. "
-            "Everything else that was tried is right.",
+            "Wrong: the gradient; and the result when a mask is given. Everything else that was tried is right.",
         ),
     ],
 )
@@ -252,7 +251,7 @@ def test_errors_that_are_asked_for_are_no_right_values() -> None:
 
     report = run("split_heads", wrong_but_for_the_error)
     assert not report.passed
-    assert "Two things are wrong" not in report.message
+    assert "Wrong: " not in report.message
 
 
 def test_right_cases_are_listed_where_they_have_nothing_in_common() -> None:
@@ -261,6 +260,12 @@ def test_right_cases_are_listed_where_they_have_nothing_in_common() -> None:
 
     message = " ".join(run("pairwise_dot", sometimes).message.split())
     assert "All is right in: a batch of one; " in message
+
+
+def test_wrong_cases_are_listed_where_they_are_fewer() -> None:
+    message = " ".join(run("pairwise_dot", lambda x, y: dots(x, y).squeeze()).message.split())
+    wrong = "a batch of one; one entry of the batch; sentences of one word"
+    assert f"Wrong in: {wrong}. Everything else that was tried is right." in message
 
 
 def test_a_number_of_heads_that_is_written_into_the_code_is_told() -> None:

@@ -95,6 +95,25 @@ def test_the_place_and_the_kind_of_the_change_are_told(name: str, attempt: Any, 
     assert told in " ".join(report.message.split())
 
 
+def cut_by_the_other_width(x: Tensor, w_qkv: Tensor, d_k: int, d_v: int) -> tuple[Tensor, ...]:
+    packed = x @ w_qkv
+    return packed[..., :d_k], packed[..., d_k : 2 * d_k], packed[..., 2 * d_v :]
+
+
+def test_a_negative_factor_that_fits_by_chance_is_not_proposed() -> None:
+    message = " ".join(run("project_qkv_fused", cut_by_the_other_width).message.split())
+    assert "with another variable in place of `d_v`, the answer" in message
+
+
+def turned_and_not_back(q: Tensor, k: Tensor) -> Tensor:
+    return (q @ k.mT).flip(-1).flip(-2) / math.sqrt(q.shape[-1])
+
+
+def test_of_pieces_that_look_the_same_the_one_is_told_that_is_meant() -> None:
+    message = " ".join(run("attention_scores", turned_and_not_back).message.split())
+    assert "another number in place of the first `-1`" in message
+
+
 def test_an_operator_is_told_by_what_stands_behind_it() -> None:
     message = " ".join(run("layer_norm", divided_by_gain).message.split())
     assert "with another operator in place of `/` before `gain`, the answer would pass" in message

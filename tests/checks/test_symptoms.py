@@ -219,6 +219,31 @@ def test_the_one_property_that_is_missing_is_named(attempt: Any, name: str) -> N
     assert names("pairwise_dot", attempt)[0] == name
 
 
+def test_all_inputs_that_the_gradient_does_not_reach_are_named() -> None:
+    def of_layers(x: Tensor, *matrices: Tensor) -> tuple[Tensor, ...]:
+        return tuple(x @ w.detach() for w in matrices)
+
+    message = run("project_qkv", of_layers).message
+    assert "no gradient reaches w_q, w_k, w_v" in message
+    assert "The gradient is cut off on its way to w_q, w_k, w_v" in message
+
+
+def test_a_relation_of_one_output_is_not_told_of_the_others() -> None:
+    def cut_elsewhere(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Tensor, ...]:
+        columns = x @ torch.cat([w_q, w_k, w_v], dim=1)
+        return columns[..., : w_q.shape[1] + 1], columns[..., w_q.shape[1] + 1 : 9], columns[..., 9:]
+
+    assert "too long (q):" in run("project_qkv", cut_elsewhere).message
+
+
+def test_two_numbers_that_happen_to_be_those_of_the_right_case_are_not_blamed() -> None:
+    def smoothed(texts: Tensor, vocabulary: int, window: int) -> Tensor:
+        right = exercises()["company"].reference(texts, vocabulary, window)
+        return right + 0.1 if texts.shape[1] > 1 else right
+
+    assert "where vocabulary is not" not in run("company", smoothed).message
+
+
 def test_a_model_that_is_copied_is_not_called_changed() -> None:
     def train(model: nn.Module, words: Tensor, wanted: Tensor, position: int, lr: float) -> Tensor:
         model, losses = copy.deepcopy(model), []

@@ -124,7 +124,7 @@ def _compare_shapes(
         reason = _in_its_place(module, missing[0])
         raise ContractBroken("parameters", f"has no parameter {missing[0]!r}", reason=reason, details=details)
     if extra:
-        hint = " (make the layer with bias=False)" if extra[0].endswith(".bias") else ""
+        hint = " (its layer needs bias=False here)" if extra[0].endswith(".bias") else ""
         text = f"has a parameter {extra[0]!r} that the contract does not ask for{hint}"
         raise ContractBroken("parameters", text, reason="unasked")
     for name, shape in wanted.items():

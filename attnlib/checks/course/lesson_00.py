@@ -627,7 +627,7 @@ def _nothing_in_common(draw: Draw) -> tuple[list[str], list[str]]:
 SEARCH = CourseExercise(
     name="search",
     lesson=LESSON,
-    contract="lists of q questions and k texts, all strings -> cosines (q, k) of counted words, weighed by rarity",
+    contract="lists of q questions and k texts, all strings -> cosines (q, k) of counted words, weighted by rarity",
     parts={"values": 3, "robustness": 1},
     stretch=True,
     reference=_search,

@@ -124,8 +124,8 @@ class LookUp(Step):
     def one_hot_without_vocabulary(self, token_ids: Tensor, table: Tensor, width: int) -> Tensor:
         """The one-hot vectors have another width than the vocabulary.
 
-        Without a number of classes, `one_hot` counts up to the largest id that it sees; and 12 tokens are only the
-        lesson's own. The table has a row for every token: F.one_hot(token_ids, len(table)).
+        Without a number of classes, `one_hot` counts up to the largest id that it sees; and only the lesson's own
+        vocabulary has 12 tokens. The table has a row for every token: F.one_hot(token_ids, len(table)).
         """
         return F.one_hot(token_ids, width).to(table.dtype) @ table
 
@@ -145,8 +145,8 @@ class LookUp(Step):
     def copied_to_a_parameter(self, token_ids: Tensor, table: Tensor) -> Tensor:
         """The table is copied into a parameter.
 
-        nn.Parameter(table) is a new leaf: the gradient stops there and never reaches `table`. Take the rows from
-        `table` itself.
+        nn.Parameter(table), or the weight of a new layer, is a new leaf: the gradient stops there and never reaches
+        `table`. Take the rows from `table` itself.
         """
         return nn.Parameter(table)[token_ids]
 

@@ -54,7 +54,7 @@ class Slip:
         """Both of them, in steps that are not the same."""
         return Slip(
             id=f"{self.id}_and_{other.id}",
-            title=f"{self.title}, and {other.title[0].lower()}{other.title[1:]}",
+            title=f"{self.title}, and {_inside(other.title)}",
             explanation=f"Two things at once. {self.explanation} {other.explanation}",
             wrong={**self.wrong, **other.wrong},
             thread=self.thread or other.thread,
@@ -117,6 +117,12 @@ class CourseExercise(Exercise):
             same_as=self.same.get(same_as, same_as) if same_as else None,
             thread=slip.thread,
         )
+
+
+def _inside(title: str) -> str:
+    """A title inside a sentence, where a word such as GELU keeps its capitals."""
+    first = title.split()[0]
+    return title if first[1:] != first[1:].lower() else title[0].lower() + title[1:]
 
 
 def _slips(

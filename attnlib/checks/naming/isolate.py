@@ -81,7 +81,9 @@ def _common_traits(exercise: Exercise, trials: Sequence[Trial]) -> tuple[Trait, 
     pairs = [
         (one, other)
         for (one, a), (other, b) in combinations(blamed, 2)
-        if a | b == wrong and not (_is_confusable(exercise, one, trials) or _is_confusable(exercise, other, trials))
+        if a | b == wrong
+        and not (one.argument and other.argument)  # two numbers that happen to be those of the right cases
+        and not (_is_confusable(exercise, one, trials) or _is_confusable(exercise, other, trials))
     ]
     if len(pairs) != 1:
         return ()

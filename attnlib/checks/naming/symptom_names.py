@@ -69,9 +69,9 @@ _TEXTS = {
     ),
     "another_dtype": (
         "The numbers are right, but their dtype is not",
-        "The expected dtype is given above: that of the inputs, unless the contract says otherwise. torch.zeros and "
-        "torch.arange have a dtype of their own (pass dtype=…, or use `x.new_zeros(...)`); `.to(...)`, `.float()` and "
-        "`.bool()` change it.",
+        "The result should have the inputs' dtype, unless the contract says otherwise. torch.zeros and torch.arange "
+        "have a dtype of their own (pass dtype=…, or use `x.new_zeros(...)`); `.to(...)`, `.float()` and `.bool()` "
+        "change it.",
     ),
     "less_exact": (
         "The numbers agree to {} digits or so",
@@ -141,8 +141,8 @@ _TEXTS = {
     ),
     "one_factor_more": (
         "Every number is {} times the right one",
-        "Somewhere there is a scale that does not belong there, has the wrong size, or is missing. (The number is "
-        "that of the first case.)",
+        "Somewhere there is a scale that does not belong there, has the wrong size, or is missing; a mean in place of "
+        "a sum divides, too. (The number is that of the first case.)",
     ),
     "one_term_more": (
         "Every number is the right one plus {}",

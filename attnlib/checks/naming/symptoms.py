@@ -71,15 +71,21 @@ def relation_of_numbers(trials: Sequence[Trial]) -> Misconception | None:
     pairs = [pair for pair in pairs if pair[0].dim() == 0 or pair[0].shape[-1] > 1] or pairs
     for name, relation in RELATIONS.items():
         if all(found := [relation(*pair) for pair in pairs]):
-            return _named((name, (str(found[0]),)))
+            return _named((name, (str(found[0]),)), _output_of(wrong))
     return _named(("less_exact", (str(min(agreeing)),))) if min(agreeing) >= 2 else None
 
 
-def _named(found: Found | None) -> Misconception | None:
+def _output_of(wrong: Sequence[Trial]) -> str:
+    """Of several outputs, the one that was compared; nothing is said of the others."""
+    names = {t.difference.names for t in wrong if t.difference and t.difference.aspect in ("shape", "values")}
+    return f" ({', '.join(*names)})" if len(names) == 1 and () not in names else ""
+
+
+def _named(found: Found | None, of: str = "") -> Misconception | None:
     if found is None:
         return None
     name, filled = found
-    return replace(SYMPTOMS[name], title=SYMPTOMS[name].title.format(*filled))
+    return replace(SYMPTOMS[name], title=SYMPTOMS[name].title.format(*filled) + of)
 
 
 def _of_kind(wrong: Sequence[Trial]) -> Found | None:
@@ -109,7 +115,7 @@ def _of_gradients(wrong: Sequence[Trial], all_of_them: bool = False) -> Found | 
     found = [t.difference for t in wrong if t.difference is not None and t.difference.aspect == "gradient"]
     if not found or (all_of_them and len(found) < len(wrong)):
         return None
-    return ("gradient_cut_off", found[0].names or ("the inputs",)) if all(d.how in CUT_OFF for d in found) else None
+    return ("gradient_cut_off", (found[0].named or "the inputs",)) if all(d.how in CUT_OFF for d in found) else None
 
 
 def _compared(trial: Trial) -> tuple[Tensor, Tensor, Trial] | None:

@@ -21,6 +21,7 @@ ASPECTS: tuple[Aspect, ...] = ("failure", "shape", "dtype", "device", "values", 
 How = Literal["", "accepted", "mixed", "made_on_cpu", "moved", "untouched", "cut_off", "not_cut_off", "unreached"]
 """Where an aspect can differ in several ways: in which of them."""
 SEPARATION = 100.0  # a misconception must differ from the reference by so many tolerances on some case
+MOST_NAMES = 4  # in one sentence
 GUARD = 5e-12  # relative: 1e-12 added to a denominator against 0 / 0 is no mistake, and 1e-9 is
 
 
@@ -55,10 +56,16 @@ class Difference:
     how: How = ""
     output: int = 0
     names: tuple[str, ...] = ()
-    """The output, where there are several; the inputs that are changed; the input or weight of a gradient."""
+    """The output, where there are several; the inputs that are changed; the inputs or weights of a gradient."""
     expected: object = None
     got: object = None
     numbers: Numbers | None = None
+
+    @property
+    def named(self) -> str:
+        """The first of the names, and how many more there are."""
+        more = len(self.names) - MOST_NAMES
+        return ", ".join(self.names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
     @property
     def tolerances(self) -> float:
@@ -219,13 +226,20 @@ def _gradient_difference(exercise: Exercise, case: Case, want: Observation, have
     through = tuple(t.dtype for t in have.outputs or ())
     # One scale for all: the gradient of a key's bias is exactly zero, and what is left of it is others' rounding.
     scale = torch.stack([g.detach().abs().max().cpu().double() for g in want.gradients.values() if g.numel()])
-    for key, expected in want.gradients.items():
-        found = _numbers(case, expected, have.gradients[key], 4 * have.terms, through=through, scale=scale)
-        if found:
-            name = _leaf_names(exercise, want).get(key, key)
-            how: How = "" if bool(have.gradients[key].any()) else "unreached"
-            return Difference("gradient", how, names=(name,), numbers=found)
-    return None
+    wrong = {
+        key: numbers
+        for key, expected in want.gradients.items()
+        if (numbers := _numbers(case, expected, have.gradients[key], 4 * have.terms, through=through, scale=scale))
+    }
+    if not wrong:
+        return None
+    first, names = next(iter(wrong)), _leaf_names(exercise, want)
+    unreached = [key for key in wrong if not bool(have.gradients[key].any())]
+    if first in unreached:
+        return Difference(
+            "gradient", "unreached", names=tuple(names.get(key, key) for key in unreached), numbers=wrong[first]
+        )
+    return Difference("gradient", names=(names.get(first, first),), numbers=wrong[first])
 
 
 def _leaf_names(exercise: Exercise, seen: Observation) -> dict[str, str]:

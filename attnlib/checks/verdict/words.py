@@ -41,7 +41,7 @@ def of_difference(difference: Difference) -> str:
     """What differs, in a sentence."""
     if difference.aspect == "failure" and isinstance(difference.got, Failure):
         return of_failure(difference.got)
-    names = ", ".join(difference.names)
+    names = difference.named
     return IN_WORDS[difference.aspect, difference.how].format(
         label=f"{names}: " if names else "",
         names=names,
@@ -83,7 +83,7 @@ def of_isolated(found: Isolated) -> str:
         return f"{alone(found.traits[0].id, found.traits[0].axes)}."
     if found.traits:
         clauses = "; and ".join(AMONG[trait.id].format(*trait.axes) for trait in found.traits)
-        return f"Two things are wrong: {clauses}. Everything else that was tried is right."
+        return f"Wrong: {clauses}. Everything else that was tried is right."
     if found.part:
         return f"Only “{found.part}” is wrong; everything else that was tried is right."
     return f"Right: {', '.join(found.right)}. Wrong: {', '.join(found.wrong)}." if found.wrong else ""

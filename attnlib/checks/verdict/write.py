@@ -197,11 +197,19 @@ def _unrecognised(
     if len(isolated.traits) == 1 and isolated.traits[0].id in named:
         return None
     off = words.of_isolated(isolated)
-    fine = [t.case.name for t in trials if t.difference is None and not t.case.hidden and _compares_values(t.case)]
     failed = chosen.difference.aspect == "failure"  # the exception speaks for itself
-    if fine and not off and not failed:
-        off = _right_but_with(trials) or f"All is right in: {'; '.join(fine)}."
+    if not off and not failed:
+        off = _right_but_with(trials) or _right_or_wrong(trials)
     return Section("What this looks like", off) if off else None
+
+
+def _right_or_wrong(trials: Sequence[Trial]) -> str:
+    """The cases that are wrong, or those that are right, whichever are fewer; empty where none is right."""
+    wrong = [t.case.name for t in trials if t.difference is not None]
+    fine = [t.case.name for t in trials if t.difference is None and not t.case.hidden and _compares_values(t.case)]
+    if len(wrong) < len(fine) and not any(t.case.hidden for t in trials if t.difference is not None):
+        return f"Wrong in: {'; '.join(wrong)}. Everything else that was tried is right."
+    return f"All is right in: {'; '.join(fine)}." if fine else ""
 
 
 def _right_but_with(trials: Sequence[Trial]) -> str:

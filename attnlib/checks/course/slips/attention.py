@@ -109,15 +109,15 @@ class Compare(Step):
     def queries_for_keys(self, q: Tensor) -> Tensor:
         """The queries are compared with themselves.
 
-        Both sides of the product are the queries, so every position finds itself best. Every query meets every key:
-        where should `k` stand, in the product or where the keys are made?
+        Both sides of the product are the queries, so i scores j just as j scores i. Every query meets every key: where
+        should `k` stand, in the product or where the keys are made?
         """
         return q @ q.mT
 
     def keys_for_queries(self, k: Tensor) -> Tensor:
         """The keys are compared with themselves.
 
-        The queries are never used, so every position finds itself best. Every query meets every key: q @ k.mT.
+        The queries are never used, so i scores j just as j scores i. Every query meets every key: q @ k.mT.
         """
         return k @ k.mT
 
@@ -323,7 +323,8 @@ class Share(Step):
     def over_queries(self, scores: Tensor, allowed: Tensor | None = None) -> Tensor:
         """The softmax runs over the queries.
 
-        Your columns add up to 1; the rows have to. Each query shares its attention among the keys: dim=-1.
+        Your columns add up to 1; the rows have to. Each query shares its attention among the keys: the softmax runs
+        over their axis, the last one (dim=-1) of (…, q, k).
         """
         return self._among(scores, allowed, dim=-2)
 
@@ -509,8 +510,8 @@ class Mix(Step):
     def weights_transposed(self, weights: Tensor, v: Tensor) -> Tensor:
         """The weights are transposed before they meet the values.
 
-        The weights that you return are right. But row i of weights @ v has to mix the values with query i's weights;
-        weights.mT mixes them with what the others gave to position i.
+        Row i of the output has to mix the values with query i's weights: weights @ v. weights.mT mixes them with what
+        the others gave to position i.
         """
         return weights.mT @ v
 

@@ -59,8 +59,8 @@ class CountNeighbours(Step):
     def following_words_alone(self, texts: Tensor, vocabulary: int, window: int) -> Tensor:
         """Only one side is counted.
 
-        A neighbour may stand before the word or behind it, so the table of counts is symmetric. Let j begin at
-        i − window.
+        A neighbour may stand before the word or behind it, so the table of counts is symmetric. Let j run from
+        max(0, i − window) to i + window.
         """
         return sum(
             (pairs_at(texts, vocabulary, k) for k in up_to(window, texts)),

@@ -389,7 +389,7 @@ class Merge(Step):
         """The heads are merged by reshape alone.
 
         `reshape(b, n, h·d)` of a (b, h, n, d) puts one head at several positions where several heads at one position
-        belong. Exchange the two middle axes first. The weights are right, only the output is not.
+        belong. Exchange the two middle axes first.
         """
         return output.reshape(output.shape[0], output.shape[2], -1)
 

@@ -44,7 +44,7 @@ class KeepMeans(Step):
     def no_momentum(self) -> tuple[float, float]:
         """The gradient itself is used, not its mean.
 
-        Yours divides this step's gradient by the size of the gradients lately. (That has a name, RMSprop.) Adam
+        Yours divides this step's gradient by the size of the recent gradients. (That has a name, RMSprop.) Adam
         moves along the *mean* of the gradients, which jitters less from batch to batch.
         """
         return 0.0, 0.999

@@ -123,9 +123,10 @@ class VisitBlocks(Step):
     def closed_blocks_computed(self, q: Tensor, block_size: int) -> Columns:
         """Closed blocks are computed as well.
 
-        The output is right, because -inf turns every weight there into zero. But for nearly half of the tiles that work
-        is wasted. A block whose first key is after the last query of the rows is closed: do not visit it. (What differs
-        in this case is the table of visits, with a 1 for each block of keys that a block of queries has met.)
+        The output is the same without them, because -inf turns every weight there into zero: for nearly half of the
+        tiles the work is wasted. A block whose first key is after the last query of the rows is closed: do not visit
+        it. (What differs in this case is the table of visits, with a 1 for each block of keys that a block of queries
+        has met.)
         """
         all_of_them = blocks_of(q.shape[-2], block_size)
         return lambda rows: all_of_them

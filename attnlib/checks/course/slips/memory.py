@@ -50,8 +50,8 @@ class ProjectTexts(Project):
     def values_from_x(self, x: Tensor, memory: Tensor, w_q: Layer, w_k: Layer, w_v: Layer) -> Three:
         """The values come from x, the keys from the memory.
 
-        Your weights are right: they say where in the memory to look. But what is brought back comes from x. A key and
-        its value describe the same position: both come from the memory.
+        The weights say where in the memory to look, but what is brought back comes from x. A key and its value describe
+        the same position: both come from the memory.
         """
         return w_q(x), w_k(memory), w_v(x)
 

@@ -83,9 +83,9 @@ class InOrder(Step):
 
     @each(order=("vkq", "kvq", "vqk"))
     def order_returned(self, q: Tensor, k: Tensor, v: Tensor, order: str) -> tuple[Tensor, ...]:
-        """Returned in another order.
+        """They are returned in another order.
 
-        The three are right, but their order is not. Some codebases pass them as v, k, q; here it is q, k, v.
+        Some codebases pass them as v, k, q; here the order is q, k, v.
         """
         return tuple({"q": q, "k": k, "v": v}[name] for name in order)
 
@@ -184,6 +184,15 @@ class Cut(Step):
         not at n + 1.
         """
         return self._slices(w_qkv, (0, d_k), (d_k + 1, 2 * d_k + 1), (2 * d_k + 1, None))
+
+    @each(axis=(1, 0))
+    def positions_cut(self, w_qkv: Tensor, d_k: int, axis: int) -> Layers:
+        """The positions are cut, not the columns.
+
+        The first index of x @ w_qkv counts sentences, the second one positions; q, k and v are side by side along the
+        last axis. Cut that one: `[..., :d_k]`, or `split(…, dim=-1)`.
+        """
+        return three(lambda x: (x @ w_qkv).tensor_split((d_k, 2 * d_k), dim=axis))
 
     @each(end=(None, 12))
     def fixed_places(self, w_qkv: Tensor, end: int | None) -> Layers:
@@ -287,8 +296,9 @@ class ProjectThree(Project):
     def all_from_w_q(self, x: Tensor, memory: Tensor, w_q: Layer, w_k: Layer, w_v: Layer, order: str) -> Three:
         """Queries and keys are made with the same weights.
 
-        q and k hold the same numbers, so every word looks for exactly what it offers, and fits itself best. The query
-        and the key of a word answer two questions, and need weights each. A copy-and-paste slip?
+        q and k hold the same numbers: every word looks for exactly what it offers, and *it* would score *animal* just
+        as *animal* scores *it*. The query and the key of a word answer two questions, and need weights each. A
+        copy-and-paste slip?
         """
         return self._from(order, x, memory, w_q, w_k, w_v)
 

@@ -1,4 +1,4 @@
-"""A small search engine: counted words, weighed by how rare they are, compared by the cosine."""
+"""A small search engine: counted words, weighted by how rare they are, compared by the cosine."""
 
 import math
 from collections.abc import Callable
@@ -51,6 +51,11 @@ class CountWords(Step):
             texts, words, lambda line, word: line.split().count(word)
         )
 
+    @spells(capitals_kept)
+    def capitals_of_the_questions_kept(self, questions: list[str], texts: list[str]) -> Two:
+        asked = table(questions, vocabulary(texts), lambda line, word: line.split().count(word))
+        return asked, self.right(questions, texts)[1]
+
     def pieces_counted(self, questions: list[str], texts: list[str]) -> Two:
         """Words are found inside other words.
 
@@ -58,6 +63,14 @@ class CountWords(Step):
         `line.lower().split().count(word)`.
         """
         return self._tables(questions, texts, lambda line, word: line.lower().count(word))
+
+    @spells(pieces_counted)
+    def pieces_of_the_texts_counted(self, questions: list[str], texts: list[str]) -> Two:
+        return self.right(questions, texts)[0], self.pieces_counted(questions, texts)[1]
+
+    @spells(pieces_counted)
+    def pieces_of_the_questions_counted(self, questions: list[str], texts: list[str]) -> Two:
+        return self.pieces_counted(questions, texts)[0], self.right(questions, texts)[1]
 
     def once_at_most(self, questions: list[str], texts: list[str]) -> Two:
         """A word that comes up several times counts once.
@@ -134,10 +147,10 @@ class WeighByRarity(Step):
         return texts_with(offered) / len(offered)
 
     def smoothed(self, offered: Tensor) -> Tensor:
-        """1 is added in the ratio, or to it.
+        """The rarity is smoothed.
 
-        scikit-learn does that, and other programs do something else. Here it is the plain ln(n / n_w): every word of
-        the vocabulary is in some text, so nothing is divided by 0.
+        A 1 is added somewhere: in the ratio, to its logarithm, or, as scikit-learn does it, in both. Here it is the
+        plain ln(n / n_w): every word of the vocabulary is in some text, so nothing is divided by 0.
         """
         return torch.log((1 + len(offered)) / (1 + texts_with(offered))) + 1
 
@@ -166,7 +179,7 @@ class Weighed(Step):
         return asked * rarity, offered * rarity
 
     def texts_alone_weighed(self, asked: Tensor, offered: Tensor, rarity: Tensor) -> Two:
-        """Only one of the two tables is weighed.
+        """Only one of the two tables is weighted.
 
         Questions and texts are compared as vectors of the same kind. Multiply both by the rarity.
         """

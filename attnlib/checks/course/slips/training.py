@@ -175,7 +175,7 @@ class TakeSteps(Step):
     ) -> Trained:
         """The steps are Adam's.
 
-        Adam divides by the size of the gradients lately, so that its first step moves every number by lr. In plain
+        Adam divides by the size of the recent gradients, so that its first step moves every number by lr. In plain
         gradient descent a number moves by lr times its gradient: torch.optim.SGD.
         """
         weights = [w.detach().clone().requires_grad_() for w in (w_q, w_k, w_v)]

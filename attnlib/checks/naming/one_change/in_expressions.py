@@ -51,6 +51,8 @@ def of_number(site: Site, aspects: set[str]) -> Iterator[Repair]:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return
     others: list[Any] = [n for n in SMALL if abs(n - value) > 1] if isinstance(value, int) else []
+    if isinstance(getattr(site.parent, "op", None), ast.Mult):  # a slice from `-1 * n` fits by chance
+        others = [n for n in others if n >= 0 or n == -value]
     others += [0.5, 1.0, 1e-5] if isinstance(value, float) else [0.5]
     for other in others:
         if other != value:

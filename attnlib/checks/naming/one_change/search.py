@@ -8,6 +8,7 @@ method for automatic software repair", IEEE Transactions on Software Engineering
 """
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -140,7 +141,8 @@ def _mends(
     """Whether the answer with this edit passes all trials; the first of them is tried on the bench if it can be."""
     first = orders[0][0]
     for site, node in edit.places:
-        site.put(ast.fix_missing_locations(ast.copy_location(node, site.node)))
+        known = hasattr(node, "lineno")  # a piece of the answer itself stays where it is written
+        site.put(ast.fix_missing_locations(node if known else ast.copy_location(node, site.node)))
     try:
         if edit.leaves_layers(written) and not first.case.other_device:
             bench.names = written.run()
@@ -248,6 +250,16 @@ def _is_method(node: ast.AST) -> bool:
     return isinstance(node, ast.Attribute) and ast.unparse(node.value) not in ("torch", "F", "nn", "math", "einops")
 
 
+def _ordinal(line: str, old: str, node: ast.AST) -> str:
+    """Which of several pieces of a line that look the same is meant; empty where there is only one."""
+    starts = [len(line[: m.start()].encode()) for m in re.finditer(rf"(?<!\w){re.escape(old)}(?!\w)", line)]
+    at = getattr(node, "col_offset", None)
+    if len(starts) < 2 or at not in starts:
+        return ""
+    place = starts.index(at)
+    return f"the {('first', 'second', 'third', 'fourth')[place]} " if place < 4 else ""
+
+
 def _told(written: Written, edit: Edit) -> Misconception:
     (site, new), repair = edit.places[0], edit.repair
     number = getattr(repair.at or site.node, "lineno", site.statement.lineno)
@@ -257,6 +269,9 @@ def _told(written: Written, edit: Edit) -> Misconception:
     others = len(edit.places) - 1
     which = "second such place" if others == 1 else f"{others} other such places"
     several = f", and the same change at the {which}" if others else ""
+    line = written.lines[number - 1]
+    text = line.strip()
+    which_one = f"{'' if others or repair.at else _ordinal(line, old, site.node)}`{old}`"
     if isinstance(new, ast.Pass):
         way = "without these lines" if hasattr(site.node, "body") else "without this line"
     elif isinstance(new, ast.If) and isinstance(new.test, ast.Constant):
@@ -269,15 +284,14 @@ def _told(written: Written, edit: Edit) -> Misconception:
     elif repair.kind == "function" and _is_method(site.node):
         way = f"with another method in place of `.{site.node.attr}`"  # type: ignore[attr-defined]
     elif repair.clause:
-        way = repair.clause.replace(OLD, f"`{old}`")
+        way = repair.clause.replace(OLD, which_one)
     elif repair.what:
-        way = f"with {repair.what} `{old}`"
+        way = f"with {repair.what} {which_one}"
     elif isinstance(site.node, ast.Call) and isinstance(new, ast.Call) and new.func is site.node.func:
         given = [*site.node.args, *site.node.keywords]
         left_out = next(a for a in given if not any(a is kept for kept in (*new.args, *new.keywords)))
         way = f"without `{ast.unparse(left_out)}`"
     else:
-        way = f"with `{ast.unparse(new)}` in place of `{old}`"
-    text = written.lines[number - 1].strip()
+        way = f"with `{ast.unparse(new)}` in place of {which_one}"
     told = f"In {places} (`{text}`): {way}{several}, the answer would pass all that was checked."
     return replace(CHANGES[repair.kind], explanation=told)
