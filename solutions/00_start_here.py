@@ -21,8 +21,8 @@
 # pleasure.
 #
 # Run the cells one at a time (Shift + Enter). *Run All* passes over what you have not answered yet, and stops at an
-# answer that is wrong, on purpose. You cannot get stuck for good: no later cell needs your solution. Where one is
-# needed, the cell uses `attnlib`, the course's own small library, until yours passes.
+# answer that is wrong, on purpose. You cannot get stuck for good: until your solution passes, later cells use that of
+# `attnlib`, the course's own small library.
 #
 # The last cell of each lesson lists what you have passed, what is still open, your points and the next step. It
 # remembers what passed when you restart the notebook, in one small file in your home folder. Nothing leaves your
@@ -303,12 +303,13 @@ with suppress(CheckFailed):
 # - Sequence 0 of `x` meets sequence 0 of `y`, and no other.
 # - Everything in torch and einops is allowed, loops included.
 # - **As always**, which later exercises say in these two words: return the dtype and the device that you were given,
-#   let gradients flow to every input, and do not change your inputs in place. In the points, most of this is called
-#   robustness: {parts}.
-# - Compute in that dtype, too. Going through `.float()` and back is fine for half precision, and large models do it,
-#   but float64 loses half of its digits on the way. A guard such as `1e-12` against a division by zero does no harm.
-# - Your function may be called again, with more words or fewer, with a mask or without: nothing may be left over from
-#   the call before. Every axis has a length of at least 1.
+#   let gradients flow to every input, and do not change your inputs in place.
+# - Compute in that dtype, too, or in a wider one. Going through `.float()` and back is fine for half precision, and
+#   large models do it, but float64 loses half of its digits on the way. A guard such as `1e-12` against a division by
+#   zero does no harm.
+# - Your function may be called again, with more words or fewer (and, in later lessons, with a mask or without):
+#   nothing may be left over from the call before. Every axis has a length of at least 1.
+# - The parts of the check: {parts}. Robustness means dtype, device, and inputs left unchanged.
 
 
 # %%
@@ -400,6 +401,7 @@ show("Eleven by eleven dot products; in both rows of “the” the number under 
 # - `x` is `(b, q, d)`, `y` is `(b, k, d)`; the result is `(b, q, k)`, squared distances.
 # - One axis is in the wrong place. Do not paper over it: clamping at zero hides the −2 and leaves the wrong numbers.
 # - The check also compares 5 vectors with 7. There the broken version does not even run, which is a hint, too.
+# - As always; where two vectors are equal, the gradient has to be finite, too. You may also write it in another way.
 
 
 # %%
@@ -467,7 +469,7 @@ check("mend_squared_distances", mend_squared_distances)
 
 # %%
 def search(questions: list[str], texts: list[str]) -> Tensor:
-    """q questions, k texts -> (q, k): the cosine of their words, weighed by rarity."""
+    """q questions, k texts -> (q, k): the cosine of their words, weighted by rarity."""
     ### BEGIN SOLUTION
     vocabulary = sorted({word for text in texts for word in text.lower().split()})
 
@@ -551,7 +553,7 @@ assert found[0, 2:].max() < found[0, 0]
 #   in which they are named after the arrow.
 # - No name stands twice in one tensor. There may be nothing after the arrow: then the result is a single number.
 # - As always. The parts of the check: {parts}. Not allowed: any ready-made einsum, `tensordot` included;
-#   `*`, `@` and sums are yours.
+#   `*`, `@` (or `matmul`, `bmm`) and sums are yours.
 #
 # First with a pencil: for `"q d, d k -> k q"` with sizes 2, 3 and 5, put both tensors into the order `k q d`, with a 1
 # where a tensor lacks the axis. Which two shapes meet?

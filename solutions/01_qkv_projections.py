@@ -14,8 +14,8 @@
 # | **You will understand** | why attention was invented, what q, k and v do, how three products become one |
 # | **You need** | lesson 00 (named axes, `einsum`, the dot product), a pencil, about 90 minutes |
 #
-# No later cell needs your solutions: where one is needed, the cell uses `attnlib`. The measurement of forgetting runs
-# on *your* recurrent network once it passes its check. In the exercises everything in torch and einops is allowed,
+# You may leave any exercise for later: the cells between them use `attnlib`. The measurement of forgetting runs on
+# *your* recurrent network once it passes its check. In the exercises everything in torch and einops is allowed,
 # except `attnlib`'s function of the same name. Cells that only draw are folded.
 
 # %%
@@ -667,8 +667,7 @@ show(
 #
 # - `w_qkv` is `(d_model, 2·d_k + d_v)`. Its columns are, from left to right, those of `w_q`, of `w_k` and of `w_v`.
 # - Multiply once, then cut. `d_v` may differ from `d_k`, so the three pieces need not be equally wide. (The check
-#   compares the three tensors: to cut the weights first and multiply three times gives the same numbers, and saves
-#   nothing.)
+#   sees only the three tensors. It also accepts three products with the weights cut first, but those save nothing.)
 # - Give back q, k, v with shapes `(b, n, d_k)`, `(b, n, d_k)`, `(b, n, d_v)`.
 
 
@@ -719,7 +718,7 @@ for one_of_three, one_of_fused in zip((q, k, v), fused, strict=True):
 # Fused weights come in more than one order. Many models store the columns as all of q, then all of k, then all of v.
 # The code of [a much read einsum
 # tutorial](https://github.com/The-AI-Summer/self-attention-cv/blob/main/self_attention_cv/transformer_vanilla/self_attention.py)
-# lets them take turns: the first column of q, of k, of v, the second of q, of k, of v, and so on. Either order is
+# lets the three take turns: the first column of q, of k, of v, the second of q, of k, of v, and so on. Either order is
 # right for a model that was trained with it. Load the weights of one into the code of the other, and nothing
 # complains.
 #
@@ -801,8 +800,8 @@ assert not torch.allclose(layer(x), x @ square, rtol=0, atol=0.1)
 # Write `QKVProjection`, with three layers of PyTorch's `nn.Linear`.
 #
 # - The layers are called `w_q`, `w_k` and `w_v`. The check fills them with its own weights, so the names are part of
-#   the contract. A missing or an extra parameter is an error. They need their sizes from the start: `nn.LazyLinear` has
-#   nothing to fill before its first call.
+#   the contract. A missing or an extra parameter is an error (a buffer is none), and so is one layer under two names.
+#   They need their sizes from the start: `nn.LazyLinear` has nothing to fill before its first call.
 # - `w_q` and `w_k` go from `d_model` to `d_k`, `w_v` from `d_model` to `d_v`. All three have a bias, or none has:
 #   `bias` decides.
 # - `forward(x)` takes `(b, n, d_model)` and gives back q, k, v.

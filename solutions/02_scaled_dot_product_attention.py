@@ -424,9 +424,9 @@ show(
 # Write `softmax(scores)`, over the last axis.
 #
 # - `scores` is `(…, k)`, any leading axes; so is the result. Each row along the last axis adds up to 1.
-# - Finite and right for scores of $\pm 10^4$, also when *all* scores of a row are that far from zero.
-# - You have `torch.exp`, sums and maxima. `torch.logsumexp` is allowed, too, but not as a way round the idea: it is a
-#   number near the largest score, and subtracting one number near 10,000 from another leaves few digits.
+# - Finite and right for scores of $\pm 10^4$, also when *all* scores of a row are that far from zero. None is infinite.
+# - You need `torch.exp`, sums and maxima. `torch.logsumexp` is allowed, too, but no way round the idea: it is a number
+#   near the largest score, and subtracting one number near 10,000 from another leaves few digits.
 # - Not allowed: whatever takes a softmax for you, be it torch's in any form (`F.softmax`, `nn.Softmax`, `log_softmax`,
 #   attention with a unit matrix, …) or another library's.
 
@@ -817,7 +817,7 @@ def sentences(count: int, generator: torch.Generator) -> tuple[Tensor, Tensor, T
 #   step. They may be a layer's own, which require a gradient, and they must not be changed: train copies of them.
 # - The loss of a step is `F.mse_loss`: the mean of the squared differences from what is wanted, over the whole batch.
 # - Return the losses `(steps,)`, each computed before its step, and the three matrices after the last step, in this
-#   order.
+#   order, detached or not.
 # - Plain gradient descent, with a constant `lr`. Your own `scaled_dot_product_attention`, `attnlib`'s, or PyTorch's:
 #   all are allowed here. Dtype and device as always.
 
