@@ -19,12 +19,15 @@ class Status(NamedTuple):
         return f"{self.kind}: {self.why}" if self.why else self.kind
 
 
-NO_NAME = "the name of the student's folder is not text in UTF-8"
+NO_NAME = "the name of the student's folder is not text in UTF-8, or has a line break"
 
 
 def is_name(student: str) -> bool:
-    """Whether a folder's name can be a student's in a gradebook; after unpacking a zip file, some are bytes alone."""
-    return not any("\ud800" <= letter <= "\udfff" for letter in student)
+    """Whether a folder's name can be a student's in a gradebook; after unpacking a zip file, some are bytes alone.
+
+    At a line break in a name, nbgrader's commands end, whoever comes next.
+    """
+    return not any("\ud800" <= letter <= "\udfff" or letter == "\n" for letter in student)
 
 
 def status_of(gradebook: Gradebook, coursedir: Any, assignment: str, student: str) -> Status:

@@ -51,6 +51,7 @@ def hand_in(klass):
     """The class: a student's name says what is odd about the submission."""
     for student in ("honest", FORMULA, ESCAPE):
         klass.submit(student, RIGHT)
+    klass.submit("a\nline", RIGHT)
     klass.submit("wrong", WRONG)
     klass.submit("untouched")
     beside(klass, "honest", {"timestamp.txt": TIME, "submission_secret.txt": SECRET, "data.csv": SECRET})
@@ -183,7 +184,7 @@ def test_both_ways_enter_the_same_rows(ways):
     assert one["helped"][0] == one["renamed"][0] == one["honest"][0]
     graded = {student for student, row in one.items() if not isinstance(row, str)}
     assert {"renamed", "deeper", "zipped", "words", "digits", "year_1", "folder", "links", "pages"} <= graded
-    assert {"linked_lesson", "two_names", "empty", "broken"} == set(one) - graded
+    assert {"a\nline", "linked_lesson", "two_names", "empty", "broken"} == set(one) - graded
 
 
 def test_both_ways_fill_the_same_tables(ways):
@@ -213,6 +214,8 @@ def test_both_ways_name_what_is_no_submission(ways):
     assert "Logging error" not in ways.log
     assert "linked_student: not graded: it is a link, and no folder of its own" in ways.log
     assert "alone.ipynb: not graded: it is no student's folder" in ways.log
+    assert ways.graded["a\\nline"].problem.endswith("has a line break")
+    assert "has a line break" in ways.log
 
 
 def test_both_ways_write_the_same_notebooks(ways):

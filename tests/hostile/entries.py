@@ -49,6 +49,7 @@ def pairwise_dot(x, y):
 STUDENTS = {
     "a_name_beyond_ascii": "Zoë Müller",
     "a_folder_whose_name_is_no_text": os.fsdecode(b"clumsy-M\xfcller"),
+    "a_folder_whose_name_has_a_line_break": "clumsy\nname",
     "a_folder_whose_name_begins_with_a_dot": ".clumsy",
 }
 SUBSTITUTES = {"MANY_TERMS": "- 1 + 1" * 150, "NUL": "\0", "LONG_NAME": "a" * 10_000}

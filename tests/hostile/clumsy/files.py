@@ -110,6 +110,11 @@ def a_folder_whose_name_is_no_text(s):
     """Handed in by a student whose folder's name is b"clumsy-M\\xfcller"."""
 
 
+@leads_to("has a line break")
+def a_folder_whose_name_has_a_line_break(s):
+    """Handed in by a student whose folder's name is two lines."""
+
+
 def with_files(s, answer, **files):
     """A right submission whose answer needs files that are handed in beside the notebook."""
     s.cell("pairwise_dot")["source"] = answer
