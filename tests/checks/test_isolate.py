@@ -259,12 +259,12 @@ def test_right_cases_are_listed_where_they_have_nothing_in_common() -> None:
         return dots(x, y) if x.dtype == torch.float64 or x.shape[0] == 1 else dots(x, y).cos()
 
     message = " ".join(run("pairwise_dot", sometimes).message.split())
-    assert "All is right in: a batch of one; " in message
+    assert "All is right in: “a batch of one”, " in message
 
 
 def test_wrong_cases_are_listed_where_they_are_fewer() -> None:
     message = " ".join(run("pairwise_dot", lambda x, y: dots(x, y).squeeze()).message.split())
-    wrong = "a batch of one; one entry of the batch; sentences of one word"
+    wrong = "“a batch of one”, “one entry of the batch”, “sentences of one word”"
     assert f"Wrong in: {wrong}. Everything else that was tried is right." in message
 
 

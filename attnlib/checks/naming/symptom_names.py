@@ -75,9 +75,9 @@ _TEXTS = {
     ),
     "less_exact": (
         "The numbers agree to {} digits or so",
-        "Something on the way is less exact than it could be, or something very small is left out: float32 or half "
-        "precision in between, a difference of large numbers, an approximation, an eps that is missing or has the "
-        "wrong size, or another constant that is nearly right.",
+        "Either a constant is only nearly right (0.99 for 0.999, an eps that is missing or has the wrong size), or "
+        "something on the way is less exact than it could be: float32 or half precision in between, a difference of "
+        "large numbers, an approximation.",
     ),
     "not_a_number": (
         "The result contains NaN",

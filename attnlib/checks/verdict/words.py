@@ -20,7 +20,7 @@ HEADLINES: dict[Aspect | How, str] = {
 }
 NEW_TENSORS = "make new tensors with device=x.device, or from an input (x.new_zeros, torch.zeros_like)"
 IN_WORDS: dict[tuple[Aspect, str], str] = {
-    ("failure", "accepted"): "accepts these inputs, but must refuse them with an error such as {expected}",
+    ("failure", "accepted"): "accepts these inputs, but must refuse them with an error like this: {expected}",
     ("shape", ""): "{label}expected shape {expected}, got {got}",
     ("dtype", ""): "{label}expected dtype {expected}, got {got}",
     ("device", ""): "{label}expected a tensor on {expected}, got one on {got}",

@@ -208,8 +208,12 @@ def _right_or_wrong(trials: Sequence[Trial]) -> str:
     wrong = [t.case.name for t in trials if t.difference is not None]
     fine = [t.case.name for t in trials if t.difference is None and not t.case.hidden and _compares_values(t.case)]
     if len(wrong) < len(fine) and not any(t.case.hidden for t in trials if t.difference is not None):
-        return f"Wrong in: {'; '.join(wrong)}. Everything else that was tried is right."
-    return f"All is right in: {'; '.join(fine)}." if fine else ""
+        return f"Wrong in: {_listed(wrong)}. Everything else that was tried is right."
+    return f"All is right in: {_listed(fine)}." if fine else ""
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(f"“{name}”" for name in names)
 
 
 def _right_but_with(trials: Sequence[Trial]) -> str:
@@ -229,7 +233,7 @@ def _side_by_side(exercise: Exercise, example: tuple[Observation, Observation]) 
     if right.outputs is None or yours.outputs is None:
         return None
     index = exercise.outputs.index(exercise.shown) if exercise.shown else 0
-    want, have = right.outputs[index].squeeze(), yours.outputs[index].squeeze()
+    want, have = _flat(right.outputs[index]), _flat(yours.outputs[index])
     if have.is_meta or want.dim() > 2 or have.dim() > 2 or not all(0 < t.numel() <= 30 for t in (want, have)):
         return None
     if want.shape == have.shape and torch.allclose(want.double(), have.double(), atol=5e-3, equal_nan=True):
@@ -249,6 +253,13 @@ def _side_by_side(exercise: Exercise, example: tuple[Observation, Observation]) 
     )
     name = f" ({exercise.outputs[index]})" if len(exercise.outputs) > 1 else ""
     return Section(f"On a small example{name}", f"{listed}\n\n{table}".strip(), fixed=True)
+
+
+def _flat(tensor: Tensor) -> Tensor:
+    """Without axes of length 1, as long as there are more than two axes."""
+    while tensor.dim() > 2 and 1 in tensor.shape:
+        tensor = tensor.squeeze(tensor.shape.index(1))
+    return tensor
 
 
 def _rounded(numbers: Any) -> Any:
