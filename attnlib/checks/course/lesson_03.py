@@ -33,7 +33,7 @@ from attnlib.checks.course.slips.packing import JoinHeads, Unpack, Unpacked
 from attnlib.checks.course.slips.projections import Matrices, Multiply, OfItself, Project
 from attnlib.checks.course.slips.training import MeasureError
 from attnlib.checks.course.steps import CourseExercise, Step, along_with, spells, told_as
-from attnlib.checks.course.usual import as_given, usual_cases, wrong
+from attnlib.checks.course.usual import as_given, only_built, usual_cases, wrong
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Asked, Case, Exercise, Inputs
 from attnlib.checks.trial.compare import counts_as
@@ -106,7 +106,7 @@ class Stack(Step):
     def heads_reversed(self, per_head: list[Tensor]) -> Tensor:
         """The heads come in reverse order.
 
-        Head 0 is on the left: split_heads will look for it there.
+        Head 0 belongs on the left: split_heads will look for it there.
         """
         return torch.cat(list(per_head)[::-1], dim=-1)
 
@@ -699,11 +699,6 @@ def _unfit(draw: Draw, *, b: int, n: int, d_model: int, h: int) -> tuple[Inputs,
     return (d_model, h), (draw.normal(b, n, d_model),)
 
 
-def _only_built(asked: Asked, inputs: Inputs) -> tuple[Tensor, Tensor]:
-    """Never calls the module: what it refuses is refused by the constructor."""
-    return inputs[0], inputs[0]
-
-
 MULTI_HEAD_SELF_ATTENTION = CourseExercise(
     name="MultiHeadSelfAttention",
     lesson=LESSON,
@@ -753,7 +748,7 @@ MULTI_HEAD_SELF_ATTENTION = CourseExercise(
             inputs=partial(_unfit, b=2, n=5, d_model=14, h=3),
             part="error",
             raises=True,
-            probe=_only_built,
+            probe=only_built,
         ),
         Case(
             name="2 heads and a d_model of 7",

@@ -28,7 +28,7 @@ from attnlib.checks.course.slips.masks import MaskedShare, RealKeys, blocked
 from attnlib.checks.course.slips.memory import ProjectTexts, SplitTexts, TextLayers, TextScale, TextWidth
 from attnlib.checks.course.slips.projections import Layer, Matrices, Multiply, Three
 from attnlib.checks.course.steps import CourseExercise, Step, along_with, spells
-from attnlib.checks.course.usual import as_given, usual_cases, wrong
+from attnlib.checks.course.usual import as_given, only_built, usual_cases, wrong
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Asked, Case, Exercise, Inputs
 
@@ -264,6 +264,13 @@ MULTI_HEAD_CROSS_ATTENTION = CourseExercise(
             raises=True,
         ),
         Case(
+            name="3 heads and a d_model of 14, nothing but the constructor",
+            inputs=partial(_indivisible, d_model=14, h=3),
+            part="error",
+            raises=True,
+            probe=only_built,
+        ),
+        Case(
             name="2 heads and a d_model of 7",
             inputs=partial(_indivisible, d_model=7, h=2),
             part="error",
@@ -305,7 +312,6 @@ MULTI_HEAD_CROSS_ATTENTION = CourseExercise(
         *LEADING_AXES,
         "scaled_by_root_d_v",
         "one_width_only",
-        "refused_too_late",
         "error_in_forward",
     ),
 )

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
 from attnlib.checks.draw import Draw
-from attnlib.checks.exercise import AS_GIVEN, Case, Misconception
+from attnlib.checks.exercise import AS_GIVEN, Asked, Case, Inputs, Misconception
 
 Make = Callable[..., tuple[Any, ...]]
 Sizes = Mapping[str, Any]
@@ -64,7 +64,7 @@ def usual_cases(
     word = word or {**sizes, **dict.fromkeys(words, 1)}
     cases = [
         Case(name="every axis of another length", inputs=inputs),
-        Case(name="a batch of one", inputs=partial(make, **one)),
+        Case(name="a batch of one" if "b" in sizes else "other sizes", inputs=partial(make, **one)),
         *(_of_one_word(inputs, partial(make, **word)) if word != sizes else ()),
         Case(name="called a second time, with other numbers", inputs=inputs, after=(inputs,)),
         Case(
@@ -93,6 +93,11 @@ def usual_cases(
         if gradient:
             cases.append(Case(name=f"{name}, gradients", inputs=inputs, hidden=True, **backward))
     return tuple(cases)
+
+
+def only_built(asked: Asked, inputs: Inputs) -> tuple[Tensor, Tensor]:
+    """A probe that never calls the module: what it refuses is refused by the constructor."""
+    return inputs[0], inputs[0]
 
 
 def _of_one_word(inputs: Make, word: Make) -> tuple[Case, Case]:
