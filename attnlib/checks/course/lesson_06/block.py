@@ -536,6 +536,7 @@ ENCODER_BLOCK = CourseExercise(
     },
     without=(
         "padding_on_both",  # what comes out at padded positions is left open
+        "real_keys_counted",  # right where the padding is at the end
         "padding_repeated_otherwise",
         "fixed_scale_4",  # right where a head is 4 wide
         "no_bias_by_default",
@@ -604,6 +605,7 @@ MEND_ENCODER_BLOCK = CourseExercise(
     without=(
         "first_residual_from_the_norm_and_one_norm_twice",  # that is how the code is given
         "padding_on_both",
+        "real_keys_counted",
         "padding_repeated_otherwise",
         "padding_not_lined_up",
         "mask_lives_on",  # no case here calls the block twice with different masks

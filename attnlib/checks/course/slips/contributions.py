@@ -1,5 +1,7 @@
 """What each head adds to a word: its output times its own rows of the last matrix."""
 
+import math
+
 import torch
 from einops import einsum, rearrange
 from torch import Tensor
@@ -69,6 +71,21 @@ class OwnRows(Step):
         Yours adds each head to the sum of those before it. Each part should be one head's alone.
         """
         return self.right(output, w_o, num_heads).cumsum(dim=1)
+
+    def heads_share_d_model(
+        self, x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, num_heads: int
+    ) -> Tensor:
+        """The width of a head is taken to be d_model / h.
+
+        That is only a common choice. The matrices say how wide a head is: they have h·d columns, so d is
+        w_q.shape[1] // num_heads. With another d, the slices are not the heads, and the scale is wrong.
+        """
+        d, added = x.shape[-1] // num_heads, []
+        for head in range(num_heads):
+            own = slice(head * d, head * d + d)
+            q, k, v = (x @ w[:, own] for w in (w_q, w_k, w_v))
+            added.append((q @ k.mT / math.sqrt(d)).softmax(dim=-1) @ v @ w_o[own])
+        return torch.stack(added, dim=1)
 
     def not_projected_by_w_o(self, output: Tensor) -> Tensor:
         """w_o is not used.

@@ -114,9 +114,9 @@ class FourLayers(Step):
     def always_a_bias(
         self, d_model: int, num_heads: int, d_head: int, bias: bool, names: str, d_memory: int | None = None
     ) -> Layers:
-        """`bias` is not passed on.
+        """`bias` does not reach every layer.
 
-        With bias=False none of the four layers has one: pass it to every nn.Linear.
+        With bias=False none of the four layers has one: pass it to every nn.Linear, w_o's as well.
         """
         layers = self.right(d_model, num_heads, d_head, bias, d_memory)
         biased = self.right(d_model, num_heads, d_head, True, d_memory)
@@ -388,16 +388,17 @@ class Merge(Step):
     def merged_by_reshape(self, output: Tensor) -> Tensor:
         """The heads are merged by reshape alone.
 
-        `reshape(b, n, h·d)` of a (b, h, n, d) puts one head at several positions where several heads at one position
-        belong. Exchange the two middle axes first.
+        `reshape(b, n, h·d)` takes the numbers in their order in memory, and there head 0 comes first at all positions:
+        a row gets one head at several positions, not all heads at one. Make it (b, n, h, d) first. This spoils the
+        output alone, not the weights.
         """
         return output.reshape(output.shape[0], output.shape[2], -1)
 
     def merged_taking_turns(self, output: Tensor) -> Tensor:
         """Split as (h d), merged as (d h).
 
-        The weights are right, but when you merge, the heads take turns. Both have to be (h d), since the rows of w_o
-        are in the order of the heads.
+        When you merge, the heads take turns, which spoils the output alone, not the weights. Both have to be (h d),
+        since the rows of w_o are in the order of the heads.
         """
         return rearrange(output, "b h n d -> b n (d h)")
 
@@ -519,6 +520,14 @@ class HeadGive(Give):
         it is told otherwise. The contract keeps the heads: (b, h, q, k).
         """
         return output, weights.mean(dim=1)
+
+    def heads_of_the_weights_first(self, output: Tensor, weights: Tensor) -> Two:
+        """The weights are (h, b, q, k): heads before the batch.
+
+        That is what torch.stack makes of a list of heads, and what heads folded in front of the batch unfold to. The
+        contract begins with the batch, (b, h, q, k): torch.stack(…, dim=1), or exchange the first two axes.
+        """
+        return output, weights.transpose(0, 1)
 
     @spells(Merge.unfolded_otherwise)
     def weights_unfolded_otherwise(self, output: Tensor, weights: Tensor) -> Two:

@@ -45,15 +45,23 @@ class ChangeOne(Step):
         """Earlier changes are still there.
 
         Each change starts from the text as it was: `changed = ids.clone()` inside the loop. Yours has exchanged all
-        characters up to j, so a guess seems to depend on those behind it, too.
+        characters up to j, so a guess seems to depend on later characters, too.
         """
         return lambda ids, j: torch.cat([(ids[: j + 1] + 1) % vocab, ids[j + 1 :]])
+
+    def beyond_the_vocabulary(self) -> Change:
+        """After the last character of the vocabulary there is no other.
+
+        Where the text has character vocab - 1, `ids[j] + 1` is vocab, and the model's table has no such row. Begin
+        again at 0: (ids[j] + 1) % vocab.
+        """
+        return lambda ids, j: replaced(ids, j, ids[j] + 1)
 
     def all_from_j_exchanged(self, vocab: int) -> Change:
         """All characters from j on are exchanged.
 
         `changed[j:]` is the rest of the text. Column j says what character j can do by itself: `changed[j]`. Yours
-        seems to matter to every guess behind it, also to those that no longer see it.
+        seems to matter to every later guess, also to those that no longer see it.
         """
         return lambda ids, j: torch.cat([ids[:j], (ids[j:] + 1) % vocab])
 
@@ -109,7 +117,7 @@ class Mark(Step):
     def rows_and_columns_exchanged(self, logits: Logits) -> Tensor:
         """Rows and columns are exchanged.
 
-        A row is a guess, a column the character that was exchanged: found[:, j] is filled in at once.
+        A row is a guess, a column the character that was exchanged: exchanging character j fills column j, [:, j].
         """
         return self.right(logits).T
 
@@ -138,10 +146,10 @@ class Mark(Step):
         return torch.stack([(new - before).amax(dim=-1) > LEAST for new in after], dim=1)
 
     def mean_difference(self, logits: Logits) -> Tensor:
-        """The differences are averaged with their signs.
+        """The differences are added up with their signs.
 
-        Some logits rise and others fall, and their mean may be near zero, or below it. Take the largest of the absolute
-        values.
+        Some logits rise and others fall, so their sum, or their mean, may be near zero or below it. Take the largest of
+        the absolute values.
         """
         before, after = logits
         return torch.stack([(new - before).mean(dim=-1) > LEAST for new in after], dim=1)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from attnlib.checks.course.slips.lesson08_model import Surprise
 from attnlib.checks.course.slips.lesson08_writing import PieceLoss
 from attnlib.checks.course.slips.training import GiveTrained, TakeSteps
-from attnlib.checks.course.steps import Step, spells, told_as
+from attnlib.checks.course.steps import Step, along_with, spells, told_as
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 Losses = list[Tensor]
@@ -332,6 +332,12 @@ class AsInWriting(Step):
             model, excerpts, read=lambda excerpts, t: excerpts[:, :-1], guess=lambda logits, t: logits[:, t]
         )
 
+    @spells(whole_window_read)
+    def all_characters_read(self, model: nn.Module, excerpts: Tensor) -> Tensor:
+        return losses_in_writing(
+            model, excerpts, read=lambda excerpts, t: excerpts, guess=lambda logits, t: logits[:, t]
+        )
+
     def one_character_too_many(self, model: nn.Module, excerpts: Tensor) -> Tensor:
         """As in writing, the model reads the very character that it has to guess.
 
@@ -352,7 +358,7 @@ class AsInWriting(Step):
     def one_character_too_few(self, model: nn.Module, excerpts: Tensor) -> Tensor:
         """As in writing, the last character before the guess is missing.
 
-        excerpts[:, :t] ends before place t. The slice with it is excerpts[:, : t + 1].
+        excerpts[:, :t] ends before place t. To include it, write excerpts[:, : t + 1].
         """
         return losses_in_writing(model, excerpts, read=lambda excerpts, t: excerpts[:, : max(t, 1)])
 
@@ -399,11 +405,28 @@ class AsInWriting(Step):
         """
         return losses_in_writing(model, excerpts, target=0)
 
+    @along_with("guesses_not_shifted")
+    def neither_shifted(self, model: nn.Module, excerpts: Tensor) -> Tensor:
+        """Both times, the guess is compared with the character that was just read.
+
+        The guess at place t is for the character *after* it: excerpts[:, t + 1], as in training and as in writing.
+        """
+        return self.last_read_compared(model, excerpts)
+
 
 class GiveBoth(Step):
     """Two rows of losses."""
 
     def right(self, training: Tensor, writing: Tensor) -> Two:
+        return training.detach(), writing.detach()
+
+    def left_in_evaluation_mode(self, model: nn.Module, training: Tensor, writing: Tensor) -> Two:
+        """The model is left in evaluation mode.
+
+        It came in training mode, and whoever goes on training it would do so without dropout. You may measure in either
+        mode, but put the model back: `was = model.training` before, and `model.train(was)` at the end.
+        """
+        model.eval()
         return training.detach(), writing.detach()
 
     def history_kept(self, training: Tensor, writing: Tensor) -> Two:
@@ -417,6 +440,6 @@ class GiveBoth(Step):
     def exchanged(self, training: Tensor, writing: Tensor) -> Two:
         """The two results are exchanged.
 
-        First come the losses as in training, then those as in writing. Of a sound model you would not notice.
+        First come the losses as in training, then those as in writing. With a sound model you would not notice.
         """
         return writing.detach(), training.detach()

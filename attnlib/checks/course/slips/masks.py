@@ -188,6 +188,14 @@ class RealKeys(Step):
         """
         return self._at(key_mask, lambda mask: mask[:1, None, None, :])
 
+    def real_keys_counted(self, key_mask: Tensor | None) -> Tensor | None:
+        """The key mask is turned into a length.
+
+        Yours opens the first key_mask.sum() keys. But the real ones need not come first: there may be padding on the
+        left, or gaps. The mask says which they are: use it as it is.
+        """
+        return self._at(key_mask, lambda mask: _first(mask.sum(dim=1), mask.shape[1])[:, None, None, :])
+
     @discussed_at("https://github.com/lsdefine/attention-is-all-you-need-keras/issues/36")
     def padding_repeated_otherwise(self, key_mask: Tensor | None, num_heads: int) -> Tensor | None:
         """The key masks are repeated in another order than the heads are folded.
@@ -196,6 +204,11 @@ class RealKeys(Step):
         the padding of other sentences: repeat_interleave, or an axis of its own, key_mask[:, None, None, :].
         """
         return self._at(key_mask, lambda mask: mask.repeat(num_heads, 1).unflatten(0, (-1, num_heads))[:, :, None, :])
+
+
+def _first(lengths: Tensor, k_len: int) -> Tensor:
+    """The first keys of each sentence, as many as its length says."""
+    return torch.arange(k_len, device=lengths.device) < lengths[:, None]
 
 
 class OptionalKeyMask(RealKeys):
