@@ -743,7 +743,7 @@ def who_saw_whom(count: int, generator: torch.Generator) -> tuple[Tensor, Tensor
 # Write `train_with_adam(model, words, wanted, position, lr)`, and the ten models below are trained by it.
 #
 # - `model(x)` takes `(b, n, d_model)` and returns a pair, the output `(b, n, d_model)` and the weights of its heads.
-#   Its parameters are what learns.
+#   All its parameters learn.
 # - `words` is `(steps, b, n, d_model)` and `wanted` `(steps, b, d_model)`: each step has a batch of its own. The loss
 #   is `F.mse_loss` of the outputs at `position` and what is wanted there.
 # - The result is `(steps,)`, each loss from before its step; `loss.detach()` keeps the number without its history.
@@ -913,7 +913,7 @@ show(f"Where two heads look in “{mine}”: one at {who}, the other at {whom}."
 # $$\mathrm{added}_i = \mathrm{softmax}\big(x W_i^Q (x W_i^K)^\top / \sqrt d\big)\, x W_i^V\, W_i^O$$
 #
 # - `x` is `(b, n, d_model)`, `w_q`, `w_k` and `w_v` are `(d_model, h·d)`, packed `(h d)`; `w_o` is `(h·d, d_model)`. No
-#   biases.
+#   biases, and $h \cdot d$ need not be `d_model`.
 # - The result is `(b, h, n, d_model)`. Its sum over the heads is the output of multi-head attention.
 # - As always. The parts of the check: {parts}. Not allowed: a finished attention, PyTorch's or `attnlib`'s.
 

@@ -908,7 +908,7 @@ train_writer(guesser, scale=0.0)
 # longest)`, and the dates below are written by it.
 #
 # - `model(memory, ids)` takes a memory `(b, k, d)` and characters `(b, n)`, and returns logits `(b, n, vocab)`. Those
-#   at place $i$ are for the character that follows the first $i + 1$.
+#   at place $i$ are for the character that follows the first $i + 1$ of `ids`.
 # - For the model, every text begins with `start_id`. The result leaves it out.
 # - Append the likeliest character, and ask again. (This is called *greedy* decoding. Lesson 08 draws at random.)
 # - A text ends with its first `stop_id`. While others go on, it is filled up with `stop_id`. Once all have ended, the
@@ -1130,7 +1130,8 @@ check("mend_decoder_attention", mend_decoder_attention)
 # - A memory of padding alone happens (somebody sent an empty text). Then all weights are 0, and the output is the bias
 #   of `w_o`: no NaN, forward or in any gradient. This is what makes it difficult.
 # - The output is `(b, q, d_model)`, the weights are `(b, h, q, k)`. The parts of the check: {parts}. As always.
-#   Not allowed: as above. `attnlib.masked_softmax` is allowed; lesson 05 builds it.
+#   Not allowed: a finished attention, PyTorch's or `attnlib`'s. `attnlib.masked_softmax` is allowed; lesson 05 builds
+#   it.
 
 
 # %%

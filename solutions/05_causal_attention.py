@@ -852,8 +852,8 @@ class Writer(nn.Module):
 # nothing has a derivative by them. So exchange them, one after the other, and see which guesses change. Write
 # `reach(model, ids, vocab)`.
 #
-# - `model` takes `(b, n)` and returns logits `(b, n, vocab)`. `ids` is `(n,)`, one text, with numbers from 0 to
-#   `vocab` − 1.
+# - `model` takes `(b, n)` and returns logits `(b, n, vocab)`; it is in evaluation mode. `ids` is `(n,)`, one text, with
+#   numbers from 0 to `vocab` − 1.
 # - The result is `(n, n)`, `torch.bool`: True in row $i$ and column $j$ if exchanging the character at $j$, and no
 #   other, changes some logit at $i$ by more than $10^{-5}$.
 # - Put another character at $j$ than the one that is there. Which one is up to you.
@@ -1013,8 +1013,8 @@ leaking_losses = train(leaking, excerpts, rates, torch.optim.AdamW)
 
 # %% [markdown]
 # Now measure both on text that they have not seen, in two ways. *As in training*: the whole window at once. *As in
-# writing*: the model gets the first $t$ characters and nothing else, because the next one does not exist yet. Only its
-# last guess counts.
+# writing*: the model gets the characters up to place $t$ and nothing else, because the next one does not exist yet.
+# Only its last guess counts.
 #
 # ### Stretch: measure the leak ({points}, difficulty 3, 20 minutes)
 #
@@ -1025,8 +1025,8 @@ leaking_losses = train(leaking, excerpts, rates, torch.optim.AdamW)
 #   character at $t + 1$.
 # - As in training, the guesses come from one call with the first n characters. As in writing, the guess at place $t$
 #   comes from a call with the characters from 0 to $t$ alone, and is the last one of that call.
-# - The model does not learn from this: no gradients, and afterwards its mode is what it was. The parts of the check:
-#   {parts}. As always.
+# - The model does not learn from this: no gradients. Measure it in either mode, but leave it in the one in which it
+#   came. The parts of the check: {parts}. As always.
 
 
 # %%
