@@ -103,7 +103,7 @@ class Fleeting:
     def __next__(self) -> Tensor:
         held = sum(given() is not None for given in self.given)
         if held > 2:
-            details = "three were there when the next one was asked for, and there may be thousands"
+            details = "three were still held when the next one was asked for, and there may be thousands"
             raise ContractBroken("memory", "holds the blocks that it has read", details=details)
         block = next(self.left).clone()
         self.given.append(weakref.ref(block))

@@ -320,7 +320,7 @@ CACHE_BYTES = CourseExercise(
         _bill("three lengths", 3, 5, 7, 11, 2, lengths=(1, 13, 1000003), mutation=True),
         _bill("one head", 2, 3, 1, 5, 4, lengths=(7, 2)),
         _bill("a large model", 1, 32, 32, 128, 2, lengths=(1, 4096, 131072)),
-        _bill("a class of them", 7, 2, 3, 5, 8, lengths=(17,)),
+        _bill("a single length", 7, 2, 3, 5, 8, lengths=(17,)),
         _bill("a longer text", 64, 80, 8, 128, 2, lengths=(1000000, 2), hidden=True),
     ),
     example=lambda: (1, 2, 3, torch.tensor([10, 20]), 4, 2),
@@ -406,12 +406,15 @@ MULTI_HEAD_TO_GROUPED = CourseExercise(
     reference=multi_head_to_grouped,
     outputs=("w_k", "w_v"),
     cases=(
-        *usual_cases(
-            _heads,
-            {"d_model": 12, "d": 5},
-            one={"d_model": 1, "d": 1},
-            more=[{"d_model": 18, "d": 7, "groups": 3}, {"d_model": 24, "d": 2, "heads": 12, "groups": 4}],
-            gradient=False,
+        *(
+            replace(case, name={"a batch of one": "heads of one column"}.get(case.name, case.name))
+            for case in usual_cases(
+                _heads,
+                {"d_model": 12, "d": 5},
+                one={"d_model": 1, "d": 1},
+                more=[{"d_model": 18, "d": 7, "groups": 3}, {"d_model": 24, "d": 2, "heads": 12, "groups": 4}],
+                gradient=False,
+            )
         ),
         Case(name="three groups", inputs=partial(_heads, d_model=12, d=5, groups=3)),
         Case(name="one group", inputs=partial(_heads, d_model=12, d=3, heads=3, groups=1)),

@@ -287,7 +287,8 @@ PARTS: tuple[tuple[str, Reader], ...] = (
 
 def exception(exercise: Exercise, trials: Sequence[Trial], names: Names | None = None) -> Misconception | None:
     """The meaning of the error in which the first wrong case ends, and all others that end in one."""
-    wrong = visibly_wrong(trials)
+    # where an input is changed, say, an exception may be asked for
+    wrong = [t for t in visibly_wrong(trials) if t.difference is not None and t.difference.aspect != "mutation"]
     failures = [t.got.failure for t in wrong if t.got.failure is not None]
     if not failures or wrong[0].got.failure is None or any(f.kind != "raised" or f.own for f in failures):
         return None

@@ -40,7 +40,8 @@ _TEXTS = {
     ),
     "returns_something_else": (
         "The result is not of the kind that the contract asks for",
-        "Your caller goes on with what the contract names, in that order. Return exactly that.",
+        "Your caller relies on getting what the contract names: a tensor, a number and a list are not the same, and "
+        "several results come in the contract's order. Return exactly that.",
     ),
     "nothing_returned": (
         "Nothing is returned",

@@ -62,8 +62,8 @@ OF_TRAITS = {
     ),
     "for_a_batch_of_one_only": (
         "Right for a batch of one; wrong for a larger batch",
-        "The entries of the batch are mixed, or the batch is removed as if it held one entry. Keep it as an axis of "
-        "its own: begin your patterns with `b`, or count axes from the end.",
+        "One entry is picked by its number (`x[0]`), the entries are mixed, or the batch is removed as if it held one "
+        "entry. All of them count: begin your patterns with `b`, or count axes from the end.",
     ),
     "for_one_number_of_axes": (
         "Right for inputs of {} axes; wrong for {}",

@@ -271,6 +271,6 @@ def _rounded(numbers: Any) -> Any:
 
 def _numbers(matrix: Tensor) -> list[str]:
     rows = matrix.reshape(1, -1) if matrix.dim() < 2 else matrix
-    cells = [[f"{v:.2f}" if isinstance(v, float) else str(v) for v in row] for row in rows.tolist()]
+    cells = [[f"{round(v, 2) + 0.0:.2f}" if isinstance(v, float) else str(v) for v in row] for row in rows.tolist()]
     widths = max((len(cell) for row in cells for cell in row), default=1)
     return ["[" + "  ".join(f"{cell:>{widths}}" for cell in row) + "]" for row in cells]

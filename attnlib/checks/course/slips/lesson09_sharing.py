@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from attnlib.checks.course.slips.masks import behind
-from attnlib.checks.course.steps import Step, each
+from attnlib.checks.course.steps import Step, along_with, each, spells
 
 Two = tuple[Tensor, Tensor]
 
@@ -29,9 +29,9 @@ class ReadGroups(Step):
     def groups_taking_turns(self, q: Tensor, k: Tensor, v: Tensor, which: str) -> Two:
         """The heads take turns with the groups.
 
-        `repeat` puts the groups one after another, 0 1 0 1, so that head i reads group i % g. Neighbours should share,
-        0 0 1 1: head i reads group i // (h / g). That is `repeat_interleave`. The shapes are the same, but trained
-        weights fit only one of the two.
+        `repeat` puts the groups one after another, 0 1 0 1, so that head i reads the keys of group i % g, or its
+        values, or both. Neighbours should share, 0 0 1 1: head i reads group i // (h / g). That is `repeat_interleave`,
+        for keys and values alike. The shapes are the same, but trained weights fit only one of the two.
         """
         self.right(q, k, v)
         return self._read(q, k, v, torch.arange(q.shape[1], device=q.device) % k.shape[1], which)
@@ -397,6 +397,21 @@ class DrawLast(Step):
 
     def right(self, draft_p: Tensor, target_p: Tensor, count: Tensor) -> Tensor:
         return self._drawn(draft_p, target_p, count, (target_p[:, :-1] - draft_p).clamp(min=0))
+
+    @along_with("goes_on_after_a_rejection")
+    @spells(Prefix.goes_on_after_a_rejection)
+    def going_on_with_the_target(self, draft_p: Tensor, target_p: Tensor, count: Tensor) -> Tensor:
+        return self._drawn(draft_p, target_p, count, self._never_empty(draft_p, target_p))
+
+    @along_with("chance_of_the_target_alone")
+    @spells(Chance.chance_of_the_target_alone)
+    def target_alone_with_the_target(self, draft_p: Tensor, target_p: Tensor, count: Tensor) -> Tensor:
+        return self._drawn(draft_p, target_p, count, self._never_empty(draft_p, target_p))
+
+    def _never_empty(self, draft_p: Tensor, target_p: Tensor) -> Tensor:
+        """max(0, p - q); p where nothing is left, which in a right answer is never drawn from."""
+        residual = (target_p[:, :-1] - draft_p).clamp(min=0)
+        return torch.where(residual.sum(dim=-1, keepdim=True) > 0, residual, target_p[:, :-1])
 
     def _drawn(self, draft_p: Tensor, target_p: Tensor, count: Tensor, residual: Tensor) -> Tensor:
         shares = torch.cat([residual, target_p[:, -1:]], dim=1)  # (b, n + 1, V)

@@ -216,10 +216,10 @@ class RunBlocks(Step):
         return highest, total
 
     def starts_at_zero(self, blocks: Iterable[Tensor], fold: Folded) -> Two:
-        """The largest score starts at 0.
+        """The largest score is never below 0.
 
-        Where all scores are negative, 0 is larger than any of them, though it is not a score. Start with -inf, or with
-        the first block.
+        It starts at 0, or a clamp keeps it there. Where all scores are negative, 0 is larger than any of them, though
+        it is not a score. Start with -inf or with the first block, and put in a 0 only where m is -inf.
         """
         return self.right(blocks, fold, start=0.0)
 
@@ -273,6 +273,16 @@ class RunBlocks(Step):
         one block, update m and l, and let it go.
         """
         return self.right([torch.cat([*blocks], dim=-1)], fold)
+
+    @along_with("nothing_minus_nothing")
+    def nan_replaced_at_the_end(self, blocks: Iterable[Tensor], fold: Folded) -> Two:
+        """NaN is replaced at the end, when it is too late.
+
+        Once -inf - (-inf) has made a NaN, every later sum of that row is NaN, and whatever its open keys contributed is
+        lost: 0 is just as wrong. Keep it from coming up: where m is -inf, subtract 0 instead.
+        """
+        highest, total = self.right(blocks, fold)
+        return highest, total.nan_to_num()
 
     def logarithm_returned(self, blocks: Iterable[Tensor], fold: Folded) -> Two:
         """The logarithm of the sum is returned.
@@ -384,12 +394,8 @@ class Divide(Step):
         return output
 
     @along_with("nothing_minus_nothing")
+    @told_as(RunBlocks.nan_replaced_at_the_end)
     def nan_replaced_at_the_end(self, output: Tensor, total: Tensor) -> Tensor:
-        """NaN is replaced at the end, when it is too late.
-
-        Once -inf - (-inf) has made an NaN, every later sum of that row is NaN, and whatever its open keys contributed
-        is lost: 0 is as wrong. Keep it from coming up: where m is -inf, subtract 0 instead.
-        """
         return self.right(output, total).nan_to_num()
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from attnlib.checks.course.slips.lesson10_blocks import Folded, Of
-from attnlib.checks.course.steps import Step, along_with, spells
+from attnlib.checks.course.steps import Step, along_with, each, spells
 
 Two = tuple[Tensor, Tensor]
 Three = tuple[Tensor, Tensor, Tensor]
@@ -284,6 +284,17 @@ class FinishTiles(Step):
         """
         return self.right(carried)[0], torch.cat([highest + total for _, highest, total in carried], dim=-1)
 
+    def lse_of_unscaled_scores(self, q: Tensor, carried: list[Three]) -> Two:
+        """m in the log-sum-exp is not scaled.
+
+        With the scale applied only inside exp, the output is right, but m is the largest of the *unscaled* scores. The
+        log-sum-exp is that of the scaled ones: multiply m by 1/√d before you add ln l.
+        """
+        root = q.shape[-1] ** 0.5
+        return self.right(carried)[0], torch.cat(
+            [root * highest + total.log() for _, highest, total in carried], dim=-1
+        )
+
     def lse_to_base_2(self, carried: list[Three]) -> Two:
         """The logarithm is to base 2.
 
@@ -427,6 +438,7 @@ class AddTiles(Step):
             d_scores_of: Tile,
             keep_queries: float = 1.0,
             keep_keys: float = 1.0,
+            keep_values: float = 1.0,
             size: int = block_size,
             columns_of: Columns = columns_of,
         ) -> Three:
@@ -436,7 +448,7 @@ class AddTiles(Step):
                     weights, d_scores = weights_of(rows, columns), d_scores_of(rows, columns)
                     d_q[..., rows, :] = keep_queries * d_q[..., rows, :] + d_scores @ k[..., columns, :]
                     d_k[..., columns, :] = keep_keys * d_k[..., columns, :] + d_scores.mT @ q[..., rows, :]
-                    d_v[..., columns, :] = keep_keys * d_v[..., columns, :] + weights.mT @ grad_o[..., rows, :]
+                    d_v[..., columns, :] = keep_values * d_v[..., columns, :] + weights.mT @ grad_o[..., rows, :]
             return d_q, d_k, d_v
 
         return added
@@ -457,12 +469,13 @@ class GradientTiles(Step):
         """
         return added(weights_of, d_scores_of, keep_queries=0.0)
 
-    def keys_overwritten(self, added: Added, weights_of: Tile, d_scores_of: Tile) -> Three:
-        """The gradients of keys and values are overwritten by each block of queries.
+    @each(keeps=((0.0, 0.0), (0.0, 1.0), (1.0, 0.0)))
+    def keys_overwritten(self, added: Added, weights_of: Tile, d_scores_of: Tile, keeps: tuple[float, float]) -> Three:
+        """Each block of queries overwrites the gradient of the keys, of the values, or of both.
 
-        Every query that has looked at a key adds to its gradient: `+=`, not `=`.
+        Every query that has looked at a key adds to its gradient and to that of its value: `+=`, not `=`.
         """
-        return added(weights_of, d_scores_of, keep_keys=0.0)
+        return added(weights_of, d_scores_of, keep_keys=keeps[0], keep_values=keeps[1])
 
     def values_from_d_scores(self, added: Added, d_scores_of: Tile) -> Three:
         """The gradient of the values is computed from dS.

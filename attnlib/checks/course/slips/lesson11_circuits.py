@@ -639,6 +639,13 @@ class RecordBoth(Step):
             stream: Tensor = x + model.layers[0](x)
         return merged[0], stream
 
+    @told_as(RunHooked.hook_left_after_an_error)
+    def reading_hook_left_after_an_error(self, model: Any, ids: Tensor, other: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        handle = model.layers[0].w_o.register_forward_pre_hook(lambda _layer, _inputs: None)
+        recorded = self.right(model, ids, other)
+        handle.remove()
+        return recorded
+
     def sentences_exchanged(self, model: Any, ids: Tensor, other: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The two sentences are exchanged in the difference.
 
@@ -690,7 +697,7 @@ class PatchStream(Step):
     def whole_stream_exchanged(self, other_stream: Tensor) -> Change:
         """The whole stream of the other sentence goes into the keys.
 
-        The stream behind layer 0 holds the embedding and all heads. Only what this head has written comes from `other`.
+        The stream after layer 0 holds the embedding and all heads. Only what this head has written comes from `other`.
         """
         return lambda x: other_stream
 

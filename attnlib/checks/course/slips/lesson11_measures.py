@@ -174,6 +174,14 @@ class PickInduction(Step):
         """
         return _stripe(read[..., period:, :], 1)[..., 1:]
 
+    def first_block_left_out_twice(self, read: Tensor, period: int) -> Tensor:
+        """The first block is left out twice.
+
+        The diagonal with offset 1 - period begins at query period - 1, so nearly all of the first block is gone
+        already. Only one entry is too many: `[..., 1:]`, not `[..., period:]`.
+        """
+        return _stripe(read, 1 - period)[..., period:]
+
     def first_repetition_alone(self, read: Tensor, period: int) -> Tensor:
         """Only the first repetition is scored.
 
@@ -199,6 +207,12 @@ class PickInduction(Step):
         for back in range(period, read.shape[-1], period):
             picked[..., back - period :] += _stripe(read[..., back:, :], 1)
         return picked
+
+    @spells(every_match)
+    def every_match_by_the_remainder(self, read: Tensor, period: int) -> Tensor:
+        place = torch.arange(read.shape[-1], device=read.device)
+        behind = place[:, None] + 1 - place
+        return (read * ((behind % period == 0) & (behind >= period))).sum(dim=-1)[..., period:]
 
     def half_of_the_sequence(self, read: Tensor) -> Tensor:
         """The period is taken to be half of the sequence.
@@ -373,8 +387,8 @@ class Logarithms(Step):
     def log_softmax_of_weights(self, read: Tensor) -> Tensor:
         """The weights are taken for scores.
 
-        log_softmax turns scores into the logarithms of weights. Here the weights are given already, and their logarithm
-        is torch.log.
+        log_softmax and F.cross_entropy take scores, and make weights of them first. Here the weights are given already,
+        and their logarithm is torch.log.
         """
         return read.log_softmax(dim=-1)
 
@@ -414,7 +428,7 @@ class AddTerms(Step):
         """NaN is replaced at the end, when it is too late.
 
         A closed key makes 0 · (-inf), which is NaN, and the sum over its row is NaN as well: what the open keys
-        contributed is lost, and 0 is as wrong. Put 0 in place of the terms of closed keys, before you add up.
+        contributed is lost, and 0 is just as wrong. Put 0 in place of the terms of closed keys, before you add up.
         """
         return -terms.sum(dim=-1).nan_to_num()
 
@@ -484,8 +498,8 @@ class LargestOfRow(Step):
     def along_columns(self, circuit: Tensor) -> Tensor:
         """The largest entry of each column, not of each row.
 
-        A row is a token that the head looks at, and its columns are the tokens whose logits it moves. The question to
-        each row is which logit it raises most: argmax over dim=-1.
+        A row is a token that the head looks at, and its columns are the tokens whose logits it moves. Ask of
+        each row which logit it raises most: argmax over dim=-1.
         """
         return circuit.argmax(dim=0)
 
