@@ -306,7 +306,7 @@ print("nothing was copied:", late.data_ptr() == memory)
 #   cache has been turned already.
 # - Keys and values are appended to the cache. The last query is at the last key: each new word sees all that was in the
 #   cache, the new words before it, and itself.
-# - The result is `(b, n, d_model)`.
+# - The result is `(b, n, d_model)`. Dtype and device as always; no gradient is asked for.
 # - Not allowed: `attnlib.MultiHeadAttention`, `attnlib.KVCache`. Everything else may be used: your `append_to_cache`,
 #   `attnlib.split_heads`, `attnlib.causal_mask`, `F.scaled_dot_product_attention`.
 
@@ -642,7 +642,7 @@ print("6 groups: multi-head; 3 groups; 1 group: multi-query. Copies, einsum and 
 # - `w_k` and `w_v` are `(d_model, h·d)`, to be used as `x @ w`; the first $d$ columns are those of head 0.
 # - Return both as `(d_model, g·d)`. The $d$ columns of a group are the mean of those of its $h/g$ heads, which are
 #   neighbours.
-# - If `groups` does not divide `num_heads`, raise a `ValueError`.
+# - If `groups` does not divide `num_heads`, raise a `ValueError`. As always; no gradient is asked for.
 
 
 # %%
@@ -758,7 +758,8 @@ check("predict_reach", reach)
 #
 # - The result is bool, `(q_len, k_len)`, True = may attend: each query sees its own key and the `window - 1` keys
 #   before it.
-# - The last query is at the last key, as in lesson 05's `causal_mask`.
+# - The last query is at the last key, as in lesson 05's `causal_mask`. There may be fewer queries than keys, or more;
+#   then the first ones see no key.
 # - For a window below 1, raise a `ValueError`. A window longer than the text gives the causal mask.
 # - Not allowed: `attnlib.sliding_window_mask`, `attnlib.attention_sink_mask`.
 

@@ -144,8 +144,8 @@ assert fused < table / 50
 #
 # Write `online_softmax(blocks)`.
 #
-# - `blocks` is an iterator of scores, each `(…, k)` with its own $k$. It gives every block once, from left to right,
-#   and has no length.
+# - `blocks` is an iterator of scores, each `(…, k)` with its own $k$. It gives every block once, from left to right;
+#   there is at least one, and the iterator has no length.
 # - Return `m` and `l`, both `(…)`: the largest score of each row, and $\sum_j e^{s_j - m}$.
 # - A score of −inf is a closed key. Where all keys so far are closed, $m$ is −inf and $l$ is 0. Nothing becomes NaN.
 # - Never hold more than one block: neither keep the blocks nor join them. (A loop's variable still holds the last block
@@ -351,6 +351,7 @@ show(
 #   different keys.
 # - Return `o`, `m`, `l` of both parts together, with `o` again not divided, so that they can be merged further.
 # - A part may be empty in some rows ($m = -\infty$, $l = 0$, $o = 0$), and so may both.
+# - As always; no gradient is asked for.
 
 
 # %%
@@ -465,7 +466,7 @@ check("predict_block_size", block_size_claim)
 # - Return two tensors: the output `(…, n, d_v)`, and for each query the log-sum-exp of its scaled scores, $m + \ln l$,
 #   `(…, n)`. You will need it for the gradient.
 # - While the blocks are short, no tensor may have $n \times n$ numbers, not even a mask. The check watches the largest
-#   one that is made.
+#   one that is made: it may have as many as the scores of all queries with four blocks of keys.
 # - With `is_causal`, query $i$ sees the keys 0 to $i$. Tiles that are entirely in the future must be *skipped*, not
 #   masked: the check finds out which tiles you visit.
 # - Dtype and device as always; no gradient is needed. Not allowed: ready-made attention, PyTorch's or attnlib's.
