@@ -108,7 +108,7 @@ def test_a_change_in_several_places_says_so() -> None:
         return x @ w_q + 1, x @ w_k + 1, x @ w_v + 1
 
     told = " ".join(the_change("project_qkv", biased).explanation.split())
-    assert "with `x @ w_q` in place of `x @ w_q + 1`, and the same change at the 2 other such places, the" in told
+    assert "with `x @ w_q` in place of `x @ w_q + 1` (and likewise at the 2 other such places), the" in told
 
 
 def test_a_change_in_place_is_told_as_one() -> None:

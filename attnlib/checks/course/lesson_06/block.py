@@ -188,7 +188,7 @@ LAYER_NORM = CourseExercise(
     ),
     example=_example,
     made_of=(Statistics, Centre, Divide, GainAndBias),
-    pairs=("unbiased_variance", "over_positions", "no_eps", "no_gain_and_bias", "no_bias"),
+    pairs=("unbiased_variance", "over_positions", "no_eps", "eps_fixed", "no_gain_and_bias", "no_bias"),
 )
 
 

@@ -441,14 +441,14 @@ class SecondNorm(Step):
         """Attention and MLP side by side.
 
         x + attn(norm1(x)) + mlp(norm2(x)) feeds both from the same x. Some models do that on purpose. Here the MLP
-        works on what attention has brought: one after the other.
+        reads the sum of x and attention's result: one after the other.
         """
         return stream, norm2(start)
 
     def old_norm_reused(self, stream: Tensor, x: Tensor) -> Two:
         """The MLP gets what attention got.
 
-        norm1(x), computed once, is handed to both sub-layers. The MLP works on what attention has brought:
+        norm1(x), computed once, is handed to both sub-layers. The MLP reads the sum of x and attention's result:
         mlp(norm2(x)), with the new x.
         """
         return stream, x

@@ -7,7 +7,7 @@ from torch import Tensor
 
 import attnlib
 from attnlib.attention import equation
-from attnlib.checks.course.steps import Step, discussed_at, each, spells
+from attnlib.checks.course.steps import Step, along_with, discussed_at, each, spells
 
 
 class TableSizes(Step):
@@ -582,7 +582,8 @@ class PowerOfTwo(Step):
     def one_head_refused(self, num_heads: int) -> int:
         """One head is refused.
 
-        1 is a power of two, 2⁰: a single head has the slope 2⁻⁸.
+        1 is a power of two, 2⁰: a single head has the slope 2⁻⁸. (`num_heads % 2` asks only whether a number is even:
+        it lets six heads pass.)
         """
         if num_heads == 1:
             raise ValueError("num_heads must be even")
@@ -670,6 +671,14 @@ class Distance(Step):
     @spells(aligned_to_the_first_key)
     def aligned_to_the_first_key_absolute(self, q_len: int, k_len: int) -> Tensor:
         return self.aligned_to_the_first_key(q_len, k_len).abs()
+
+    def offset_subtracted(self, q_len: int, k_len: int) -> Tensor:
+        """The queries are moved to the wrong side of the keys.
+
+        When there are more keys than queries, the first keys come from a cache, and the queries are the *last* words:
+        query i is at position i + (k_len - q_len). With q_len - k_len it would be before the first key.
+        """
+        return torch.arange(q_len)[:, None] + (q_len - k_len) - torch.arange(k_len)
 
     def distance_from_one(self, q_len: int, k_len: int) -> Tensor:
         """A word is at distance 1 from itself.
@@ -952,6 +961,15 @@ class Completed(Step):
         They should be taken from the steep end: the first, third, fifth, … of the longer series.
         """
         return torch.cat([_series(below), _series(2 * below)[0::2].flip(0)])[:num_heads]
+
+    @spells(last_of_the_longer)
+    def last_of_the_longer_in_order(self, below: int, num_heads: int) -> Tensor:
+        return torch.cat([_series(below), _series(2 * below)[0::2][2 * below - num_heads :]])
+
+    @along_with("power_nearest")
+    @spells(Below.power_nearest)
+    def cut_from_the_end(self, below: int, num_heads: int) -> Tensor:
+        return torch.cat([_series(below), _series(2 * below)[0::2][: num_heads - below]])
 
     def sorted_by_size(self, below: int, num_heads: int) -> Tensor:
         """The slopes are sorted.

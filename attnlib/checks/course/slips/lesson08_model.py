@@ -408,6 +408,15 @@ class DecoderParts(Step):
         """
         return self.right(d_model, num_heads, d_memory or d_model)
 
+    def third_norm_always(self, d_model: int, num_heads: int, d_memory: int | None) -> tuple[nn.Module | None, ...]:
+        """norm3 is made even where there is no memory.
+
+        Without d_memory there are two branches, and the norm before the MLP is norm2. Make norm3 where `cross` is made;
+        there the MLP comes third, and has norm3.
+        """
+        *others, _, mlp = self.right(d_model, num_heads, d_memory)
+        return *others, nn.LayerNorm(d_model), mlp
+
     def memory_as_wide_as_the_block(
         self, d_model: int, num_heads: int, d_memory: int | None
     ) -> tuple[nn.Module | None, ...]:
@@ -613,6 +622,25 @@ class ThinkAtLast(Step):
     @told_as(AddThought.second_residual_forgotten)
     def second_residual_forgotten(self, stream: Tensor, norm2: Layer, norm3: Any, mlp: Layer) -> Tensor:
         return mlp((norm3 or norm2)(stream))
+
+    @along_with("memory_never_read")
+    def memory_after_the_mlp(
+        self, stream: Tensor, memory: Tensor | None, norm2: Layer, norm3: Any, cross: Any, mlp: Layer
+    ) -> Tensor:
+        """The memory is read after the MLP.
+
+        First the block's own past, then the memory, and the MLP last: it works on what the other two have found.
+        """
+        x = stream + mlp(norm2(stream))
+        return x if cross is None else x + cross(norm3(x), memory)
+
+    @along_with("memory_never_read")
+    @spells(memory_after_the_mlp)
+    def memory_after_the_mlp_with_its_norm(
+        self, stream: Tensor, memory: Tensor | None, norm2: Layer, norm3: Any, cross: Any, mlp: Layer
+    ) -> Tensor:
+        x = self.right(stream, norm2, norm3, mlp)
+        return x if cross is None else x + cross(norm2(x), memory)
 
     @told_as(AddThought.no_perceptron)
     def no_perceptron(self, stream: Tensor) -> Tensor:

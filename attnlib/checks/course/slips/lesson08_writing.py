@@ -627,6 +627,24 @@ class GatherWriter(Step):
     ) -> Writer:
         return Writer(model, stop_id, stopped, window, last, draw, fill, over)
 
+    def zero_stops_nothing(
+        self,
+        model: nn.Module,
+        stop_id: int | None,
+        stopped: Tensor,
+        window: Change,
+        last: Change,
+        draw: Change,
+        fill: Change,
+        over: Change,
+    ) -> Writer:
+        """A stop_id of 0 stops nothing.
+
+        `if stop_id:` asks whether it is true, and 0 is as false as None is. But 0 is a token like any other: ask
+        `if stop_id is not None:`, wherever stop_id is used.
+        """
+        return self.right(model, stop_id or None, stopped, window, last, draw, fill, over)
+
 
 class WriteOn(Step):
     """Ask, draw, append, and again."""
@@ -722,6 +740,10 @@ class PiecePlaces(Step):
         return lambda start, n: torch.arange(1, n + 1)
 
 
+def _loss_of_all(logits: Tensor, targets: Tensor) -> Tensor:
+    return nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
 class PieceLoss(Step):
     """Each position against the token behind it."""
 
@@ -736,7 +758,7 @@ class PieceLoss(Step):
         The model is trained to repeat the token that it has just read. That is why the training loss falls so nicely
         and the loss on other text does not. The logits at i belong to the token at i + 1.
         """
-        return lambda logits, ids: nn.functional.cross_entropy(logits.flatten(0, 1), ids.flatten())
+        return _loss_of_all
 
     def loss_shifted_the_wrong_way(self) -> Change:
         """The loss is shifted the wrong way.
@@ -823,6 +845,7 @@ class Trainer:
         zero: bool = True,
         end: int = 1,
         held_out_noted: bool = True,
+        next_token_asked: bool = False,
     ) -> Tensor:
         """A step for each piece, and a look at the held-out text after it."""
         optimiser = torch.optim.SGD(model.parameters(), lr=lr)
@@ -830,7 +853,8 @@ class Trainer:
         for start in range(0, text.shape[1] - window + end, window):
             ids = text[:, start : start + window]
             self.before_step(model)
-            loss = self.loss_of(model(ids, self.places(start, window)), ids)
+            logits, following = model(ids, self.places(start, window)), text[:, start + 1 : start + window + 1]
+            loss = _loss_of_all(logits, following) if next_token_asked else self.loss_of(logits, ids)
             if zero:
                 optimiser.zero_grad()
             loss.backward()
@@ -887,6 +911,16 @@ class TrainOnPieces(Step):
         """
         return trainer.train(model, text, held_out, window, lr, end=0)
 
+    def asked_beyond_the_piece(
+        self, trainer: Trainer, model: nn.Module, text: Tensor, held_out: Tensor, window: int, lr: float
+    ) -> Tensor:
+        """The last token of a piece is asked for the first one of the next.
+
+        nanoGPT cuts its targets out of the text like that, one token further on. Here a piece of `window` tokens has
+        window - 1 predictions, logits[:, :-1] against ids[:, 1:]; and after the last piece there may be no token left.
+        """
+        return trainer.train(model, text, held_out, window, lr, next_token_asked=True)
+
 
 class CountGrams(Step):
     """How often each token followed each context, for contexts of every length up to order - 1, and one beyond."""
@@ -922,12 +956,14 @@ class MixOrders(Step):
         mix: Any = lambda count, total, kinds, shorter: (count + kinds * shorter) / (total + kinds),
         unseen: Any = lambda shorter, vocab: shorter,
         order_of: Any = lambda order: range(order),
+        context: Any = lambda tokens, at, length: tokens[at - length : at],
     ) -> Tensor:
         tokens, found = test.tolist(), []
         for at in range(order - 1, len(tokens)):
             p = first(vocab)
             for length in order_of(order):
-                seen = followers.get(tuple(tokens[at - length : at]), Counter())
+                before = tuple(context(tokens, at, length))
+                seen = followers.get(before, Counter()) if len(before) < order else Counter()
                 total = seen.total()
                 p = mix(seen[tokens[at]], total, len(seen), p) if total else unseen(p, vocab)
             found.append(p)
@@ -1032,6 +1068,14 @@ class MixOrders(Step):
         What is mixed in last weighs most. Begin with the empty context and end with the longest.
         """
         return self.right(test, order, vocab, followers, order_of=lambda order: reversed(range(order)))
+
+    def all_for_the_empty_context(self, test: Tensor, order: int, vocab: int, followers: Followers) -> Tensor:
+        """The empty context is taken for all tokens so far.
+
+        The last k of a list are tokens[-k:], but not for k = 0: tokens[-0:] is tokens[0:], all of them. So the counts
+        of single tokens are not mixed in. From at - k to at works for every k.
+        """
+        return self.right(test, order, vocab, followers, context=lambda tokens, at, length: tokens[:at][-length:])
 
     def logarithms_returned(self, test: Tensor, order: int, vocab: int, followers: Followers) -> Tensor:
         """Logarithms are returned.

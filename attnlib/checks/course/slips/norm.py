@@ -241,8 +241,8 @@ class Divide(Step):
     def eps_as_floor(self, centred: Tensor, variance: Tensor, eps: float) -> Tensor:
         """eps is not added to the variance.
 
-        You have seen to it that a vector without any spread does not become 0 / 0 (by clamp, maximum or nan_to_num).
-        But elsewhere eps has no effect. It is sqrt(variance + eps), for every vector.
+        A vector without any spread does not become 0 / 0: clamp, maximum, nan_to_num or F.normalize sees to that. But
+        elsewhere eps has no effect. It is sqrt(variance + eps), for every vector.
         """
         return centred / (variance**0.5).clamp(min=eps)
 

@@ -28,8 +28,8 @@ class Probability(Step):
     def no_dropout(self) -> float:
         """`dropout` is ignored.
 
-        Nothing is dropped in training. Dropout acts twice there, after GELU and after `down`, and what it returns has
-        to be kept: x = F.dropout(x, …) changes nothing in place.
+        Nothing is dropped in training. FeedForward drops twice, after GELU and after `down`, if it is told to: a block
+        has to pass `dropout` on to it, and F.dropout(x, …) changes nothing in place.
         """
         return 0.0
 

@@ -6,10 +6,10 @@
 from torch import Tensor, nn
 
 import attnlib
-from attnlib.checks.course.slips.block import HiddenWidth
+from attnlib.checks.course.slips.block import HiddenWidth, TwoNorms
 from attnlib.checks.course.slips.norm import Two
 from attnlib.checks.course.slips.projections import Layer
-from attnlib.checks.course.steps import Step, along_with, told_as
+from attnlib.checks.course.steps import Step, along_with, each, told_as
 
 
 class PostParts(Step):
@@ -25,6 +25,13 @@ class PostParts(Step):
             nn.LayerNorm(d_model),
             attnlib.FeedForward(d_model, int(d_model * mlp_ratio)),
         )
+
+    @each(eps=(1e-6, 1e-12))
+    @told_as(TwoNorms.other_eps)
+    def other_eps(self, d_model: int, num_heads: int, mlp_ratio: float, eps: float) -> tuple[nn.Module, ...]:
+        norm1, attn, norm2, mlp = self.right(d_model, num_heads, mlp_ratio)
+        norm1.eps = norm2.eps = eps  # type: ignore[assignment]
+        return norm1, attn, norm2, mlp
 
     @told_as(HiddenWidth.ratio_ignored)
     def ratio_ignored(self, d_model: int, num_heads: int) -> tuple[nn.Module, ...]:

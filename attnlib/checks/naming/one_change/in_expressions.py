@@ -116,7 +116,7 @@ def of_function(site: Site, aspects: set[str]) -> Iterator[Repair]:
 def of_operation(site: Site, aspects: set[str]) -> Iterator[Repair]:
     """Another operator; a transpose in a matrix product; a layer in place of its weight."""
     node: Any = site.node
-    for op in (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.MatMult):
+    for op in (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.MatMult):
         if not isinstance(node.op, op):
             yield reworded(changed(node, op=op()), "operator")
     if isinstance(node.op, ast.MatMult):

@@ -268,7 +268,7 @@ def _told(written: Written, edit: Edit) -> Misconception:
     places = f"line{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines))}"
     others = len(edit.places) - 1
     which = "second such place" if others == 1 else f"{others} other such places"
-    several = f", and the same change at the {which}" if others else ""
+    several = f" (and likewise at the {which})" if others else ""
     line = written.lines[number - 1]
     text = line.strip()
     which_one = f"{'' if others or repair.at else _ordinal(line, old, site.node)}`{old}`"
