@@ -291,7 +291,8 @@ show("A cloud of 200 points before the norm; after it they lie on a circle.")
 #   always.
 # - The variance is divided by `d_model`, and `eps` is inside the root.
 # - A word whose entries are all equal becomes `bias`, not `nan`.
-# - Vectors far from zero are tried, too, in float32: entries near 3000 with a standard deviation of 0.5.
+# - Vectors far from zero are tried, too, in float32: entries near 3000 with a standard deviation of 0.5. What float32
+#   itself rounds there is allowed for.
 # - `mean`, `var` and `sqrt` are what you need. Not allowed: `attnlib.layer_norm`, and whatever normalises for you:
 #   torch's layer norm, and its group, batch, instance and RMS norms, which are the same computation.
 

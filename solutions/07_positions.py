@@ -347,7 +347,7 @@ print(f"score at 5 and 3, and at every other pair two apart: {score.item():.4f}"
 # Write `to_half_pairs(w, num_heads, back=False)`.
 #
 # - `w` is `(d_model, h·d)`, where `x @ w` are the queries or keys of all heads side by side, as in lesson 03: the first
-#   `d` columns are those of head 0.
+#   `d` columns are those of head 0, and `d` is even.
 # - Within each head, put the first columns of all pairs in front, in order, and then the second columns.
 # - With `back=True` do the reverse: halves become neighbours again.
 # - Dtype, device and gradients as always.
@@ -435,7 +435,7 @@ assert off > 1
 # - The result is `(num_heads, q_len, k_len)`, float32: minus the slope of the head, times how far the key is behind the
 #   query. It is 0 where a query meets its own key.
 # - When there are more keys than queries, the *last* query is at the last key, as in lesson 05's `causal_mask`.
-# - The bias is for causal attention. What you write into the future is up to you, since the mask covers it.
+# - The bias is for causal attention. What you write into the future, numbers or -inf, is up to you: the mask covers it.
 # - For a number of heads that is not a power of two, raise a `ValueError`. (The stretch exercise handles those.)
 # - Not allowed: `attnlib.alibi_bias`, `attnlib.alibi_slopes`.
 

@@ -274,7 +274,8 @@ check("DecoderBlock", DecoderBlock)
 #
 # - Layers, made in this order: `embed`, an `nn.Embedding` of `vocab` rows; `positions`, an `nn.Embedding` of `max_len`
 #   rows; `blocks`, an `nn.ModuleList` of `depth` blocks without memory; `norm`, an `nn.LayerNorm`; `head`, an
-#   `nn.Linear` without bias. With `tie`, the head's weight *is* the embedding's, one parameter.
+#   `nn.Linear` without bias. With `tie`, the head's weight *is* the embedding's: one parameter, under the name of the
+#   layer that was made first, `embed.weight`.
 # - `forward(ids)`: ids `(b, n)` to logits `(b, n, vocab)`. For more than `self.max_len` ids, raise a `ValueError`.
 # - For the blocks, use your `DecoderBlock`. If it is not ready yet, `attnlib.EncoderBlock(d_model, num_heads)`, called
 #   with `is_causal=True`, is the same.
