@@ -7,6 +7,7 @@ from einops import einsum, rearrange
 from torch import Tensor
 
 from attnlib.checks.course.slips.heads import Split
+from attnlib.checks.course.slips.projections import Layer
 from attnlib.checks.course.steps import Step, along_with, told_as
 
 
@@ -72,9 +73,7 @@ class OwnRows(Step):
         """
         return self.right(output, w_o, num_heads).cumsum(dim=1)
 
-    def heads_share_d_model(
-        self, x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, num_heads: int
-    ) -> Tensor:
+    def heads_share_d_model(self, x: Tensor, w_q: Layer, w_k: Layer, w_v: Layer, w_o: Tensor, num_heads: int) -> Tensor:
         """The width of a head is taken to be d_model / h.
 
         That is only a common choice. The matrices say how wide a head is: they have h·d columns, so d is
@@ -83,7 +82,7 @@ class OwnRows(Step):
         d, added = x.shape[-1] // num_heads, []
         for head in range(num_heads):
             own = slice(head * d, head * d + d)
-            q, k, v = (x @ w[:, own] for w in (w_q, w_k, w_v))
+            q, k, v = (w(x)[..., own] for w in (w_q, w_k, w_v))
             added.append((q @ k.mT / math.sqrt(d)).softmax(dim=-1) @ v @ w_o[own])
         return torch.stack(added, dim=1)
 
