@@ -212,14 +212,16 @@ _TEXTS = {
     ),
     "axes_do_not_fit": (
         "A tensor does not have the axes that this line expects",
-        "Only one tensor is involved here: it has more or fewer axes than the line says, or the axis that is cut has "
-        "another length. Print its shape just before, and see which axis you meant.",
+        "Only one tensor is involved here: it has more or fewer axes than the line says, or one of another length. (A "
+        "number that is written into the line fits a single length.) Print its shape just before, and see which axis "
+        "you meant.",
     ),
     "shapes_do_not_fit": (
         "Two shapes do not fit together",
         "Write down the shape of everything that meets in the line above, axis by axis. In `a @ b` the last axis of a "
         "and the last but one of b must have the same length, and are summed over; elsewhere, axes that meet must "
-        "have equal lengths, or one of them length 1.",
+        "have equal lengths, or one of them length 1. Does one of them keep its size whatever the inputs are? Then it "
+        "was made with a number where a length of an input is needed.",
     ),
     "unpacked_otherwise": (
         "There are more names than values, or fewer",
