@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from attnlib.checks.exercise import Exercise
+from attnlib.checks.naming.from_source import READ
 from attnlib.checks.naming.names import names_in
 from autograder.grading.grade_course import Graded
 from autograder.grading.results import Result
@@ -57,6 +58,8 @@ def _add_rows(table: Table, one: Graded, known: Mapping[str, Exercise]) -> None:
 
 def _told(result: Result, known: Mapping[str, Exercise]) -> str:
     named = names_in(known.get(result.exercise)).get(result.diagnosis or "")
+    if named is None and result.diagnosis in READ:  # an id, and its title is of this answer alone
+        return result.in_short or ""
     return named.title if named else result.diagnosis or ""
 
 

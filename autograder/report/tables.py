@@ -71,7 +71,7 @@ def _findings(analysis: LessonAnalysis) -> Table:
 def _add_findings(table: Table, item: Item) -> None:
     for number, finding in enumerate(item.findings):
         exercise = "" if number else item.exercise
-        cells = [finding.what, str(finding.count), _students(finding)]
+        cells = [finding.title or finding.what, str(finding.count), _students(finding)]
         table.add_row(exercise, *cells[: len(table.columns) - 1])
     if item.findings:
         table.add_section()

@@ -66,11 +66,17 @@ def test_the_tables_of_grade_and_report_move_no_cursor():
 
 
 def test_a_misconception_is_told_by_its_title():
-    graded = Graded("ada", TINY, [Result("pairwise_dot", 0.0, 1.0, name) for name in ("not_summed", "TypeError: no")])
-    (text,) = (shown(table) for table in grading_tables([graded], exercises()))
-    assert next(m.title for m in exercises()["pairwise_dot"].misconceptions if m.id == "not_summed") in text
-    assert "not_summed" not in text
-    assert "TypeError: no" in text
+    said = {"not_summed": "", "TypeError: no": "TypeError", "argument_not_used": "the values are not right"}
+    graded = Graded("ada", TINY, [Result("pairwise_dot", 0.0, 1.0, *why) for why in said.items()])
+    attempts = [Attempt("pairwise_dot", 0.0, 1.0, in_short=short, diagnosis=name) for name, short in said.items()]
+    (analysis,) = analyse([Submission("ada", TINY, tuple(attempts))], exercises())
+    *_, found = tables(analysis)
+    of_grade, of_report = map(shown, (*grading_tables([graded], exercises()), found))
+    for text in (of_grade, of_report):
+        assert next(m.title for m in exercises()["pairwise_dot"].misconceptions if m.id == "not_summed") in text
+        assert not {"not_summed", "argument_not_used"} & set(text.split())
+        assert "the values are not right" in text
+    assert "TypeError: no" in of_grade
 
 
 def test_the_progress_line_moves_no_cursor():
