@@ -1,5 +1,6 @@
 """Everything, one table after the other."""
 
+import argparse
 import os
 
 import torch
@@ -18,6 +19,7 @@ from . import (
 )
 from .measure import THREADS
 
+argparse.ArgumentParser("python -m benchmarks", description=__doc__).parse_args()
 print(f"torch {torch.__version__}, {THREADS} CPU threads, load of the machine before: {os.getloadavg()[0]:.1f}")
 print("Where other work keeps the cores busy, two threads wait for each other and the ratios say little.")
 for benchmark in (
