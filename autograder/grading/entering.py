@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nbgrader import utils
-from nbgrader.api import Gradebook
+from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.preprocessors import AssignLatePenalties
 
 from autograder.in_nbgrader.copying import copy_listed
@@ -43,7 +43,10 @@ class Entries:
             if found.pop("digest", None) != digest:
                 return None
             before = Judged(**{**found, "remarks": tuple(found["remarks"]), "unanswered": tuple(found["unanswered"])})
+            self.gradebook.find_submission(lesson, student)
         except (OSError, ValueError, TypeError, KeyError, AttributeError):  # none, or one of another version
+            return None
+        except MissingEntry:  # entered into another gradebook
             return None
         notebook = self.course.path(self.course.directory.autograded_directory, student, lesson) / f"{lesson}.ipynb"
         return None if before.problem is None and not notebook.is_file() else before
@@ -75,7 +78,8 @@ class Entries:
 
     def _write_grades(self, judged: Judged, told: datetime | None) -> None:
         """All scores of a submission, in one transaction."""
-        book, submission = self.gradebook, self._submission(judged, told)
+        book = self.gradebook
+        self._submission(judged, told)
         notebook = book.find_submission_notebook(judged.lesson, judged.lesson, judged.student)
         by_hand = any(grade.name not in judged.points for grade in notebook.grades)
         cells = {c.metadata.nbgrader.grade_id: c for c in _graded_cells(judged)} if by_hand else {}
@@ -88,8 +92,19 @@ class Entries:
                 grade.needs_manual_grade = grade.manual_score is not None or grade.auto_score is None
         for comment in notebook.comments:
             comment.auto_comment = "No response." if comment.name in judged.unanswered else None
-        notebook.late_submission_penalty = self._late_penalty(submission, notebook)
         book.db.commit()
+
+    def charge(self, judged: Judged) -> tuple[float, float]:
+        """Take off what lateness costs by now; the score, points given by hand included, and what is taken off it.
+
+        Every run does it for every submission: a deadline may be set, or moved, after the verdict.
+        """
+        notebook = self.gradebook.find_submission_notebook(judged.lesson, judged.lesson, judged.student)
+        penalty = self._late_penalty(notebook.assignment, notebook)
+        if penalty != notebook.late_submission_penalty:
+            notebook.late_submission_penalty = penalty
+            self.gradebook.db.commit()
+        return notebook.score, penalty or 0.0
 
     def _late_penalty(self, submission: Any, notebook: Any) -> float | None:
         """What nbgrader's plugin takes off for lateness, not below 0 and not above the score."""

@@ -231,7 +231,11 @@ class Run:
                 judged.student, judged.lesson, problem=problem, remarks=judged.remarks, fault=bool(judged.fault)
             )
         results = list(results_from(judged, self._assignment(judged.lesson)))
-        return Graded(judged.student, judged.lesson, results, remarks=judged.remarks)
+        score, penalty = self.entries.charge(judged)
+        counts = [f"late: {penalty:g} of {score:g} points are taken off"] if penalty else []
+        if score != (automatic := sum(result.points for result in results)):
+            counts = [f"with points given by hand: {score:g} in place of {automatic:g}", *counts]
+        return Graded(judged.student, judged.lesson, results, remarks=(*judged.remarks, *counts))
 
     def _note(self, graded: Graded) -> None:
         self.graded.append(graded)

@@ -1,8 +1,9 @@
 """What an instructor sets in the course's own nbgrader_config.py holds for every way to grade."""
 
 import pytest
-from tiny_course import RIGHT, TINY
+from tiny_course import POINTS, RIGHT, TINY
 
+from autograder.grading import grade_course
 from autograder.grading.grade_course import How, grade
 from autograder.in_nbgrader.nbgrader_course import NbgraderCourse
 from autograder.sandbox.probe import probe
@@ -38,3 +39,48 @@ def test_who_is_late_pays_what_the_course_asks(klass):
         kept = {name: one.score - (one.late_submission_penalty or 0) for name, one in found.items()}
         assert (kept["late"], kept["early"]) == (0, found["early"].score)
         assert found["early"].score > 0
+
+
+@pytest.mark.slow
+def test_a_deadline_that_moves_after_a_verdict_counts_in_the_next_run_and_nothing_is_judged_again(klass, monkeypatch):
+    (klass.layout.course / "nbgrader_config.py").write_text(SETTINGS, encoding="utf-8")
+    path = klass.submit("late", RIGHT)
+    (path.parent / "timestamp.txt").write_text("2026-02-01 00:00:01 UTC", encoding="ascii")
+
+    def graded_by(deadline):
+        with klass.course.gradebook() as gradebook:
+            gradebook.update_or_create_assignment(TINY, duedate=deadline)
+        (one,) = grade(klass.layout, klass.submitted, (TINY,), How(layers=probe()))
+        with klass.course.gradebook() as gradebook:
+            return gradebook.find_submission(TINY, "late").late_submission_penalty, one.remarks[1:]
+
+    most = sum(POINTS.values())
+    assert graded_by(None) == (0, ())
+    monkeypatch.setattr(grade_course, "judge_all", lambda tasks, *_: [] if not list(tasks) else pytest.fail("again"))
+    assert graded_by("2026-01-31 00:00:00 UTC") == (most, (f"late: {most} of {most} points are taken off",))
+    with klass.course.gradebook() as gradebook:
+        grade_by_hand = gradebook.find_grade("test_pairwise_dot", TINY, TINY, "late")
+        grade_by_hand.manual_score = 0.5
+        gradebook.db.commit()
+    rest = most - POINTS["pairwise_dot"] + 0.5
+    by_hand = f"with points given by hand: {rest:g} in place of {most:g}"
+    assert graded_by("2026-01-31 00:00:00 UTC") == (
+        rest,
+        (by_hand, f"late: {rest:g} of {rest:g} points are taken off"),
+    )
+    assert graded_by("2026-02-28 00:00:00 UTC") == (0, (by_hand,))
+
+
+@pytest.mark.slow
+def test_another_gradebook_gets_what_one_has_already(klass, tmp_path, monkeypatch):
+    klass.submit("ann", RIGHT)
+    klass.submit("bob").write_text("no notebook", encoding="utf-8")
+    grade(klass.layout, klass.submitted, (TINY,), How(layers=probe()))
+    monkeypatch.setenv("AUTOGRADER_DB", f"sqlite:///{tmp_path / 'other.db'}")
+    ann, bob = grade(klass.layout, klass.submitted, (TINY,), How(layers=probe()))
+    course = NbgraderCourse(klass.layout.course)
+    assert "other.db" in course.directory.db_url
+    with course.gradebook() as gradebook:
+        assert gradebook.find_submission(TINY, "ann").score == ann.points > 0
+        assert gradebook.find_submission(TINY, "bob").score == 0
+    assert bob.problem is not None
