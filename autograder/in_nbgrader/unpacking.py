@@ -119,7 +119,9 @@ class Room:
         if zipfile.is_zipfile(archive):
             with zipfile.ZipFile(archive) as opened:
                 for member in opened.infolist():
-                    if not member.is_dir() and not stat.S_ISLNK(member.external_attr >> 16):
+                    if stat.S_ISLNK(member.external_attr >> 16):
+                        self._no_file(member.filename)
+                    elif not member.is_dir():
                         yield member.filename, opened.open(member)
             return
         opener = OPENERS.get(archive.suffix, gzip.open)
@@ -127,6 +129,12 @@ class Room:
             for entry in stream:
                 if entry.isreg() and (file := stream.extractfile(entry)) is not None:
                     yield entry.name, file
+                elif not entry.isdir():
+                    self._no_file(entry.name)
+
+    def _no_file(self, name: str) -> None:
+        self._take(files=1)
+        self.left_out.append(f"{name[:200]!r}, which is a link, or no regular file")
 
     def _take(self, *, files: int = 0, size: int = 0) -> None:
         self.files += files

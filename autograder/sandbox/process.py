@@ -90,7 +90,7 @@ class Sandbox:
         except (Closed, Died, BadMessage):
             said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
             self.close()
-            raise CourseError(said[-1] if said else "the process did not start") from None
+            raise CourseError(" ".join(said[-3:]) if said else "the process did not start") from None
         self.most_memory = max(self.most_memory, hello["rss"])
 
     def _called(self, listener: socket.socket) -> socket.socket:

@@ -4,6 +4,7 @@ import gzip
 import logging
 import os
 import shutil
+import stat
 import tarfile
 import zipfile
 from datetime import UTC, datetime, timedelta
@@ -235,12 +236,18 @@ def test_archives_are_unpacked_within_bounds_and_one_after_the_other(tmp_path, u
         link = tarfile.TarInfo("passwd")
         link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
         archive.addfile(link)
+    with zipfile.ZipFile(downloads / "l.zip", "w") as zipped:
+        entry = zipfile.ZipInfo("passwd.ipynb")
+        entry.external_attr = (stat.S_IFLNK | 0o777) << 16
+        zipped.writestr(entry, "/etc/passwd")
     with tarfile.open(downloads / "headers.tar.gz", "w:gz", pax_headers={"x": "y" * (8 << 20)}) as archive:
         archive.add(tmp_path / "inner.zip", "x.ipynb")
     files, said = unpacked()
     assert files == {"a/x.ipynb", "a/sub/data.csv", "a/inner.zip", "a/inner/x.ipynb", "t/x.ipynb", "t/link"}
     reasons = dict(line.split(": ", 1) for line in said)
     assert reasons.pop("a.zip") == "'../out.txt', whose name leads out of it or cannot be written"
+    assert reasons.pop("t.tar.gz") == "'passwd', which is a link, or no regular file"
+    assert reasons.pop("l.zip") == "'passwd.ipynb', which is a link, or no regular file"
     assert reasons.pop("many.zip") == "it holds more than 20 files"
     for name in ("bomb.zip", "bomb_within.zip", "headers.tar.gz"):
         assert reasons.pop(name) == "it holds more than 3 MB", name

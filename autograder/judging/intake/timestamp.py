@@ -44,7 +44,8 @@ def told_time(
     except ValueError:
         return None, f"{TIMESTAMP} names no time, such as 2026-01-31 23:59:59 UTC, and was ignored"
     if not EARLIEST <= told <= now + SLACK:
-        return None, f"{TIMESTAMP} says {told.isoformat(' ', 'minutes')}, which cannot be, and was ignored"
+        when = "in the future" if told > now else "before 2000"
+        return None, f"{TIMESTAMP} says {told.isoformat(' ', 'minutes')}, which is {when}, and was ignored"
     later = changed and changed.replace(tzinfo=None)
     if later is not None and later > told + COPYING:
         said, at = told.isoformat(" ", "minutes"), later.isoformat(" ", "minutes")
