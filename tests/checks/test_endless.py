@@ -1,0 +1,92 @@
+"""An endless answer ends wherever it is, and leaves no library half imported."""
+
+import gc
+import importlib
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from attnlib.checks.asking.clock import Clock, Patience, TimeLimitExceeded, time_limit
+
+pytestmark = pytest.mark.slow
+
+
+def _endless(*_arguments: object) -> None:
+    while True:
+        pass
+
+
+def _in_the_collector() -> None:
+    def once(phase: str, _info: dict[str, int]) -> None:
+        if phase == "stop" and once in gc.callbacks:
+            gc.callbacks.remove(once)
+            _endless()
+
+    gc.callbacks.append(once)
+    gc.collect()
+
+
+def _in_a_weak_reference() -> None:
+    thing = threading.Event()
+    _noticed = weakref.ref(thing, _endless)
+    del thing
+
+
+def _in_del() -> None:
+    class Thing:
+        __del__ = _endless
+
+    Thing()
+
+
+@pytest.mark.parametrize("enters", [_in_the_collector, _in_a_weak_reference, _in_del])
+def test_the_limit_ends_what_python_ignores_errors_in(
+    enters: Callable[[], None], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """And nothing is printed of it: pytest would make an error of a warning."""
+
+    def enters_and_goes_on() -> None:
+        enters()
+        _endless()
+
+    with pytest.raises(TimeLimitExceeded), time_limit(Clock(0.3, Patience(waiting=10))):
+        enters_and_goes_on()
+    assert not capfd.readouterr().err
+
+
+@pytest.mark.parametrize("in_a_thread", [False, True])
+def test_the_import_of_a_library_takes_no_time_and_is_not_cut_short(
+    in_a_thread: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An optimiser's first step imports a part of torch that takes seconds; half of it would fail ever after."""
+    name = f"library_of_{tmp_path.name}"
+    (tmp_path / f"{name}.py").write_text(
+        "import time\nend = time.process_time() + 1\nwhile time.process_time() < end: 0\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    clock = Clock(0.3, Patience(waiting=10))
+
+    def imports_and_computes() -> None:
+        with time_limit(clock):
+            assert importlib.import_module(name).end
+            assert clock.cpu_left > 0
+            _endless()
+
+    def ends() -> None:
+        with pytest.raises(TimeLimitExceeded):
+            imports_and_computes()
+
+    with monkeypatch.context() as patch:
+        patch.setattr("attnlib.checks.asking.clock.LIBRARIES", (str(tmp_path),))
+        with ThreadPoolExecutor() as pool:
+            pool.submit(ends).result() if in_a_thread else ends()
+    assert sys.modules.pop(name).end
+    with pytest.raises(TimeLimitExceeded), time_limit(Clock(0.3, Patience(waiting=10))):
+        importlib.import_module(name)  # as a student's own module
+    assert name not in sys.modules
+    assert importlib.import_module(name).end
