@@ -18,6 +18,8 @@ from typing import Any
 TICK = 0.1  # seconds between two looks at the clock
 WINDOW = 1.0  # seconds over which computing is told from waiting
 LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+IMPORTLIB = "<frozen importlib"
+IMPORTS = 60.0  # seconds of processor time that imports may take, many times what those of torch need
 COMPUTES = 0.02  # the share of a window that counts as computing: a process that has to share its processor gets more
 
 
@@ -58,6 +60,7 @@ class Clock:
 
     def __init__(self, cpu_seconds: float, patience: Patience) -> None:
         self.cpu_seconds, self.cpu_left, self.patience = cpu_seconds, cpu_seconds, patience
+        self.imports_left = IMPORTS
         self.waited_at: traceback.StackSummary | None = None
         """Where it was waiting when its patience was over."""
 
@@ -86,10 +89,11 @@ class Clock:
     def look(self, frame: FrameType | None, boundary: FrameType | None) -> bool:
         """Whether the time is over, at the next tick; where the frame waits is noted at the first such look.
 
-        The import of a library takes no time of an attempt's, and is never cut short: what is left of the library in
+        The import of a library takes no time of an attempt's, and is not cut short: what is left of the library in
         `sys.modules` would fail in every later check.
         """
-        if _imports_a_library(frame, boundary):
+        if self.imports_left > 0 and _imports_a_library(frame, boundary):
+            self.imports_left -= time.process_time() - self.cpu
             self.wall, self.cpu = time.monotonic(), time.process_time()
             return False
         self.tick()
@@ -115,8 +119,9 @@ def _stack(frame: FrameType | None, boundary: FrameType | None) -> traceback.Sta
 
 
 def _imports_a_library(frame: FrameType | None, boundary: FrameType | None) -> bool:
-    while frame is not None and frame is not boundary:
-        if frame.f_code.co_name == "<module>" and frame.f_code.co_filename.startswith(LIBRARIES):
+    while frame is not None and frame is not boundary and frame.f_back is not None:
+        is_module = frame.f_code.co_name == "<module>" and frame.f_code.co_filename.startswith(LIBRARIES)
+        if is_module and frame.f_back.f_code.co_filename.startswith(IMPORTLIB):  # not the program that was started
             return True
         frame = frame.f_back
     return False
@@ -190,7 +195,7 @@ def _alarm_by_signal(clock: Clock) -> Iterator[None]:
             # A bare `except:` in the attempt swallows one exception. A trace function on the attempt's frames raises at
             # each further line, those of the handler among them, which the handler does not protect.
             while frame is not None and frame is not boundary:
-                if not frame.f_code.co_filename.startswith("<frozen importlib"):  # whose handlers unlock and forget
+                if not frame.f_code.co_filename.startswith(IMPORTLIB):  # whose handlers unlock and forget
                     frame.f_trace = _raise_at_line
                 frame = frame.f_back
             sys.settrace(_trace_no_other_frame)
