@@ -2,12 +2,15 @@
 
 import gc
 import importlib
+import signal
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -90,3 +93,36 @@ def test_the_import_of_a_library_takes_no_time_and_is_not_cut_short(
         importlib.import_module(name)  # as a student's own module
     assert name not in sys.modules
     assert importlib.import_module(name).end
+
+
+def _sleeping_first(function: Callable[..., Any], when: Callable[..., bool]) -> Callable[..., Any]:
+    """On a busy machine, other processes may have their turn just there."""
+
+    def waits(*arguments: Any) -> Any:
+        end = time.monotonic() + 0.5
+        while when(*arguments) and time.monotonic() < end:
+            pass
+        return function(*arguments)
+
+    return waits
+
+
+def test_a_limit_is_taken_back_though_a_tick_comes_just_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = _sleeping_first(signal.setitimer, when=lambda _which, seconds, *_interval: seconds == 0)
+    monkeypatch.setattr(signal, "setitimer", slow)
+    with pytest.raises(TimeLimitExceeded), time_limit(Clock(0.3, Patience(waiting=10))):
+        _endless()
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_a_limit_in_a_thread_is_taken_back_though_a_tick_comes_just_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threading.Event, "set", _sleeping_first(threading.Event.set, when=lambda _event: True))
+
+    def ends() -> None:
+        with pytest.raises(TimeLimitExceeded), time_limit(Clock(0.3, Patience(waiting=10))):
+            _endless()
+
+    before = threading.active_count()
+    with ThreadPoolExecutor() as pool:
+        pool.submit(ends).result()
+        assert threading.active_count() == before + 1

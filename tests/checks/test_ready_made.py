@@ -255,7 +255,7 @@ def test_nothing_is_recorded_after_the_end_though_an_alarm_comes_late(monkeypatc
 
     def late(name: str, pattern: re.Pattern[str]) -> str | None:
         with clock.running():
-            clock.look(None, None)
+            clock.look([])
         return noted(name, pattern)
 
     monkeypatch.setattr(watching, "_called_by_operator", late)

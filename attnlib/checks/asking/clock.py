@@ -86,19 +86,19 @@ class Clock:
     def is_over(self) -> bool:
         return self.cpu_left < 0 or self.has_waited or self.patience.wall_left < 0
 
-    def look(self, frame: FrameType | None, boundary: FrameType | None) -> bool:
-        """Whether the time is over, at the next tick; where the frame waits is noted at the first such look.
+    def look(self, frames: list[FrameType]) -> bool:
+        """Whether the time is over, at the next tick; where the body waits is noted at the first such look.
 
         The import of a library takes no time of an attempt's, and is not cut short: what is left of the library in
         `sys.modules` would fail in every later check.
         """
-        if self.imports_left > 0 and _imports_a_library(frame, boundary):
+        if self.imports_left > 0 and _imports_a_library(frames):
             self.imports_left -= time.process_time() - self.cpu
             self.wall, self.cpu = time.monotonic(), time.process_time()
             return False
         self.tick()
         if self.has_waited and self.waited_at is None:
-            self.waited_at = _stack(frame, boundary)
+            self.waited_at = traceback.StackSummary.extract((frame, frame.f_lineno) for frame in reversed(frames))
         return self.is_over()
 
     def said(self) -> str:
@@ -110,21 +110,22 @@ class Clock:
         return f"did not end within {self.patience.wall:.0f} seconds"
 
 
-def _stack(frame: FrameType | None, boundary: FrameType | None) -> traceback.StackSummary:
+def _frames_of_body(frame: FrameType | None, boundary: FrameType | None) -> list[FrameType] | None:
+    """The frames that the body of a `with` statement in `boundary` has called, the last first; None once it is left."""
     frames = []
     while frame is not None and frame is not boundary:
-        frames.append((frame, frame.f_lineno))
+        frames.append(frame)
         frame = frame.f_back
-    return traceback.StackSummary.extract(reversed(frames))
+    return frames if frame is not None else None
 
 
-def _imports_a_library(frame: FrameType | None, boundary: FrameType | None) -> bool:
-    while frame is not None and frame is not boundary and frame.f_back is not None:
-        is_module = frame.f_code.co_name == "<module>" and frame.f_code.co_filename.startswith(LIBRARIES)
-        if is_module and frame.f_back.f_code.co_filename.startswith(IMPORTLIB):  # not the program that was started
-            return True
-        frame = frame.f_back
-    return False
+def _is_ending(frames: list[FrameType]) -> bool:
+    """Whether a limit is being taken back: an exception there would leave the alarm on, for whatever comes next."""
+    return any(frame.f_code.co_filename == __file__ for frame in frames)
+
+
+def _imports_a_library(frames: list[FrameType]) -> bool:
+    return any(f.f_code.co_name == "<module>" and f.f_code.co_filename.startswith(LIBRARIES) for f in frames)
 
 
 def _raise_at_line(_frame: FrameType, event: str, _argument: Any) -> Any:
@@ -191,13 +192,15 @@ def _alarm_by_signal(clock: Clock) -> Iterator[None]:
     boundary = _entering_frame()
 
     def on_alarm(_signum: int, frame: FrameType | None) -> None:
-        if clock.look(frame, boundary):
+        frames = _frames_of_body(frame, boundary)
+        if frames is None:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        elif not _is_ending(frames) and clock.look(frames):
             # A bare `except:` in the attempt swallows one exception. A trace function on the attempt's frames raises at
             # each further line, those of the handler among them, which the handler does not protect.
-            while frame is not None and frame is not boundary:
-                if not frame.f_code.co_filename.startswith(IMPORTLIB):  # whose handlers unlock and forget
-                    frame.f_trace = _raise_at_line
-                frame = frame.f_back
+            for each in frames:
+                if not each.f_code.co_filename.startswith(IMPORTLIB):  # whose handlers unlock and forget
+                    each.f_trace = _raise_at_line
             sys.settrace(_trace_no_other_frame)
             raise TimeLimitExceeded
 
@@ -224,7 +227,10 @@ def _alarm_by_thread(clock: Clock) -> Iterator[None]:
 
     def watch() -> None:
         while not done.wait(TICK):
-            if clock.look(sys._current_frames().get(ident), boundary):
+            frames = _frames_of_body(sys._current_frames().get(ident), boundary)
+            if frames is None:
+                break
+            if not _is_ending(frames) and clock.look(frames):
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), ctypes.py_object(TimeLimitExceeded))
 
     watcher = threading.Thread(target=watch, daemon=True)
