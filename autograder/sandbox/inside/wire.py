@@ -157,9 +157,11 @@ def _tensor(held: dict[str, Any], body: _Body) -> Tensor:
     dtype, shape = DTYPES[held["dtype"]], held["shape"]
     if len(shape) > MOST_AXES or any(type(size) is not int or size < 0 for size in shape):
         raise BadMessage("an impossible shape")
-    if math.prod(max(size, 1) for size in shape) > BODY_LIMIT:  # beside a 0, too: a long axis of nothing is still long
+    is_meta = held["meta"] is True
+    most = 2**56 if is_meta and 0 not in shape else BODY_LIMIT  # a long axis of nothing is still long
+    if math.prod(max(size, 1) for size in shape) > most:
         raise BadMessage("too large a shape")
-    if held["meta"] is True:
+    if is_meta:
         return torch.empty(shape, dtype=dtype, device="meta")
     length = math.prod(shape) * dtype.itemsize
     raw = body.take(length)
