@@ -125,6 +125,6 @@ def test_the_tables_say_it_in_80_columns():
         console.print(table)
     lines = [" ".join(line.split()) for line in console.export_text().splitlines()]
     assert "softmax 1/5 20 % 4–62 32 % 1 n/a" in lines
-    assert "softmax over_queries 2 bea, dan" in lines
+    assert "softmax The softmax runs over the queries 2 bea, dan" in lines
     assert "fay the notebook is not JSON" in lines
     assert f"{LESSON}: 5 graded, 1 not graded" in lines
