@@ -38,7 +38,8 @@ def address(process: subprocess.Popen[bytes], folder: Path) -> str:
     """The server's address, from the file that it writes when it is ready."""
     for _ in range(10 * HANGS):
         for path in (folder / "runtime").glob("jpserver-*.json"):
-            return json.loads(path.read_text(encoding="utf-8"))["url"]
+            with contextlib.suppress(json.JSONDecodeError):  # not written to its end yet
+                return json.loads(path.read_text(encoding="utf-8"))["url"]
         assert process.poll() is None, (folder / "log").read_text()
         time.sleep(0.1)
     raise AssertionError((folder / "log").read_text())
