@@ -580,6 +580,23 @@ class EndOfText(Step):
         return lambda stopped: False
 
 
+class StopAt(Step):
+    """The token that ends a text, if there is one."""
+
+    makes = ("stops_at",)
+
+    def right(self, stop_id: int | None) -> int | None:
+        return stop_id
+
+    def zero_stops_nothing(self, stop_id: int | None) -> int | None:
+        """A stop_id of 0 stops nothing.
+
+        `if stop_id:` asks whether it is true, and 0 is as false as None is. But 0 is a token like any other: ask
+        `if stop_id is not None:`, wherever stop_id is used.
+        """
+        return stop_id or None
+
+
 @dataclass(frozen=True)
 class Writer:
     """The parts of the loop that writes."""
@@ -617,7 +634,7 @@ class GatherWriter(Step):
     def right(
         self,
         model: nn.Module,
-        stop_id: int | None,
+        stops_at: int | None,
         stopped: Tensor,
         window: Change,
         last: Change,
@@ -625,25 +642,7 @@ class GatherWriter(Step):
         fill: Change,
         over: Change,
     ) -> Writer:
-        return Writer(model, stop_id, stopped, window, last, draw, fill, over)
-
-    def zero_stops_nothing(
-        self,
-        model: nn.Module,
-        stop_id: int | None,
-        stopped: Tensor,
-        window: Change,
-        last: Change,
-        draw: Change,
-        fill: Change,
-        over: Change,
-    ) -> Writer:
-        """A stop_id of 0 stops nothing.
-
-        `if stop_id:` asks whether it is true, and 0 is as false as None is. But 0 is a token like any other: ask
-        `if stop_id is not None:`, wherever stop_id is used.
-        """
-        return self.right(model, stop_id or None, stopped, window, last, draw, fill, over)
+        return Writer(model, stops_at, stopped, window, last, draw, fill, over)
 
 
 class WriteOn(Step):
