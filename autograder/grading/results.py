@@ -47,7 +47,9 @@ def _what_is_said(report: dict[str, Any]) -> Why:
     """The misconception; if there is none, the error of the answer's cell, or what the report says first."""
     if report.get("passed"):
         return Why()
-    said = report.get("diagnosis") or report.get("error_of_cell") or report.get("headline")
+    if not report.get("diagnosis") and (error := report.get("error_of_cell")):
+        return _ended_with(error)
+    said = report.get("diagnosis") or report.get("headline")
     return Why(str(said), str(report.get("in_short") or said)) if said else Why()
 
 
@@ -74,5 +76,11 @@ def what_happened(test: NotebookNode, answer: NotebookNode | None, report: dict[
         return Why(NOT_ANSWERED)
     error = error_in(answer) if answer is not None else None
     if not report.get("diagnosis") and (error or (error := error_in(test))):
-        return Why(error, error)
+        return _ended_with(error)
     return _what_is_said(report)
+
+
+def _ended_with(error: str) -> Why:
+    """The error by its name, which a student's own class may have chosen: "not answered" is no name."""
+    name = error if error.isidentifier() else "Exception"
+    return Why(name, name)

@@ -23,13 +23,14 @@ from autograder.judging.intake.survey import Stray, survey
 from autograder.judging.intake.timestamp import told_time
 
 init_assignment = Autograde.init_assignment
-init_notebooks = Autograde.init_notebooks
+init_notebooks = BaseConverter.init_notebooks
 copy_all = BaseConverter.init_assignment
 
 
 def guard() -> None:
     """Replace them; a second time changes nothing."""
     Autograde.init_notebooks = _find_submissions
+    GenerateFeedback.init_notebooks = _find_graded
     Autograde.init_assignment = _take_in
     BaseConverter.init_assignment = _copy
     CourseDirectory.get_existing_timestamp = _timestamp
@@ -52,6 +53,19 @@ def _find_submissions(converter: Any) -> None:
     for stray in strays:
         if _is_meant(stray.student, course.student_id):
             converter.log.warning("%s: not graded: %s", stray.student, stray.why)
+    if not converter.assignments:
+        init_notebooks(converter)  # which says what is missing
+
+
+def _find_graded(converter: Any) -> None:
+    """As nbgrader does, but a student's name is no pattern: `[ok]` is found, by itself and among all."""
+    course = converter.coursedir
+    graded = Path(converter._format_source("x", "x")).parents[1]
+    converter.assignments, converter.notebooks = {}, []
+    for path in sorted(graded.glob("*/*/*.ipynb")):
+        of = (path.parents[1].name, course.student_id), (path.parent.name, course.assignment_id)
+        if all(_is_meant(name, pattern) for name, pattern in (*of, (path.stem, course.notebook_id))):
+            converter.assignments.setdefault(str(path.parent), []).append(str(path))
     if not converter.assignments:
         init_notebooks(converter)  # which says what is missing
 

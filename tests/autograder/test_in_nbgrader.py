@@ -52,6 +52,7 @@ def hand_in(klass):
     for student in ("honest", FORMULA, ESCAPE):
         klass.submit(student, RIGHT)
     klass.submit("a\nline", RIGHT)
+    klass.submit("[ok]", RIGHT)
     klass.submit("wrong", WRONG)
     klass.submit("untouched")
     beside(klass, "honest", {"timestamp.txt": TIME, "submission_secret.txt": SECRET, "data.csv": SECRET})
@@ -255,6 +256,10 @@ def test_only_listed_files_lie_where_the_formgrader_serves_them(ways):
     for name in ACTIVE:
         assert f'href="{name}"' not in page
         assert f'src="{name}"' not in page
+
+
+def test_a_folder_whose_name_could_be_a_pattern_gets_its_feedback(ways):
+    assert (ways.nbgrader.layout.course / "feedback" / "[ok]" / TINY / f"{TINY}.html").is_file()
 
 
 def test_the_files_that_a_release_of_feedback_reads_are_there(ways):

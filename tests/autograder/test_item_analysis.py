@@ -4,9 +4,11 @@ import io
 from datetime import date
 
 import pytest
+from nbformat.v4 import new_code_cell, new_output
 from rich.console import Console
 from small_class import FIVE, KNOWN, LESSON, LOST, PARTS, attempt, submission
 
+from autograder.grading.results import NOT_ANSWERED, what_happened
 from autograder.report.analysis import OTHER, analyse, shared_misconceptions
 from autograder.report.collect import Attempt
 from autograder.report.page import page
@@ -43,6 +45,23 @@ def test_discrimination_of_too_few_is_not_said(right, wrong, rest):
 def test_chance_is_said_from_the_smallest_class_on():
     assert chance(19) is None
     assert chance(26) == pytest.approx(1.96 / 5, abs=1e-5)
+
+
+@pytest.mark.parametrize(("name", "counted"), [("ValueError", "ValueError"), (NOT_ANSWERED, "Exception")])
+def test_an_error_of_a_students_own_is_not_taken_for_no_answer(name, counted):
+    raised = new_code_cell("raise error", outputs=[new_output("error", ename=name, evalue="", traceback=[])])
+    raised.metadata.nbgrader = {
+        "checksum": "another",
+        "cell_type": "code",
+        "grade_id": "x",
+        "grade": False,
+        "points": 0,
+    }
+    for why in (
+        what_happened(new_code_cell(), raised, {}),
+        what_happened(new_code_cell(), None, {"error_of_cell": name}),
+    ):
+        assert why == (counted, counted)
 
 
 def test_a_class_of_five_counted_by_hand():

@@ -55,6 +55,8 @@ def found(
             4,
         ),
         ("from scipy.special import softmax\ndef f(s):\n    return softmax(s)", "scipy.special.softmax", 1),
+        ("from sklearn._loss import HalfMultinomialLoss as L\nL().link", "sklearn._loss.HalfMultinomialLoss", 1),
+        ("import sklearn._loss.link as k\nk.MultinomialLogit().inverse(s)", "sklearn._loss.link.MultinomialLogit", 2),
         ("import torch\ndef f(s):\n    return torch.ops.aten._softmax(s, -1, False)", "torch.ops.aten._softmax", 3),
         ("from torch._refs import softmax", "torch._refs.softmax", 1),
         ("def f(scores):\n    return scores.softmax(-1)", METHOD, 2),

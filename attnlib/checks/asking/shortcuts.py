@@ -16,6 +16,9 @@ REFERENCES = ("attnlib.checks.exercises", "attnlib.checks.course")
 LIBRARIES = ("torch.", "scipy.", "jax.")
 """Whose functions are known by their names; what those of others do is seen when it runs."""
 
+COMPILED = re.compile(r"sklearn\.(?!datasets)")
+"""Compiled functions that neither a name nor the watch can tell: the lessons take data from there, and nothing else."""
+
 LOCAL = ""  # a name that the source binds to something of its own: a tensor, for all that is known
 OBJECT = "an object of the attempt"
 
@@ -166,7 +169,7 @@ class _Reader:
         return f"{base}.{name}" if base else None
 
     def _is_banned(self, name: str) -> bool:
-        if _short(name) in self.banned or name.startswith(REFERENCES):
+        if _short(name) in self.banned or name.startswith(REFERENCES) or COMPILED.match(name):
             return True
         last = plain(".".join(name.split(".")[-2:]))
         return self.pattern is not None and name.startswith(LIBRARIES) and bool(self.pattern.search(last))
