@@ -1,9 +1,10 @@
 """What an attempt does on one case: what it returns, its gradients, and what it does to its inputs."""
 
 import inspect
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import torch
@@ -15,6 +16,30 @@ from attnlib.checks.asking.failure import Failed, Failure
 from attnlib.checks.asking.given import MODEL
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Case, Exercise, Probe
+
+
+class Measured:
+    """A tensor as it is compared with many: on the CPU, in float64, with the size of its largest finite number."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.shape, self.dtype, self.device = tensor.shape, tensor.dtype, tensor.device
+        self.tensor = tensor.detach()
+
+    @cached_property
+    def on_cpu(self) -> Tensor:
+        return self.tensor.cpu()
+
+    @cached_property
+    def doubled(self) -> Tensor:
+        return self.on_cpu.double()
+
+    @cached_property
+    def largest(self) -> float:
+        size = float(self.doubled.abs().max()) if self.doubled.numel() else 0.0
+        if math.isfinite(size):
+            return size
+        finite = self.doubled[self.doubled.isfinite()]
+        return float(finite.abs().max()) if finite.numel() else 0.0
 
 
 @dataclass
@@ -32,6 +57,11 @@ class Observation:
     terms: int = 1
     exact: bool = False
     sizes: tuple[Any, ...] = ()
+
+    @cached_property
+    def measured(self) -> tuple[Measured, ...]:
+        """The outputs, to be compared with those of others: with two hundred misconceptions, if one is to be named."""
+        return tuple(Measured(t) for t in self.outputs or ())
 
 
 def argument_names(function: Any) -> tuple[str, ...]:

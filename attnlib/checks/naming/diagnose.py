@@ -184,9 +184,10 @@ def _stands_apart(
         return False
     name = winner.misconception.same_as or winner.misconception.id
     others = [r for r in rivals if (r.misconception.same_as or r.misconception.id) != name]
-    farthest = sorted(trials, key=lambda t: -t.difference.tolerances if t.difference else 0.0)
+    farthest = sorted(trials, key=lambda t: (t.case.other_device, -t.difference.tolerances if t.difference else 0.0))
     for rival in others:
-        known_first = sorted(farthest, key=lambda t: (t.case.name not in rival.seen, t.case.other_device))
+        known = set(rival.seen)
+        known_first = (t for is_known in (True, False) for t in farthest if (t.case.name in known) is is_known)
         if not any(apart(t.case, _seen(exercise, rival, t.case, seed, device), mine[t.case.name]) for t in known_first):
             return False
     return True

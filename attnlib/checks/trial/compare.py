@@ -5,14 +5,14 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from attnlib.checks.asking.failure import Failure
-from attnlib.checks.asking.observe import Observation, input_names
+from attnlib.checks.asking.observe import Measured, Observation, input_names
 from attnlib.checks.exercise import Case, Exercise
 
 Aspect = Literal["failure", "shape", "dtype", "device", "values", "mutation", "gradient"]
@@ -27,20 +27,25 @@ GUARD = 5e-12  # relative: 1e-12 added to a denominator against 0 / 0 is no mist
 
 @dataclass(frozen=True, eq=False)
 class Numbers:
-    """Two tensors of one shape, and where they differ by more than rounding can."""
+    """Two tensors of one shape that differ by more than rounding can, and by how much where they are floating."""
 
     want: Tensor
     have: Tensor
-    wrong: Tensor
-    allowed: float
+    gap: Tensor | None = None
+    allowed: float = 0.0
+
+    @cached_property
+    def wrong(self) -> Tensor:
+        """Where they differ; infinity is right, and so is NaN, where both are."""
+        if self.gap is None:
+            return self.want != self.have
+        return ~((self.gap <= self.allowed) | (self.want == self.have) | (self.want.isnan() & self.have.isnan()))
 
     @cached_property
     def size(self) -> float:
-        """The largest difference; infinite where one of the two numbers is."""
-        if not self.want.is_floating_point():
-            return float("inf")
-        gap = (self.have.double() - self.want.double()).abs()[self.wrong]
-        return float(gap.max()) if bool(gap.isfinite().all()) else float("inf")
+        """The largest difference; infinite where one of the two numbers is, and where they are no floating numbers."""
+        largest = math.inf if self.gap is None else float(self.gap[self.wrong].max())
+        return largest if math.isfinite(largest) else math.inf
 
     @property
     def tolerances(self) -> float:
@@ -73,18 +78,17 @@ class Difference:
         return float("inf") if self.numbers is None else self.numbers.tolerances
 
 
-def tolerance(expected: Tensor, dtype: torch.dtype, *, terms: int, magnitude: float = 0.0) -> float:
+def tolerance(largest: float, dtype: torch.dtype, *, terms: int, magnitude: float = 0.0) -> float:
     """The error that rounding alone may cause in `dtype`: 32 ε √terms · max|expected| + 4 ε · magnitude.
 
     In float64 at least GUARD · max|expected|.
 
-    `terms` is the length of the longest sum: rounding errors add up like a random walk, with its square root. 32 leaves
-    room for the three or four sums in a row of an attention layer and their gradients. `magnitude` is the size of the
-    numbers that are subtracted from one another on the way, where it is far above that of the result. See Higham,
-    Accuracy and Stability of Numerical Algorithms (2002), section 2.6 (rule of thumb: the square root of the bound).
+    `largest` is that maximum, and `terms` the length of the longest sum: rounding errors add up like a random walk,
+    with its square root. 32 leaves room for the three or four sums in a row of an attention layer and their gradients.
+    `magnitude` is the size of the numbers that are subtracted from one another on the way, where it is far above that
+    of the result. See Higham, Accuracy and Stability of Numerical Algorithms (2002), section 2.6 (rule of thumb: the
+    square root of the bound).
     """
-    finite = expected[expected.isfinite()]
-    largest = float(finite.abs().max()) if finite.numel() else 0.0
     eps = torch.finfo(dtype).eps
     return max(32 * eps * math.sqrt(terms), GUARD) * max(largest, 1e-3) + 4 * eps * magnitude
 
@@ -122,10 +126,9 @@ def _mutation_difference(expected: Observation, got: Observation) -> Difference 
 
 def _outputs(
     exercise: Exercise, expected: Observation, got: Observation
-) -> Iterator[tuple[int, tuple[str, ...], Tensor, Tensor]]:
+) -> Iterator[tuple[int, tuple[str, ...], Measured, Measured]]:
     several = len(exercise.outputs) > 1
-    pairs = zip(exercise.outputs, expected.outputs or (), got.outputs or (), strict=True)
-    for index, (name, want, have) in enumerate(pairs):
+    for index, (name, want, have) in enumerate(zip(exercise.outputs, expected.measured, got.measured, strict=True)):
         yield index, (name,) if several else (), want, have
 
 
@@ -137,10 +140,9 @@ def _difference_of_kind(
     for index, names, want, have in outputs:
         if have.shape != want.shape:
             return Difference("shape", "", index, names, tuple(want.shape), tuple(have.shape))
-    floating = (t.is_floating_point() for t in tree_leaves(expected.inputs) if isinstance(t, Tensor))
-    follows = exercise.kind == "module" or any(floating)  # a table made of sizes alone has a dtype of its own
+    follows = expected.exact and (exercise.kind == "module" or _are_floating(expected.inputs))
     for index, names, want, have in outputs:
-        dtype = case.dtype if expected.exact and want.is_floating_point() and follows else want.dtype
+        dtype = case.dtype if follows and want.dtype.is_floating_point else want.dtype
         if have.dtype != dtype and not case.gradient:
             return Difference("dtype", "", index, names, dtype, have.dtype)
         place = torch.device(device) if expected.exact else want.device
@@ -149,9 +151,14 @@ def _difference_of_kind(
     return None
 
 
+def _are_floating(inputs: object) -> bool:
+    """Whether any of them is: a table made of sizes alone has a dtype of its own."""
+    return any(t.is_floating_point() for t in tree_leaves(inputs) if isinstance(t, Tensor))
+
+
 def agreeing_outputs(exercise: Exercise, case: Case, expected: Observation, got: Observation) -> set[str]:
     """The names of the outputs that are right, whatever the others are."""
-    pairs = zip(exercise.outputs, expected.outputs or (), got.outputs or (), strict=False)
+    pairs = zip(exercise.outputs, expected.measured, got.measured, strict=False)
     return {
         name for name, want, have in pairs if want.shape == have.shape and _numbers(case, want, have, got.terms) is None
     }
@@ -194,26 +201,25 @@ def coarser(asked: torch.dtype, *through: torch.dtype) -> torch.dtype:
 
 def _numbers(
     case: Case,
-    want: Tensor,
-    have: Tensor,
+    want: Measured,
+    have: Measured,
     terms: int,
     *,
     through: tuple[torch.dtype, ...] = (),
-    scale: Tensor | None = None,
+    largest: float | None = None,
 ) -> Numbers | None:
-    """Where two tensors differ; `scale` sets the size of what is allowed instead of `want`."""
-    want, have = want.detach().cpu(), have.detach().cpu()
-    if not want.is_floating_point():
-        wrong = want != have
-        return Numbers(want, have, wrong, 0.0) if bool(wrong.any()) else None
+    """Where two tensors differ; `largest` sets the size of what is allowed instead of `want`."""
+    if not want.dtype.is_floating_point:
+        return None if torch.equal(want.on_cpu, have.on_cpu) else Numbers(want.on_cpu, have.on_cpu)
     dtype = coarser(case.dtype, have.dtype, *through)
-    allowed = tolerance(want if scale is None else scale, dtype, terms=terms, magnitude=case.magnitude)
-    one, other = want.double(), have.double()
-    wrong = ~((other - one).abs() <= allowed)
-    if not bool(wrong.any()):
+    size = want.largest if largest is None else largest
+    allowed = tolerance(size, dtype, terms=terms, magnitude=case.magnitude)
+    gap = (have.doubled - want.doubled).abs()
+    farthest = float(gap.max()) if gap.numel() else 0.0
+    if farthest <= allowed:
         return None
-    wrong &= ~((other == one) | (other.isnan() & one.isnan()))
-    return Numbers(want, have, wrong, allowed) if bool(wrong.any()) else None
+    found = Numbers(want.on_cpu, have.on_cpu, gap, allowed)
+    return found if math.isfinite(farthest) or bool(found.wrong.any()) else None
 
 
 def _gradient_difference(exercise: Exercise, case: Case, want: Observation, have: Observation) -> Difference | None:
@@ -223,13 +229,16 @@ def _gradient_difference(exercise: Exercise, case: Case, want: Observation, have
         return None
     assert want.gradients is not None
     assert have.gradients is not None
-    through = tuple(t.dtype for t in have.outputs or ())
-    # One scale for all: the gradient of a key's bias is exactly zero, and what is left of it is others' rounding.
-    scale = torch.stack([g.detach().abs().max().cpu().double() for g in want.gradients.values() if g.numel()])
+    expected = {key: Measured(gradient) for key, gradient in want.gradients.items()}
+    how: dict[str, Any] = {
+        "through": tuple(t.dtype for t in have.outputs or ()),
+        # one scale for all: the gradient of a key's bias is exactly zero, and what is left of it is others' rounding
+        "largest": max(gradient.largest for gradient in expected.values()),
+    }
     wrong = {
         key: numbers
-        for key, expected in want.gradients.items()
-        if (numbers := _numbers(case, expected, have.gradients[key], 4 * have.terms, through=through, scale=scale))
+        for key, gradient in expected.items()
+        if (numbers := _numbers(case, gradient, Measured(have.gradients[key]), 4 * have.terms, **how))
     }
     if not wrong:
         return None
