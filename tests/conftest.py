@@ -16,6 +16,7 @@ from jaxtyping import install_import_hook
 from xdist.scheduler import LoadScopeScheduling
 
 os.environ.setdefault("MPLBACKEND", "Agg")
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # read as torch is imported: beside other workers a second thread waits
 os.environ["ATTNLIB_PROGRESS"] = ""  # what the tests' kernels check is nobody's progress
 
 ROOT = Path(__file__).resolve().parent.parent

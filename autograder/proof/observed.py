@@ -16,11 +16,11 @@ class Observed:
 
     def __init__(self, exercise: Exercise, seed: int) -> None:
         self.exercise, self.seed = exercise, seed
-        self._memory: Memory = {}
+        self.memory: Memory = {}
 
     def seen(self, attempt: Any, cases: Sequence[Case]) -> dict[str, Observation]:
         """What the attempt does, by the name of the case."""
-        how: Any = {"seed": self.seed, "device": "cpu", "memory": self._memory}
+        how: Any = {"seed": self.seed, "device": "cpu", "memory": self.memory}
         return {case.name: observe(self.exercise, attempt, case, **how) for case in cases}
 
     def trials(self, attempt: Any, *, hidden: bool) -> list[Trial]:
@@ -29,7 +29,7 @@ class Observed:
         cases = cases_of(exercise, hidden=hidden)
         for case, got in zip(cases, self.seen(attempt, cases).values(), strict=True):
             right = observe(
-                exercise, exercise.reference, case, seed=self.seed, device="cpu", exact=True, memory=self._memory
+                exercise, exercise.reference, case, seed=self.seed, device="cpu", exact=True, memory=self.memory
             )
             trials.append(Trial(case, right, got, first_difference(exercise, case, right, got, device="cpu")))
         return trials
@@ -40,10 +40,10 @@ class Observed:
 
     def diagnosis(self, trials: Sequence[Trial]) -> Misconception | None:
         """The misconception that fits."""
-        known = diagnose(self.exercise, trials, seed=self.seed, device="cpu", memory=self._memory)
+        known = diagnose(self.exercise, trials, seed=self.seed, device="cpu", memory=self.memory)
         return known[0] if known else None
 
     def report(self, attempt: Any, *, hidden: bool) -> Report:
         """All that a student would be told, and the score."""
         known = self.seen(attempt, cases_of(self.exercise, hidden=hidden))
-        return run_exercise(self.exercise, attempt, hidden=hidden, seed=self.seed, memory=self._memory, known=known)
+        return run_exercise(self.exercise, attempt, hidden=hidden, seed=self.seed, memory=self.memory, known=known)

@@ -24,12 +24,6 @@ CHOICES = [
 ]
 
 
-@pytest.fixture(scope="module", params=CODE)
-def table(request: pytest.FixtureRequest) -> Observed:
-    """What the misconceptions of one exercise do, noted once for all tests; `make checks` does it with more seeds."""
-    return Observed(exercises()[request.param], 0)
-
-
 @pytest.mark.parametrize("hidden", [False, True], ids=["visible", "hidden"])
 def test_a_misconception_is_rejected_under_its_own_name(table: Observed, hidden: bool) -> None:
     """The failure lists every misconception that is not, with what is said of it."""

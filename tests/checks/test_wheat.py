@@ -62,9 +62,9 @@ def test_nothing_but_answers_is_shown() -> None:
 
 
 @pytest.mark.parametrize(("name", "answer"), ANSWERS)
-@pytest.mark.parametrize("hidden", [False, True], ids=["visible", "hidden"])
-def test_a_right_answer_passes(name: str, answer: object, hidden: bool) -> None:
-    report = run(name, answer, hidden=hidden, limits=FIVE_TIMES_SLOWER)
+def test_a_right_answer_passes(name: str, answer: object) -> None:
+    """In the visible cases, too, which a grader tries before the hidden ones, with the same numbers."""
+    report = run(name, answer, hidden=True, limits=FIVE_TIMES_SLOWER)
     assert report.passed, report.message
     assert report.score == 1.0
     assert report.diagnosis is None

@@ -4,15 +4,12 @@ import copy
 import json
 
 import pytest
-import torch
 from clumsy import zipped
 from entries import TINY
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tiny_course import RIGHT, tiny_text
 
-from attnlib.checks import exercises
-from attnlib.checks.verdict.judge import run_exercise
 from autograder.building.compose_samples import compose
 from autograder.judging.intake.custody import read, take_in
 from autograder.judging.judge import Judge
@@ -22,8 +19,7 @@ from autograder.lesson_text.assignment import Assignment
 from autograder.lesson_text.lesson import read_lesson
 from autograder.lesson_text.notebook import read_notebook, to_text
 from autograder.sandbox.inside.wire import BadMessage, decode, encode
-from autograder.sandbox.process import Died, Sandbox
-from autograder.sandbox.remote import RemoteAttempt
+from autograder.sandbox.process import Sandbox
 from autograder.showing.errors import NotGraded
 
 pytestmark = pytest.mark.slow
@@ -225,60 +221,3 @@ def test_a_long_axis_of_nothing_is_refused(meta):
     tensor = {"dtype": "bool", "shape": [2**39, 0], "gradient": False, "meta": meta}
     with pytest.raises(BadMessage, match="too large"):
         decode(json.dumps({"dict": {"x": {"tensor": tensor}}}).encode(), b"")
-
-
-class Forger:
-    """In the place of a child: answers with tensors of other shapes, dtypes and places, or with anything else."""
-
-    def __init__(self, data, outputs: int) -> None:
-        self.data, self.outputs, self.given = data, outputs, 0
-
-    def ask(self, request, cpu_seconds=None):
-        what = self.data.draw(st.sampled_from(["tensors"] * 8 + ["nothing", "failure", "junk", "died"]))
-        if what == "died":
-            raise Died("forged")
-        if what == "junk":
-            return {"tensors": self.data.draw(LEAVES), "printed": self.data.draw(LEAVES), "devices_mixed": 1}
-        if what == "failure":
-            kind = self.data.draw(st.sampled_from(["raised", "time", "type", "parameters", "forbidden", "died", "x"]))
-            return {"failure": {"kind": kind, "text": self.data.draw(st.text(max_size=30)), "place": "line 1"}}
-        if request["do"] in ("build", "load", "train") or what == "nothing":
-            return {}
-        self.given = len(request.get("inputs", [])) or self.given
-        count = self.outputs if request["do"] == "call" else self.given
-        return {"tensors": [self.tensor(request) for _ in range(count)], "printed": "", "devices_mixed": False}
-
-    def tensor(self, request):
-        shapes = [t.shape for t in request.get("inputs", []) if isinstance(t, torch.Tensor)] + [
-            (),
-            (0,),
-            (2, 3),
-            (1,) * 6,
-        ]
-        shape = tuple(self.data.draw(st.sampled_from(shapes)))
-        if self.data.draw(st.booleans()):
-            shape = (*shape[:-1], self.data.draw(st.sampled_from([0, 1, 2, 5, 7])))
-        dtype = self.data.draw(
-            st.sampled_from([torch.float32, torch.float64, torch.bfloat16, torch.complex64, torch.bool, torch.int64])
-        )
-        if self.data.draw(st.integers(0, 9)) == 0:
-            return torch.empty(10**6, 10**5, dtype=dtype, device="meta")
-        fill = self.data.draw(st.sampled_from([0.0, 1.0, float("nan"), float("inf")]))
-        found = torch.full(shape, fill if dtype.is_floating_point else 1, dtype=dtype)
-        return found.requires_grad_(dtype.is_floating_point and self.data.draw(st.booleans()))
-
-
-CALLED = [exercise for exercise in exercises().values() if exercise.kind != "choice"]
-
-
-@pytest.mark.parametrize("exercise", CALLED, ids=lambda exercise: exercise.name)
-@settings(max_examples=12, **{**BOUNDED, "deadline": None})
-@given(data=st.data())
-def test_forged_replies_get_a_verdict_and_no_point(exercise, data):
-    forger = Forger(data, len(exercise.outputs))
-    report = run_exercise(exercise, RemoteAttempt(forger, None), hidden=True, seed=11, memory=MEMORY)
-    assert report.score == 0
-    assert isinstance(report.message, str)
-
-
-MEMORY: dict = {}
