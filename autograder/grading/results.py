@@ -81,6 +81,5 @@ def what_happened(test: NotebookNode, answer: NotebookNode | None, report: dict[
 
 
 def _ended_with(error: str) -> Why:
-    """The error by its name, which a student's own class may have chosen: "not answered" is no name."""
-    name = error if error.isidentifier() else "Exception"
-    return Why(name, name)
+    """The error as it is called; a student's own class may be called as if nothing had been answered."""
+    return Why("Exception", "Exception") if error == NOT_ANSWERED else Why(error, error)
