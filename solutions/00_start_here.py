@@ -460,7 +460,8 @@ check("mend_squared_distances", mend_squared_distances)
 #
 # Write `search(questions, texts)`, which returns all scores.
 #
-# - `questions` and `texts` are lists of strings; the result is `(q, k)`, float32. There is at least one of each.
+# - `questions` and `texts` are lists of strings; the result is `(q, k)`, float32. There is at least one of each,
+#   and none is empty.
 # - Words are what `line.lower().split()` gives. The vocabulary has every word of the texts; other words of a question
 #   are ignored.
 # - A question or a text with nothing but weightless or unknown words has a vector of zeros. Its scores are 0, not NaN.

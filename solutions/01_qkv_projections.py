@@ -15,8 +15,9 @@
 # | **You need** | lesson 00 (named axes, `einsum`, the dot product), a pencil, about 90 minutes |
 #
 # You may leave any exercise for later: the cells between them use `attnlib`. The measurement of forgetting runs on
-# *your* recurrent network once it passes its check. In the exercises everything in torch and einops is allowed,
-# except `attnlib`'s function of the same name. Cells that only draw are folded.
+# *your* recurrent network once it passes its check. In the exercises everything in torch, einops and `attnlib` is
+# allowed, except `attnlib`'s function of the same name; `project_qkv` and `project_qkv_fused` count as one. Cells that
+# only draw are folded.
 
 # %%
 import random
@@ -413,7 +414,8 @@ show(
 # Write `company(texts, vocabulary, window)`, which returns that table. (It is known as *positive pointwise mutual
 # information*.)
 #
-# - `texts` is `(b, n)`, integers from 0 to `vocabulary` − 1. The result is `(vocabulary, vocabulary)`, float32.
+# - `texts` is `(b, n)`, int64, from 0 to `vocabulary` − 1; `window` is at least 1. The result is
+#   `(vocabulary, vocabulary)`, float32.
 # - Two places are near if they are in the same text, and at most `window` apart, on either side. A place is not near
 #   itself. The same word at two places is a pair like any other.
 # - Words that never met have 0 in the table, and so has a word that is in no text: no NaN, no infinity.
@@ -668,7 +670,7 @@ show(
 # - `w_qkv` is `(d_model, 2·d_k + d_v)`. Its columns are, from left to right, those of `w_q`, of `w_k` and of `w_v`.
 # - Multiply once, then cut. `d_v` may differ from `d_k`, so the three pieces need not be equally wide. (The check
 #   sees only the three tensors. It also accepts three products with the weights cut first, but those save nothing.)
-# - Give back q, k, v with shapes `(b, n, d_k)`, `(b, n, d_k)`, `(b, n, d_v)`.
+# - Give back q, k, v with shapes `(b, n, d_k)`, `(b, n, d_k)`, `(b, n, d_v)`. As always.
 
 
 # %%
@@ -726,7 +728,7 @@ for one_of_three, one_of_fused in zip((q, k, v), fused, strict=True):
 # talks nonsense. **Find the bug and fix it**, for weights whose columns are all of q, then all of k, then all of v.
 #
 # - `x` is `(b, n, d_model)`, `w_qkv` is `(d_model, 3·d)`: here all three have the same width `d`.
-# - The result is q, k, v, each `(b, n, d)`.
+# - The result is q, k, v, each `(b, n, d)`. As always.
 
 
 # %%
@@ -800,11 +802,11 @@ assert not torch.allclose(layer(x), x @ square, rtol=0, atol=0.1)
 # Write `QKVProjection`, with three layers of PyTorch's `nn.Linear`.
 #
 # - The layers are called `w_q`, `w_k` and `w_v`. The check fills them with its own weights, so the names are part of
-#   the contract. A missing or an extra parameter is an error (a buffer is none), and so is one layer under two names.
-#   They need their sizes from the start: `nn.LazyLinear` has nothing to fill before its first call.
+#   the contract: the module has their parameters and no others (an extra buffer does no harm), and no layer has two
+#   names. The layers need their sizes from the start: `nn.LazyLinear` has nothing to fill before its first call.
 # - `w_q` and `w_k` go from `d_model` to `d_k`, `w_v` from `d_model` to `d_v`. All three have a bias, or none has:
 #   `bias` decides.
-# - `forward(x)` takes `(b, n, d_model)` and gives back q, k, v.
+# - `forward(x)` takes `(b, n, d_model)` and gives back q, k, v. As always.
 
 
 # %%

@@ -423,10 +423,11 @@ show(
 #
 # Write `softmax(scores)`, over the last axis.
 #
-# - `scores` is `(…, k)`, any leading axes; so is the result. Each row along the last axis adds up to 1.
+# - `scores` is `(…, k)`, any leading axes; so is the result. Each row along the last axis adds up to 1. As always.
 # - Finite and right for scores of $\pm 10^4$, also when *all* scores of a row are that far from zero. None is infinite.
-# - You need `torch.exp`, sums and maxima. `torch.logsumexp` is allowed, too, but no way round the idea: it is a number
-#   near the largest score, and subtracting one number near 10,000 from another leaves few digits.
+# - You need `torch.exp`, sums and maxima. `torch.logsumexp` is allowed, and passes the check. It is less exact, though:
+#   in float32, a score near 10,000 minus a logsumexp near 10,000 has few digits left. Minus the largest score, none is
+#   lost.
 # - Not allowed: whatever takes a softmax for you, be it torch's in any form (`F.softmax`, `nn.Softmax`, `log_softmax`,
 #   attention with a unit matrix, …) or another library's.
 
@@ -603,10 +604,10 @@ show(
 #
 # - `q` is `(…, q, d_k)`, `k` is `(…, k, d_k)`, `v` is `(…, k, d_v)`; the output is `(…, q, d_v)`, the weights are
 #   `(…, q, k)`.
-# - Any leading axes; $d_k \ne d_v$ and more keys than queries are usual.
+# - Any leading axes; $d_k \ne d_v$ and more keys than queries are usual. As always.
 # - Scores may be large here, too, and in every attention from here on: an `exp` that overflows loses the robustness.
 # - Not allowed: `F.scaled_dot_product_attention`, `nn.MultiheadAttention` and `attnlib`'s attention. Use your own two
-#   functions from above; `attnlib.attention_scores` and `torch.softmax` are allowed from here on, should yours not be
+#   functions from above; `attnlib.attention_scores` and any softmax are allowed from here on, should yours not be
 #   ready.
 
 
@@ -690,7 +691,7 @@ print(f"additive: {4 * pairs / 1e9:.1f} GB, dot product: {4 * scores_only / 1e6:
 #
 # - Three `nn.Linear` layers without bias, called `w_q`, `w_k` and `w_v`, and no other parameters. The check sets their
 #   weights, so it does not matter how they start.
-# - `x` is `(b, n, d_model)`; the output is `(b, n, d_v)`, the weights are `(b, n, n)`.
+# - `x` is `(b, n, d_model)`; the output is `(b, n, d_v)`, the weights are `(b, n, n)`. As always.
 # - Not allowed: what was not allowed in the last exercise. If your `scaled_dot_product_attention` is not ready, write
 #   the formula out in `forward`.
 
