@@ -98,7 +98,8 @@ class ThreeLayers(Step):
     def one_layer_for_all(self, module: nn.Module, d_model: int, d_k: int, d_v: int, bias: bool = False) -> Layers:
         """One layer in place of three.
 
-        Fused weights are an exercise of lesson 01. Here three layers are asked for, w_q, w_k and w_v.
+        Fused weights are another exercise, project_qkv_fused in lesson 01. Here there are three layers: w_q, w_k and
+        w_v.
         """
         module.w_qkv = nn.Linear(d_model, 2 * d_k + d_v, bias=bias)
         return None, None, None
@@ -192,7 +193,7 @@ class Project(Step):
         """One projection starts from another.
 
         Keys or values were computed from the queries, or values from the keys: was x overwritten, as by
-        `x = self.w_q(x)`? Each layer takes what came in.
+        `x = self.w_q(x)` or `x = x @ w_q`? Each projection takes what came in.
         """
         q = w_q(x)
         k = w_k(q)

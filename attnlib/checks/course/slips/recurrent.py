@@ -56,8 +56,8 @@ class ReadWords(Step):
     def matrix_transposed(self, x: Tensor, w: Tensor) -> States:
         """The matrix is transposed.
 
-        The state is a row and multiplies from the left: `state @ w`. `w @ state`, or `state @ w.T`, weighs the
-        columns of w by the state's numbers; it should be the rows.
+        The state is a row and multiplies from the left: `state @ w`. `w @ state`, `state @ w.T` and
+        F.linear(state, w) weigh the columns of w by the state's numbers; it should be the rows.
         """
         return read(x, w, lambda state, word, w: fold_in(state, word, w.mT))
 

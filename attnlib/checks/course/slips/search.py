@@ -253,8 +253,8 @@ class Cosines(Step):
     def divided_by_zero(self, x: Tensor, y: Tensor) -> Tensor:
         """Nothing in common gives NaN.
 
-        A question whose words are in no text, or in all, is a vector of zeros: 0/0. Its scores are 0. Keep the lengths
-        above zero with `.clamp(min=1e-9)`.
+        A question or a text whose words are all in no text, or in every text, is a vector of zeros: 0/0. Its scores
+        are 0. Keep the lengths above zero with `.clamp(min=1e-9)`.
         """
         return over(x, y, (x.norm(dim=-1)[:, None] * y.norm(dim=-1)))
 
