@@ -35,7 +35,7 @@ def by_one_change(exercise: Exercise, shown: str, attempt: Any, limits: TimeLimi
 
 def symptom(exercise: Exercise, trials: Sequence[Trial]) -> Misconception | None:
     """The first symptom of a wrong answer."""
-    ways = (broken_contract(trials), one_property(exercise, trials), relation_of_numbers(trials))
+    ways = (broken_contract(trials), one_property(exercise, trials), relation_of_numbers(exercise, trials))
     return next((by for by in (*ways, exception(exercise, trials), gradient_cut_off(trials)) if by is not None), None)
 
 

@@ -4,6 +4,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
+from torch import Tensor
 
 from attnlib.checks import exercises, run
 from attnlib.checks.asking.failure import Failure
@@ -154,3 +156,29 @@ def test_a_parameter_that_opens_a_sentence_keeps_its_name() -> None:
     details = f"{', '.join(f'mlp.{n}.weight' for n in range(7))} cannot learn, because requires_grad is False"
     frozen = Failure("parameters", "has frozen parameters", reason="frozen", details=details)
     assert headline(frozen) == ("has frozen parameters", details)
+
+
+def test_an_error_is_explained_though_other_cases_are_wrong_without_one() -> None:
+    def stacked(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> Tensor:
+        return x @ torch.stack([w_q, w_k, w_v])[:, None]  # of equal widths it is no error, and no three tensors
+
+    assert run("project_qkv", stacked).diagnosis == "pieces_do_not_fit"
+
+
+def test_the_name_of_one_output_says_which_others_are_wrong() -> None:
+    def cut_at_fixed_columns(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Tensor, ...]:
+        packed = x @ torch.cat([w_q, w_k, w_v], dim=1)
+        return packed[..., :4], packed[..., 4:8], packed[..., 8:13]
+
+    message = " ".join(run("project_qkv", cut_at_fixed_columns).message.split())
+    assert "too long (q)" in message
+    assert "Wrong as well: k, v." in message
+
+
+def test_numbers_that_agree_to_some_digits_are_not_said_to_do_so_where_they_do_not() -> None:
+    def largest_in_size(scores: Tensor) -> Tensor:
+        grown = torch.exp(scores - scores.abs().amax(dim=-1, keepdim=True))
+        return grown / (grown.sum(dim=-1, keepdim=True) + 1e-6)
+
+    message = " ".join(run("softmax", largest_in_size).message.split())
+    assert "digits or so, but not in “scores near 10000 and -10000”" in message

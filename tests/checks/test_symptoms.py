@@ -19,7 +19,7 @@ def names(exercise: str, attempt: Any) -> list[str]:
     """All that the symptoms say, those behind the first, too."""
     it = exercises()[exercise]
     trials = [try_case(it, attempt, case, seed=0, device="cpu") for case in cases_of(it, hidden=False)]
-    found = (broken_contract(trials), one_property(it, trials), relation_of_numbers(trials), exception(it, trials))
+    found = (broken_contract(trials), one_property(it, trials), relation_of_numbers(it, trials), exception(it, trials))
     return [finding.id for finding in found if finding is not None]
 
 

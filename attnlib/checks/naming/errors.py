@@ -289,10 +289,10 @@ def exception(exercise: Exercise, trials: Sequence[Trial], names: Names | None =
     """The meaning of the error in which the first wrong case ends, and all others that end in one."""
     # where an input is changed, say, an exception may be asked for
     wrong = [t for t in visibly_wrong(trials) if t.difference is not None and t.difference.aspect != "mutation"]
-    failures = [t.got.failure for t in wrong if t.got.failure is not None]
-    if not failures or wrong[0].got.failure is None or any(f.kind != "raised" or f.own for f in failures):
+    raised = [t.got.failure for t in wrong if t.got.failure is not None and t.got.failure.kind == "raised"]
+    if not raised or wrong[0].got.failure is not raised[0] or any(f.own for f in raised):
         return None
-    texts = [failure.error for failure in failures]
+    texts = [failure.error for failure in raised]
     for words, reader in PARTS:
         found = [re.match(words, text, re.DOTALL) for text in texts]
         if found[0] is not None:

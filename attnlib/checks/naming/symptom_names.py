@@ -65,7 +65,8 @@ _TEXTS = {
     "gradient_cut_off": (
         "The gradient is cut off on its way to {}",
         "Somewhere between the input and the result, numbers are copied without their history: `.detach()`, "
-        "`.data`, `.item()`, `.numpy()`, `torch.no_grad()`, `torch.tensor(...)` or a new nn.Parameter do that. "
+        "`.data`, `.item()`, `.numpy()`, `torch.no_grad()`, `torch.tensor(...)` or a new nn.Parameter do that "
+        "(nn.Embedding.from_pretrained makes one). "
         "Nothing before that point could learn.",
     ),
     "another_dtype": (

@@ -14,6 +14,7 @@ from attnlib.checks.exercise import Exercise, Misconception
 from attnlib.checks.naming.isolate import isolate
 from attnlib.checks.naming.relations import RELATIONS, digits
 from attnlib.checks.naming.symptom_names import SYMPTOMS
+from attnlib.checks.trial.compare import agreeing_outputs
 from attnlib.checks.trial.trial import Trial, visibly_wrong
 
 Found = tuple[str, tuple[str, ...]]
@@ -51,7 +52,7 @@ def one_property(exercise: Exercise, trials: Sequence[Trial]) -> Misconception |
     return _named((found.traits[0].id, found.traits[0].axes))
 
 
-def relation_of_numbers(trials: Sequence[Trial]) -> Misconception | None:
+def relation_of_numbers(exercise: Exercise, trials: Sequence[Trial]) -> Misconception | None:
     """What the numbers that came are to the right ones."""
     wrong = visibly_wrong(trials)
     # what a probe makes of the numbers, or rounding, may hide the relation
@@ -66,26 +67,41 @@ def relation_of_numbers(trials: Sequence[Trial]) -> Misconception | None:
         dtype = any(t.difference and t.difference.aspect == "dtype" for _, _, t in pairs)
         if dtype and min(agreeing) >= 4:
             return _named(("another_dtype", ()))
-        return _named(("less_exact", (str(min(agreeing)),))) if min(agreeing) >= 2 and not dtype else None
+        return None if dtype else _less_exact(min(agreeing), wrong)
     # a row of a single number is a multiple of any other, and no evidence of what a row is to another
     pairs = [pair for pair in pairs if pair[0].dim() == 0 or pair[0].shape[-1] > 1] or pairs
     for name, relation in RELATIONS.items():
         if all(found := [relation(*pair) for pair in pairs]):
-            return _named((name, (str(found[0]),)), _output_of(wrong))
-    return _named(("less_exact", (str(min(agreeing)),))) if min(agreeing) >= 2 else None
+            return _named((name, (str(found[0]),)), *_of_output(exercise, wrong))
+    return _less_exact(min(agreeing), wrong)
 
 
-def _output_of(wrong: Sequence[Trial]) -> str:
-    """Of several outputs, the one that was compared; nothing is said of the others."""
+def _less_exact(agreeing: int, wrong: Sequence[Trial]) -> Misconception | None:
+    """That the numbers agree to so many digits, and where they do not: a large input may ask for more."""
+    if agreeing < 2:
+        return None
+    compared = [pair for t in wrong if t.case.probe is None and (pair := _compared(t)) is not None]
+    not_there = [f"“{t.case.name}”" for want, have, t in compared if digits(want, have) < 2]
+    return _named(("less_exact", (str(agreeing),)), f", but not in {', '.join(not_there)}" if not_there else "")
+
+
+def _of_output(exercise: Exercise, wrong: Sequence[Trial]) -> tuple[str, str]:
+    """Of several outputs, the one that was compared, and that others are wrong as well."""
     names = {t.difference.names for t in wrong if t.difference and t.difference.aspect in ("shape", "values")}
-    return f" ({', '.join(*names)})" if len(names) == 1 and () not in names else ""
+    if len(names) != 1 or () in names:
+        return "", ""
+    seen = [t for t in wrong if _compared(t) is not None]
+    right = set.intersection(*(agreeing_outputs(exercise, t.case, t.expected, t.got) for t in seen))
+    others = [name for name in exercise.outputs if name not in (right | {*next(iter(names))})]
+    return f" ({', '.join(*names)})", f" Wrong as well: {', '.join(others)}." if others else ""
 
 
-def _named(found: Found | None, of: str = "") -> Misconception | None:
+def _named(found: Found | None, of: str = "", more: str = "") -> Misconception | None:
     if found is None:
         return None
     name, filled = found
-    return replace(SYMPTOMS[name], title=SYMPTOMS[name].title.format(*filled) + of)
+    known = SYMPTOMS[name]
+    return replace(known, title=known.title.format(*filled) + of, explanation=known.explanation + more)
 
 
 def _of_kind(wrong: Sequence[Trial]) -> Found | None:

@@ -122,7 +122,7 @@ def _findings(
     )
     guesses = (
         *told.hints,
-        relation_of_numbers(trials),
+        relation_of_numbers(exercise, trials),
         exception(exercise, trials, told.names) if broken is None else None,
         gradient_cut_off(trials),
     )

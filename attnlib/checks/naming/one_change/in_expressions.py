@@ -193,7 +193,7 @@ def of_argument(site: Site, aspects: set[str]) -> Iterator[Repair]:
     if aspects & {"values", "failure"} and TRUTHS.search(node.id):
         yield Repair(expression("~_x", x=node), "condition", "a `~` before")
     if aspects & {"mutation"}:
-        yield Repair(expression("_x.clone()", x=node), "addition", "a copy of")
+        yield Repair(expression("_x.clone()", x=node), "addition", "a copy in place of")
     if aspects & {"failure", "values", "shape"}:
         if _is_measured(site):
             yield Repair(expression("_x.mT", x=node), "axis", "another axis of")

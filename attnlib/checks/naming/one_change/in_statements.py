@@ -71,8 +71,7 @@ def of_block(site: Site, aspects: set[str]) -> Iterator[Repair]:
             yield Repair(changed(node, body=body), "order", "the `return` behind the loop in")
         if i and not isinstance(node, ast.ClassDef):
             body = [*node.body[: i - 1], statement, node.body[i - 1], *node.body[i + 1 :]]
-            one, other = (ast.unparse(line).split("\n")[0] for line in node.body[i - 1 : i + 1])
-            clause = f"if `{one}` and `{other}` changed places"
+            clause = f"if it changed places with `{ast.unparse(statement).split(chr(10))[0]}`"
             yield Repair(changed(node, body=body), "order", clause=clause, at=node.body[i - 1])
 
 
