@@ -421,7 +421,8 @@ show("GELU beside ReLU; GELU by tanh differs from it by up to half a thousandth.
 #
 # - Two `nn.Linear` layers with bias: `up` (d_model → d_hidden) and `down` (d_hidden → d_model). The check sets their
 #   weights.
-# - `forward(x)`: up, exact GELU, dropout, down, dropout. `x` is `(b, n, d_model)`, and so is the result.
+# - `forward(x)`: up, exact GELU, dropout, down, dropout. `x` is `(b, n, d_model)`, and so is the result. As
+#   always.
 # - *Dropout* sets each entry to 0 with probability `dropout` and divides the others by $1 -$ `dropout`, so that the
 #   average stays the same. It acts in training only, and not after `module.eval()`. (Many models drop attention
 #   weights, too. Here only the MLP drops.)
@@ -666,7 +667,8 @@ show("A handwritten digit, whole and cut into sixteen patches of two by two pixe
 # - `blocks`, an `nn.ModuleList` of `depth` encoder blocks with `mlp_ratio=2.0` and the `dropout` that was given: your
 #   `EncoderBlock`, or `attnlib.EncoderBlock`. Then `norm`, an `nn.LayerNorm`, the mean over the patches, and `head`,
 #   an `nn.Linear` to ten logits.
-# - `forward(images)` takes `(b, side, side)` and returns `(b, 10)`. The parts of the check: {parts}. As always.
+# - `forward(images)` takes `(b, side, side)` and returns `(b, 10)`. As always.
+# - The parts of the check: {parts}.
 
 
 # %%
@@ -912,11 +914,11 @@ show("Your digit, and where four heads in two blocks look for the patch that hol
 #
 # ### Fix: two published mistakes ({points}, difficulty 3, 8 minutes)
 #
-# The block below runs, returns the right shape, and trains. It has two mistakes. The first was in [PyTorch
+# The block below runs, returns the right shape, and trains. It has two mistakes. One of them was in [PyTorch
 # itself](https://github.com/pytorch/pytorch/issues/61165), in the change that added `norm_first`, and was caught
-# before the release. The second was in [OLMo](https://github.com/allenai/OLMo/issues/222), a large open language
-# model ("good thing is we haven't seen too much difference", its finder wrote), where a year later [the first one
-# turned up, too](https://github.com/allenai/OLMo/pull/680). All have long been fixed. Fix both here.
+# before the release. The other was in [OLMo](https://github.com/allenai/OLMo/issues/222), a large open language
+# model ("good thing is we haven't seen too much difference", its finder wrote). A year later, PyTorch's mistake [was
+# found in OLMo, too](https://github.com/allenai/OLMo/pull/680). Both projects have long fixed them. Now fix both here.
 #
 # - The class must compute what `EncoderBlock` computes: pre-LN, each sub-layer with a norm of its own.
 # - `__init__` is right as it is. The bugs are in `forward`.
@@ -1070,14 +1072,15 @@ show("Gradients of post-LN are larger in all blocks; those of pre-LN shrink with
 # Write `PostNormBlock(d_model, num_heads, mlp_ratio=4.0)` with `forward(x, key_mask=None)`, and three stacks of twelve
 # will be trained with it below.
 #
-# - The same layers under the same names as in `EncoderBlock`, without dropout, and the same `key_mask`.
+# - The same layers under the same names as in `EncoderBlock` ($\epsilon$ included), without dropout, and the same
+#   `key_mask`. As always.
 # - $x \leftarrow \mathrm{norm}_1(x + \mathrm{attn}(x))$, then $x \leftarrow \mathrm{norm}_2(x + \mathrm{mlp}(x))$.
 # - It computes what `nn.TransformerEncoderLayer(…, norm_first=False, activation="gelu", dropout=0.0)` computes. Before
 #   you run the check, show that yourself: move PyTorch's weights into your block, without `attnlib.from_torch`. (Its
 #   `self_attn.in_proj_weight` has queries, keys and values below one another.) That is the part that takes time, and
 #   you will need it whenever you load somebody else's weights.
-# - The parts of the check: {parts}. As always. Not allowed: a finished block, `attnlib.EncoderBlock` or
-#   `nn.TransformerEncoderLayer`.
+# - The parts of the check: {parts}.
+# - Not allowed: a finished block, `attnlib.EncoderBlock` or `nn.TransformerEncoderLayer`.
 
 
 # %%

@@ -249,7 +249,7 @@ for place_q, place_k in ((5, 3), (12, 10)):
 #
 # $$(a, b) \;\mapsto\; (a \cos\alpha - b \sin\alpha,\; a \sin\alpha + b \cos\alpha)$$
 #
-# - `x` is `(…, n, d)`, and so is the result, in the dtype of `x`. Gradients flow to `x`.
+# - `x` is `(…, n, d)`, and so is the result. As always.
 # - `positions` is `(n,)`, or anything that broadcasts to `(…, n)`, such as `(b, 1, n)` for a batch in which each
 #   sentence begins somewhere else. They may be any numbers: out of order, negative, or fractions.
 # - Compute the angles in float64, as you did for the table, then convert sine and cosine to the dtype of `x`.
@@ -434,7 +434,7 @@ assert off > 1
 #
 # - The result is `(num_heads, q_len, k_len)`, float32: minus the slope of the head, times how far the key is behind the
 #   query. It is 0 where a query meets its own key.
-# - When there are more keys than queries, the *last* query is at the last key, as in lesson 05's `causal_mask`.
+# - The *last* query is at the last key, whichever there are more of, as in lesson 05's `causal_mask`.
 # - The bias is for causal attention. What you write into the future, numbers or -inf, is up to you: the mask covers it.
 # - For a number of heads that is not a power of two, raise a `ValueError`. (The stretch exercise handles those.)
 # - Not allowed: `attnlib.alibi_bias`, `attnlib.alibi_slopes`.
@@ -627,7 +627,6 @@ def two_back(batch: int = 32, n: int = 16) -> tuple[Tensor, Tensor]:
 
 # %% tags=["nbval-ignore-output"]
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
-kinds = ["none", "learned", "sinusoidal", "rotary", "ALiBi"]
 spans = {"2-15": slice(0, 14), "16-31": slice(14, 30), "32-63": slice(30, 62)}
 kinds = {"none": None, "learned": None, "sinusoidal": 16, "rotary": 16, "ALiBi": None}  # and a window to try
 found = {}

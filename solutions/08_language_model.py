@@ -128,7 +128,7 @@ check("predict_first_loss", first_loss)
 # - The result is one number, a tensor without axes: the mean of $-\ln p$ over all predictions. Positions whose target
 #   is `ignore_index` do not count in the mean.
 # - Logits in half precision (float16, bfloat16) are converted to float32 first, and the result is then float32.
-#   Otherwise its dtype is that of the logits.
+#   Otherwise its dtype is that of the logits. As always.
 # - `F.cross_entropy` is allowed, and recommended.
 
 
@@ -192,7 +192,7 @@ print(f"ABAC: {surprise:.3f}")
 #
 # - Without `d_memory`: `norm1`, `attn`, `norm2`, `mlp`. Then `forward(x)` is self-attention, then the MLP.
 # - With `d_memory`: `norm1`, `attn`, `norm2`, `cross`, `norm3`, `mlp`, and `forward(x, memory)`, where `memory` is
-#   `(b, k, d_memory)`. All of it may be looked at.
+#   `(b, k, d_memory)` and always given. All of it may be looked at.
 # - Self-attention is causal in both.
 # - `attn` and `cross` are `attnlib.MultiHeadAttention(d_model, num_heads)`, which takes `d_memory=…` when it is made,
 #   and `is_causal=True`, or the memory as its second argument, when it is called. `mlp` is
@@ -482,14 +482,16 @@ check("predict_temperature_0", temperature_0)
 #
 # - Temperature 0 takes the largest logit, the first of several. Otherwise the logits are divided by the temperature.
 # - `top_k` keeps the k largest, and whatever ties with the last of them. If it is larger than the vocabulary, all stay.
-# - After the softmax of what is left, `top_p` keeps the smallest set of the likeliest tokens whose probabilities add up
-#   to `top_p` or more. The first one always stays. (Which of several equal ones is left open.)
+# - After the softmax of what is left, `top_p`, above 0 and at most 1, keeps the smallest set of the likeliest tokens
+#   whose probabilities add up to `top_p` or more. So the first one always stays. (Which of several equal ones is left
+#   open.)
 # - One id is drawn for each row: `logits` is `(b, vocab)`, the result is `(b)`, int64. If a `torch.Generator` is given,
 #   all randomness comes from it; the same seed gives the same ids.
 # - Not allowed: `attnlib.sample_next`.
 #
 # How can chance be checked? Your function draws 10,000 times, and a chi-square test asks whether the shares fit. A
-# right answer fails it once in a billion times. The order in which the 10,000 ids come does not matter.
+# right answer fails it once in a billion times. Only the shares are compared: your ids need not be those of
+# `attnlib.sample_next`.
 
 
 # %%
@@ -576,7 +578,7 @@ for temperature, expected in {1: [0.665, 0.245, 0.090], 2: [0.506, 0.307, 0.186]
 # - The model, `(b, n)` to `(b, n, vocab)`, sees at most the last `model.max_len` tokens.
 # - A row that has written `stop_id` gets `stop_id` from there on. Once all rows have, the loop ends, and the result is
 #   shorter. A `stop_id` in the prompt stops nothing.
-# - The model is called in evaluation mode, and is left in the mode in which you found it.
+# - The model is called in evaluation mode, and `model.training` is afterwards what it was before.
 # - Not allowed: `attnlib.generate`.
 
 
@@ -859,7 +861,7 @@ days = [date.fromordinal(n) for n in draws.sample(range(first_day, last_day), 20
 
 
 def line_of(day: date) -> str:
-    """A question, an equals sign, and the answer: 40 characters."""
+    """A question, an equals sign, and the answer: 42 characters."""
     return f"{day:%A}, {day.day} {day:%B} {day.year}={day.isoformat()}\n".rjust(42)
 
 
@@ -1002,7 +1004,7 @@ assert differs[[0, 1, 2, 4, 5, 6, 7, 8, 9, 10]].max() < 0.1
 #
 # - `text` is `(b, many)`, `held_out` is `(c, n)`; the result is `(pieces)`, the losses on `held_out`.
 # - When the model is used later, each text begins at position 0.
-# - The model may come in training mode or in evaluation mode.
+# - The model may come in training mode or in evaluation mode: it is to be trained in the same way.
 
 
 # %%
@@ -1127,7 +1129,7 @@ check("mend_training_loop", train_on_pieces)
 # 2. The loss punishes a probability of 0 without limit, so a trained model gives a little to everything. Each such
 #    token is unlikely, but all of them together are not, and after one of them the model has to go on from a text
 #    unlike any that it ever saw.
-# 3. Ask `lowest_loss([f"\\n{name}\\n" for name in names[:kept]])`: 0.35. After LATIN SMALL LETTER anything may come,
+# 3. Ask `lowest_loss([f"\n{name}\n" for name in names[:kept]])`: 0.35. After LATIN SMALL LETTER anything may come,
 #    however well one knows the list. A training loss below that would be a bug.
 # 4. In a name every character is both a question and an answer: there is nothing else to learn from. In a date the
 #    characters of the question cannot be foretold, apart from the spelling of July; learning to guess them would take
