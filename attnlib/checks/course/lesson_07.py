@@ -258,6 +258,7 @@ ALIBI_BIAS = CourseExercise(
         _bias("one new query", 2, 1, 5, part="more keys than queries"),
         _bias("more queries than keys", 2, 5, 3, part="more keys than queries"),
         _bias("three heads", 3, 5, 5, part="other numbers of heads", raises=True),
+        _bias("six heads", 6, 5, 5, part="other numbers of heads", raises=True),
         _bias("twelve heads", 12, 5, 5, part="other numbers of heads", raises=True, hidden=True),
         _bias("sixteen heads", 16, 11, 11, hidden=True),
         _bias("two new queries", 8, 2, 13, part="more keys than queries", hidden=True),

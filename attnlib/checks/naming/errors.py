@@ -206,7 +206,7 @@ PARTS: tuple[tuple[str, Reader], ...] = (
         _always(
             "float_for_a_size",
             "A size is a float",
-            "Sizes are whole numbers, and `/` or a product with a ratio makes a float. Write `//`, or `int(…)`.",
+            "A size is a whole number. `/`, a ratio or a negative power makes a float: write `//`, or `int(…)`.",
         ),
     ),
     (

@@ -210,8 +210,8 @@ class FirstNorm(Step):
     def padded_words_zeroed(self, x: Tensor, norm1: Layer, key_mask: Tensor | None) -> Two:
         """The padded words are set to zero, not blocked.
 
-        A word of zeros still has a key, the bias of w_k, and a score, and takes its share of the softmax. Only a
-        blocked score keeps it out: attn(norm1(x), key_mask=key_mask).
+        A word of zeros still has a key, made of the biases on its way, and a score, and takes its share of the softmax.
+        Only a blocked score keeps it out: attn(norm1(x), key_mask=key_mask).
         """
         return x, norm1(x) if key_mask is None else norm1(x) * key_mask[..., None]
 

@@ -88,7 +88,7 @@ class CutPatches(Step):
         """The patches are runs of a row, not squares.
 
         A reshape takes the pixels in the order of memory: along a row, then on to the next one. A square has pixels of
-        several rows. Split both axes first, and bring the two axes inside a patch next to each other.
+        several rows. After both axes are split, the two axes inside a patch have to be brought next to each other.
         """
         return images.reshape(len(images), -1, patch**2)
 
@@ -295,7 +295,7 @@ class ReadOut(Step):
     def shares_for_logits(self, x: Tensor, norm: Layer, head: Layer) -> Tensor:
         """The softmax is taken inside.
 
-        F.cross_entropy takes it, too, and twice is once too often. Return the logits.
+        F.cross_entropy applies a softmax itself, and a second one flattens the gradients. Return the logits.
         """
         return head(norm(x).mean(dim=1)).softmax(dim=-1)
 

@@ -454,8 +454,8 @@ class ColumnOrder(Step):
     def back_ignored(self, w: Tensor, num_heads: int) -> Tensor:
         """`back` makes no difference.
 
-        Applying the same reordering again does not undo it (except for four columns). With back=True the halves become
-        neighbours again.
+        Applying the same reordering again does not undo it (unless a head has only two or four columns). With back=True
+        the halves become neighbours again.
         """
         return self.right(w, num_heads, False)
 
@@ -694,6 +694,10 @@ class Distance(Step):
         whole row. That is a good trick, and the paper's code uses it. But the contract has 0 on the diagonal.
         """
         return -torch.arange(k_len).expand(q_len, k_len)
+
+    @spells(keys_counted_alone)
+    def keys_counted_from_the_last(self, q_len: int, k_len: int) -> Tensor:
+        return (k_len - 1 - torch.arange(k_len)).expand(q_len, k_len)
 
     def queries_counted_alone(self, q_len: int, k_len: int) -> Tensor:
         """The query's position is used without the key's.

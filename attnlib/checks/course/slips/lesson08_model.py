@@ -568,6 +568,14 @@ class LookAtMemory(Step):
         """
         return stream if cross is None else cross(norm2(stream), memory)
 
+    def memory_residual_from_the_norm(self, stream: Tensor, memory: Tensor | None, norm2: Layer, cross: Any) -> Tensor:
+        """The residual around cross-attention is taken after the norm.
+
+        norm2(x) is added where x should be: does x = norm2(x) overwrite the stream? Only the sub-layer sees the norm:
+        x + cross(norm2(x), memory).
+        """
+        return stream if cross is None else norm2(stream) + cross(norm2(stream), memory)
+
     def memory_asked_by_the_start(
         self, start: Tensor, stream: Tensor, memory: Tensor | None, norm2: Layer, cross: Any
     ) -> Tensor:

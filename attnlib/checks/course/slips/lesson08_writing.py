@@ -823,6 +823,11 @@ class HeldOutMode(Step):
         """
         return lambda model: model.train()
 
+    @spells(tested_in_training)
+    @along_with("evaluation_never_left")
+    def mode_never_changed(self) -> Change:
+        return lambda model: model
+
 
 @dataclass(frozen=True)
 class Trainer:
@@ -939,6 +944,17 @@ class CountGrams(Step):
         It follows its context like any other token. Does a range end one too early?
         """
         return self.right(text, order, end_before=1)
+
+    def reached_before_the_beginning(self, text: Tensor, order: int) -> Followers:
+        """Contexts reach back beyond the beginning of the text.
+
+        tokens[end - k : end] with a negative start counts from the *end* of the list, and is empty: the first tokens
+        are counted after the empty context again and again. For contexts of k tokens begin at k.
+        """
+        tokens, followers = text.tolist(), Followers()
+        for length, end in itertools.product(range(order), range(len(tokens))):
+            followers.setdefault(tuple(tokens[end - length : end]), Counter())[tokens[end]] += 1
+        return followers
 
 
 class MixOrders(Step):

@@ -37,8 +37,8 @@ class Statistics(Step):
         """The variance as the mean of x² minus the square of the mean.
 
         On paper the two are equal. But where the entries are near 3000, x² is near ten million; float32 has seven
-        digits, and hardly any of them survive the subtraction. It may even be negative, and its root is NaN. Subtract
-        the mean first, and then square: the mean of (x - mean)².
+        digits, and hardly any of them survive the subtraction. The difference may even be negative. Subtract the mean
+        first, and then square: the mean of (x - mean)².
         """
         mean = x.mean(dim=-1, keepdim=True)
         return (x * x).mean(dim=-1, keepdim=True) - mean**2, mean
