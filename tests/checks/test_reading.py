@@ -159,6 +159,38 @@ def test_an_argument_that_follows_from_the_others_need_not_be_used(exercise: str
     assert said(exercise, source)[1] == ({"argument_not_used"} if unused else set())
 
 
+NORM = """
+def layer_norm(x, gain, bias, eps=1e-5):
+    centred = x - x.mean(dim=-1, keepdim=True)
+    return {} * centred / (centred.square().mean(dim=-1, keepdim=True) + 1e-5).sqrt() + bias
+"""
+
+
+def test_an_argument_that_is_not_given_does_not_explain_a_wrong_result() -> None:
+    one, two = (judged("layer_norm", NORM.format(gain)) for gain in ("gain", "(1 + gain)"))
+    assert (one.diagnosis, two.diagnosis) == ("eps_fixed", "argument_not_used")
+    assert ["does not give it" in " ".join(report.message.split()) for report in (one, two)] == [False, True]
+
+
+def test_an_unused_argument_is_told_beside_a_mistake_that_does_not_speak_of_it() -> None:
+    known = {m.id: m for m in exercises()["layer_norm"].misconceptions}
+    written = source_of(defined("layer_norm", NORM.format("gain")))
+    assert written is not None
+    found = read(exercises()["layer_norm"], written)
+    assert [finding.id for finding in found.beside(known["unbiased_variance"])] == ["argument_not_used"]
+    assert not found.beside(known["eps_fixed"])
+
+
+@pytest.mark.parametrize(
+    ("decorator", "is_read"),
+    [("@torch.no_grad()", True), ("@(lambda f: functools.wraps(f)(lambda *x: f(*x) * 2))", False)],
+)
+def test_a_decorated_function_is_read_if_its_decorators_are_known(decorator: str, is_read: bool) -> None:
+    source = f"import functools\n{decorator}\n{DOT.format('return x @ x.mT')}"
+    written = source_of(defined("pairwise_dot", source))
+    assert (written is not None) is is_read
+
+
 FORWARD = """
 class Inner(nn.Module):
     def __init__(self, d_model, d_hidden):

@@ -15,7 +15,7 @@ from attnlib.checks.naming.one_change import CHANGES, one_change
 from attnlib.checks.naming.one_change.search import KEPT_STATE
 from attnlib.checks.naming.one_change.written import source_of
 from attnlib.checks.naming.reading import HEADING, Read, read
-from attnlib.checks.trial.trial import Trial
+from attnlib.checks.trial.trial import Trial, visibly_wrong
 
 READ = {
     *("self_missing", "method_misspelt", "notebook_variable", "result_not_kept", "dropout_not_asked_for"),
@@ -74,10 +74,14 @@ def _believed(told: Any) -> list[Misconception]:
     return found
 
 
-def read_source(exercise: Exercise, attempt: Any) -> Read | None:
+def read_source(exercise: Exercise, attempt: Any, trials: Sequence[Trial]) -> Read | None:
     """What can be read in the source; None where there is none, or far too much of it."""
     written = source_of(attempt)
-    return None if written is None or written.is_long() else read(exercise, written)
+    return (
+        None
+        if written is None or written.is_long()
+        else read(exercise, written, [t.case for t in visibly_wrong(trials)])
+    )
 
 
 def from_source(

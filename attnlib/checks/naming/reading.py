@@ -2,16 +2,13 @@
 
 import ast
 import builtins
-import contextlib
-import dis
-import inspect
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from attnlib.checks.asking.observe import argument_names
-from attnlib.checks.draw import Draw
-from attnlib.checks.exercise import Exercise, Misconception
+from attnlib.checks.exercise import Case, Exercise, Misconception
+from attnlib.checks.naming.arguments import arguments_of, may_be_left_out, not_given
 from attnlib.checks.naming.errors import Names, names_of
 from attnlib.checks.naming.one_change.written import Written
 from attnlib.checks.naming.syntax import (
@@ -38,50 +35,36 @@ class Read:
     certain: tuple[Misconception, ...]
     hints: tuple[Misconception, ...]
     names: Names
+    unread: frozenset[str] = frozenset()
+    """The arguments of which a hint says that they are never used."""
+
+    def beside(self, known: Misconception) -> tuple[Misconception, ...]:
+        """The hints at arguments that are never used, and of which the known mistake does not speak."""
+        said = set(re.findall(r"\w+", f"{known.title} {known.explanation}"))
+        return tuple(h for h in self.hints if h.id == "argument_not_used") if self.unread - said else ()
 
 
-def read(exercise: Exercise, written: Written) -> Read:
-    """Everything that can be said of a wrong attempt by reading it."""
-    slips = _Slips(exercise, written)
+def read(exercise: Exercise, written: Written, wrong: Sequence[Case] = ()) -> Read:
+    """Everything that can be said by reading it of an attempt that is wrong in these cases."""
+    slips = _Slips(exercise, written, wrong)
     certain = (*slips.methods(), *slips.notebook_variables(), *slips.lost_results(), *slips.dropout())
     certain += (*slips.kept_in_a_default(), *slips.classes_not_counted())
     hints = (*slips.unused_arguments(), *slips.unused_layers(), *slips.unused_variables())
     local = {n.id for n in ast.walk(written.tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     local |= {n.arg for n in ast.walk(written.tree) if isinstance(n, ast.arg)}
-    return Read(certain, hints, names_of(exercise, slips.attributes, local))
+    unread = frozenset(name for _, names in slips.unread_arguments() for name in names)
+    return Read(certain, hints, names_of(exercise, slips.attributes, local), unread)
 
 
 def _finding(id: str, title: str, explanation: str) -> Misconception:
     return Misconception(id=id, title=title, explanation=explanation, implementation=None, heading=HEADING)
 
 
-def _may_be_left_out(exercise: Exercise, place: int) -> bool:
-    """Whether a right function can do without the argument: the reference does, or the others leave it no choice."""
-    code = getattr(inspect.unwrap(exercise.reference), "__code__", None)
-    if code is None or exercise.kind != "function" or place >= code.co_argcount:
-        return False
-    read = {i.argval for i in dis.get_instructions(code) if i.opname.startswith("LOAD")}
-    return code.co_varnames[place] not in read or _follows_from_the_others(exercise, place)
-
-
-def _follows_from_the_others(exercise: Exercise, place: int) -> bool:
-    """Whether the reference refuses any other number for it."""
-    for case in (c for c in exercise.cases if not c.raises):
-        inputs = case.inputs(Draw(exercise.name, dtype=case.dtype))
-        if place >= len(inputs) or type(inputs[place]) is not int:
-            return False
-        for other in {*range(1, 2 * inputs[place] + 2)} - {inputs[place]}:
-            with contextlib.suppress(Exception):
-                exercise.reference(*inputs[:place], other, *inputs[place + 1 :])
-                return False
-    return True
-
-
 class _Slips:
     """The answer's own functions and classes, and what its names stand for."""
 
-    def __init__(self, exercise: Exercise, written: Written) -> None:
-        self.exercise, self.written = exercise, written
+    def __init__(self, exercise: Exercise, written: Written, wrong: Sequence[Case] = ()) -> None:
+        self.exercise, self.written, self.wrong = exercise, written, wrong
         self.classes = [n for n in written.tree.body if isinstance(n, ast.ClassDef)]
         self.functions = [n for n in ast.walk(written.tree) if isinstance(n, ast.FunctionDef)]
         self.attributes = {
@@ -124,7 +107,7 @@ class _Slips:
         own = {n.id for n in ast.walk(self.written.tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
         own |= {n.arg for n in ast.walk(self.written.tree) if isinstance(n, ast.arg)} | self.written.beside
         own |= {function.name for function in self.functions}
-        constants = any(True for _ in self.unused_arguments())  # one of the lesson's may have taken the place
+        constants = any(True for _ in self.unread_arguments())  # one of the lesson's may have taken the place
         read: dict[str, ast.Name] = {}
         for function in self.functions:
             for node in (n for statement in function.body for n in ast.walk(statement)):
@@ -242,28 +225,36 @@ class _Slips:
                     "another width for each input. Pass the number of classes: `F.one_hot(ids, num_classes)`.",
                 )
 
-    def unused_arguments(self) -> Iterator[Misconception]:
-        """Arguments on which the result cannot depend."""
+    def unread_arguments(self) -> Iterator[tuple[ast.FunctionDef, list[str]]]:
+        """The names of arguments on which the result cannot depend."""
         judged = ("forward", "__init__") if self.exercise.kind == "module" else (self.written.name,)
         for function in self.functions:
             if function.name not in judged or is_unwritten(function):
                 continue
             read = names_read(function)
-            names = [argument.arg for argument in (*function.args.args, *function.args.kwonlyargs)]
+            names = arguments_of(function)
             unused = [
                 name
                 for place, name in enumerate(names)
                 if not (name == "self" or name.startswith("_") or read & {name, "locals", "vars", "eval"})
-                and not _may_be_left_out(self.exercise, place)
+                and not may_be_left_out(self.exercise, place)
             ]
             if unused:
-                it, its = ("them", "their") if len(unused) > 1 else ("it", "its")
-                yield _finding(
-                    "argument_not_used",
-                    f"{listed(unused)} {'are' if len(unused) > 1 else 'is'} never used",
-                    f"`{function.name}` takes {it} and never reads {it}, so the result cannot depend on {it}. Is there "
-                    f"a number or another variable in {its} place, or is a step missing?",
-                )
+                yield function, unused
+
+    def unused_arguments(self) -> Iterator[Misconception]:
+        """Arguments on which the result cannot depend; if they are not given where it is wrong, that is said."""
+        for function, unused in self.unread_arguments():
+            it, its = ("them", "their") if len(unused) > 1 else ("it", "its")
+            more = not_given(
+                self.exercise, self.wrong, min(arguments_of(function).index(name) for name in unused), it, its
+            )
+            yield _finding(
+                "argument_not_used",
+                f"{listed(unused)} {'are' if len(unused) > 1 else 'is'} never used",
+                f"`{function.name}` takes {it} and never reads {it}, so the result cannot depend on {it}. Is there "
+                f"a number or another variable in {its} place, or is a step missing?{more}",
+            )
 
     def unused_layers(self) -> Iterator[Misconception]:
         """Layers that are made and never called, by their class or by one that extends it."""

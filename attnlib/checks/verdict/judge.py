@@ -106,9 +106,9 @@ def _findings(
     if known and (known[0].id == AS_GIVEN or _is_of_the_course(attempt)):
         return known
     elsewhere = isinstance(attempt, Attempt)
-    found = None if elsewhere else read_source(exercise, attempt)
+    found = None if elsewhere else read_source(exercise, attempt, trials)
     if known:
-        return [*(found.certain[:1] if found else ()), *known]
+        return [*found.certain[:1], *known, *found.beside(known[0])] if found else known
     if elsewhere:
         told = from_record(attempt.explained()) if visibly_wrong(trials) else FromSource()
     else:
@@ -140,7 +140,8 @@ def explain(exercise: Exercise, attempt: Any, *, limits: TimeLimits) -> FromSour
             return FromSource()
     if all(trial.difference is None for trial in trials):
         return FromSource()
-    return from_source(exercise, attempt, trials, read_source(exercise, attempt), seed=0, device="cpu", limits=limits)
+    found = read_source(exercise, attempt, trials)
+    return from_source(exercise, attempt, trials, found, seed=0, device="cpu", limits=limits)
 
 
 def _is_of_the_course(attempt: Any) -> bool:

@@ -60,8 +60,9 @@ class Written:
 def source_of(attempt: Any) -> Written | None:
     """The source of a function or class that was written in a file or a notebook's cell, with the helpers it uses."""
     functions = [f for f in vars(attempt).values() if isinstance(f, FunctionType)] if isinstance(attempt, type) else []
-    function = functions[0] if functions else attempt
-    if not isinstance(function, FunctionType):
+    outside = functions[0] if functions else attempt
+    function = getattr(outside, "__wrapped__", outside)  # by @torch.no_grad(), say
+    if not isinstance(outside, FunctionType) or not isinstance(function, FunctionType):
         return None
     path = function.__code__.co_filename
     lines = linecache.getlines(path, function.__globals__)
@@ -70,7 +71,7 @@ def source_of(attempt: Any) -> Written | None:
     except SyntaxError:
         return None  # a cell with magics
     node = _defining(tree, attempt, function)
-    if node is None:
+    if node is None or (function is not outside and not _decorated_harmlessly(node)):
         return None
     libraries = {name for name, value in function.__globals__.items() if isinstance(value, ModuleType)}
     state = _state(tree, [*_helpers(tree, node), node], libraries)
@@ -80,12 +81,21 @@ def source_of(attempt: Any) -> Written | None:
     body = [*(state or []), *_helpers(tree, node), node]
     for defined in body:
         if isinstance(defined, ast.FunctionDef | ast.ClassDef):  # what others do may not be done a hundred times
-            defined.decorator_list = [d for d in defined.decorator_list if ast.unparse(d).startswith(HARMLESS)]
+            defined.decorator_list = [d for d in defined.decorator_list if _is_harmless(d)]
     namespace = {**function.__globals__, **_closed_over(function)}
     methods = [n for c in body if isinstance(c, ast.ClassDef) for n in c.body if isinstance(n, ast.FunctionDef)]
     behind = frozenset(id(n) for m in methods if m.name != "__init__" for n in ast.walk(m))
     module = ast.fix_missing_locations(ast.Module(body, []))
     return Written(module, name, namespace, lines, behind, state is not None, _bound(tree))
+
+
+def _is_harmless(decorator: ast.expr) -> bool:
+    return ast.unparse(decorator).startswith(HARMLESS)
+
+
+def _decorated_harmlessly(node: Any) -> bool:
+    """Whether the definition, without its other decorators, is still the answer."""
+    return isinstance(node, ast.ClassDef) or all(map(_is_harmless, node.decorator_list))
 
 
 def _defining(tree: ast.Module, attempt: Any, function: FunctionType) -> Any:
