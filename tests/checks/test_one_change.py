@@ -218,7 +218,7 @@ class HeadsByNumber(nn.Module):
 
 def test_a_number_where_an_argument_is_meant_is_told() -> None:
     change = the_change("EncoderBlock", HeadsByNumber)
-    assert change.title == "Another variable is needed"
+    assert change.title == "A variable is needed in place of a number"
     assert "with a variable in place of `4`, the answer would pass" in change.explanation
 
 

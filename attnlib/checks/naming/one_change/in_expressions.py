@@ -59,7 +59,7 @@ def of_number(site: Site, aspects: set[str]) -> Iterator[Repair]:
             yield reworded(ast.Constant(other), "number")
     if isinstance(value, int) and value > 1:
         for name in site.scope.names:
-            yield Repair(ast.Name(name, ast.Load()), "name", "a variable in place of")
+            yield Repair(ast.Name(name, ast.Load()), "variable", "a variable in place of")
 
 
 def of_fill(site: Site, aspects: set[str]) -> Iterator[Repair]:

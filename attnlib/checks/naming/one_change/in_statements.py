@@ -21,7 +21,9 @@ def of_value(site: Site, aspects: set[str]) -> Iterator[Repair]:
     if aspects & {"shape", "failure"}:
         for axis in (-1, -2, 0, 1):
             yield with_step(f"_x.unsqueeze({axis})", "one more axis")
-            yield with_step(f"_x.squeeze({axis})", "one axis less", kind="squeeze")
+            yield with_step(
+                f"_x.squeeze({axis})", kind="squeeze", clause="if the result of this line had one axis less"
+            )
         for axis in (-1, -2, 0, 1, 2):
             yield with_step(f"_x.sum(dim={axis})", "a sum")
     for one, other in ((-1, -2), (1, 2), (0, 1), (1, -1)):

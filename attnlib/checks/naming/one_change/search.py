@@ -55,6 +55,7 @@ CHANGES = {
         "exchange": "Two variables have changed places",
         "pattern": "Another pattern is needed",
         "name": "Another variable is needed",
+        "variable": "A variable is needed in place of a number",
         "squeeze": "One axis too many",
         "step": "A step is missing",
     }.items()
