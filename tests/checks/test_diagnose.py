@@ -47,6 +47,13 @@ def test_what_fails_for_another_reason_is_said_to_be_another_mistake() -> None:
     assert more == ["Not explained by it: “a window of nothing”"]
 
 
+def test_a_tensor_made_on_the_cpu_does_not_hide_what_the_numbers_show() -> None:
+    def along_columns(circuit: Tensor) -> Tensor:
+        return (circuit.argmax(dim=0) == torch.arange(len(circuit))).float().mean()
+
+    assert run("copying_score", along_columns).diagnosis == "along_columns"
+
+
 def test_only_rivals_that_are_right_otherwise_are_asked_on_another_device(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: Counter[str] = Counter()
 

@@ -44,7 +44,9 @@ def diagnose(
     order = _most_telling_first(trials)
     first_part = next(part for part in exercise.parts if any(t.case.part == part for t in failed))
     # numbers that are right elsewhere must be right by the misconception, too: it may speak of more than one part
-    in_part = [t for t in order if t.case.part == first_part or _has_right_numbers(t)]
+    # a tensor made on the CPU is a mistake of its own
+    compared = [t for t in order if telling is failed or not (t.case.other_device and t.difference)]
+    in_part = [t for t in compared if t.case.part == first_part or _has_right_numbers(t)]
     without_errors = [t for t in order if t.got.failure is None]  # two ways of being wrong the same way may fail apart
     for chosen in (order, in_part, without_errors):
         if all(t.difference is None for t in chosen):
