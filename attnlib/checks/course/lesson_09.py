@@ -453,6 +453,7 @@ SLIDING_WINDOW_MASK = CourseExercise(
         of_sizes("one new query", 1, 6, 4, part="more keys than queries, or fewer"),
         of_sizes("more queries than keys", 5, 3, 2, part="more keys than queries, or fewer"),
         of_sizes("a window of 0", 5, 5, 0, part="a window of nothing", raises=True),
+        of_sizes("a window of -1", 5, 5, -1, part="a window of nothing", raises=True),
         of_sizes("a longer text", 13, 13, 4, hidden=True),
         of_sizes("two new queries", 2, 11, 5, part="more keys than queries, or fewer", hidden=True),
         of_sizes("a negative window", 3, 3, -2, part="a window of nothing", raises=True, hidden=True),
