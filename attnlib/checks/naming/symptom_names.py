@@ -159,7 +159,7 @@ _TEXTS = {
     "rows_with_a_factor": (
         "Each row is right but for a factor of its own",
         "Within a row the proportions are right, but not the size: the number by which the row is divided or "
-        "multiplied is not the right one (another sum, a sum along another axis, none at all).",
+        "multiplied is not the right one (another sum or maximum, one along another axis, none at all).",
     ),
     "rows_with_a_term": (
         "Each row has a number of its own added to it",

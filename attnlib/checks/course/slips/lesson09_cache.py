@@ -551,8 +551,8 @@ class Slot(Step):
     def empty_slots_seen(self, cache: Cache) -> tuple[int, int]:
         """The query attends to slots that are still empty.
 
-        Until the buffer has been filled once, only the first length + 1 slots hold a word. An empty slot has the score
-        0, not -inf, and takes a share of the attention.
+        Until the buffer has been filled once, only as many slots hold a word as there are words so far. An empty slot
+        has the score 0, not -inf, and takes a share of the attention.
         """
         window = cache["k"].shape[2]
         return cache["length"] % window, window
@@ -560,7 +560,7 @@ class Slot(Step):
     def new_word_unseen(self, cache: Cache) -> tuple[int, int]:
         """The new word does not see itself.
 
-        Until the buffer is full, length + 1 slots hold a word, the new one included.
+        Until the buffer is full, as many slots hold a word as there are words so far, and the new one counts.
         """
         window = cache["k"].shape[2]
         return cache["length"] % window, max(1, min(cache["length"], window))

@@ -29,9 +29,9 @@ class ReadGroups(Step):
     def groups_taking_turns(self, q: Tensor, k: Tensor, v: Tensor, which: str) -> Two:
         """The heads take turns with the groups.
 
-        `repeat` puts the groups one after another, 0 1 0 1, so that head i reads the keys of group i % g, or its
-        values, or both. Neighbours should share, 0 0 1 1: head i reads group i // (h / g). That is `repeat_interleave`,
-        for keys and values alike. The shapes are the same, but trained weights fit only one of the two.
+        Head i reads the keys of group i % g, or its values, or both: 0 1 0 1, as with `repeat`. Neighbours should
+        share, 0 0 1 1: head i reads group i // (h / g). That is `repeat_interleave` of keys and values, or the heads
+        of the queries as (g, h / g). The shapes are the same, but trained weights fit only one of the two.
         """
         self.right(q, k, v)
         return self._read(q, k, v, torch.arange(q.shape[1], device=q.device) % k.shape[1], which)

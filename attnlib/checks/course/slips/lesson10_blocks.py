@@ -65,7 +65,7 @@ class Base(Step):
         """-inf is subtracted from -inf.
 
         Where every score so far is -inf, m is -inf, too, and -inf - (-inf) is NaN, which stays in every sum that
-        follows. Subtract 0 instead of m there: exp(-inf - 0) is 0, as it should be.
+        follows. Wherever you subtract m, from the scores and from the old m, subtract 0 there: exp(-inf - 0) is 0.
         """
         return lambda highest: highest
 
@@ -545,7 +545,8 @@ class MergeOutputs(Step):
     def divided_already(self, o1: Tensor, o2: Tensor, first: Tensor, second: Tensor, total: Tensor) -> Tensor:
         """The output is divided by the sum.
 
-        Once divided, it could not be merged again. Divide once, when all the parts are together.
+        `merge` takes parts that are not divided, so what it returns must not be, either, or it could not be merged
+        again. Divide once, when all the parts are together.
         """
         merged = self.right(o1, o2, first, second)
         return merged / total.masked_fill(total == 0, 1.0)[..., None]
