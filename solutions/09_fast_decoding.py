@@ -495,7 +495,7 @@ print("".join(letters[i] for i in write_with_cache(ids, count)[0]))
 #
 # Write `cache_bytes(batch, layers, kv_heads, lengths, d_head, number_bytes)`.
 #
-# - All are whole numbers except `lengths`, an int64 tensor `(n,)`, so that one call gives a whole curve.
+# - `lengths` is an int64 tensor `(n,)`, so that one call gives a whole curve; the others are single integers.
 # - The result is int64 `(n,)`: the bytes that all caches take together, at each of these lengths.
 # - `number_bytes` is what one number takes: 2 in 16-bit formats, 4 in float32.
 
@@ -572,7 +572,8 @@ show(
 # Write `grouped_query_attention(q, k, v)`.
 #
 # - `q` is `(b, h, q, d)`, `k` is `(b, g, k, d)`, `v` is `(b, g, k, d_v)`, and the result is `(b, h, q, d_v)`.
-# - Head $i$ of the queries reads group $i // (h/g)$, both keys and values. There is no mask.
+# - Head $i$ of the queries reads group $i // (h/g)$, both keys and values. The scores are scaled by
+#   $1/\sqrt d$, as always. There is no mask.
 # - If $g$ does not divide $h$, raise a `ValueError`. Dtype, device and gradients as always.
 # - Not allowed: ready-made attention, PyTorch's or attnlib's.
 
@@ -758,8 +759,8 @@ check("predict_reach", reach)
 #
 # - The result is bool, `(q_len, k_len)`, True = may attend: each query sees its own key and the `window - 1` keys
 #   before it.
-# - The last query is at the last key, as in lesson 05's `causal_mask`. There may be fewer queries than keys, or more;
-#   then the first ones see no key.
+# - The last query is at the last key, as in lesson 05's `causal_mask`. There may be fewer queries than keys, or more:
+#   with more, the first ones see no key.
 # - For a window below 1, raise a `ValueError`. A window longer than the text gives the causal mask.
 # - Not allowed: `attnlib.sliding_window_mask`, `attnlib.attention_sink_mask`.
 

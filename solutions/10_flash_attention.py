@@ -466,7 +466,7 @@ check("predict_block_size", block_size_claim)
 # - Return two tensors: the output `(…, n, d_v)`, and for each query the log-sum-exp of its scaled scores, $m + \ln l$,
 #   `(…, n)`. You will need it for the gradient.
 # - While the blocks are short, no tensor may have $n \times n$ numbers, not even a mask. The check watches the largest
-#   one that is made: it may have as many as the scores of all queries with four blocks of keys.
+#   one that is made: it may have as many as the scores of all queries with $4 \cdot$ `block_size` keys.
 # - With `is_causal`, query $i$ sees the keys 0 to $i$. Tiles that are entirely in the future must be *skipped*, not
 #   masked: the check finds out which tiles you visit.
 # - Dtype and device as always; no gradient is needed. Not allowed: ready-made attention, PyTorch's or attnlib's.

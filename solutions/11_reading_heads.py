@@ -916,7 +916,9 @@ check("ov_circuit", ov_circuit)
 #
 # Write `copying_score(circuit)`.
 #
-# - `circuit` is `(V, V)`. Return a scalar tensor: the share of the rows whose largest entry is on the diagonal.
+# - `circuit` is `(V, V)`, and no row has its largest entry twice. Return a scalar tensor of a floating dtype: the share
+#   of the rows whose largest entry is on the diagonal.
+# - As always; no gradient is asked for.
 
 
 # %%
