@@ -30,7 +30,7 @@ from attnlib.checks.course.slips.lesson11_circuits import (
 )
 from attnlib.checks.course.steps import CourseExercise
 from attnlib.checks.draw import Draw
-from attnlib.checks.exercise import Case
+from attnlib.checks.exercise import Asked, Case, Inputs
 
 LESSON = "11_reading_heads"
 
@@ -99,6 +99,11 @@ def _at(name: str, *at: Any, part: str = "values", b: int = 3, n: int = 5, **mor
     return Case(name=name, inputs=partial(_ablated, b=b, n=n, at=at, **made), part=part, **more)
 
 
+def _model_alone(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
+    """How many logits come back: what they are is compared where the mean is."""
+    return (torch.tensor(asked(*inputs)[0].shape),)
+
+
 _AS_IT_WAS: dict[str, Any] = {"part": "the model as it was", "mutation": True}
 
 ABLATE_HEAD = CourseExercise(
@@ -124,13 +129,15 @@ ABLATE_HEAD = CourseExercise(
         ),
         _at("layer 2 of 3, two heads: the mean", 1, 1, True, part="mean", sizes=_WIDE, dtype=torch.float64),
         _at("the model afterwards", 1, 1, **_AS_IT_WAS),
-        _at("the model after the mean", 0, 2, True, part="mean", mutation=True),
+        _at("the model after the mean", 0, 2, True, **_AS_IT_WAS, probe=_model_alone),
         _at("a model in training mode", 0, 1, **_AS_IT_WAS, training=True),
         _at("a model with hooks of somebody else", 1, 1, **_AS_IT_WAS, hooks=8),
         _at("the model after an error: one id is unknown to it", 0, 1, **_AS_IT_WAS, unknown=True, raises=True),
         _at("other sizes", 2, 1, b=2, n=7, sizes=_WIDE, hidden=True),
-        _at("other sizes: the mean", 2, 0, True, b=2, n=7, sizes=_WIDE, part="mean", mutation=True, hidden=True),
-        _at("other sizes, afterwards", 0, 0, **_AS_IT_WAS, b=2, n=7, sizes=_WIDE, hidden=True),
+        _at("other sizes: the mean", 2, 0, True, b=2, n=7, sizes=_WIDE, part="mean", hidden=True),
+        _at(
+            "other sizes, afterwards", 0, 0, True, **_AS_IT_WAS, b=2, n=7, sizes=_WIDE, probe=_model_alone, hidden=True
+        ),
     ),
     made_of=(HeadColumns, ChooseLayer, Replace, AttachAblation, RunHooked),
     pairs=(
