@@ -646,7 +646,7 @@ SEARCH = CourseExercise(
         Case(name="many texts", inputs=partial(_to_be_searched, q=2, k=17, n=3), hidden=True),
     ),
     made_of=(CountWords, WeighByRarity, Weighed, Cosines),
-    pairs=("once_at_most", "all_words_alike", "lengths_left_out"),
+    pairs=("once_at_most", "all_words_alike", "lengths_left_out", "capitals_kept", "texts_cut_to_length_alone"),
 )
 
 EXERCISES = (PREDICT_LARGEST_DOT, PAIRWISE_DOT, MEND_SQUARED_DISTANCES, SEARCH, LITTLE_EINSUM)

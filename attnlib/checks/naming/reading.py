@@ -163,11 +163,11 @@ class _Slips:
         idle = self._idle()
         for node in (n for n in ast.walk(self.written.tree) if isinstance(n, ast.Call)):
             if not wanted and drops_numbers(node) and id(node) not in idle:
+                mode = ", at least in training, where gradients are checked" * (self.exercise.kind == "module")
                 yield _finding(
                     "dropout_not_asked_for",
                     "No dropout is asked for",
-                    f"In {self._line(node)} numbers are dropped at random, at least in training mode, in which the "
-                    "gradients are checked. The contract has no dropout: leave it out.",
+                    f"In {self._line(node)} numbers are dropped at random{mode}. The contract has none: leave it out.",
                 )
                 return
             if wanted and isinstance(node.func, ast.Call) and ast.unparse(node.func.func).endswith("nn.Dropout"):
