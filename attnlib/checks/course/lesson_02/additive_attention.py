@@ -73,6 +73,18 @@ class Layers3(Step):
         return three_layers((d_q, d_hidden), (d_q, d_hidden), (d_hidden, 1), bias=False)
 
 
+class ShareOfScores(Share):
+    """Who gets how much of each query's attention."""
+
+    def over_an_axis_of_one(self, scores: Tensor) -> Tensor:
+        """The softmax runs over an axis of length 1.
+
+        u ends in one number, and until that axis is squeezed away it is the last one. A softmax over a single number
+        is 1, so every weight is 1. Squeeze first: then the last axis is that of the keys.
+        """
+        return scores.unsqueeze(-1).softmax(dim=-1).squeeze(-1)
+
+
 class Judge(Step):
     """One number for each query and key."""
 
@@ -201,10 +213,10 @@ ADDITIVE_ATTENTION = CourseExercise(
         Case(name="equal widths", inputs=partial(_inputs, b=2, q=3, k=5, sizes=(7, 7, 7), d_v=7)),
         Case(name="all axes of one length", inputs=partial(_inputs, b=3, q=3, k=3, sizes=(3, 3, 3), d_v=3)),
     ),
-    made_of=(Layers3, Judge, Share, Mix, Give),
+    made_of=(Layers3, Judge, ShareOfScores, Mix, Give),
     pairs=("no_tanh", "scaled", "over_queries", "no_softmax", "order_returned"),
     few={
-        Share: ("over_queries", "over_first_axis", "no_softmax", "softmax_twice"),
+        ShareOfScores: ("over_an_axis_of_one", "over_queries", "over_first_axis", "no_softmax", "softmax_twice"),
         Mix: ("weights_transposed", "keys_for_values", "averaged"),
         Give: ("order_returned", "returns_scores"),
     },
