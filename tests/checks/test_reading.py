@@ -179,6 +179,11 @@ def test_an_unused_argument_is_told_beside_a_mistake_that_does_not_speak_of_it()
     found = read(exercises()["layer_norm"], written)
     assert [finding.id for finding in found.beside(known["unbiased_variance"])] == ["argument_not_used"]
     assert not found.beside(known["eps_fixed"])
+    columns = "def to_half_pairs(w, num_heads, back=False):\n    return torch.cat([w[:, 0::2], w[:, 1::2]], dim=1)\n"
+    written = source_of(defined("to_half_pairs", columns.replace("return", "w = -w if back else w\n    return")))
+    forgotten = next(m for m in exercises()["to_half_pairs"].misconceptions if m.id == "heads_forgotten")
+    assert written is not None
+    assert not read(exercises()["to_half_pairs"], written).beside(forgotten)  # "Split into heads": num_heads
 
 
 @pytest.mark.parametrize(

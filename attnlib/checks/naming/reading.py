@@ -41,7 +41,8 @@ class Read:
     def beside(self, known: Misconception) -> tuple[Misconception, ...]:
         """The hints at arguments that are never used, and of which the known mistake does not speak."""
         said = set(re.findall(r"\w+", f"{known.title} {known.explanation}"))
-        return tuple(h for h in self.hints if h.id == "argument_not_used") if self.unread - said else ()
+        unsaid = any(not {name, *name.split("_")} & said for name in self.unread)
+        return tuple(h for h in self.hints if h.id == "argument_not_used") if unsaid else ()
 
 
 def read(exercise: Exercise, written: Written, wrong: Sequence[Case] = ()) -> Read:
