@@ -90,7 +90,7 @@ class Stack(Step):
         """reshape where a transpose was needed.
 
         torch.stack gives (h, d_model, d), and in memory all of head 0 comes first. `reshape(d_model, h * d)`
-        only breaks the lines elsewhere: your first row is several rows of head 0. Move d_model to the front
+        keeps that order, so your first row is several rows of head 0. Move d_model to the front
         first, or use torch.cat.
         """
         return torch.stack(list(per_head)).reshape(per_head[0].shape[0], -1)
@@ -295,7 +295,7 @@ class Refuse(Step):
         return x[..., : x.shape[-1] // num_heads * num_heads]
 
     def no_numbers(self, x: Tensor, num_heads: int) -> Tensor:
-        """The ValueError does not say the two numbers.
+        """The ValueError does not name the two numbers.
 
         Whoever reads it has to know which width and how many heads did not fit. Put both into the message:
         raise ValueError(f"{num_heads} heads do not divide a width of {x.shape[-1]}").
@@ -349,8 +349,8 @@ class Refuse(Step):
     def torch_complains(self, x: Tensor, num_heads: int) -> Tensor:
         """The error is torch's, not yours.
 
-        reshape fails by chance, with a RuntimeError about a shape that the caller has never heard of. Look at
-        the width yourself, before you cut, and raise a ValueError that says both numbers.
+        These numbers reach reshape (or view), which fails with a RuntimeError about a shape that the caller has
+        never heard of. Before you cut, raise a ValueError whenever x.shape[-1] % num_heads is not 0.
         """
         return x
 

@@ -399,7 +399,7 @@ class MemoryMask(Step):
     def memory_mask_on_queries(self, memory_is_real: Tensor) -> Tensor:
         """The mask is on the axis of the queries, not of the keys.
 
-        [:, :, None] closes whole rows. What must not be heard are padded *answers*, the columns:
+        [:, :, None] closes whole rows. What has to be closed are padded *keys*, the columns:
         memory_is_real[:, None, :]. Where the texts are of different lengths it does not even fit.
         """
         return memory_is_real[:, :, None]

@@ -324,7 +324,7 @@ class HeadScale(Scale):
     def scaled_by_root_width(self, products: Tensor, q: Tensor, num_heads: int) -> Tensor:
         """Scaled by the width of all heads together.
 
-        A head's scores are sums of d products. You divided by the root of h·d, the width before it is split.
+        A head's scores are sums of d products. You divided by the root of h·d, the width before the split.
         """
         return products / math.sqrt(num_heads * q.shape[-1])
 

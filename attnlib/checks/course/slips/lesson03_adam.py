@@ -266,8 +266,8 @@ class TakeAdamSteps(Step):
     def means_begun_anew(self, descend: Descend, words: Tensor, wanted: Tensor, lr: float) -> Losses:
         """Nothing is remembered from step to step.
 
-        Both means begin at 0 in each step, so they are made inside the loop, or the optimiser is. Make them once,
-        before it.
+        Both means begin at 0 in each step. Make them, or the optimiser, once, before the loop; and what a step has made
+        of them has to be there in the next. (`m = 0.9 * m + …` gives the name a new tensor: a list still has the old.)
         """
         return descend(words, wanted, lr, remember=False)
 

@@ -146,7 +146,7 @@ class Count(Step):
         return lambda gained, new, ended: gained.masked_fill(ended, 0.0)
 
     def filling_counted(self) -> Change:
-        """What fills up a text that has ended is counted.
+        """The filling is counted, too.
 
         The sum is over the characters that the text is made of, its stop_id included. What comes after that is
         filling, so that all rows are equally long: add 0 there.

@@ -50,7 +50,7 @@ class ChangeOne(Step):
         return lambda ids, j: torch.cat([(ids[: j + 1] + 1) % vocab, ids[j + 1 :]])
 
     def beyond_the_vocabulary(self) -> Change:
-        """After the last character of the vocabulary there is no other.
+        """The last character of the vocabulary has no successor.
 
         Where the text has character vocab - 1, `ids[j] + 1` is vocab, and the model's table has no such row. Begin
         again at 0: (ids[j] + 1) % vocab.

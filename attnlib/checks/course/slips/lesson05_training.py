@@ -384,8 +384,8 @@ class AsInWriting(Step):
     def all_guesses_counted(self, model: nn.Module, excerpts: Tensor) -> Tensor:
         """As in writing, all guesses count at every place.
 
-        Only the last one is a guess into the dark. Those before it are about characters that the model has already
-        been shown.
+        Only the last guess is about a character that the model has not read. Those before it are about characters
+        that it has already been shown.
         """
         places = range(excerpts.shape[1] - 1)
         logits = [model(excerpts[:, : t + 1]) for t in places]

@@ -31,7 +31,8 @@ class Past(Step):
         """The causal mask is upside down.
 
         True and False are exchanged: each query sees the future, and neither itself nor the past. In other libraries
-        True marks what is *blocked*; here True = may attend. Put a `~` in front, or turn the comparison round.
+        True marks what is *blocked*; here True = may attend. Put a `~` in front (or take one away), or turn the
+        comparison round.
         """
         return behind(q_len, k_len, shift, device) < 0
 
@@ -151,8 +152,8 @@ class RealKeys(Step):
     def padding_on_queries(self, key_mask: Tensor | None) -> Tensor | None:
         """The key mask is on the axis of the queries.
 
-        `[:, None, :, None]` makes (b, 1, n, 1): it blocks whole *rows*, those of padded queries, and real queries still
-        look at padded keys. Keys are the last axis of the scores: [:, None, None, :].
+        `[:, None, :, None]` puts it on the axis before the last. That blocks whole *rows*, and the others still look at
+        padded keys. Keys are the last axis of the scores: [:, None, None, :].
         """
         return self._at(key_mask, lambda mask: mask[:, None, :, None])
 
@@ -393,8 +394,8 @@ class MaskedShare(Share):
     def empty_rows_nan(self, scores: Tensor, allowed: Tensor) -> Tensor:
         """A query that sees nothing becomes NaN.
 
-        The exponentials of a row are divided by their sum, in every softmax. Where nothing is open they are all 0 (exp
-        makes 0 of -inf, too), and 0 / 0 is NaN; one NaN spoils the gradient of every weight. Treat these rows
+        A softmax divides the exponentials of a row by their sum. Where nothing is open they are all 0 (exp makes 0 of
+        -inf, too), and 0 / 0 is NaN; one NaN spoils the gradient of every weight. Treat these rows
         separately: do not block their scores before the softmax, and set their weights to 0 after it.
         """
         return blocked(scores, allowed, "nan")
