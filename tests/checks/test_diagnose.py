@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
 import attnlib
@@ -52,6 +52,54 @@ def test_a_tensor_made_on_the_cpu_does_not_hide_what_the_numbers_show() -> None:
         return (circuit.argmax(dim=0) == torch.arange(len(circuit))).float().mean()
 
     assert run("copying_score", along_columns).diagnosis == "along_columns"
+
+
+def test_a_second_mistake_is_told_where_it_shows_in_one_case_or_in_an_input_alone() -> None:
+    def emptied(per_head: list[Tensor]) -> Tensor:
+        joined = per_head.pop()
+        while per_head:
+            joined = torch.cat([joined, per_head.pop()], dim=1)
+        return joined
+
+    def remembering(model: nn.Module, excerpts: Tensor, rates: Tensor, make: Any = torch.optim.SGD) -> Tensor:
+        model.train()
+        optimiser, losses = make(model.parameters(), lr=1.0), []
+        for excerpt, rate in zip(excerpts, rates.tolist(), strict=True):
+            optimiser.param_groups[0]["lr"] = rate
+            losses.append(nn.functional.cross_entropy(model(excerpt[:, :-1]).mT, excerpt[:, 1:]))
+            losses[-1].backward()
+            optimiser.step()
+        return torch.stack(losses)
+
+    one, two = run("stack_head_weights", emptied), run("train_writer", remembering)
+    assert (one.diagnosis, two.diagnosis) == ("heads_reversed", "gradients_pile_up")
+    assert "Not explained by it: the input per_head, which is changed in place" in one.message
+    assert "Not explained by it: the case “losses without a history”" in two.message
+
+
+def test_what_is_wrong_in_another_way_is_told_beside_a_parameter_and_by_shapes_alone() -> None:
+    class CausalSelfAttention(nn.Module):
+        def __init__(self, d_model: int, num_heads: int, bias: bool = True) -> None:
+            super().__init__()
+            self.h = num_heads
+            self.w_q, self.w_k, self.w_v = (nn.Linear(d_model, d_model, bias=bias) for _ in range(3))
+            self.w_o = nn.Linear(d_model, d_model)
+
+        def forward(self, x: Tensor, key_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+            q, k, v = (attnlib.split_heads(w(x), self.h) for w in (self.w_q, self.w_k, self.w_v))
+            mask = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril(1)
+            mask = mask if key_mask is None else mask & key_mask[:, None, None]
+            weights = attnlib.masked_softmax((q @ k.mT).sin(), mask)
+            return self.w_o(attnlib.merge_heads(weights @ v)), weights
+
+    def in_another_order(x: Tensor, memory: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Tensor, Tensor]:
+        weights = ((x @ w_q) @ (memory @ w_k).mT).sin().softmax(dim=-1)
+        return weights, weights @ memory @ w_v
+
+    assert run("cross_attention", in_another_order).diagnosis == "shapes_in_another_order"
+    report = run("CausalSelfAttention", CausalSelfAttention)
+    assert report.diagnosis == "one_parameter_more"
+    assert "Not explained by it: the case “every axis of another length”" in report.message
 
 
 def test_only_rivals_that_are_right_otherwise_are_asked_on_another_device(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
 """Which misconception an attempt shows: the one that does the same as the attempt on every case."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -11,6 +11,8 @@ from attnlib.checks.asking.observe import Memory, Observation, observe
 from attnlib.checks.exercise import Case, Exercise, Misconception
 from attnlib.checks.trial.compare import ASPECTS, SEPARATION, Aspect, first_difference
 from attnlib.checks.trial.trial import Trial
+
+MOST_NOT_EXPLAINED = 3  # cases and parts: more would not be read
 
 
 @dataclass
@@ -62,7 +64,7 @@ def diagnose(
         if len(names) == 1 and _stands_apart(exercise, agreeing[0], rivals, chosen, seed, device, up_to):
             named = next(m for m in exercise.misconceptions if m.id in names)
             alike = [r for r in rivals if (r.misconception.same_as or r.misconception.id) in names]
-            return [named, *(_not_explained(exercise, alike, telling, seed, device) if chosen is not order else ())]
+            return [named, *_not_explained(exercise, alike, telling, seed, device)]
         if names:
             return []
     return []
@@ -70,21 +72,48 @@ def diagnose(
 
 def _not_explained(
     exercise: Exercise, alike: Sequence[Rival], failed: Sequence[Trial], seed: int, device: str
-) -> Iterator[Misconception]:
-    """That a failed part would be right if the misconception, in any of its forms, were all that is wrong."""
-    left: dict[str, bool] = {}
-    for trial in (t for t in failed if not t.case.hidden):
-        seen = [_seen(exercise, rival, trial.case, seed, device) for rival in alike]
-        right = [first_difference(exercise, trial.case, trial.expected, s, device=device) is None for s in seen]
-        left[trial.case.part] = left.get(trial.case.part, True) and all(right)
-    if parts := [f"“{part}”" for part in exercise.parts if left.get(part)]:
-        yield Misconception(
+) -> list[Misconception]:
+    """What would be right if the misconception, in any of its forms, were all that is wrong.
+
+    A part, or single cases where the misconception explains the others of their part, or an input that is changed.
+    """
+    seen = [t for t in failed if not t.case.hidden]
+    left: list[Trial] = []
+    changed: dict[str, None] = {}
+    for trial in seen:
+        theirs = [_seen(exercise, rival, trial.case, seed, device) for rival in alike]
+        if all(first_difference(exercise, trial.case, trial.expected, s, device=device) is None for s in theirs):
+            left.append(trial)
+        elif trial.case.mutation:
+            known = {name for s in (trial.expected, *theirs) for name in s.mutated}
+            changed |= dict.fromkeys(name for name in trial.got.mutated if name not in known)
+    inputs = [f"the input {name}, which is changed in place" for name in changed] if not left else []
+    return not_explained(exercise, left, seen, inputs)
+
+
+def not_explained(
+    exercise: Exercise, left: Sequence[Trial], wrong: Sequence[Trial], more: Sequence[str] = ()
+) -> list[Misconception]:
+    """The sentence on those of the wrong cases that a finding does not explain: whole parts, or single cases."""
+    told: list[str] = []
+    for part in exercise.parts:
+        cases = [t.case.name for t in left if t.case.part == part]
+        whole = len(cases) == sum(t.case.part == part for t in wrong)
+        told += [f"“{part}”"] if cases and whole else [f"the case “{name}”" for name in cases]
+    told += more
+    if not told:
+        return []
+    if len(told) > MOST_NOT_EXPLAINED:
+        told[MOST_NOT_EXPLAINED - 1 :] = [f"{len(told) - MOST_NOT_EXPLAINED + 1} others"]
+    return [
+        Misconception(
             id="not_explained",
-            title=" and ".join(parts),
+            title=" and ".join(told),
             explanation="By itself, this misunderstanding would leave that right: look for a second mistake.",
             implementation=None,
             heading="Not explained by it",
         )
+    ]
 
 
 def _most_telling_first(trials: Sequence[Trial]) -> list[Trial]:

@@ -24,9 +24,9 @@ _TEXTS = {
     ),
     "one_parameter_more": (
         "One parameter too many",
-        "Every nn.Parameter and nn.Module of the object is trained and saved with it, and the contract does not ask "
-        "for this one. Leave it out; a constant is not a parameter (use `register_buffer`, or make it when it is "
-        "needed).",
+        "Every nn.Parameter and nn.Module of the object is trained and saved with it, and here the contract does not "
+        "ask for this one. If it is a bias, its layer has not been told `bias`. Otherwise leave it out; a constant is "
+        "not a parameter (use `register_buffer`, or make it when it is needed).",
     ),
     "parameter_frozen": (
         "A parameter is frozen",
@@ -95,6 +95,11 @@ _TEXTS = {
     "outputs_in_another_order": (
         "The outputs are in the wrong order",
         "This output would be right in another place. Return the outputs in the contract's order.",
+    ),
+    "shapes_in_another_order": (
+        "Each output has the shape of another one",
+        "The shapes are the right ones, but not in this order: the outputs seem to be returned in the wrong order. The "
+        "contract names them in the right one.",
     ),
     "axes_in_another_order": (
         "The axes are in the wrong order",
@@ -219,10 +224,10 @@ _TEXTS = {
     ),
     "shapes_do_not_fit": (
         "Two shapes do not fit together",
-        "Write down the shape of everything that meets in the line above, axis by axis. In `a @ b` the last axis of a "
-        "and the last but one of b must have the same length, and are summed over; elsewhere, axes that meet must "
-        "have equal lengths, or one of them length 1. Does one of them keep its size whatever the inputs are? Then it "
-        "was made with a number where a length of an input is needed.",
+        "Write down the shape of everything that meets in the line above, axis by axis. Does one of them keep its "
+        "size whatever the inputs are? Then it was made with a number where a length of an input is needed. In "
+        "`a @ b` the last axis of a and the last but one of b must have the same length, and are summed over; "
+        "elsewhere, axes that meet must have equal lengths, or one of them length 1.",
     ),
     "unpacked_otherwise": (
         "There are more names than values, or fewer",
@@ -242,8 +247,8 @@ _TEXTS = {
     ),
     "index_out_of_range": (
         "An index goes beyond the end",
-        "An axis is shorter than the index, or there are fewer axes than indices. Lengths come from the tensor "
-        "(`x.shape[-1]`, `len(x)`), not from the example.",
+        "An axis is shorter than the index: its length comes from the tensor (`x.shape[-1]`, `len(x)`), not from the "
+        "example. Or there are more indices than axes.",
     ),
 }
 """Titles and explanations."""

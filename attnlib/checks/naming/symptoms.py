@@ -11,8 +11,9 @@ from torch import Tensor
 
 from attnlib.checks.asking.failure import Reason
 from attnlib.checks.exercise import Exercise, Misconception
+from attnlib.checks.naming.diagnose import not_explained
 from attnlib.checks.naming.isolate import isolate
-from attnlib.checks.naming.relations import RELATIONS, digits
+from attnlib.checks.naming.relations import RELATIONS, are_shapes_of_others, digits
 from attnlib.checks.naming.symptom_names import SYMPTOMS
 from attnlib.checks.trial.compare import agreeing_outputs
 from attnlib.checks.trial.trial import Trial, visibly_wrong
@@ -37,6 +38,14 @@ def broken_contract(trials: Sequence[Trial]) -> Misconception | None:
     """What the attempt is or returns, which inputs it refuses, and whether gradients come through."""
     wrong = visibly_wrong(trials)
     return _named(_of_kind(wrong) or _of_errors(wrong) or _of_gradients(wrong, all_of_them=True)) if wrong else None
+
+
+def beside_parameters(exercise: Exercise, trials: Sequence[Trial]) -> list[Misconception]:
+    """The cases that are wrong although their parameters are right: those of other cases explain none of them."""
+    wrong = visibly_wrong(trials)
+    found = _of_kind(wrong)
+    others = [t for t in wrong if t.got.failure is None]
+    return not_explained(exercise, others, wrong) if found and found[0] in PARAMETERS.values() else []
 
 
 def gradient_cut_off(trials: Sequence[Trial]) -> Misconception | None:
@@ -73,6 +82,9 @@ def relation_of_numbers(exercise: Exercise, trials: Sequence[Trial]) -> Misconce
     for name, relation in RELATIONS.items():
         if all(found := [relation(*pair) for pair in pairs]):
             return _named((name, (str(found[0]),)), *_of_output(exercise, wrong))
+    shaped = [trial for want, have, trial in pairs if want.shape != have.shape]
+    if shaped and all(are_shapes_of_others(trial) for trial in shaped):
+        return _named(("shapes_in_another_order", ()))
     return _less_exact(min(agreeing), wrong)
 
 

@@ -16,7 +16,13 @@ from attnlib.checks.exercise import AS_GIVEN, Case, Exercise, Misconception
 from attnlib.checks.naming.diagnose import diagnose
 from attnlib.checks.naming.errors import exception
 from attnlib.checks.naming.from_source import FromSource, from_record, from_source, read_source
-from attnlib.checks.naming.symptoms import broken_contract, gradient_cut_off, one_property, relation_of_numbers
+from attnlib.checks.naming.symptoms import (
+    beside_parameters,
+    broken_contract,
+    gradient_cut_off,
+    one_property,
+    relation_of_numbers,
+)
 from attnlib.checks.trial.compare import first_difference
 from attnlib.checks.trial.trial import Trial, visibly_wrong
 from attnlib.checks.verdict.report import Report
@@ -117,6 +123,7 @@ def _findings(
     proven = (
         *told.certain,
         broken,
+        *beside_parameters(exercise, trials),
         told.change,
         one_property(exercise, trials) if broken is None else None,  # it would say the same in fewer words
     )

@@ -11,7 +11,7 @@ from attnlib.checks.asking.failure import Failure
 from attnlib.checks.asking.observe import Observation, argument_names, input_names
 from attnlib.checks.asking.ready_made import instead
 from attnlib.checks.exercise import AS_GIVEN, Case, Exercise, Misconception
-from attnlib.checks.naming.isolate import isolate
+from attnlib.checks.naming.isolate import Isolated, isolate
 from attnlib.checks.trial.compare import ASPECTS
 from attnlib.checks.trial.trial import Trial, visibly_wrong
 from attnlib.checks.verdict import words
@@ -132,7 +132,8 @@ def _explain_failure(
         headline, body = "the error does not say what it should", ""
     else:
         how = chosen.difference.how
-        under = f" under “{chosen.case.part}”" if aspect == "values" and chosen.case.part != order[0] else ""
+        told = aspect in ("values", "gradient") and chosen.case.part not in (order[0], aspect)
+        under = f" under “{chosen.case.part}”" if told else ""
         headline = words.HEADLINES.get(how, words.HEADLINES[aspect]) + under
         body = words.of_difference(chosen.difference)
     if _is_given(findings):
@@ -196,11 +197,20 @@ def _unrecognised(
     named = {finding.id for finding in findings} - {"not_refused"}  # whose trait says more: that all else is right
     if len(isolated.traits) == 1 and isolated.traits[0].id in named:
         return None
-    off = words.of_isolated(isolated)
+    off = words.of_isolated(isolated) if not isolated.part else _of_part(isolated.part, trials)
     failed = chosen.difference.aspect == "failure"  # the exception speaks for itself
     if not off and not failed:
         off = _right_but_with(trials) or _right_or_wrong(trials)
     return Section("What this looks like", off) if off else None
+
+
+def _of_part(part: str, trials: Sequence[Trial]) -> str:
+    """That only one part is wrong, and in which of its cases, where others of it are right."""
+    seen = [t for t in trials if t.case.part == part and not t.case.hidden]
+    wrong = [t.case.name for t in seen if t.difference is not None]
+    if len(wrong) == len(seen):
+        return words.of_isolated(Isolated(part=part))
+    return f"Wrong in: {_listed(wrong)}. All the other parts are right."
 
 
 def _right_or_wrong(trials: Sequence[Trial]) -> str:

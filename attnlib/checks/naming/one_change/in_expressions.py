@@ -5,7 +5,16 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from attnlib.checks.naming.one_change.repair import IN_PLACE, OLD, REORDERED, Repair, expression, reworded
+from attnlib.checks.naming.one_change.repair import (
+    IN_PLACE,
+    OLD,
+    PIECES,
+    REORDERED,
+    WORDS,
+    Repair,
+    expression,
+    reworded,
+)
 from attnlib.checks.naming.one_change.replacements import RELATED, changed
 from attnlib.checks.naming.one_change.sites import Site
 
@@ -107,7 +116,7 @@ def of_function(site: Site, aspects: set[str]) -> Iterator[Repair]:
     others = {meant for table in (MEANT, RELATED) for meant, written in table.items() if name in written}
     for other in sorted(others):
         new = changed(node, attr=other) if isinstance(node, ast.Attribute) else changed(node, id=other)
-        yield reworded(new, "function")
+        yield Repair(new, "function", WORDS["function"], clause=PIECES if name == "chunk" else "")
     alone = isinstance(site.statement, ast.Expr) and getattr(site.statement.value, "func", None) is node
     if isinstance(node, ast.Attribute) and name.endswith("_") and not name.startswith("_") and not alone:
         yield Repair(changed(node, attr=name[:-1]), "in_place", clause=IN_PLACE)
@@ -131,6 +140,12 @@ def _layer_of(node: ast.AST) -> ast.expr | None:
     """The `self.w` of `self.w.weight`, with or without a transpose behind it."""
     found = [n.value for n in ast.walk(node) if isinstance(n, ast.Attribute) and n.attr == "weight"]
     return found[0] if len(found) == 1 else None
+
+
+def reduces(node: ast.AST) -> bool:
+    """Whether it is a reduction along an axis that is named."""
+    named = getattr(getattr(node, "func", None), "attr", "") in REDUCTIONS
+    return named and any(keyword.arg == "dim" for keyword in getattr(node, "keywords", ()))
 
 
 def of_call(site: Site, aspects: set[str]) -> Iterator[Repair]:

@@ -25,6 +25,7 @@ WORDS = {
     "always": "",
     "branch": "",
     "removal": "",
+    "reduction": "",
     "number": "another number in place of",
     "operator": "another operator in",
     "function": "another function in place of",
@@ -34,6 +35,7 @@ WORDS = {
     "name": "another variable in place of",
 }
 REORDERED = f"if {OLD} cut the axes in the order in which they lie in memory, and a transpose then exchanged them"
+PIECES = f"if {OLD} took the length of each piece, as `split` does, and not the number of pieces"
 IN_PLACE = f"if {OLD} made a new tensor instead of changing the old one"
 
 

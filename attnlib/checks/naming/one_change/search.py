@@ -49,6 +49,7 @@ CHANGES = {
         "condition": "Another condition is needed",
         "axis": "Another axis is needed",
         "number": "Another number is needed",
+        "reduction": "One step too many",
         "order": "Another order is needed",
         "dtype": "A dtype is missing, or is the wrong one",
         "addition": "Something is missing",
@@ -282,10 +283,10 @@ def _told(written: Written, edit: Edit) -> Misconception:
     elif repair.kind == "operator" and isinstance(site.node, ast.BinOp):
         sign = ast.unparse(ast.BinOp(ast.Name("a"), site.node.op, ast.Name("b")))[2:-2]
         way = f"with another operator in place of `{sign}` before `{ast.unparse(site.node.right)}`"
-    elif repair.kind == "function" and _is_method(site.node):
-        way = f"with another method in place of `.{site.node.attr}`"  # type: ignore[attr-defined]
     elif repair.clause:
         way = repair.clause.replace(OLD, which_one)
+    elif repair.kind == "function" and _is_method(site.node):
+        way = f"with another method in place of `.{site.node.attr}`"  # type: ignore[attr-defined]
     elif repair.what:
         way = f"with {repair.what} {which_one}"
     elif isinstance(site.node, ast.Call) and isinstance(new, ast.Call) and new.func is site.node.func:
