@@ -1208,7 +1208,8 @@ check("mend_multi_head", mend_multi_head)
 #
 # - `weight` is `(3·h·d, d_model)`, as `nn.Linear` stores it: the *rows* are packed. Each result is `(h·d, d_model)`,
 #   its rows packed `(h d)`.
-# - `packing` is a string such as `"(3 h d)"`, `"(h 3 d)"` or `"(d 3 h)"`: any order of the three names, slowest first.
+# - `packing` is a string written like `"(3 h d)"`, `"(h 3 d)"` or `"(d 3 h)"`: the three names in any order, slowest
+#   first.
 #   The 3 runs over q, k and v.
 # - As always: dtype and device, input unchanged, gradients. Do one order with a pencil first: 2 heads, $d = 2$.
 

@@ -915,7 +915,7 @@ train_writer(guesser, scale=0.0)
 #   loop ends, too. No text has more than `longest` characters, its `stop_id` included.
 # - Return the ids `(b, up to longest)`, and `(b,)`, the $\ln p$ of each text: add up $\ln p$ of all its characters,
 #   including its first `stop_id`, but not the filling after it. No gradients are needed.
-# - The parts of the check: {parts}. Dtype as always.
+# - The parts of the check: {parts}. The ids are `torch.int64`, and $\ln p$ has the dtype of the memory.
 
 
 # %%
@@ -1008,7 +1008,7 @@ assert_close(*guessed.values(), -math.log(730_485), atol=2.0, rtol=0)
 #
 # One thing we have avoided. Training took only texts of one length, but a batch that arrives in practice has all
 # lengths, and a tensor has no ragged edge. The short texts are filled up with number 0, the *padding*. There is nothing
-# there to read. But softmax does not know that, and gives the empty places their part:
+# there to read. But softmax does not know that, and gives the empty places a share of the attention:
 
 # %% tags=["nbval-ignore-output"]
 # nbval-ignore-output: how much is lost there depends on the last digits of the training, which differ by machine
@@ -1124,8 +1124,8 @@ check("mend_decoder_attention", mend_decoder_attention)
 # Your `MultiHeadCrossAttention` cannot take a padded batch yet. Write `PaddedCrossAttention(d_model, d_memory,
 # num_heads)` with `forward(x, memory, key_mask)`, and the date reader below reads a batch of all lengths with it.
 #
-# - Layers `w_q`, `w_k`, `w_v` (to `d_model` columns) and `w_o`, all with a bias, and a `ValueError` where `num_heads`
-#   does not divide `d_model`: as in `MultiHeadCrossAttention`.
+# - Layers `w_q`, `w_k`, `w_v` (to `d_model` columns) and `w_o` (from `d_model` to `d_model`), all with a bias, and a
+#   `ValueError` where `num_heads` does not divide `d_model`: as in `MultiHeadCrossAttention`.
 # - `key_mask` is `(b, k)`, bool, True = may answer. The real positions need not come first.
 # - A memory of padding alone happens (somebody sent an empty text). Then all weights are 0, and the output is the bias
 #   of `w_o`: no NaN, forward or in any gradient. This is what makes it difficult.

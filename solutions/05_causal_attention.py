@@ -927,7 +927,7 @@ show("The sound model's table is a triangle; the other one's reaches one charact
 # training. That makes a good test for any model that is to write.
 
 # %% [markdown]
-# ### Stretch: the loop that trains both ({points}, difficulty 3, 25 minutes)
+# ### Stretch: train both models ({points}, difficulty 3, 25 minutes)
 #
 # Write `train_writer(model, excerpts, rates, make=torch.optim.SGD)`.
 #
@@ -935,7 +935,7 @@ show("The sound model's table is a triangle; the other one's reaches one charact
 # - `excerpts` is `(steps, b, n + 1)`: a batch for each step, each text with the character that follows it. The model
 #   reads the first n characters of a text, and the guess at place $i$ is for the character at $i + 1$.
 # - `rates` is `(steps,)`, the learning rate of each step. `make` is an optimiser's class, called as
-#   `make(model.parameters(), lr=…)`, once. Step $i$ uses `excerpts[i]` and `rates[i]`.
+#   `make(model.parameters(), lr=…)`, once, whatever the rate is there: step $i$ uses `excerpts[i]` and `rates[i]`.
 # - The result is `(steps,)`, the loss of each step: the mean cross-entropy over all guesses of the batch, before the
 #   model is changed by it. (Keep `loss.detach()`. A loss that remembers how it was computed holds the whole pass in
 #   memory.)
@@ -1235,7 +1235,7 @@ check("mend_padded_causal_weights", mend_padded_causal_weights)
 #   in the row, and is another text then: `[4, 4, 7, 4]` are three texts. (Files are concatenated, and names repeat.)
 # - The mask is `(b, n, n)`, bool, True = may attend: query $i$ sees key $j$ if $j \le i$ and both are in the same text.
 # - The positions are `(b, n)`, `torch.int64`: 0 for the first token of each text, then 1, 2, …
-# - Number $-1$ is padding. It sees nothing and is seen by nothing, and its position is 0.
+# - Number $-1$, the only negative one, is padding. It sees nothing and is seen by nothing, and its position is 0.
 # - Each row of the batch is packed in its own way. The parts of the check: {parts}. Device and inputs as always. Loops
 #   are allowed, but you can do without them. Not allowed: `attnlib`'s masks.
 
