@@ -38,7 +38,7 @@ lab: .venv/course  ## open the student notebooks in JupyterLab
 	JUPYTER_CONFIG_PATH="$(CURDIR)/notebooks/.jupyter" $(BIN)/jupyter lab $(ROOT_FLAG) notebooks
 
 test: lint  ## run every test: types, style, code, notebooks
-	$(BIN)/pytest -n auto --nbval --nbval-kernel-name clean tests attnlib solutions
+	$(BIN)/pytest -n 3 --nbval --nbval-kernel-name clean tests attnlib solutions
 
 test-quick: setup  ## run what takes a minute: attnlib, the checks' words, the grader's parts
 	$(BIN)/pytest -n 2 -m "not slow" tests attnlib

@@ -94,11 +94,6 @@ class LongestFirst(LoadScopeScheduling):
         return scope_of(nodeid)
 
 
-def pytest_xdist_auto_num_workers() -> int:
-    """Three more than there are processors, for many tests wait; no more than take eight gigabytes together."""
-    return min((os.cpu_count() or 1) + 3, 8)
-
-
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LongestFirst:
     config.option.loadscopereorder = False  # not by how many tests there are
     return LongestFirst(config, log)
