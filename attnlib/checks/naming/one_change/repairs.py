@@ -23,10 +23,17 @@ def repairs(site: Site, aspects: set[str]) -> Iterator[Repair]:
 
 
 def _may_fit_by_chance(old: ast.AST, new: ast.AST) -> bool:
-    """A size just large enough for what was tried, or no copy, so that what is written to it reaches what it copied."""
+    """A size just large enough for what was tried; what a tensor is made like, in its place; or no copy.
+
+    What is written to it would then reach what it copied.
+    """
     if isinstance(old, ast.Constant):
         return type(old.value) is int and old.value > LARGEST
-    return isinstance(old, ast.Call) and isinstance(old.func, ast.Attribute) and old.func.attr == "clone"
+    if not isinstance(old, ast.Call):
+        return False
+    if new in old.args and ast.unparse(old.func).endswith("_like"):
+        return True
+    return isinstance(old.func, ast.Attribute) and old.func.attr == "clone"
 
 
 LARGEST = 8

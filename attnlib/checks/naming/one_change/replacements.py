@@ -182,8 +182,7 @@ def _of_call(node: ast.Call, scope: Scope) -> Iterator[ast.AST]:
             yield changed(node, args=node.args[:i] + node.args[i + 1 :])
     for i in range(len(node.keywords)):
         yield changed(node, keywords=node.keywords[:i] + node.keywords[i + 1 :])
-    is_model = ast.unparse(node.func).endswith("_like")  # of the shape alone: what is in it is no step less
-    if node.args and not isinstance(node.args[0], ast.Starred) and not is_model:
+    if node.args and not isinstance(node.args[0], ast.Starred):
         yield node.args[0]
     if isinstance(node.func, ast.Attribute):
         yield node.func.value
