@@ -77,11 +77,9 @@ def _believed(told: Any) -> list[Misconception]:
 def read_source(exercise: Exercise, attempt: Any, trials: Sequence[Trial]) -> Read | None:
     """What can be read in the source; None where there is none, or far too much of it."""
     written = source_of(attempt)
-    return (
-        None
-        if written is None or written.is_long()
-        else read(exercise, written, [t.case for t in visibly_wrong(trials)])
-    )
+    if written is None or written.is_long():
+        return None
+    return read(exercise, written, [trial.case for trial in visibly_wrong(trials)])
 
 
 def from_source(
