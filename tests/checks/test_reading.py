@@ -254,3 +254,14 @@ def test_where_the_objects_own_layer_is_is_said() -> None:
 def test_a_right_answer_is_not_read() -> None:
     right = DOT.format("extra = x + 1\n    extra.mul(2)\n    return x @ y.mT")
     assert judged("pairwise_dot", right).sections == ()
+
+
+def test_an_argument_that_the_contract_does_not_have_need_not_be_read() -> None:
+    wrong = """
+def scaled_dot_product_attention(q, k, v, mask=None):
+    weights = (q @ k.mT / q.shape[-1]).softmax(-1)
+    return weights @ v, weights
+"""
+    report = judged("scaled_dot_product_attention", wrong)
+    assert report.diagnosis is not None
+    assert "never used" not in report.message

@@ -16,10 +16,15 @@ def arguments_of(function: ast.FunctionDef) -> list[str]:
 
 
 def may_be_left_out(exercise: Exercise, place: int) -> bool:
-    """Whether a right function can do without the argument: the reference does, or the others leave it no choice."""
+    """Whether a right function can do without the argument.
+
+    The contract has none in this place, or the reference does not read it, or the others leave it no choice.
+    """
     code = getattr(inspect.unwrap(exercise.reference), "__code__", None)
-    if code is None or exercise.kind != "function" or place >= code.co_argcount:
+    if code is None or exercise.kind != "function":
         return False
+    if place >= code.co_argcount + code.co_kwonlyargcount:
+        return True
     read = {i.argval for i in dis.get_instructions(code) if i.opname.startswith("LOAD")}
     return code.co_varnames[place] not in read or _follows_from_the_others(exercise, place)
 

@@ -112,7 +112,7 @@ def _findings(
     if known and (known[0].id == AS_GIVEN or _is_of_the_course(attempt)):
         return known
     elsewhere = isinstance(attempt, Attempt)
-    found = None if elsewhere else read_source(exercise, attempt, trials)
+    found = None if elsewhere else read_source(exercise, attempt, () if known else trials)
     if known:
         return [*found.certain[:1], *known, *found.beside(known[0])] if found else known
     if elsewhere:
