@@ -38,10 +38,10 @@ lab: .venv/course  ## open the student notebooks in JupyterLab
 	JUPYTER_CONFIG_PATH="$(CURDIR)/notebooks/.jupyter" $(BIN)/jupyter lab $(ROOT_FLAG) notebooks
 
 test: lint  ## run every test: types, style, code, notebooks
-	$(BIN)/pytest -n 3 --nbval --nbval-kernel-name clean tests attnlib solutions
+	$(BIN)/pytest -n 3 -m "not again" --nbval --nbval-kernel-name clean tests attnlib solutions
 
 test-quick: setup  ## run what takes a minute: attnlib, the checks' words, the grader's parts
-	$(BIN)/pytest -n 2 -m "not slow" tests attnlib
+	$(BIN)/pytest -n 2 -m "not slow and not again" tests attnlib
 
 browser: setup site  ## try the course and the site in Chromium, as a student and as an instructor
 	$(BIN)/pip install --disable-pip-version-check --quiet --constraint requirements.txt --editable ".[browser]"
@@ -67,6 +67,7 @@ grade: .venv/course  ## grade what was submitted (SUBMITTED=folder, or the sampl
 
 checks: setup  ## prove the checks: wrong answers named, right ones accepted, mutants killed
 	$(BIN)/python -m autograder checks --page build/checks.html
+	$(BIN)/pytest -n 3 -m again tests
 
 bench: setup  ## measure every claim of speed and memory
 	$(BIN)/python -m benchmarks
