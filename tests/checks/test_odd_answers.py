@@ -15,9 +15,10 @@ def _listed(answers: list[tuple[str, Any]]) -> list[Any]:
 
 
 @pytest.mark.parametrize(("name", "answer"), _listed(RIGHT))
-@pytest.mark.parametrize(("hidden", "seed"), [(False, 0), (True, 1)], ids=["visible", "hidden"])
-def test_an_odd_right_answer_passes(name: str, answer: Any, hidden: bool, seed: int) -> None:
-    report = run(name, answer, hidden=hidden, seed=seed)
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.again)])
+def test_an_odd_right_answer_passes(name: str, answer: Any, seed: int) -> None:
+    """In the visible cases, too, which a grader tries before the hidden ones, with the same numbers."""
+    report = run(name, answer, hidden=True, seed=seed)
     assert report.passed, report.message
 
 

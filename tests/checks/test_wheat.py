@@ -71,8 +71,9 @@ def test_a_right_answer_passes(name: str, answer: object) -> None:
 
 
 @pytest.mark.parametrize(("name", "answer"), ANSWERS)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("dtype", [pytest.param(torch.float32, marks=pytest.mark.again), torch.float64])
 def test_a_right_answer_passes_in_one_dtype_throughout(name: str, answer: object, dtype: torch.dtype) -> None:
+    """Most cases are in float32 anyway: that all of them may be is tried again, with other numbers."""
     report = run(name, answer, hidden=True, seed=1, dtype=dtype)
     assert report.passed, report.message
 
