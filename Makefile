@@ -15,7 +15,7 @@ ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab test test-quick browser pictures site build grade checks bench lint lock clean
+.PHONY: help setup lab test suite test-quick browser pictures site build grade checks bench lint lock clean
 
 help:  ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -37,7 +37,10 @@ setup: .venv/workshop  ## make .venv with the locked versions (done by the other
 lab: .venv/course  ## open the student notebooks in JupyterLab
 	JUPYTER_CONFIG_PATH="$(CURDIR)/notebooks/.jupyter" $(BIN)/jupyter lab $(ROOT_FLAG) notebooks
 
-test: lint  ## run every test: types, style, code, notebooks
+test: setup  ## run every test: types, style, code, notebooks
+	$(MAKE) --jobs 2 lint suite
+
+suite: setup
 	$(BIN)/pytest -n 3 -m "not again" --nbval --nbval-kernel-name clean tests attnlib solutions
 
 test-quick: setup  ## run what takes a minute: attnlib, the checks' words, the grader's parts

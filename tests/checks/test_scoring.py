@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from attnlib.checks import exercises
 from attnlib.checks.asking.attempt import Attempt, Local, LocalSession, Terms
 from attnlib.checks.asking.failure import Failed, Failure
+from attnlib.checks.asking.observe import Memory
 from attnlib.checks.exercise import Case
 from attnlib.checks.verdict.judge import cases_of, run_exercise
 from attnlib.checks.verdict.scoring import earned
@@ -68,6 +69,10 @@ class Stopping(Attempt):
         return Session(self.right, terms, Local(self.right).open(terms).clock)
 
 
+MEMORY: Memory = {}
+"""What the misconceptions do, for all of these."""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("hidden", [False, True])
 @pytest.mark.parametrize("kind", ["unwritten", "died", "forbidden", "time", "raised", "type"])
@@ -82,7 +87,7 @@ def test_an_answer_that_stops_never_earns_more_than_one_that_goes_on(
         for failure in (Failure(kind, "stopped"), None):
             answer = Stopping(lambda x, y: x @ y.mT, case.name, failure)
             _tell_the_case(answer, monkeypatch)
-            found.append(run_exercise(exercise, answer, hidden=hidden))
+            found.append(run_exercise(exercise, answer, hidden=hidden, memory=MEMORY))
         stopped, went_on = found
         assert not stopped.passed
         assert stopped.points <= went_on.points, case.name
