@@ -46,3 +46,8 @@ def may_define(cells: Cells, names: Iterable[str]) -> bool:
     return any(
         cell["role"] in ("added", "answer") and any(name.search(cell["source"]) for name in named) for cell in cells
     )
+
+
+def may_train(cells: Cells) -> bool:
+    """Whether the student's own cells name torch's optimisers."""
+    return may_define(cells, ["optim"])

@@ -13,7 +13,7 @@ from attnlib.checks.exercise import Exercise
 from attnlib.checks.verdict.judge import run_exercise
 from attnlib.checks.verdict.report import Report
 from attnlib.checks.verdict.write import write_report
-from autograder.judging.around_a_test import Cells, cells_around, grade_id, is_untouched, may_define
+from autograder.judging.around_a_test import Cells, cells_around, grade_id, is_untouched, may_define, may_train
 from autograder.judging.budget import Budget, OutOfTime
 from autograder.judging.explainer import Explainer
 from autograder.judging.verdict import Verdict
@@ -188,7 +188,7 @@ class Judge:
             "forbidden": list(exercise.forbidden),
             "library": view(exercise),
         }
-        child = self.sandbox.fork(given)
+        child = self.sandbox.fork(given, may_train(attempt.cells))
         asked = Asked(failed(exercise, UNANSWERED))
         try:
             parsed = child.ask(task)

@@ -109,14 +109,14 @@ class Sandbox:
         theirs.close()
         return ours
 
-    def fork(self, given: frozenset[str] = frozenset()) -> "Child":
-        """A fresh child; the warm process, started anew if it has died, has read the lesson's `given` cells for it."""
+    def fork(self, given: frozenset[str] = frozenset(), trains: bool = False) -> "Child":
+        """A fresh child; the warm process, anew if it died, has read `given` and has what one that `trains` needs."""
         for _ in range(2):
             if self.control is None or self.process is None or self.process.poll() is not None:
                 self.start()
             ours, theirs = socket.socketpair()
             ours.settimeout(POLL_SECONDS)
-            request = {"do": "fork", **asdict(self.limits), "confined": self.layers.confined}
+            request = {"do": "fork", **asdict(self.limits), "confined": self.layers.confined, "trains": trains}
             try:
                 with theirs:
                     if given not in self.read:

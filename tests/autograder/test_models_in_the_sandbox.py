@@ -7,7 +7,7 @@ import pytest
 from attnlib.checks import exercises
 from autograder.judging.judge import Attempt, Judge
 from autograder.lesson_text.assignment import Question
-from autograder.sandbox.probe import probe
+from autograder.sandbox.probe import NOTHING, probe
 from autograder.sandbox.process import Sandbox
 
 pytestmark = pytest.mark.slow
@@ -34,6 +34,17 @@ HOOKED = """def ablated(model, ids, layer, head, mean=False):
 def judge():
     with Sandbox(probe("auto")) as sandbox:
         yield Judge(sandbox, seed=7)
+
+
+def test_no_child_waits_for_torch_s_compiler_but_one_that_trains(judge):
+    def has_the_compiler(**more):
+        child = judge.sandbox.fork(**more)
+        child.ask({**NOTHING, "expression": "str('torch._dynamo' in __import__('sys').modules)"})
+        told = child.listen()["value"]["text"]
+        child.close()
+        return told
+
+    assert (has_the_compiler(), has_the_compiler(trains=True)) == ("False", "True")
 
 
 def judged(judge, exercise, source, expression):

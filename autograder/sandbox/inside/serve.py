@@ -134,7 +134,8 @@ def settle_process() -> None:
     torch.set_grad_enabled(True)
     torch.set_autocast_enabled("cpu", False)
     torch.autograd.set_detect_anomaly(False)
-    torch.use_deterministic_algorithms(False)
+    if torch.are_deterministic_algorithms_enabled():  # else torch would import its compiler to say so, in a second
+        torch.use_deterministic_algorithms(False)
     torch.set_float32_matmul_precision("highest")
     torch.set_flush_denormal(False)
     np.seterr(divide="warn", over="warn", under="ignore", invalid="warn")

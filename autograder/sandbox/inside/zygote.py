@@ -26,6 +26,8 @@ WARM = (
     "matplotlib.pyplot",
     "IPython.core.inputtransformer2",
 )
+COMPILER = "torch._dynamo"
+"""What torch's optimisers import at their first use: it takes a second, once in this process or in each child."""
 REAP_SECONDS = 0.001
 
 
@@ -80,7 +82,6 @@ def _warm_up(torch: Any) -> None:
     """What the first use of torch imports and allocates, without autograd's engine: its threads would not be forked."""
     torch.nn.Linear(3, 2)(torch.randn(5, 3)).softmax(-1)
     torch.random.fork_rng(devices=[])
-    torch.empty(2, 3, device="meta").div(2)  # by way of torch._dynamo, which takes a second to import
 
 
 def _resident() -> int:
@@ -135,6 +136,9 @@ class Zygote:
         gc.freeze()  # a collection in a child would touch, and so copy, every page
 
     def _fork(self, limits: dict[str, Any], descriptor: int) -> dict[str, Any]:
+        if limits["trains"] and COMPILER not in sys.modules:
+            importlib.import_module(COMPILER)
+            gc.freeze()
         self.number += 1
         os.mkdir(self._scratch(), 0o700)
         pid = os.fork()
