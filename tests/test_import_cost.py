@@ -1,5 +1,6 @@
 """What `import attnlib` loads; what that takes is measured by `python -m benchmarks.import_cost`."""
 
+import functools
 import subprocess
 import sys
 
@@ -12,9 +13,11 @@ print(*sorted(set(sys.modules) - before))
 """
 
 
-def loaded() -> list[str]:
+@functools.cache
+def loaded() -> tuple[str, ...]:
     """The modules that `import attnlib` loads where torch is there already."""
-    return subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=True).stdout.split()
+    found = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=True)
+    return tuple(found.stdout.split())
 
 
 def test_importing_loads_little_beyond_torch():

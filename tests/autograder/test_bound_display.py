@@ -49,6 +49,7 @@ def parsed(shown, monkeypatch) -> list[int]:
     return lengths
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", SLOW)
 def test_of_long_text_no_character_is_taken_for_markup(unit, monkeypatch):
     text = (unit * 50_000)[:48_000]

@@ -75,6 +75,7 @@ def test_a_notebook_that_is_no_file_is_a_reason(tmp_path, make):
         collect(tmp_path, LESSON)
 
 
+@pytest.mark.slow
 def test_of_very_many_files_the_notebook_alone_is_read(handed_in):
     for number in range(reading.MOST_ENTRIES + 100):
         (handed_in / f"{number}").touch()

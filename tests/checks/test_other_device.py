@@ -101,6 +101,7 @@ def test_the_other_device_computes_what_the_cpu_does(compute: Callable[[Tensor],
     assert not gpu.mixed
 
 
+@pytest.mark.slow
 def test_it_needs_nothing_of_torch_that_is_slow_to_import() -> None:
     code = (
         "import sys, torch; from attnlib.checks import run;"

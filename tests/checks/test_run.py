@@ -282,6 +282,7 @@ def test_half_precision_is_no_excuse_for_a_wrong_gradient():
     assert run("merge_heads", merge_heads, hidden=True).parts["gradient"] is False
 
 
+@pytest.mark.slow
 def test_only_the_lessons_that_write_the_name_are_imported() -> None:
     code = (
         "import sys; from attnlib.checks import run;"

@@ -127,6 +127,7 @@ def test_only_what_the_exercise_forbids_is_found() -> None:
 CODE = [name for name, exercise in exercises().items() if exercise.kind != "choice"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CODE)
 def test_no_right_answer_is_taken_for_a_shortcut(name: str) -> None:
     forbidden = exercises()[name].forbidden
