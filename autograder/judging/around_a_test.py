@@ -48,6 +48,10 @@ def may_define(cells: Cells, names: Iterable[str]) -> bool:
     )
 
 
-def may_train(cells: Cells) -> bool:
-    """Whether the student's own cells name torch's optimisers."""
-    return may_define(cells, ["optim"])
+def imported_late(cells: Cells) -> list[str]:
+    """What takes long to import, if these cells may need it.
+
+    Torch's optimisers and `torch.compile` import its compiler; right answers that do not name them need none of it.
+    """
+    compiler = ["torch._dynamo"] if may_define(cells, ["optim", "compile"]) else []
+    return compiler + (["matplotlib.pyplot"] if any("pyplot" in cell["source"] for cell in cells) else [])

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from autograder.judging.around_a_test import may_train
+from autograder.judging.around_a_test import imported_late
 from autograder.lesson_text.assignment import Question
 from autograder.sandbox.process import Child, Died, Sandbox
 from autograder.sandbox.views import everything, module_of
@@ -24,13 +24,13 @@ class KnowingSandbox(Sandbox):
         super().start()
         self._learn(*self.known, library=everything())
 
-    def fork_knowing(self, module: str, given: frozenset[str], trains: bool) -> Child:
+    def fork_knowing(self, module: str, given: frozenset[str], late: list[str]) -> Child:
         """A fresh child that has this module imported; the warm process imports each module once."""
         if module not in self.known:
             self.known.add(module)
             if self.control is not None:
                 self._learn(module)
-        return self.fork(given, trains)
+        return self.fork(given, late)
 
     def _learn(self, *modules: str, library: Mapping[str, str] | None = None) -> None:
         request = {"do": "learn", "library": dict(library or {}), "modules": sorted(modules)}
@@ -57,7 +57,7 @@ class Explainer:
         exercise, child = question.exercise, None
         module = module_of(exercise)
         try:
-            child = knowing.fork_knowing(module, given, may_train(task["cells"]))
+            child = knowing.fork_knowing(module, given, imported_late(task["cells"]))
             child.ask({**task, "library": {}, "exercise": exercise.name, "explain": module})
             child.listen()
             return child.listen().get("told")

@@ -13,7 +13,7 @@ from attnlib.checks.exercise import Exercise
 from attnlib.checks.verdict.judge import run_exercise
 from attnlib.checks.verdict.report import Report
 from attnlib.checks.verdict.write import write_report
-from autograder.judging.around_a_test import Cells, cells_around, grade_id, is_untouched, may_define, may_train
+from autograder.judging.around_a_test import Cells, cells_around, grade_id, imported_late, is_untouched, may_define
 from autograder.judging.budget import Budget, OutOfTime
 from autograder.judging.explainer import Explainer
 from autograder.judging.verdict import Verdict
@@ -188,7 +188,7 @@ class Judge:
             "forbidden": list(exercise.forbidden),
             "library": view(exercise),
         }
-        child = self.sandbox.fork(given, may_train(attempt.cells))
+        child = self.sandbox.fork(given, imported_late(attempt.cells))
         asked = Asked(failed(exercise, UNANSWERED))
         try:
             parsed = child.ask(task)
@@ -215,7 +215,7 @@ class Judge:
         if not attempt.show:
             return {}
         own = [cell for cell in attempt.cells if cell["role"] == "given"]
-        child = self.sandbox.fork(given)
+        child = self.sandbox.fork(given, imported_late(own))
         try:
             request = {"cells": own, "show": list(attempt.show), "library": whole_view()}
             found = child.ask(request, self.sandbox.limits.time.cells_cpu).get("shown")

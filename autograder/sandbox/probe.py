@@ -1,6 +1,7 @@
 """Which layers this machine offers: found by starting a process behind them."""
 
 import shutil
+from functools import cache
 
 from autograder.sandbox.inside import confine
 from autograder.sandbox.layers import Layers
@@ -72,11 +73,7 @@ def probe(choice: str = "auto") -> Layers:
             continue
         layers = Layers(outer, seccomp=seccomp, landlock=landlock)
         try:
-            with Sandbox(layers) as sandbox:
-                sandbox.start()
-                child = sandbox.fork()
-                child.ask(NOTHING)
-                child.close()
+            _try(layers)
             return layers
         except (CourseError, Died) as error:
             tried.append(f"{outer}: {error}")
@@ -84,3 +81,13 @@ def probe(choice: str = "auto") -> Layers:
         "There is no sandbox here, so nothing is graded. " + " ".join(f"{line.rstrip('.')}." for line in tried) + " "
         "Install bubblewrap, or say --sandbox none to run student code with your own rights."
     )
+
+
+@cache
+def _try(layers: Layers) -> None:
+    """Start a process behind these layers, once for all that this one grades; a CourseError, or Died, if that fails."""
+    with Sandbox(layers) as sandbox:
+        sandbox.start()
+        child = sandbox.fork()
+        child.ask(NOTHING)
+        child.close()

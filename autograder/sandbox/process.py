@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -109,14 +110,14 @@ class Sandbox:
         theirs.close()
         return ours
 
-    def fork(self, given: frozenset[str] = frozenset(), trains: bool = False) -> "Child":
-        """A fresh child; the warm process, anew if it died, has read `given` and has what one that `trains` needs."""
+    def fork(self, given: frozenset[str] = frozenset(), late: Sequence[str] = ()) -> "Child":
+        """A fresh child; the warm process, anew if it died, has read `given` and imported what is needed `late`."""
         for _ in range(2):
             if self.control is None or self.process is None or self.process.poll() is not None:
                 self.start()
             ours, theirs = socket.socketpair()
             ours.settimeout(POLL_SECONDS)
-            request = {"do": "fork", **asdict(self.limits), "confined": self.layers.confined, "trains": trains}
+            request = {"do": "fork", **asdict(self.limits), "confined": self.layers.confined, "late": list(late)}
             try:
                 with theirs:
                     if given not in self.read:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from attnlib.checks import exercises
+from autograder.judging.around_a_test import imported_late
 from autograder.judging.judge import Attempt, Judge
 from autograder.lesson_text.assignment import Question
 from autograder.sandbox.probe import NOTHING, probe
@@ -36,15 +37,35 @@ def judge():
         yield Judge(sandbox, seed=7)
 
 
+TRAINS = "import torch\ndef train(weights):\n    torch.optim.SGD([weights], lr=0.1).step()"
+DRAWS = "import matplotlib.pyplot as plt\nplt.plot([1])"
+LATE = ["torch._dynamo", "matplotlib.pyplot"]
+
+
+@pytest.mark.parametrize(
+    ("role", "source", "late"),
+    [
+        ("answer", "def f(x):\n    return x", []),
+        ("answer", TRAINS, LATE[:1]),
+        ("answer", "f = torch.compile(f)", LATE[:1]),
+        ("given", TRAINS, []),
+        ("given", DRAWS, LATE[1:]),
+        ("added", TRAINS + DRAWS, LATE),
+    ],
+)
+def test_what_takes_long_to_import_is_for_cells_that_may_need_it(role, source, late):
+    assert imported_late([{"name": "a", "source": source, "role": role}]) == late
+
+
 def test_no_child_waits_for_torch_s_compiler_but_one_that_trains(judge):
-    def has_the_compiler(**more):
-        child = judge.sandbox.fork(**more)
-        child.ask({**NOTHING, "expression": "str('torch._dynamo' in __import__('sys').modules)"})
+    def has(late):
+        child = judge.sandbox.fork(late=late)
+        child.ask({**NOTHING, "expression": f"' '.join(sorted({set(LATE)} & set(__import__('sys').modules)))"})
         told = child.listen()["value"]["text"]
         child.close()
-        return told
+        return told.split()
 
-    assert (has_the_compiler(), has_the_compiler(trains=True)) == ("False", "True")
+    assert [has([]), has(LATE[:1]), has(LATE)] == [[], LATE[:1], sorted(LATE)]
 
 
 def judged(judge, exercise, source, expression):

@@ -23,11 +23,9 @@ WARM = (
     "torch",
     "torch.nn.functional",
     "einops",
-    "matplotlib.pyplot",
+    "matplotlib",
     "IPython.core.inputtransformer2",
 )
-COMPILER = "torch._dynamo"
-"""What torch's optimisers import at their first use: it takes a second, once in this process or in each child."""
 REAP_SECONDS = 0.001
 
 
@@ -136,8 +134,8 @@ class Zygote:
         gc.freeze()  # a collection in a child would touch, and so copy, every page
 
     def _fork(self, limits: dict[str, Any], descriptor: int) -> dict[str, Any]:
-        if limits["trains"] and COMPILER not in sys.modules:
-            importlib.import_module(COMPILER)
+        for name in set(limits["late"]) - sys.modules.keys():  # once in this process, or else in each child
+            importlib.import_module(name)
             gc.freeze()
         self.number += 1
         os.mkdir(self._scratch(), 0o700)
