@@ -19,8 +19,10 @@ if BIN not in os.environ["PATH"].split(os.pathsep):
     os.environ["PATH"] = os.pathsep.join([BIN, os.environ["PATH"]])
 
 from autograder.in_nbgrader.guards import guard  # noqa: E402
+from autograder.in_nbgrader.table_version import look_up_in_process  # noqa: E402
 
 guard()  # a student's folder is read as `grade` reads it: no link is followed, and few files are copied
+look_up_in_process()
 
 c = get_config()  # type: ignore[name-defined]  # traitlets puts it into the names of this file
 

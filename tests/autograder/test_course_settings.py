@@ -1,11 +1,16 @@
 """What an instructor sets in the course's own nbgrader_config.py holds for every way to grade."""
 
+import subprocess
+import sys
+
 import pytest
+from nbgrader.dbutil import _temp_alembic_ini
 from tiny_course import POINTS, RIGHT, TINY
 
 from autograder.grading import grade_course
 from autograder.grading.grade_course import How, grade
 from autograder.in_nbgrader.nbgrader_course import NbgraderCourse
+from autograder.in_nbgrader.table_version import newest
 from autograder.sandbox.probe import probe
 
 SETTINGS = """
@@ -23,6 +28,14 @@ def test_the_course_s_settings_come_after_ours_and_move_no_course(tmp_path):
     assert course.directory.root == str(tmp_path)
     assert course.config.ExportApp.plugin_class.endswith("CsvWithStatus")
     assert "Exchange" not in NbgraderCourse(tmp_path / "another").config
+
+
+@pytest.mark.slow
+def test_a_new_gradebook_has_the_version_that_alembic_says():
+    with _temp_alembic_ini("sqlite://") as settings:
+        command = [sys.executable, "-m", "alembic", "-c", settings, "heads"]
+        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert said.split()[0] == newest()
 
 
 @pytest.mark.slow
