@@ -16,7 +16,7 @@ from autograder.judging.verdict import write_verdicts
 from autograder.lesson_text.assignment import Assignment
 from autograder.lesson_text.notebook import to_text
 from autograder.sandbox.layers import Layers
-from autograder.sandbox.probe import probe
+from autograder.sandbox.probe import open_sandbox
 from autograder.sandbox.process import Sandbox
 from autograder.showing.errors import CourseError, reason_of, trace_of
 from autograder.showing.text import printable
@@ -70,14 +70,14 @@ def judge_task(task: Task, layers: Layers | None) -> Judged:
     Without `layers`, the strongest that work on this machine.
     """
     try:
-        return _judged(task, _probed() if layers is None else layers)
+        return _judged(task, layers)
     except (KeyboardInterrupt, CourseError):  # the person's, and there is no sandbox or no such lesson
         raise
     except BaseException as error:  # a library may raise anything, SystemExit too
         return Judged.failed(task.student, task.lesson, error)
 
 
-def _judged(task: Task, layers: Layers) -> Judged:
+def _judged(task: Task, layers: Layers | None) -> Judged:
     began = time.monotonic()
     assignment = _assignment(task.lesson, task.source)
     taken = take_in(task.files, task.lesson, assignment.released)
@@ -100,21 +100,19 @@ def _judged(task: Task, layers: Layers) -> Judged:
 
 
 @cache
-def _probed() -> Layers:
-    return probe()
-
-
-@cache
 def _assignment(lesson: str, source: str) -> Assignment:
     return Assignment(lesson, nbformat.reads(source, as_version=4))
 
 
-SANDBOXES: dict[tuple[int, Layers], Sandbox] = {}
+SANDBOXES: dict[tuple[int, Layers | None], Sandbox] = {}
 
 
-def _sandbox(layers: Layers) -> Sandbox:
+def _sandbox(layers: Layers | None) -> Sandbox:
     """This process's own sandbox: one that was forked with its connections would answer to two."""
-    return SANDBOXES.setdefault((os.getpid(), layers), Sandbox(layers))
+    key = (os.getpid(), layers)
+    if key not in SANDBOXES:
+        SANDBOXES[key] = open_sandbox() if layers is None else Sandbox(layers)
+    return SANDBOXES[key]
 
 
 @cache

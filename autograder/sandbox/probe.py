@@ -1,7 +1,8 @@
 """Which layers this machine offers: found by starting a process behind them."""
 
+import contextlib
 import shutil
-from functools import cache
+from typing import Any
 
 from autograder.sandbox.inside import confine
 from autograder.sandbox.layers import Layers
@@ -21,29 +22,42 @@ NOTHING = {
     "library": {},
 }
 """A task that shows whether a child comes to life."""
+WORKING: set[Layers] = set()
+"""Those that this process has tried: once is enough for all that it grades."""
 
 OTHER_FINDERS = "__import__('sys').meta_path[1:]"  # the first one is ours
 HAS_REFERENCE = f"'yes' if any(finder.find_spec('attnlib', None) for finder in {OTHER_FINDERS}) else 'no'"
 
 
-def probe_container(program: str, image: str) -> Layers:
-    """A container's layers, by starting one; a CourseError if that fails, or if the image holds the answers."""
+def _alive(layers: Layers, expression: str = "None") -> tuple[Sandbox, Any]:
+    """A sandbox in which a child has come to life, and what it told of the expression."""
+    with contextlib.ExitStack() as stack:
+        sandbox = stack.enter_context(Sandbox(layers))
+        sandbox.start()
+        child = sandbox.fork()
+        child.ask({**NOTHING, "expression": expression})
+        told = child.listen()["value"]
+        child.close()
+        stack.pop_all()
+        return sandbox, told
+
+
+def open_container(program: str, image: str) -> Sandbox:
+    """A container that has been started; a CourseError if that fails, or if the image holds the answers."""
     if shutil.which(program) is None:
         raise CourseError(f"The program {program} is not installed, so there is no sandbox, and nothing is graded.")
     why = ""
     for landlock in (True, False) if confine.landlock_abi() > 0 else (False,):
         layers = Layers("container", confine.seccomp_works(), landlock, (program, image))
         try:
-            with Sandbox(layers) as sandbox:
-                child = sandbox.fork()
-                child.ask({**NOTHING, "expression": HAS_REFERENCE})
-                told = child.listen()["value"]
-                child.close()
-                if told != {"text": "no"}:
-                    raise CourseError(f"The image {image} has attnlib installed, whose source answers the exercises.")
-            return layers
+            sandbox, told = _alive(layers, HAS_REFERENCE)
         except Died as error:
             why = str(error)
+            continue
+        if told == {"text": "no"}:
+            return sandbox
+        sandbox.close()
+        raise CourseError(f"The image {image} has attnlib installed, whose source answers the exercises.")
     raise CourseError(f"A container of {image} starts, but cannot judge: {why}")
 
 
@@ -56,12 +70,18 @@ def check_choice(choice: str) -> None:
 
 def probe(choice: str = "auto") -> Layers:
     """The strongest layers that work here, by starting a process behind them; a CourseError if there are none."""
+    with open_sandbox(choice) as sandbox:
+        return sandbox.layers
+
+
+def open_sandbox(choice: str = "auto") -> Sandbox:
+    """The sandbox behind the strongest layers that work here, with the process that showed it; or a CourseError."""
     check_choice(choice)
     if choice == "none":
-        return Layers("none", seccomp=False, landlock=False)
+        return Sandbox(Layers("none", seccomp=False, landlock=False))
     program, _, image = choice.partition(":")
     if image:
-        return probe_container(program, image)
+        return open_container(program, image)
     seccomp, landlock = confine.seccomp_works(), confine.landlock_abi() > 0
     tried = []
     for outer in ("bubblewrap", "landlock") if choice == "auto" else (choice,):
@@ -72,22 +92,15 @@ def probe(choice: str = "auto") -> Layers:
             tried.append("Landlock and seccomp: this kernel does not have both")
             continue
         layers = Layers(outer, seccomp=seccomp, landlock=landlock)
+        if layers in WORKING:
+            return Sandbox(layers)
         try:
-            _try(layers)
-            return layers
+            sandbox, _ = _alive(layers)
+            WORKING.add(layers)
+            return sandbox
         except (CourseError, Died) as error:
             tried.append(f"{outer}: {error}")
     raise CourseError(
         "There is no sandbox here, so nothing is graded. " + " ".join(f"{line.rstrip('.')}." for line in tried) + " "
         "Install bubblewrap, or say --sandbox none to run student code with your own rights."
     )
-
-
-@cache
-def _try(layers: Layers) -> None:
-    """Start a process behind these layers, once for all that this one grades; a CourseError, or Died, if that fails."""
-    with Sandbox(layers) as sandbox:
-        sandbox.start()
-        child = sandbox.fork()
-        child.ask(NOTHING)
-        child.close()

@@ -16,7 +16,7 @@ from autograder.judging.judge import Judge
 from autograder.judging.submission import SECOND_ATTEMPT
 from autograder.judging.verdict import write_verdicts
 from autograder.lesson_text.assignment import Assignment
-from autograder.sandbox.probe import check_choice, probe
+from autograder.sandbox.probe import check_choice, open_sandbox
 from autograder.sandbox.process import Sandbox
 from autograder.showing.errors import CourseError
 from autograder.showing.text import printable
@@ -60,6 +60,6 @@ class JudgeInSandbox(NbGraderPreprocessor):
 @cache
 def _sandbox(choice: str) -> Sandbox:
     """One sandbox for all submissions that this process grades."""
-    sandbox = Sandbox(probe(choice))
+    sandbox = open_sandbox(choice)
     atexit.register(sandbox.close)
     return sandbox
