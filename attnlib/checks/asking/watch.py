@@ -28,17 +28,20 @@ INSTALLED = ("site-packages", "dist-packages")
 
 
 def resolve(name: str) -> Any:
-    """The object behind a qualified name, beneath the wrappers that jaxtyping puts around it in the tests."""
-    parts = name.split(".")
-    for cut in range(len(parts) - 1, 0, -1):
-        try:
-            target: Any = importlib.import_module(".".join(parts[:cut]))
-        except ImportError:
-            continue
-        for part in parts[cut:]:
-            target = getattr(target, part, None)
-        return getattr(target, "__wrapped__", target)
-    return None
+    """The object behind a qualified name, beneath the wrappers that jaxtyping puts around it in the tests.
+
+    None for the name of a family, and where the package is not installed.
+    """
+    package, *parts = name.split(".")
+    if not parts:
+        return None
+    try:
+        target: Any = importlib.import_module(package)
+    except ImportError:
+        return None
+    for part in parts:
+        target = getattr(target, part, None)
+    return getattr(target, "__wrapped__", target)
 
 
 class Watch:
