@@ -32,6 +32,7 @@ def impatient():
     waits = {"waiting": 3.0, "waiting_again": 1.0, "child_waiting": 5.0, "child_waiting_in_all": 15.0}
     walls = {"start_wall": usual.start_wall, "answer_wall": usual.answer_wall, "child_wall": usual.child_wall}
     limits = dataclasses.replace(usual.slower(1 / 5), **waits, **walls)
+    limits = dataclasses.replace(limits, reply_cpu=1.5 * limits.case_cpu)  # to end who switches off its own alarm
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(process, "Limits", functools.partial(process.Limits, time=limits))
         yield

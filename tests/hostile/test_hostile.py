@@ -145,13 +145,25 @@ def test_there_are_enough():
 
 
 FORGING = [e for e in ENTRIES if e.group in ("forging", "honest", "leaking", "escaping") and e.lesson == TINY]
+ONE_OF_EACH_KIND = """patches_the_library patches_the_server writes_a_verdict_to_the_channel writes_deep_json
+answers_nan forges_the_gradient chooses_every_letter raises_what_cannot_be_printed writes_at_exit traces_the_harness
+goes_on_in_a_thread patches_builtins leaves_modules_behind closes_every_descriptor raises_the_input
+ends_by_a_signal_chosen_by_the_input makes_a_system_call_that_is_not_allowed sends_what_is_no_message
+changes_hidden_inputs"""
+ALONE = [e for e in FORGING if e.group in ("honest", "escaping") or e.name in ONE_OF_EACH_KIND.split()]
+THE_REST = [e for e in FORGING if e not in ALONE]
 
 
 @pytest.mark.parametrize("layers", ["landlock"], indirect=True)
-def test_forging_and_escaping_under_landlock_alone(hostile_course, tmp_path, layers, impatient):
+@pytest.mark.parametrize("members", [ALONE, pytest.param(THE_REST, marks=pytest.mark.again)], ids=["some", "the rest"])
+def test_forging_and_escaping_under_landlock_alone(hostile_course, tmp_path, layers, members, impatient):
+    """All that try to escape, and one of each kind that forges or leaks, which is no matter of the outer layer.
+
+    The rest of these repeats what `test_it_leads_to_what_it_must` shows behind the layers that this machine has.
+    """
     course = tmp_path / "course"
     shutil.copytree(hostile_course.course, course, ignore=shutil.ignore_patterns("submitted", "autograded", "entries"))
     layout = dataclasses.replace(hostile_course, course=course)
-    found = ClassOf(layout, course / "submitted", layers, FORGING)
-    faults = {entry.student: found.faults(entry) for entry in FORGING}
+    found = ClassOf(layout, course / "submitted", layers, members)
+    faults = {entry.student: found.faults(entry) for entry in members}
     assert {student: fault for student, fault in faults.items() if fault} == {}
