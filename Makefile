@@ -37,7 +37,7 @@ setup: .venv/workshop  ## make .venv with the locked versions (done by the other
 lab: .venv/course  ## open the student notebooks in JupyterLab
 	JUPYTER_CONFIG_PATH="$(CURDIR)/notebooks/.jupyter" $(BIN)/jupyter lab $(ROOT_FLAG) notebooks
 
-test: setup  ## run every test: types, style, code, notebooks
+test: setup  ## run the tests: types, style, code, notebooks
 	$(MAKE) --jobs 2 lint suite
 
 suite: setup
