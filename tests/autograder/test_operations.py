@@ -1,5 +1,6 @@
 """Grading as an instructor runs it: killed at any moment and started again, workers lost, Ctrl-C, a slow machine."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -15,24 +16,34 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tiny_course import HANGS, RIGHT, TINY, Class
+from tiny_course import HANGS, POINTS, RIGHT, TINY, Class
 
 from autograder.grading import workers
-from autograder.grading.grade_course import How, grade
 from autograder.grading.workers import judge_all
 from autograder.judging.submission import Judged, Task
+from autograder.lesson_text.assignment import Assignment
 from autograder.lesson_text.layout import ROOT
+from autograder.lesson_text.notebook import to_text
 from autograder.sandbox.probe import probe
 
 pytestmark = pytest.mark.slow
 
 WRONG = {**RIGHT, "pairwise_dot": "def pairwise_dot(x, y):\n    return x @ x.transpose(-2, -1)"}
 GRADE = """
-import sys
+import sys, time
 from pathlib import Path
 from autograder import __main__
+from autograder.grading import workers
+from autograder.judging import submission
 from autograder.lesson_text import layout
-folder = Path(sys.argv.pop(1))
+folder, first_busy = Path(sys.argv.pop(1)), int(sys.argv.pop(1))
+
+def judge_task(task, layers):
+    while int(task.student.removeprefix("student")) >= first_busy and not (folder / "go on").exists():
+        time.sleep(0.02)
+    return submission.judge_task(task, layers)
+
+workers.judge_task = judge_task
 __main__.LAYOUT = layout.Layout(solutions=folder / "solutions", course=folder / "course")
 __main__.main(prog_name="python -m autograder")
 """
@@ -49,9 +60,13 @@ def course(prepared, tmp_path) -> Class:
     return klass
 
 
-def start(klass: Class, *options: str) -> subprocess.Popen:
-    """`python -m autograder grade` on this course, with two workers."""
-    command = [sys.executable, "-c", GRADE, str(klass.layout.course.parent), "grade", "--workers", "2", *options]
+def start(klass: Class, first_busy: int) -> subprocess.Popen:
+    """`python -m autograder grade` on this course, with two workers; from `first_busy` on, no judging comes to an end.
+
+    So the run is not over, however slow this process is, before the file `go on` lies beside the course.
+    """
+    folder = str(klass.layout.course.parent)
+    command = [sys.executable, "-c", GRADE, folder, str(first_busy), "grade", "--workers", "2"]
     return subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
@@ -92,60 +107,57 @@ def nothing_is_half_written(klass: Class) -> None:
         json.loads(graded.read_text(encoding="utf-8"))
 
 
-def test_a_run_that_is_killed_again_and_again_loses_nothing_and_judges_nothing_twice(course):
+def goes_on_from(seen: dict[Path, int], klass: Class) -> dict[Path, int]:
+    """The entries now: whole, and what was there is as it was."""
+    nothing_is_half_written(klass)
+    now = entries(klass)
+    assert {path: now[path] for path in seen} == seen
+    return now
+
+
+def rest_of_a_run_that_loses_a_worker(klass: Class, process: subprocess.Popen) -> str:
+    """What it says, after one of its workers was killed."""
+    killed = next(child for child in psutil.Process(process.pid).children() if "bwrap" not in child.name())
+    below = killed.children(recursive=True)
+    killed.kill()
+    (klass.layout.course.parent / "go on").touch()
+    said, errors = process.communicate(timeout=HANGS)
+    assert process.returncode == 0, errors
+    assert all_gone(below)
+    return said
+
+
+def test_runs_that_are_killed_and_interrupted_lose_nothing_and_judge_nothing_twice(course):
+    """Killed as it starts, killed as it enters, ended by Ctrl-C; and the last run loses a worker."""
     draw = random.Random(20261121)
     seen: dict[Path, int] = {}
-    for goal in (0, 1, 6):
-        process = start(course)
+    for first_busy, goal in ((1, 0), (6, 2)):
+        process = start(course, first_busy)
         wait_for(lambda goal=goal: len(entries(course)) >= goal, process)
         time.sleep(draw.uniform(0, 0.3) if goal else draw.uniform(1, 4))
         below = kill(process)
         process.communicate()
         assert all_gone(below)
-        nothing_is_half_written(course)
-        now = entries(course)
-        assert {path: now[path] for path in seen} == seen
-        seen = now
-    assert 6 <= len(seen) <= 12
-    process = start(course)
-    _, errors = process.communicate(timeout=HANGS)
-    assert process.returncode == 0, errors
-    now = entries(course)
-    assert {path: now[path] for path in seen} == seen
-    assert len(now) == 12
-    nothing_is_half_written(course)
-    assert {sum(course.scores(f"student{n:02}").values()) > 2 for n in range(12) if n % 3} == {True}
-    assert not list((course.layout.course / "autograded").glob("*/.*"))
+        seen = goes_on_from(seen, course)
+    assert 2 <= len(seen) <= 6
 
-
-def test_ctrl_c_ends_everything_in_one_line_and_the_next_run_goes_on(course):
-    process = start(course)
-    wait_for(lambda: len(entries(course)) >= 2, process)
+    process = start(course, first_busy=9)
+    wait_for(lambda: len(entries(course)) >= 7, process)
     below = kill(process, signal.SIGINT)
     _, errors = process.communicate(timeout=HANGS)
     assert process.returncode in (1, 130)
     assert "Traceback" not in errors
     assert len([line for line in errors.splitlines() if line.strip() and not line.startswith("sandbox:")]) <= 1
     assert all_gone(below)
-    before = entries(course)
-    process = start(course)
-    process.communicate(timeout=HANGS)
-    after = entries(course)
-    assert {path: after[path] for path in before} == before
-    assert len(after) == 12
+    seen = goes_on_from(seen, course)
+    assert 7 <= len(seen) <= 9
 
-
-def test_a_killed_worker_costs_nothing(course):
-    process = start(course)
-    wait_for(lambda: len(entries(course)) >= 2, process)
-    killed = next(child for child in psutil.Process(process.pid).children() if "bwrap" not in child.name())
-    below = killed.children(recursive=True)
-    killed.kill()
-    said, errors = process.communicate(timeout=HANGS)
-    assert process.returncode == 0, errors
-    assert "not graded" not in said
-    assert len(entries(course)) == 12
-    assert all_gone(below)
+    process = start(course, first_busy=11)
+    wait_for(lambda: len(entries(course)) >= 10, process)
+    assert "not graded" not in rest_of_a_run_that_loses_a_worker(course, process)
+    assert len(goes_on_from(seen, course)) == 12
+    assert {sum(course.scores(f"student{n:02}").values()) > 2 for n in range(12) if n % 3} == {True}
+    assert not list((course.layout.course / "autograded").glob("*/.*"))
 
 
 def deadly(task, layers):
@@ -177,8 +189,13 @@ def test_a_worker_that_dies_between_two_tasks_says_so_when_it_is_looked_at(monke
     worker.end()
 
 
+def at_once(task, layers):
+    """In place of judging."""
+    return Judged(task.student, task.lesson)
+
+
 def test_few_submissions_are_held_at_a_time(monkeypatch):
-    monkeypatch.setattr(workers, "judge_task", deadly)
+    monkeypatch.setattr(workers, "judge_task", at_once)
     taken, done, most = 0, 0, 0
 
     def tasks():
@@ -194,20 +211,33 @@ def test_few_submissions_are_held_at_a_time(monkeypatch):
     assert most <= 2 * workers.HELD + 2
 
 
-@pytest.fixture
-def busy():
-    """Four processes that compute beside the grader."""
-    load = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(4)]
-    yield
-    for process in load:
-        process.kill()
-        process.wait()
+@contextlib.contextmanager
+def four_busy_processes():
+    """They compute as soon as this begins."""
+    loop = [sys.executable, "-c", "print(flush=True)\nwhile True: pass"]
+    load = [subprocess.Popen(loop, stdout=subprocess.PIPE) for _ in range(4)]
+    try:
+        for process in load:
+            process.stdout.readline()
+        yield
+    finally:
+        for process in load:
+            process.kill()
+            process.communicate()
 
 
-def test_verdicts_are_the_same_under_load(klass, busy):
-    klass.submit("right", RIGHT)
-    klass.submit("wrong", WRONG)
-    how = How(layers=probe(), workers=2)
-    graded = {one.student: one for one in grade(klass.layout, klass.submitted, (TINY,), how)}
-    assert graded["right"].points == graded["right"].max_points
-    assert graded["wrong"].points < graded["wrong"].max_points
+def test_verdicts_are_the_same_under_load(klass, layout):
+    """Each worker has its sandbox already, so that the load is on the judging alone."""
+    source = to_text(Assignment.read(layout.source(TINY)).source)
+    answers = {"right": RIGHT, "wrong": WRONG}
+    files = {student: {f"{TINY}.ipynb": klass.submit(student, answers[student]).read_bytes()} for student in answers}
+    tasks = [Task(student, TINY, source, files[student]) for student in answers]
+    with contextlib.closing(workers.Crew(2)) as crew:
+
+        def points():
+            return {one.student: sum(one.points.values()) for one in crew.judge(tasks, probe())}
+
+        alone = points()
+        with four_busy_processes():
+            assert points() == alone
+    assert alone["right"] == sum(POINTS.values()) > alone["wrong"]
