@@ -10,7 +10,7 @@ from pathlib import Path
 from nbformat import NotebookNode
 from nbgrader.utils import compute_checksum
 
-from attnlib.checks import exercises
+from attnlib.checks.course import called
 from attnlib.checks.exercise import Exercise
 from autograder.lesson_text.lesson import read_lesson
 from autograder.lesson_text.notebook import read_notebook, to_text
@@ -86,7 +86,7 @@ class Assignment:
             ):
                 continue
             name, answer = node.args
-            exercise = exercises().get(str(name.value)) if isinstance(name, ast.Constant) else None
+            exercise = called(str(name.value)) if isinstance(name, ast.Constant) else None
             if exercise is not None:
                 home = longest_answer(test.name, answers)
                 return Question(test.name, exercise, ast.unparse(answer), home, test.points or 0.0)

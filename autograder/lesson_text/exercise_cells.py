@@ -14,7 +14,7 @@ from typing import Any
 
 from nbformat import NotebookNode
 
-from attnlib.checks import exercises
+from attnlib.checks.course import called
 from attnlib.checks.exercise import Exercise
 from autograder.lesson_text.regions import BEGIN_HIDDEN, BEGIN_SOLUTION, END_HIDDEN
 from autograder.showing.errors import CourseError
@@ -42,10 +42,10 @@ def complete_exercises(cells: Iterable[NotebookNode], where: str) -> None:
                 raise CourseError(f"{where}, cell {cell.id}: check({name!r}, …) has no solution above it.")
             if name in seen:
                 raise CourseError(f"{where}: two cells check {name!r}.")
-            if name not in exercises():
+            if (exercise := called(name)) is None:
                 raise CourseError(f"{where}, cell {cell.id}: attnlib.checks has no exercise {name!r}.")
             seen.add(name)
-            _complete(answer, cell, texts, exercises()[name])
+            _complete(answer, cell, texts, exercise)
             answer, texts = None, []
     if answer is not None:
         raise CourseError(f"{where}, cell {answer.id}: the solution has no check below it.")

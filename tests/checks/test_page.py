@@ -30,7 +30,7 @@ def forget() -> None:
     """The course is read anew."""
     for name in [name for name in sys.modules if name.startswith(f"{course.__name__}.lesson_12")]:
         del sys.modules[name]
-    for cached in (course._exercises_of, course._called):
+    for cached in (course._exercises_of, course.called):
         cached.cache_clear()
     import_module("attnlib.checks.check")._MEMORIES.clear()
 

@@ -36,7 +36,7 @@ def exercises() -> dict[str, Exercise]:
 
 def find(name: str) -> Exercise:
     """The exercise of that name; a ValueError that lists the nearest names if there is none."""
-    if isinstance(name, str) and (exercise := _called(name)) is not None:
+    if isinstance(name, str) and (exercise := called(name)) is not None:
         return exercise
     near = difflib.get_close_matches(str(name), exercises(), n=3, cutoff=0.4)
     hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"there are: {', '.join(exercises())}"
@@ -44,8 +44,8 @@ def find(name: str) -> Exercise:
 
 
 @functools.cache
-def _called(name: str) -> Exercise | None:
-    """Look first in the lessons that have the name in their source: to import them all takes half a second."""
+def called(name: str) -> Exercise | None:
+    """The exercise of that name, or None; not all lessons are imported for it, which takes half a second."""
     for lesson in sorted(_lessons(), key=lambda lesson: not _is_written_in(lesson, name)):
         for exercise in _exercises_of(lesson):
             if exercise.name == name:
