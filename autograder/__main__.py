@@ -139,9 +139,7 @@ def grade(
     of the authority --tls-ca, which should have signed for this cluster alone; the three files can also be named by
     AUTOGRADER_TLS_CA, AUTOGRADER_TLS_CERT and AUTOGRADER_TLS_KEY. At a tcp:// address nobody has to show who they are.
     """
-    from autograder.grading.certificates import certificates, check_address, warning
-    from autograder.grading.grade_course import How, chosen_submissions
-    from autograder.sandbox.probe import probe
+    from autograder.grading.chosen import chosen_submissions
 
     if db is not None:
         os.environ["AUTOGRADER_DB"] = db
@@ -150,6 +148,11 @@ def grade(
     samples = folder is None and not any(submitted.glob("*/*/"))
     if not samples:
         chosen_submissions(layout, folder or submitted, assignments)
+
+    from autograder.grading.certificates import certificates, check_address, warning
+    from autograder.grading.grade_course import How
+    from autograder.sandbox.probe import probe
+
     signed = certificates(tls_ca, tls_cert, tls_key) if scheduler is not None else None
     if scheduler is not None:
         check_address(scheduler, signed)

@@ -19,7 +19,8 @@ import click
 from nbgrader.api import Gradebook
 
 from autograder.building.build_course import prepare
-from autograder.grading.grade_course import Graded, How, Run, chosen_submissions
+from autograder.grading.chosen import chosen_submissions
+from autograder.grading.grade_course import Graded, How, Run
 from autograder.in_nbgrader.nbgrader_course import NbgraderCourse
 from autograder.lesson_text.layout import ROOT, Layout
 from autograder.lesson_text.notebook import read_notebook, write_notebook

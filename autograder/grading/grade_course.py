@@ -9,6 +9,7 @@ from pathlib import Path
 
 from autograder.building.build_course import prepare
 from autograder.grading.certificates import Certificates
+from autograder.grading.chosen import chosen_submissions
 from autograder.grading.cluster import judge_on_cluster
 from autograder.grading.entering import Entries, digest_of
 from autograder.grading.results import Result, results_from
@@ -18,12 +19,11 @@ from autograder.in_nbgrader.handed_in import record_all_received, time_of
 from autograder.in_nbgrader.nbgrader_course import NbgraderCourse
 from autograder.in_nbgrader.status import NO_NAME, is_name
 from autograder.judging.intake.folder import collect
-from autograder.judging.intake.survey import Stray, survey
 from autograder.judging.submission import Judged, Task
 from autograder.lesson_text.assignment import Assignment
-from autograder.lesson_text.layout import Layout, shown
+from autograder.lesson_text.layout import Layout
 from autograder.sandbox.layers import Layers
-from autograder.showing.errors import CourseError, trace_of
+from autograder.showing.errors import trace_of
 from autograder.showing.text import printable
 
 
@@ -81,24 +81,6 @@ class How:
     again: bool = False
     received: Path | None = None
     """A table of the times at which a learning platform has received the submissions."""
-
-
-def find_submissions(folder: Path) -> list[tuple[str, str]]:
-    """The (student, assignment) pairs in a folder of nbgrader's layout, STUDENT/ASSIGNMENT/NOTEBOOK.ipynb."""
-    return survey(folder)[0]
-
-
-def chosen_submissions(
-    layout: Layout, folder: Path, wanted: tuple[str, ...]
-) -> tuple[list[tuple[str, str]], list[Stray]]:
-    """The submissions of the wanted lessons, of all if none is named, and what is none; a CourseError for nothing."""
-    layout.chosen(wanted)
-    everything, strays = survey(folder)
-    submissions = [(student, lesson) for student, lesson in everything if not wanted or lesson in wanted]
-    if not submissions and (everything or not strays):
-        of = f" of {' or '.join(wanted)}" if wanted and everything else ""
-        raise CourseError(f"{shown(folder)} has no submission{of}; it needs the layout STUDENT/LESSON/LESSON.ipynb.")
-    return submissions, strays
 
 
 def grade(

@@ -10,8 +10,9 @@ from click.testing import CliRunner
 from tiny_course import POINTS, RIGHT, TINY, Class
 
 from autograder import __main__ as command_line
-from autograder.grading.grade_course import Graded, How, find_submissions, grade
+from autograder.grading.grade_course import Graded, How, grade
 from autograder.grading.table import grading_tables
+from autograder.judging.intake.survey import survey
 from autograder.lesson_text.layout import ROOT, Layout
 from autograder.showing.errors import CourseError
 from autograder.showing.terminal import Terminal
@@ -128,7 +129,7 @@ def test_the_layout_of_a_folder(tmp_path):
     for name in ("b/01_x", "a/02_y", "a/01_x", ".hidden/01_x", "a/.ipynb_checkpoints"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "a" / "note.txt").write_text("", encoding="utf-8")
-    assert find_submissions(tmp_path) == [("a", "01_x"), ("a", "02_y"), ("b", "01_x")]
+    assert survey(tmp_path)[0] == [("a", "01_x"), ("a", "02_y"), ("b", "01_x")]
 
 
 def test_a_name_is_never_read_as_markup():
