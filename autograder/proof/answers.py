@@ -42,13 +42,15 @@ def run_source(answer: Answer, source: str) -> Any:
     return names[answer.name]
 
 
-@functools.cache
 def lesson_answers(layout: Layout) -> dict[str, Answer]:
     """The solution of each exercise that is code, by the exercise's name, in course order."""
-    found: dict[str, Answer] = {}
-    for lesson in layout.lessons():
-        found |= _answers_of(read_lesson(layout.solutions / f"{lesson}.py"))
-    return found
+    return {name: answer for lesson in layout.lessons() for name, answer in answers_in(layout, lesson).items()}
+
+
+@functools.cache
+def answers_in(layout: Layout, lesson: str) -> dict[str, Answer]:
+    """The same of one lesson, without whatever the other lessons import."""
+    return _answers_of(read_lesson(layout.solutions / f"{lesson}.py"))
 
 
 def _answers_of(notebook: NotebookNode) -> dict[str, Answer]:

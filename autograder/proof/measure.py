@@ -13,7 +13,7 @@ from attnlib.checks.naming.symptom_names import SYMPTOMS
 from attnlib.checks.verdict.judge import cases_of, run_exercise, try_case
 from attnlib.checks.verdict.report import Report
 from autograder.lesson_text.layout import Layout
-from autograder.proof.answers import Answer, alternatives, lesson_answers, run_source, written_plainly
+from autograder.proof.answers import Answer, alternatives, answers_in, run_source, written_plainly
 from autograder.proof.counts import Cost, Fate, Proof, Verdict, Withheld
 from autograder.proof.equivalent import EQUIVALENT
 from autograder.proof.mutants import Mutant, mutants
@@ -35,7 +35,7 @@ def verdicts(name: str, seeds: range) -> Proof:
     """What the check says of every misconception and every right answer, visible and hidden, with each seed."""
     exercise = exercises()[name]
     wrong = [(m.id, m.same_as or m.id, m.implementation) for m in exercise.misconceptions]
-    lesson = lesson_answers(Layout())[name]
+    lesson = answers_in(Layout(), exercise.lesson)[name]
     right = [("the lesson's", None, run_source(lesson, lesson.source))]
     right += [(f"alternative {i}", None, answer) for i, answer in enumerate(alternatives().get(name, []), 1)]
     answers = [*right, *wrong]
@@ -75,7 +75,7 @@ def _warm_up(exercise: Exercise) -> None:
 def fates(name: str) -> Proof:
     """What becomes of each mutant of the lesson's solution, and of an alternative, under the grader's check."""
     exercise, reasons = exercises()[name], EQUIVALENT.get(name, {})
-    answers = [lesson_answers(Layout())[name], written_plainly(name)]
+    answers = [answers_in(Layout(), exercise.lesson)[name], written_plainly(name)]
     _warm_up(exercise)
     limits = replace(here(), case_cpu=here().mutant_cpu)
     tried = [(answer, mutant) for answer in answers if answer is not None for mutant in mutants(answer.source)]
