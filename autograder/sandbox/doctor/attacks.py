@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from attnlib.checks.asking.time_limits import here
@@ -10,8 +10,8 @@ from autograder.lesson_text.layout import ROOT
 from autograder.sandbox.inside.scratch import MOST_FILES
 from autograder.sandbox.process import Limits
 
-LIMITS = Limits(time=here().slower(1 / 5))  # no attack is a right answer
 LOOKS = 3.0  # seconds in which the grader has looked several times
+LIMITS = Limits(time=replace(here().slower(1 / 5), waiting=LOOKS + 1))  # no attack is a right answer
 
 
 @dataclass(frozen=True)
