@@ -1,6 +1,7 @@
 """What the notebook would have told, the feedback tells: from the answer's own source, for the visible cases alone."""
 
 import ast
+from dataclasses import replace
 
 import pytest
 from tiny_course import RIGHT, TINY, cell
@@ -16,7 +17,7 @@ from autograder.judging.settle import settle
 from autograder.lesson_text.assignment import Assignment
 from autograder.lesson_text.layout import ROOT
 from autograder.sandbox.probe import probe
-from autograder.sandbox.process import Sandbox
+from autograder.sandbox.process import Limits, Sandbox
 
 TWICE = "def pairwise_dot(x, y):\n    dots = x @ y.mT\n    return dots * 2"
 PLACE = "In line 3 (`return dots * 2`): with `dots` in place of `dots * 2`"
@@ -26,7 +27,8 @@ CHANGE = {"id": "one_change_removal", "title": "mine", "explanation": "In line 3
 
 @pytest.fixture(scope="module")
 def judge():
-    with Sandbox(probe()) as sandbox:
+    """One that gives a case a second of computing: what hangs, hangs then, too."""
+    with Sandbox(probe(), Limits(time=replace(here(), case_cpu=1.0))) as sandbox:
         yield Judge(sandbox, seed=3)
 
 
