@@ -26,7 +26,14 @@ pytestmark = pytest.mark.slow
 
 BOUNDED = {"derandomize": True, "deadline": 60_000, "suppress_health_check": list(HealthCheck)}
 few = settings(max_examples=25, **{**BOUNDED, "deadline": None})
-many = settings(max_examples=400, **BOUNDED)
+many = pytest.mark.parametrize("examples", [100, pytest.param(400, marks=pytest.mark.again)])
+"""The first hundred are enough to notice what has broken; the others repeat that."""
+
+
+def fuzz(examples, **strategies):
+    """Call the function at once, with so many examples."""
+    return lambda test: settings(max_examples=examples, **BOUNDED)(given(**strategies)(test))()
+
 
 NAMES = """cells source metadata nbgrader grade_id cell_type code markdown raw pairwise_dot test_pairwise_dot points
 worksheets input kernelspec language nbformat id outputs"""
@@ -108,45 +115,50 @@ def is_complete_or_refused(outcome, assignment) -> bool:
 
 
 @many
-@given(data=st.data())
-def test_a_mutated_notebook_is_settled_or_refused(assignment, right, data):
-    outcome = settled_or_refused(json.dumps(mutated(data, right)).encode(), assignment)
-    assert is_complete_or_refused(outcome, assignment)
+def test_a_mutated_notebook_is_settled_or_refused(assignment, right, examples):
+    @fuzz(examples, data=st.data())
+    def _(data):
+        outcome = settled_or_refused(json.dumps(mutated(data, right)).encode(), assignment)
+        assert is_complete_or_refused(outcome, assignment)
 
 
 @many
-@given(value=VALUES)
-def test_any_json_is_settled_or_refused(assignment, value):
-    assert is_complete_or_refused(settled_or_refused(json.dumps(value).encode(), assignment), assignment)
+def test_any_json_is_settled_or_refused(assignment, examples):
+    @fuzz(examples, value=VALUES)
+    def _(value):
+        assert is_complete_or_refused(settled_or_refused(json.dumps(value).encode(), assignment), assignment)
 
 
 @many
-@given(cells=st.lists(VALUES, max_size=5))
-def test_any_cells_are_settled_or_refused(assignment, cells):
-    outcome = settled_or_refused(json.dumps({"cells": cells}).encode(), assignment)
-    assert is_complete_or_refused(outcome, assignment)
+def test_any_cells_are_settled_or_refused(assignment, examples):
+    @fuzz(examples, cells=st.lists(VALUES, max_size=5))
+    def _(cells):
+        outcome = settled_or_refused(json.dumps({"cells": cells}).encode(), assignment)
+        assert is_complete_or_refused(outcome, assignment)
 
 
 @many
-@given(data=st.binary(max_size=300))
-def test_any_bytes_are_read_or_refused(data):
-    for files in ({f"{TINY}.ipynb": data}, {"a.zip": data}, {"a.ipynb": data, "b.zip": data}):
-        taken = taken_in(files)
-        assert taken != "" if isinstance(taken, str) else to_text(taken)
+def test_any_bytes_are_read_or_refused(examples):
+    @fuzz(examples, data=st.binary(max_size=300))
+    def _(data):
+        for files in ({f"{TINY}.ipynb": data}, {"a.zip": data}, {"a.ipynb": data, "b.zip": data}):
+            taken = taken_in(files)
+            assert taken != "" if isinstance(taken, str) else to_text(taken)
 
 
 @many
-@given(data=st.data())
-def test_a_damaged_file_is_read_or_refused(right, data):
-    whole = json.dumps(right).encode()
-    if data.draw(st.booleans()):
-        whole = zipped({f"{TINY}.ipynb": whole})
-    damaged = bytearray(whole)
-    for _ in range(data.draw(st.integers(1, 8))):
-        damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
-    for name in (f"{TINY}.ipynb", "a.zip"):
-        taken = taken_in({name: bytes(damaged)})
-        assert taken != "" if isinstance(taken, str) else to_text(taken)
+def test_a_damaged_file_is_read_or_refused(right, examples):
+    @fuzz(examples, data=st.data())
+    def _(data):
+        whole = json.dumps(right).encode()
+        if data.draw(st.booleans()):
+            whole = zipped({f"{TINY}.ipynb": whole})
+        damaged = bytearray(whole)
+        for _ in range(data.draw(st.integers(1, 8))):
+            damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+        for name in (f"{TINY}.ipynb", "a.zip"):
+            taken = taken_in({name: bytes(damaged)})
+            assert taken != "" if isinstance(taken, str) else to_text(taken)
 
 
 def test_the_unspoilt_notebook_is_read(right):
@@ -189,15 +201,21 @@ PLAIN = st.recursive(
 
 
 @many
-@given(header=st.binary(max_size=100) | VALUES.map(lambda v: json.dumps(v).encode()), body=st.binary(max_size=50))
-def test_any_frame_is_a_message_or_none(header, body):
-    assert is_message_or_none(header, body)
+def test_any_frame_is_a_message_or_none(examples):
+    @fuzz(
+        examples,
+        header=st.binary(max_size=100) | VALUES.map(lambda v: json.dumps(v).encode()),
+        body=st.binary(max_size=50),
+    )
+    def _(header, body):
+        assert is_message_or_none(header, body)
 
 
 @many
-@given(value=PLAIN, body=st.binary(max_size=64))
-def test_any_tensor_in_a_frame_is_one_or_none(value, body):
-    assert is_message_or_none(json.dumps({"dict": {"reply": value}}).encode(), body)
+def test_any_tensor_in_a_frame_is_one_or_none(examples):
+    @fuzz(examples, value=PLAIN, body=st.binary(max_size=64))
+    def _(value, body):
+        assert is_message_or_none(json.dumps({"dict": {"reply": value}}).encode(), body)
 
 
 def is_message_or_none(header: bytes, body: bytes) -> bool:
