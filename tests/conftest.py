@@ -54,11 +54,11 @@ def pytest_runtest_protocol(item: pytest.Item) -> None:
 
 LONG = {
     "tests/autograder/test_colab.py": 60,
-    "tests/hostile/test_hostile.py": 200,
+    "tests/hostile/test_hostile.py": 120,
     "tests/hostile/test_scripts.py": 130,
-    "tests/autograder/test_operations.py": 120,
+    "tests/autograder/test_operations.py": 40,
     "tests/autograder/test_in_nbgrader.py": 90,
-    "tests/hostile/test_fuzz.py": 80,
+    "tests/hostile/test_fuzz.py": 20,
     "tests/checks/test_one_change.py": 80,
     "tests/autograder/test_nbgrader.py": 70,
     "tests/autograder/test_cluster.py": 60,

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import json
+import multiprocessing
 import os
 import random
 import shutil
@@ -209,6 +210,14 @@ def test_few_submissions_are_held_at_a_time(monkeypatch):
         done += 1
     assert done == 300
     assert most <= 2 * workers.HELD + 2
+
+
+def test_no_more_workers_are_started_than_there_are_submissions(monkeypatch):
+    monkeypatch.setattr(workers, "judge_task", at_once)
+    before = set(multiprocessing.active_children())
+    with contextlib.closing(workers.Crew(5)) as crew:
+        judged = list(crew.judge([Task(name, TINY, "", {}) for name in "ab"], probe("none")))
+        assert len(set(multiprocessing.active_children()) - before) == len(judged) == 2
 
 
 @contextlib.contextmanager
