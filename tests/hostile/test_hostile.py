@@ -51,10 +51,10 @@ class Found:
 class ClassOf:
     """What came of a class."""
 
-    def __init__(self, layout, folder, layers, members: list[Entry]) -> None:
+    def __init__(self, layout, folder, layers, members: list[Entry], workers: int) -> None:
         self.members = members
         hand_in(layout, folder, members)
-        graded = grade(layout, folder, (), How(layers=layers, workers=2))
+        graded = grade(layout, folder, (), How(layers=layers, workers=workers))
         course = NbgraderCourse(layout.course)
         self.found = {}
         for one in graded:
@@ -106,7 +106,7 @@ def klass(request, hostile_course, layers, impatient):
     folder = hostile_course.course / "submitted"
     course_seed(hostile_course.course)
     try:
-        yield ClassOf(hostile_course, folder, layers, chosen)
+        yield ClassOf(hostile_course, folder, layers, chosen, workers=2)
     finally:
         remove(folder)
 
@@ -164,6 +164,6 @@ def test_forging_and_escaping_under_landlock_alone(hostile_course, tmp_path, lay
     course = tmp_path / "course"
     shutil.copytree(hostile_course.course, course, ignore=shutil.ignore_patterns("submitted", "autograded", "entries"))
     layout = dataclasses.replace(hostile_course, course=course)
-    found = ClassOf(layout, course / "submitted", layers, members)
+    found = ClassOf(layout, course / "submitted", layers, members, workers=1)
     faults = {entry.student: found.faults(entry) for entry in members}
     assert {student: fault for student, fault in faults.items() if fault} == {}
