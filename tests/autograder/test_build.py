@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from tiny_course import EXERCISES, RIGHT, TINY, cell
+from tiny_course import EXERCISES, RIGHT, TINY, cell, make_layout
 
 from attnlib.checks import exercises
 from autograder.building import build_course, colab
@@ -38,12 +38,39 @@ def silent(_):
     pass
 
 
-@pytest.mark.slow
-def test_two_builds_are_equal_and_free_of_drift(layout):
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """The tiny course with a picture, built once; the layout, and what was written."""
+    layout = make_layout(tmp_path_factory.mktemp("built"))
     layout.readme.write_text("<!-- colab -->old<!-- /colab -->", encoding="utf-8")
     with (layout.solutions / f"{TINY}.py").open("a", encoding="utf-8") as text:
         text.write(DRAWING)
-    written = build(layout, (), EXERCISES, URL, silent)
+    return layout, build(layout, (), EXERCISES, URL, silent)
+
+
+@pytest.mark.slow
+def test_nbval_accepts_the_executed_notebook(built):
+    layout, _ = built
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-o",
+        "addopts=",
+        "--nbval",
+        str(layout.solutions),
+    ]
+    result = subprocess.run(command, cwd=layout.solutions, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout
+    assert "passed" in result.stdout
+
+
+@pytest.mark.slow
+def test_two_builds_are_equal_and_free_of_drift(built):
+    layout, written = built
     first = {path: path.read_bytes() for path in written}
     assert layout.notebooks / f"{TINY}.ipynb" in first
     assert layout.source(TINY) in first
@@ -70,26 +97,6 @@ def test_two_builds_are_equal_and_free_of_drift(layout):
     assert len(drift(layout, (), EXERCISES)) == 3
     (layout.solutions / "dot.png").write_bytes(b"another picture")
     assert f"{layout.solutions / 'dot.png'} is not the figure in" in "\n".join(drift(layout, (), EXERCISES))
-
-
-@pytest.mark.slow
-def test_nbval_accepts_the_executed_notebook(layout):
-    build(layout, (), EXERCISES, None, silent)
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-o",
-        "addopts=",
-        "--nbval",
-        str(layout.solutions),
-    ]
-    result = subprocess.run(command, cwd=layout.solutions, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stdout
-    assert "passed" in result.stdout
 
 
 @pytest.mark.slow

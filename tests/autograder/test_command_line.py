@@ -88,7 +88,7 @@ def test_grade_prints_scores_diagnoses_and_reasons(command, prepared, layout, tm
     klass.submit("broken").write_text("not a notebook", encoding="utf-8")
     (klass.submitted / "lost" / "07_other").mkdir(parents=True)
     klass.submit("some[1]", RIGHT)
-    result = command("grade", klass.submitted)
+    result = command("grade", klass.submitted, "--workers", 1)
     assert result.exit_code == 0, result.output
     text = " ".join(result.stdout.split())
     everything = sum(POINTS.values())

@@ -23,7 +23,7 @@ READER = """
 import select, sys
 from nbgrader.api import Gradebook
 count = 0
-while count < 2 or not select.select([sys.stdin], [], [], 0.01)[0]:
+while count < 2 or not select.select([sys.stdin], [], [], 0.1)[0]:
     with Gradebook(sys.argv[1], "default_course") as gradebook:
         [submission.score for submission in gradebook.assignment_submissions(sys.argv[2])]
     count += 1
@@ -84,7 +84,7 @@ def test_the_scores_are_those_of_sqlite_while_others_read(klass, server, monkeyp
         klass.submit(f"wrong{number}", WRONG)
     klass.submit("broken").write_text("[]", encoding="utf-8")
     names = ["right", "untouched", "wrong0", "wrong3"]
-    how = How(layers=probe(), workers=2)
+    how = How(layers=probe(), workers=1)
     graded = grade(klass.layout, klass.submitted, (TINY,), how)
     in_sqlite = {name: klass.scores(name) for name in names}
 

@@ -87,7 +87,7 @@ def course(hostile_course, tmp_path_factory, layers):
     klass.submit("scripted", {**RIGHT, "pairwise_dot": ANSWER}, change)
     (graded,) = grade(layout, klass.submitted, (TINY,), How(layers=layers))
     assert graded.problem is None
-    nbgrader("generate_feedback", TINY, "--force", course=layout.course)
+    NbgraderCourse(layout.course).generate_feedback(TINY)
     return layout
 
 
