@@ -9,6 +9,7 @@ import re
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any
 
 from IPython.core.inputtransformer2 import TransformerManager
@@ -202,8 +203,14 @@ def _squeeze(text: str) -> str:
 
 def _contains(text: str, squeezed: str) -> bool:
     """Whether the squeezed line is one of the text's lines or, if it is long enough to tell, a part of one."""
-    lines = {_squeeze(line) for line in text.split("\n")}
-    return squeezed in lines or (len(squeezed) >= 12 and squeezed in _squeeze(text))
+    lines, whole = _squeezed(text)
+    return squeezed in lines or (len(squeezed) >= 12 and squeezed in whole)
+
+
+@cache
+def _squeezed(text: str) -> tuple[frozenset[str], str]:
+    """Each of the text's lines, and all of it: many lines are looked for in the same cell."""
+    return frozenset(_squeeze(line) for line in text.split("\n")), _squeeze(text)
 
 
 def _compile(source: str) -> None:
