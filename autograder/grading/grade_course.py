@@ -2,7 +2,7 @@
 
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -143,8 +143,12 @@ class Run:
             else:
                 assert self.how.layers is not None
                 judged = judge_all(tasks, self.how.layers, self.how.workers)
-            for one in judged:
-                self._enter(one)
+            try:
+                for one in judged:
+                    self._enter(one)
+            finally:  # Ctrl-C may come while one is entered: the workers end then, too, whatever they are judging
+                if isinstance(judged, Generator):
+                    judged.close()
         return self.graded
 
     def _tasks(self, submissions: list[tuple[str, str]]) -> Iterator[Task]:

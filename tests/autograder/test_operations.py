@@ -20,6 +20,7 @@ import pytest
 from tiny_course import HANGS, POINTS, RIGHT, TINY, Class
 
 from autograder.grading import workers
+from autograder.grading.grade_course import How, grade
 from autograder.grading.workers import judge_all
 from autograder.judging.submission import Judged, Task
 from autograder.lesson_text.assignment import Assignment
@@ -210,6 +211,26 @@ def test_few_submissions_are_held_at_a_time(monkeypatch):
         done += 1
     assert done == 300
     assert most <= 2 * workers.HELD + 2
+
+
+def only_the_first_ends(task, layers):
+    """In place of judging: all others keep their worker for ever."""
+    time.sleep(0 if task.student == "a" else 10**6)
+    return Judged(task.student, task.lesson, problem="none")
+
+
+def test_ctrl_c_while_one_is_entered_ends_those_that_judge(klass, monkeypatch):
+    monkeypatch.setattr(workers, "judge_task", only_the_first_ends)
+    for student in "abc":
+        klass.submit(student, RIGHT)
+    before = set(multiprocessing.active_children())
+
+    def interrupted(state):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        grade(klass.layout, klass.submitted, (TINY,), How(layers=probe("none"), workers=2), interrupted)
+    assert set(multiprocessing.active_children()) == before, caught
 
 
 def test_no_more_workers_are_started_than_there_are_submissions(monkeypatch):
