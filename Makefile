@@ -5,7 +5,7 @@ UPGRADE ?=
 COURSE := course grading
 WORKSHOP := cluster postgresql development
 LOCK := pyproject.toml --universal --python-version 3.11 --custom-compile-command "make lock"
-HASHES := --constraint requirements.txt --generate-hashes --no-emit-package torch --no-annotate
+HASHES := --no-strip-extras --constraint requirements.txt --generate-hashes --no-emit-package torch --no-annotate
 BIN := .venv/bin
 PIP := $(BIN)/pip --disable-pip-version-check
 SITE := build/site
@@ -87,7 +87,7 @@ lock:  ## renew the locks of the course and of the site; UPGRADE=--upgrade takes
 	build/uv/bin/uv pip compile --quiet $(LOCK) $(HASHES) $(addprefix --extra ,$(COURSE)) --output-file requirements-course.lock
 	build/uv/bin/uv pip compile --quiet $(LOCK) $(HASHES) $(addprefix --extra ,$(COURSE) $(WORKSHOP)) --output-file requirements.lock
 	build/uv/bin/uv pip compile --quiet docs/site/requirements.in --universal --python-version 3.11 $(UPGRADE) \
-		--custom-compile-command "make lock" --generate-hashes --no-annotate --output-file docs/site/requirements.txt
+		--custom-compile-command "make lock" --generate-hashes --no-strip-extras --no-annotate --output-file docs/site/requirements.txt
 
 clean:  ## remove what was built, and .venv; submissions and grades stay
 	rm -rf .venv build dist attnlib.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

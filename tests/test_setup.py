@@ -1,11 +1,13 @@
 """The locks, environment.yml, pyproject.toml and the Makefile say the same."""
 
+import importlib.metadata
 import re
 import subprocess
 import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -21,7 +23,7 @@ def pins(name: str) -> dict[str, list[str]]:
     for line in (ROOT / name).read_text(encoding="utf-8").splitlines():
         if not line.startswith(("#", " ")):
             package, version = line.removesuffix("\\").rstrip().split("==", 1)
-            found.setdefault(canonical(package), []).append(version)
+            found.setdefault(canonical(package.partition("[")[0]), []).append(version)
     return found
 
 
@@ -54,6 +56,25 @@ def test_every_version_in_the_lock_has_hashes(name: str) -> None:
     entries = re.split(r"^(?=\w)", text, flags=re.MULTILINE)[1:]
     assert len(entries) > 100
     assert [entry for entry in entries if not re.search(r"\\\n    --hash=sha256:[0-9a-f]{64}", entry)] == []
+
+
+def test_an_extra_that_a_locked_package_asks_for_is_locked_with_it() -> None:
+    """Else pip looks for the newest version that has the extra, and refuses one that is not the locked one."""
+    asked = [
+        Requirement(text)
+        for distribution in importlib.metadata.distributions()
+        if canonical(distribution.name) in LOCKED
+        for text in distribution.requires or []
+    ]
+    needed = {
+        f"{canonical(one.name)}[{extra}]"
+        for one in asked
+        for extra in one.extras
+        if one.marker is None or one.marker.evaluate({"extra": ""})
+    }
+    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    assert {"jsonschema[format-nongpl]"} <= needed
+    assert [one for one in needed if f"\n{one}==" not in lock] == []
 
 
 @pytest.mark.parametrize("name", [*LOCKS, "requirements.txt", "environment.yml", "Makefile"])
