@@ -52,15 +52,12 @@ COPIES = """import shutil
     assert open('other/copy2').read() == '1,2'"""
 
 
-def may_copy_files_in_any_way(sandbox):
-    assert examined(sandbox, COPIES).how == examine.OPEN
-    assert examined(sandbox, "os.chmod('/usr', 0o755)\n    os.utime('/usr')").how == examine.OPEN  # and yet
-    mode = "open('x', 'w')\n    os.chmod('x', 0)\n    assert os.stat('x').st_mode & 0o777"
-    assert examined(sandbox, mode).how == examine.OPEN  # nothing has changed
+OTHERS = "os.chmod('/usr', 0o755)\n    os.utime('/usr')"  # goes through, and yet nothing has changed
+MODE = "open('x', 'w')\n    os.chmod('x', 0)\n    assert os.stat('x').st_mode & 0o777"  # the same
 
 
 def test_a_student_may_copy_files_in_any_way(sandbox):
-    may_copy_files_in_any_way(sandbox)
+    assert [examined(sandbox, code).how for code in (COPIES, OTHERS, MODE)] == [examine.OPEN] * 3
 
 
 def test_a_limit_holds_by_itself_alone(sandbox):
@@ -76,7 +73,7 @@ def test_an_attack_that_is_no_python_proves_nothing(sandbox):
 
 @pytest.mark.parametrize("sandbox", ["landlock"], indirect=True)
 def test_a_student_may_copy_files_in_any_way_behind_landlock_alone(sandbox):
-    may_copy_files_in_any_way(sandbox)
+    assert [examined(sandbox, code).how for code in (COPIES, OTHERS, MODE)] == [examine.OPEN] * 3
 
 
 def test_where_nothing_confines_it_refuses(tmp_path):
@@ -110,7 +107,7 @@ def test_a_promise_that_is_not_kept_is_found(tmp_path):
     ["auto", pytest.param("landlock", marks=pytest.mark.again), *os.environ.get("AUTOGRADER_IMAGE", "").split()],
 )
 def test_every_promise_holds(choice):
-    every_promise_holds(choice)
+    assert doctor(choice) == (0, "")
 
 
 ENDED_FROM_OUTSIDE = ("loops", "loops in one call", "sleeps")
@@ -125,14 +122,15 @@ def test_every_promise_holds_behind_landlock_alone_that_is_a_matter_of_layers(mo
         return kept
 
     monkeypatch.setattr(examine, "attacks", without)
-    every_promise_holds("landlock")
+    assert doctor("landlock") == (0, "")
 
 
-def every_promise_holds(choice):
+def doctor(choice):
+    """The exit code, and what it says if anything is broken."""
     try:
         probe(choice)
     except CourseError as error:
         pytest.skip(f"NOT TESTED: {error}")
     result = CliRunner().invoke(main, ["doctor", "--sandbox", choice])
-    assert "BROKEN" not in result.output
-    assert result.exit_code == 0, result.output
+    is_whole = result.exit_code == 0 and "BROKEN" not in result.output
+    return result.exit_code, "" if is_whole else result.output

@@ -141,6 +141,7 @@ def test_there_are_enough():
     attacks = [e for e in ENTRIES if e.group in ("forging", "hiding", "exhausting", "leaking", "escaping")]
     broken = [e for e in ENTRIES if e.group in ("clumsy", "right", "wrong")]
     assert len(attacks) >= 45
+    assert set(ONE_OF_EACH_KIND.split()) <= {e.name for e in FORGING}
     assert len(broken) >= 45
 
 
