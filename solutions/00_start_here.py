@@ -514,7 +514,7 @@ check("search", search)
 #
 # </details>
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: it says whose function is used, which is another one in a student's notebook
 engine = yours_or_ours("search", globals())
 

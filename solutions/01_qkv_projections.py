@@ -136,7 +136,7 @@ check("recurrent_states", recurrent_states)
 # such a network, and let a linear reader, fitted by least squares, guess from the state which word was at each
 # position.
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: it says whose function is used, which is another one in a student's notebook
 read = yours_or_ours("recurrent_states", globals())
 pencil = read(torch.tensor([[[0.5], [-1.0]], [[-1.0], [0.5]]]), torch.tensor([[2.0]]))
@@ -473,7 +473,7 @@ check("company", company)
 #
 # </details>
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: it says whose function is used, which is another one in a student's notebook
 keep_company = yours_or_ours("company", globals())
 by_hand = keep_company(torch.tensor([[0, 1, 0]]), 2, 1)

@@ -28,6 +28,7 @@ from torch.testing import assert_close
 
 import attnlib
 from attnlib.checks import check, yours_or_ours
+from attnlib.checks.your_turn import NotUsable, usable_text
 from attnlib.plot import (
     ACCENT,
     GREY,
@@ -875,7 +876,7 @@ check("train_head", train_head)
 #
 # </details>
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: it says whose functions are used, which are others in a student's notebook
 Head = yours_or_ours("SelfAttention", globals())
 train = yours_or_ours("train_head", globals())
@@ -903,7 +904,7 @@ def trained_head(seed: int, rounds: int = 20) -> tuple[nn.Module, list[float], l
 # One lucky run proves little. Train five heads from five random starts, and test each on 300 sentences that nobody has
 # seen, with names that nobody has heard.
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: the last digits of a trained weight differ by machine; the assertions say what it shows
 started = time.process_time()
 heads = [trained_head(seed) for seed in range(5)]
@@ -988,13 +989,14 @@ show("A table of three pronouns against three kinds of noun. The diagonal is pos
 # %% tags=["unfolded"]
 mine = "maria/she lent tom/he the boat/it because she liked him and he liked it"
 
-marked = [word.strip(",.!?").partition("/")[::2] for word in mine.lower().split()]  # ("maria", "she"), …
+words_of_mine = usable_text(mine, longest=200).lower().split()
+marked = [word.strip(",.!?").partition("/")[::2] for word in words_of_mine]  # ("maria", "she"), …
 kinds = {kind for _, kind in marked if kind}
 asking = [i for i, (word, kind) in enumerate(marked) if word in KINDS and not kind]
 if not asking or not kinds or not kinds <= {*KINDS} or len(marked) > 20:
-    raise ValueError(
-        "at most 20 words are needed, among them she, he or it, and a noun marked with /she, /he or /it; "
-        f"got {len(marked)} words with {len(asking)} such pronouns, and the marks {sorted(kinds)}"
+    raise NotUsable(
+        "At most 20 words are needed, among them she, he or it, and a noun marked with /she, /he or /it; "
+        f"got {len(marked)} words, {len(asking)} such pronouns, and the marks {sorted(kinds)}."
     )
 types = [[*(kind == k for k in KINDS), *(word == k and not kind for k in KINDS)] for word, kind in marked]
 names = torch.randint(0, 2, (len(marked), NAME), generator=torch.Generator().manual_seed(3)) * 2.0 - 1

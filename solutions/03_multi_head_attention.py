@@ -28,6 +28,7 @@ from torch.testing import assert_close
 
 import attnlib
 from attnlib.checks import check, yours_or_ours
+from attnlib.checks.your_turn import NotUsable, usable_text
 from attnlib.plot import (
     ACCENT,
     GREY,
@@ -706,7 +707,7 @@ check("MultiHeadSelfAttention", MultiHeadSelfAttention)
 # (The weights of a trained head also depend a little on the names, which helps a little.) So expect slightly less than
 # ½ from one head, and 0 from two.
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: it says whose module is used, which is another one in a student's notebook
 Attention = yours_or_ours("MultiHeadSelfAttention", globals())
 
@@ -806,7 +807,7 @@ check("train_with_adam", train_with_adam)
 #
 # </details>
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: it says whose loop is used, which is another one in a student's notebook
 train = yours_or_ours("train_with_adam", globals())
 
@@ -822,7 +823,7 @@ def trained(num_heads: int, seed: int, steps: int = 200) -> tuple[nn.Module, lis
     return attention, train(attention, words, wanted, 5, 0.02).tolist()
 
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: the last digits of a trained weight differ by machine; the assertions say what it shows
 started = time.process_time()
 runs = {heads_: [trained(heads_, seed) for seed in range(5)] for heads_ in (1, 2)}
@@ -888,9 +889,9 @@ hover_links(pair[1], who_tokens, query=5, title=f"Head 1 looks at {'YX'[first_no
 # %% tags=["unfolded"]
 mine = "the postman bit the dog"
 
-said = mine.split()
+said = usable_text(mine, longest=100).split()
 if len(said) != 5:
-    raise ValueError(f"five words are needed, as in “the postman bit the dog”, got {len(said)}: {mine!r}")
+    raise NotUsable(f"Five words are needed, as in “the postman bit the dog”, got {len(said)}.")
 numbers = torch.randperm(64, generator=torch.Generator().manual_seed(0))[:6]
 names_of_said = (numbers[:, None] >> torch.arange(6)) % 2 * 2.0 - 1  # each token a name of its own
 with torch.no_grad():
@@ -959,7 +960,7 @@ check("head_contributions", head_contributions)
 # %% [markdown]
 # Your trained module has biases. A bias is one more row of the matrix, for an input that is always 1, so they fit in.
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: it says whose function is used, which is another one in a student's notebook
 contributions = yours_or_ours("head_contributions", globals())
 
@@ -975,7 +976,7 @@ with torch.no_grad():
     added = contributions(torch.cat([sentences, ones], dim=-1), *matrices, best.w_o.weight.T, 2)
     assert_close(added.sum(dim=1) + best.w_o.bias, best(sentences)[0], atol=1e-4, rtol=0)
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: which head reads which noun differs from start to start
 for head, noun in enumerate("XY" if first_noun == 1 else "YX"):
     left = (added.sum(dim=1) - added[:, head] + best.w_o.bias)[:, -1].sign() == wanted

@@ -33,6 +33,7 @@ from tqdm import tqdm
 
 import attnlib
 from attnlib.checks import check, yours_or_ours
+from attnlib.checks.your_turn import usable_text
 from attnlib.plot import ACCENT, INK, plot_attention, plot_encoder_decoder, show, use_style
 
 use_style()
@@ -431,7 +432,7 @@ for text, day in list(zip(texts, days, strict=True))[:6]:
 # What a place fetched is added to its question, and two more layers turn the sum into eleven *logits*: one score for
 # each character that could be written there.
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: it says whose attention is used, which is another one in a student's notebook
 Attention = yours_or_ours("MultiHeadCrossAttention", globals())
 digits = "0123456789-"
@@ -529,7 +530,7 @@ def right_digits(chosen: list[int]) -> Tensor:
 # know from lesson 02 what a blank query gets: equal weights, the plain average of all values. The whole text has to
 # pass through one vector, as it had to before 2014.
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: a progress bar tells the time; the next cells assert what was learned
 torch.manual_seed(0)
 reader, blank = DateReader(texts), DateReader(texts)
@@ -556,7 +557,7 @@ def exact(dates: list[str]) -> float:
     return sum(got == day for got, day in zip(dates, test_days, strict=True)) / len(dates)
 
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: the last digits of a training differ by machine
 blank_dates, _ = read(blank, test_texts)
 assert exact(dates) > 0.95
@@ -613,7 +614,7 @@ assert short[9].argmax() == 1  # and the last digit of the day
 #
 # And the month? Print which letter the second digit of the month looks at, with the neighbours that this letter hears.
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: which letter it is depends on the last digits of the training
 for text in ("20 July 1969", "20 June 1969"):
     (got,), (weights,) = read(reader, [text])
@@ -763,7 +764,7 @@ assert croatian.replace(".", "") == polish
 # trap of many, with nine calendars of month names and three scripts. A place that asks with one head has one look for
 # all of it. So train two readers, one with a single head and one with four: equally many weights, equally many steps.
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: a progress bar tells the time; the next cells assert what was learned
 torch.manual_seed(0)
 one, four = DateReader(world, num_heads=1), DateReader(world, num_heads=4)
@@ -771,7 +772,7 @@ assert sum(p.numel() for p in one.parameters()) == sum(p.numel() for p in four.p
 for polyglot in (one, four):
     train(polyglot, world, steps=450)
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: which dates are missed depends on the last digits of the training
 missed = {}
 for heads, polyglot in ((1, one), (4, four)):
@@ -788,7 +789,7 @@ assert missed[4] <= missed[1]
 # A single head already reads most of it. With four heads, hardly a date is missed. Do the full stops decide about
 # *listopada*? Intervene again: take them away, one at a time.
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: readings without one of the stops are no date of any language, and may differ by machine
 for text in (croatian, croatian.replace(". ", " "), croatian.removesuffix("."), polish):
     print(f"{text:22} is read as {read(four, [text])[0][0]}")
@@ -815,12 +816,7 @@ show("Four heads of one place look at different characters of the same date.")
 # %% tags=["unfolded"]
 mine = "mardi 14 juillet 1789"
 
-unknown = "".join(sorted(set(mine) - set(four.number_of)))
-if unknown or not 1 <= len(mine) <= 40:
-    raise ValueError(
-        f"a date of 1 to 40 characters is needed, all of which the reader has seen; got {len(mine)}, "
-        f"and these it has not seen: {unknown!r}"
-    )
+mine = usable_text(mine, four.number_of, longest=40)
 draw(mine, plt.figure(figsize=(7.2, 4.2), layout="constrained").gca(), four)
 show("The date as it was read, a row for each of its places, and where the four heads looked in your text.")
 
@@ -894,7 +890,7 @@ def remembered(chosen: list[int]) -> Tensor:
     return four.remember(four.encode([world[i] for i in chosen]))
 
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: a progress bar tells the time; the next cells assert what was learned
 torch.manual_seed(0)
 writer, guesser = DateWriter(), DateWriter()
@@ -969,11 +965,11 @@ check("write_greedily", write_greedily)
 # it write for a thousand different texts? And take a pencil: the years from 1000 to 2999 have 730,485 days, and each
 # was equally likely to be drawn. Which $\ln p$ do you expect for what it writes?
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: it says whose function is used, which is another one in a student's notebook
 write = yours_or_ours("write_greedily", globals())
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: which dates are missed depends on the last digits of the training
 same_length, answers = defaultdict(list), {}
 for i in range(20_000, 21_000):
@@ -1010,7 +1006,7 @@ assert_close(*guessed.values(), -math.log(730_485), atol=2.0, rtol=0)
 # lengths, and a tensor has no ragged edge. The short texts are filled up with number 0, the *padding*. There is nothing
 # there to read. But softmax does not know that, and gives the empty places a share of the attention:
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: how much is lost there depends on the last digits of the training, which differ by machine
 batch = ["20.7.1969", "Wednesday, 24 September 1969"]
 ids = torch.zeros(2, 28, dtype=torch.long)
@@ -1186,7 +1182,7 @@ check("PaddedCrossAttention", PaddedCrossAttention)
 # The four-headed reader has learned the weights. Give them to the padded module, and let it read one batch of nine
 # languages, with nine lengths, at once.
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: it says whose module is used, which is another one in a student's notebook
 padded = yours_or_ours("PaddedCrossAttention", globals())(48, 64, 4)
 layers = four.attn.state_dict()

@@ -30,6 +30,7 @@ from torch.testing import assert_close
 
 import attnlib
 from attnlib.checks import check, yours_or_ours
+from attnlib.checks.your_turn import usable_text
 from attnlib.plot import ACCENT, GREY, INK, plot_mask, show, use_style
 
 use_style()
@@ -261,7 +262,7 @@ check("renormalised_causal_weights", renormalised_causal_weights)
 # all? A score whose exponential is zero would keep them out, and $e^{-\infty} = 0$. Fill the blocked scores with
 # `-inf`, and one softmax is enough. Both ways give the same weights:
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: the last digit depends on the machine; asserts say how small it is
 generator = torch.Generator().manual_seed(5)
 scores = torch.randn(2, 3, 5, 7, generator=generator, dtype=torch.float64)  # (b, h, q, k)
@@ -795,7 +796,7 @@ show("Only if blocked before the softmax is every derivative above the diagonal 
 # operators, loops and classes, which comes with Python. They differ in one character of code. The sound one has the
 # triangle `tril(0)`; the other has `tril(1)`, and every position sees one character too far. Both use your softmax.
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: it says whose softmax is used, which is another one in a student's notebook
 softmax_with_mask = yours_or_ours("masked_softmax", globals())
 
@@ -901,7 +902,7 @@ check("reach", reach)
 #
 # </details>
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: it says whose answer is used, which is another one in a student's notebook
 probe = yours_or_ours("reach", globals())
 
@@ -991,7 +992,7 @@ check("train_writer", train_writer)
 # Both models get the same excerpts, and rates that rise for the first third of the steps and then fall: small ones at
 # the beginning, where the model knows nothing, and at the end, where it should settle.
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: it says whose loop is used, which is another one in a student's notebook
 train = yours_or_ours("train_writer", globals())
 
@@ -1068,7 +1069,7 @@ check("losses_by_place", losses_by_place)
 #
 # </details>
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: it says whose measurement is used, which is another one in a student's notebook
 measure = yours_or_ours("losses_by_place", globals())
 
@@ -1117,7 +1118,7 @@ for name, (training, writing) in means.items():
 # window never had a next one to look at, so it had to learn. That is how such a mistake survives a test that looks at
 # the last position only.
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: last digits of a training differ by machine, and so do samples
 
 
@@ -1142,16 +1143,11 @@ for start in ("The ", "If the ", "An object "):
 # your characters is the one that the model expected there; then it has to write. Which model expects your words, even
 # those that it cannot know, and what becomes of that where your text ends?
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: the last digits vary by machine, and the beginning is yours
 mine = "The cat is not a cl"
 
-unknown = "".join(sorted(set(mine) - set(characters)))
-if unknown or not 2 <= len(mine) <= 24:
-    raise ValueError(
-        f"2 to 24 characters are needed, all of them in the training text; got {len(mine)}, "
-        f"and these are not in it: {unknown!r}"
-    )
+mine = usable_text(mine, characters, shortest=2, longest=24)
 print(f"{'yours':16}{mine}")
 for name, model in (("sound", sound), ("leaking", leaking)):
     with torch.no_grad():
@@ -1284,7 +1280,7 @@ check("packed_causal", packed_causal)
 # You know the test: a text must not notice its neighbours. Three sentences share one row, without a single padded
 # place, and each comes out as it would alone. The picture shows why: three triangles along the diagonal.
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: it says whose mask is used, which is another one in a student's notebook
 pack = yours_or_ours("packed_causal", globals())
 

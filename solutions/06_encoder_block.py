@@ -32,6 +32,7 @@ from tqdm import tqdm
 
 import attnlib
 from attnlib.checks import check, yours_or_ours
+from attnlib.checks.your_turn import NotUsable, usable_text
 from attnlib.plot import ACCENT, GREY, INK, hover_links, plot_block, plot_links, show, use_style
 
 use_style()
@@ -560,7 +561,7 @@ check("EncoderBlock", EncoderBlock)
 # %% [markdown]
 # From here on, `Block` is your own if it passed its check, and `attnlib`'s if it has not yet.
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: it says whose block is used, which is another one in a student's notebook
 Block = yours_or_ours("EncoderBlock", globals())
 
@@ -600,7 +601,7 @@ print("equal at", len(output), "real words, forward and backward")
 # attention weights, too. With a dropout of 0.1, *it* cannot look at *animal* in one step out of ten, so it learns not
 # to depend on a single word. Watch what a dropout of 0.5 does to a row of weights.
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: which weights are dropped differs by machine; asserts say what it shows
 torch.manual_seed(6)
 attention = nn.MultiheadAttention(48, 4, dropout=0.5, batch_first=True).double()  # in training
@@ -730,7 +731,7 @@ check("DigitReader", DigitReader)
 # Now train it, with two blocks. A fifth of the images is kept back for the test; the network never trains on them. And
 # since 1437 images are few, half of them are shifted by up to a pixel each time they are shown: a four remains a four.
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: it says whose reader is used, which is another one in a student's notebook
 Reader = yours_or_ours("DigitReader", globals())
 
@@ -777,7 +778,7 @@ def accuracy(reader: nn.Module, which: Tensor) -> float:
 # The loop is lesson 04's: guess, measure, ask which way is down, take a step down. An *epoch* is one pass through all
 # images.
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: the progress bar shows times, the last digits of a loss vary by machine
 losses, scores, started = [], [], time.perf_counter()
 progress = tqdm(range(epochs), desc="reading digits", file=sys.stdout, ncols=95)
@@ -899,9 +900,9 @@ drawing = """
 ..#+....
 """
 
-rows = drawing.split()
+rows = usable_text(drawing, longest=200).split()
 if [len(row) for row in rows] != [8] * 8 or not {"#"} <= {*"".join(rows)} <= {*".+#"}:
-    raise ValueError(f"8 rows of 8 of the characters . + # are needed, and some #, got {len(rows)} rows: {rows}")
+    raise NotUsable(f"8 rows of 8 of the characters . + # are needed, and some #, got {len(rows)} rows: {rows}.")
 drawn = torch.tensor([[".+#".index(sign) / 2 for sign in row] for row in rows])
 with torch.no_grad():
     sure, digit = reader(drawn[None])[0].softmax(dim=-1).topk(3)
@@ -1133,7 +1134,7 @@ check("PostNormBlock", PostNormBlock)
 # pre-LN at once. Your reader is given these blocks, and larger patches, 4×4: four words to an image, which makes it
 # quick.
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: it says whose block is used, which is another one in a student's notebook
 PostBlock = yours_or_ours("PostNormBlock", globals())
 
@@ -1162,7 +1163,7 @@ def one_step(reader: nn.Module, optimiser: torch.optim.Optimizer, batch: Tensor)
     return loss.item()
 
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: the last digits of a training differ by machine
 runs = {
     "post-LN at once": (losses_of(PostBlock, 0), ACCENT, "-"),
@@ -1271,7 +1272,7 @@ check("block_cost", block_cost)
 #
 # </details>
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: it says whose count is used, which is another one in a student's notebook
 cost = yours_or_ours("block_cost", globals())
 
@@ -1332,7 +1333,7 @@ def word_by_word(x: Tensor) -> Tensor:
     return block.mlp(block.attn.w_o(heads[0]))
 
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: where the curves cross depends on the machine
 lengths = torch.tensor([32, 64, 128, 256, 512, 1024, 2048])
 pairs = torch.tensor([seconds(between_words, *torch.randn(3, 1, 4, n, 16)) for n in lengths])

@@ -25,6 +25,7 @@ from torch.testing import assert_close
 
 import attnlib
 from attnlib.checks import check, yours_or_ours
+from attnlib.checks.your_turn import usable_text
 from attnlib.plot import ACCENT, GREY, INK, PALE, show, use_style
 
 use_style()
@@ -625,7 +626,7 @@ def two_back(batch: int = 32, n: int = 16) -> tuple[Tensor, Tensor]:
     return ids, ids[:, :-2]
 
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
 spans = {"2-15": slice(0, 14), "16-31": slice(14, 30), "32-63": slice(30, 62)}
 kinds = {"none": None, "learned": None, "sinusoidal": 16, "rotary": 16, "ALiBi": None}  # and a window to try
@@ -687,7 +688,7 @@ for kind in ("rotary", "ALiBi"):
 # Both get the same test, pieces of 256 characters. Each reads them twice: once it sees everything, and once only the
 # last 32 characters.
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
 torch.manual_seed(1000)
 ids, targets = next_letter(128, 256, start=kept, end=len(encoded))
@@ -765,16 +766,11 @@ show(
 # are, in nats per character, by the first 64 characters and by those after them. Try a text of 500 characters or more,
 # a page of a manual, a poem, another language. Which reader suffers beyond position 64, and does the window help?
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: the last digits vary by machine, and the text is yours
 mine = "The animal did not cross the street because it was too tired, and the street is too wide for it. " * 3
 
-unknown = "".join(sorted(set(mine) - set(letters)))
-if unknown or not 100 <= len(mine) <= 2000:
-    raise ValueError(
-        f"100 to 2000 characters are needed, all of them in the training text; got {len(mine)}, "
-        f"and these are not in it: {unknown!r}"
-    )
+mine = usable_text(mine, letters, shortest=100, longest=2000)
 ids = torch.tensor([[number[letter] for letter in mine]])
 for kind, window in (("rotary", None), ("rotary", 32), ("ALiBi", None)):
     loss = F.cross_entropy(readers[kind](ids[:, :-1], window)[0], ids[0, 1:], reduction="none")

@@ -38,6 +38,7 @@ from torch.testing import assert_close
 
 import attnlib
 from attnlib.checks import check, yours_or_ours
+from attnlib.checks.your_turn import usable_text
 from attnlib.plot import ACCENT, GREY, plot_attention, show, use_style
 
 use_style()
@@ -422,7 +423,7 @@ def lowest_loss(texts: list[str]) -> float:
     return nats / sum(len(text) - 1 for text in texts)
 
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
 eight = trimmed(train_lines[:8])
 losses = fit(model, lambda: eight, 120, 5e-3, lambda: loss_of(model(eight[0]), eight[1]).item(), every=20)
@@ -648,7 +649,7 @@ model = new_model(len(letters), max_len=lines.shape[1])
 asked = trimmed(test_lines[:300])
 with_test = lambda: loss_of(model(asked[0]), asked[1]).item()  # noqa: E731
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
 with torch.no_grad():
     untrained = write(model, encode("\n")[None], 20, generator=torch.Generator().manual_seed(seed))
@@ -675,16 +676,11 @@ assert learned[-1] < 1.7
 # the cell. Try a beginning from the list above, your own name, and one with which no name begins. When does it go on in
 # words, and when does it only spell?
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: the last digits vary by machine, and the beginning is yours
 mine = "SNOWMAN WITH "
 
-unknown = "".join(sorted(set(mine) - set(letters[1:])))
-if unknown or not 1 <= len(mine) <= 30:
-    raise ValueError(
-        f"1 to 30 of the characters {''.join(letters[1:])!r} are needed; got {len(mine)} characters, "
-        f"and these are not among them: {unknown!r}"
-    )
+mine = usable_text(mine, letters[1:], longest=30)
 begun = encode("\n" + mine).expand(6, -1)
 for row in write(model, begun, 30, 0.7, stop_id=0, generator=torch.Generator().manual_seed(seed)):
     print(decode(row).strip("\n"))
@@ -763,7 +759,7 @@ check("witten_bell", witten_bell)
 #
 # </details>
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
 rival = yours_or_ours("witten_bell", globals())
 read, judged = encode("\n" + "\n".join(names[:kept]) + "\n"), encode("\n" + "\n".join(names[kept : kept + 300]) + "\n")
@@ -889,7 +885,7 @@ def exact(texts: Tensor) -> float:
     return (texts == test_dates).all(dim=1).float().mean().item()
 
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
 dater = new_model(len(signs), max_len=42)
 prompts = test_dates[:, :answer]
@@ -949,7 +945,7 @@ writing = torch.arange(answer - 1, answer + 3)  # at "=" the 1 is written, at th
 cells = looks[:, :, :, writing, torch.arange(42)[year]].mean(dim=(1, 3))  # (layer, head)
 layer, head = divmod(cells.argmax().item(), 4)
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
 for i in range(2):
     print(f"layer {i}: weight on the digit that comes next, by head:", [round(w, 2) for w in cells[i].tolist()])

@@ -27,6 +27,7 @@ from torch.testing import assert_close
 
 import attnlib
 from attnlib.checks import check, yours_or_ours
+from attnlib.checks.your_turn import usable_number, usable_text
 from attnlib.plot import ACCENT, GREY, INK, plot_mask, show, use_style
 
 use_style()
@@ -90,7 +91,7 @@ def loss_of(model: nn.Module) -> float:
         return F.cross_entropy(model(ids).flatten(0, 1), targets.flatten()).item()
 
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
 torch.manual_seed(seed)
 model = train(new_model(), 300, 6e-3)
@@ -128,7 +129,7 @@ def milliseconds(call: Callable[[], object], turns: int = 7) -> float:
     return 1e3 * min(times)
 
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: times differ from machine to machine
 lengths = [32, 64, 128, 256, 512, 1000]
 with torch.inference_mode():
@@ -431,7 +432,7 @@ assert_close(step_by_step, whole, atol=1e-3, rtol=0)
 assert torch.equal(write_with_cache(prompt, 40), plain)
 print(f"150 letters: logits equal to {(step_by_step - whole).abs().max().item():.0e}; 40 letters written: the same")
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: times differ from machine to machine
 with_cache = []
 for n in lengths:
@@ -465,16 +466,12 @@ show("Two curves of time per letter against length: without a cache it climbs wi
 # **Your turn.** Let the model go on from your own words, both ways. Change `mine` and `count` and run the cell.
 # Double `count` a few times: which of the two times doubles with it, and which grows faster?
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: times differ from machine to machine, and the words are yours
 mine, count = "The animal did not ", 300
 
-unknown = "".join(sorted(set(mine) - set(letters)))
-if unknown or not mine or not 1 <= count <= 1024 - len(mine):
-    raise ValueError(
-        f"at least one letter of yours and one to be written are needed, at most 1024 together; got {len(mine)} and "
-        f"{count}, and these are not in the training text: {unknown!r}"
-    )
+mine = usable_text(mine, letters, longest=1000)
+count = usable_number(count, "count", 1, 1024 - len(mine))  # the model knows 1024 positions
 ids = torch.tensor([[number[letter] for letter in mine]])
 plainly = milliseconds(lambda: write_plainly(ids, count), turns=1)
 cached = milliseconds(lambda: write_with_cache(ids, count), turns=1)
@@ -680,7 +677,7 @@ check("multi_head_to_grouped", multi_head_to_grouped)
 # the model stays. Then each trains for 40 steps, an eighth of what the model has had. *Which start is best, and is the
 # loss back where it was?*
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: it says whose function is used
 pool = yours_or_ours("multi_head_to_grouped", globals())
 
@@ -705,7 +702,7 @@ def with_groups(groups: int, how: str) -> attnlib.LanguageModel:
     return other
 
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
 losses = {}
 for how in ("mean", "first head", "random"):
@@ -893,7 +890,7 @@ print(f"40 words in a ring of {ring['k'].shape[2]} slots: equal to a full buffer
 # and run on for millions of tokens if four of them are kept forever. They called these tokens *attention sinks*. Is it
 # the same here?
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
 torch.manual_seed(1000)
 ids, targets = pieces(96, 256, start=kept, end=len(encoded))
@@ -915,7 +912,7 @@ for name, mask in masks.items():
 # %% [markdown]
 # And how much weight do the heads put on the first letter?
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
 x, weights_on_first = model.embed(ids[:, :64]), []
 with torch.inference_mode():
@@ -1041,7 +1038,7 @@ counts += torch.bincount((seen[:-2] * size + seen[1:-1]) * size + seen[2:], minl
 table = counts.reshape(size, size, size)
 table /= table.sum(dim=-1, keepdim=True)
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
 torch.manual_seed(seed)
 context = encoded[None, kept + 500 : kept + 540]
@@ -1070,7 +1067,7 @@ assert far_from_target(guesses[:, 0]) > 2 * far_from_target(written)
 # guesses are removed from the cache again, which takes one assignment.
 
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
 def guess(ids: list[int], count: int) -> tuple[Tensor, Tensor]:
     """`count` letters (1, count) from the table, and the probabilities that they were drawn from (1, count, V)."""

@@ -35,6 +35,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import attnlib
 from attnlib.checks import check, yours_or_ours
+from attnlib.checks.your_turn import usable_number
 from attnlib.plot import ACCENT, GREY, INK, PALE, show, use_style
 
 use_style()
@@ -654,7 +655,7 @@ for size in block_sizes:
 # And the time? Each block size gets two turns, and the faster one counts.
 
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: times differ from machine to machine
 def milliseconds(size: int) -> float:
     """Processor time of flash_attention in blocks of this size."""
@@ -676,12 +677,12 @@ assert took[8] > 3 * took[128]
 # `n` costs with the table. Try the 100,000 words with which this lesson began, in blocks of 1024: it takes a while, but
 # not 40 GB. When do smaller blocks still save room, and when do they only cost time?
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: times differ from machine to machine, and the numbers are yours
 n, size = 16_384, 512
 
-if not (n in range(1, 100_001) and size in range(math.ceil(n / 200), 4097)):
-    raise ValueError(f"n must be from 1 to 100,000, and size from n / 200 to 4096, got n = {n} and size = {size}")
+n = usable_number(n, "n", 1, 100_000)
+size = usable_number(size, "size", math.ceil(n / 200), 4096)  # smaller blocks would take too long
 started, blocks = time.process_time(), math.ceil(n / size)
 made = largest_tensor(flash, *torch.randn(3, n, 16), size, True)
 print(f"{n:,} words: the table would take {4 * n * n / 1e6:,.0f} MB; the largest tensor takes {made / 1e6:,.1f} MB")
@@ -921,7 +922,7 @@ def train(model: nn.Module) -> list[float]:
     return curve
 
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
 table, flashed = new_model(in_tiles=False), new_model(in_tiles=True)
 curves = train(table), train(flashed)
@@ -1031,7 +1032,7 @@ def flash_kernel(Q, K, V, O, LSE, n, scale, B: tl.constexpr, D: tl.constexpr):
 # your function: on the GPU if there is one, and otherwise in Triton's own interpreter. Where it is not installed, the
 # cell says so, and the kernel is there to be read.
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: what it says depends on whether Triton is installed
 if triton is not None:
     device = "cuda" if torch.cuda.is_available() else "cpu"

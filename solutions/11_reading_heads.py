@@ -28,6 +28,7 @@ from torch.testing import assert_close
 
 import attnlib
 from attnlib.checks import check, yours_or_ours
+from attnlib.checks.your_turn import NotUsable, usable_text
 from attnlib.plot import ACCENT, GREY, INK, PALE, show, use_style
 
 use_style()
@@ -118,7 +119,7 @@ def train(depth: int, steps: int, period: int | None = None) -> tuple[nn.Module,
     return model.eval().requires_grad_(False), film
 
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: it says how long the training took
 started = time.process_time()
 model, film = train(depth=2, steps=500)
@@ -141,7 +142,7 @@ def loss_in(depth: int, weights: dict[str, Tensor]) -> float:
 two = {step: loss_in(2, weights) for step, weights in film.items()}
 one = {step: loss_in(1, weights) for step, weights in film_of_one.items()}
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
 cliff = max(range(0, 450, 10), key=lambda step: two[step] - two[step + 50])
 print(f"two layers: {two[0]:.2f} at first, {two[cliff]:.2f} at step {cliff}, {two[cliff + 50]:.2f} fifty steps later")
@@ -192,7 +193,7 @@ check("predict_fixed_period", fixed_period_claim)
 # %% [markdown]
 # Try it with the one-layer twin, which has just failed for 500 steps.
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
 by_place, _ = train(depth=1, steps=250, period=PERIOD)
 torch.manual_seed(seed + 3)
@@ -368,7 +369,7 @@ check("induction_score", induction_score)
 # what repeats, and without the third block, in which a token has two earlier ones to follow. A third number comes
 # along: the weight that layer 1 gives to BOS in the first block. You will soon see what it is for.
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: it says whose functions are used
 previous = yours_or_ours("previous_token_score", globals())
 induction = yours_or_ours("induction_score", globals())
@@ -389,7 +390,7 @@ def looks(weights: dict[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
 scores = {step: looks(weights) for step, weights in film.items()}
 back, copy, rest = (torch.stack(heads) for heads in zip(*scores.values(), strict=True))  # (frames, h)
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
 back_head, copy_head = back[-1].argmax().item(), copy[-1].argmax().item()
 print("layer 0, previous token:", [round(x, 2) for x in back[-1].tolist()], "before:", round(back[0].max().item(), 2))
@@ -411,7 +412,7 @@ def halfway(curve: list[float]) -> int:
 
 turns = [halfway(list(two.values())), halfway(back[:, back_head].tolist()), halfway(copy[:, copy_head].tolist())]
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: the steps vary by machine; the assertions say what it shows
 print("halfway at step: loss {}, previous token {}, induction {}".format(*turns))
 assert max(turns) - min(turns) <= 80
@@ -477,7 +478,7 @@ show(
 # And what comes of it? Here is what the model makes of the same sequence: after each token, the probability that it
 # gave to the token that came next, and to each token of the block. (One that is in the block twice has its turn twice.)
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
 foretold = logits[0, :-1].softmax(dim=-1)  # (n - 1, V): row i is said after token i, about token i + 1
 came = foretold.gather(-1, shown[0, 1:, None])[:, 0]
@@ -568,7 +569,7 @@ check("sink_score", sink_score)
 #
 # </details>
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
 sink = yours_or_ours("sink_score", globals())
 
@@ -665,7 +666,7 @@ show(
 # Is this a rule or a habit? Try periods that it was trained on, a shorter one, a longer one, and sequences twice as
 # long.
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
 torch.manual_seed(seed + 5)
 right_answers = {}
@@ -694,12 +695,12 @@ assert right_answers[48, 128] < 0.6
 scene = "the animal did not cross the street because it was"
 sentence = f"{scene} tired and {scene} wide"
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: the last digits vary by machine, and the sentence is yours
-words = sentence.lower().split()
+words = usable_text(sentence, longest=500).lower().split()
 number = {word: i for i, word in enumerate(dict.fromkeys(words), start=1)}  # the first word gets 1, the next new one 2
 if not 2 <= len(number) < VOCAB:
-    raise ValueError(f"a sentence of 2 to {VOCAB - 1} different words is needed, got {len(number)}")
+    raise NotUsable(f"A sentence of 2 to {VOCAB - 1} different words is needed, got {len(number)}.")
 ids = torch.tensor([[BOS, *(number[word] for word in words)]])
 chances = model(ids)[0].softmax(dim=-1)
 guesses = [(word, chances[i, number[word]].item()) for i, word in enumerate(words)]  # at i, words[i] is still to come
@@ -791,7 +792,7 @@ check("ablate_head", ablate_head)
 # %% [markdown]
 # *Which heads will the model miss?* The scores above let you guess.
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
 ablate = yours_or_ours("ablate_head", globals())
 
@@ -826,7 +827,7 @@ def without_heads(layer: int, heads: list[int]) -> float:
         return on_repeats(model(probe), probe)
 
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
 ranking = copy[-1].argsort(descending=True).tolist()
 steps = [without_heads(1, ranking[:count]) for count in range(5)]
@@ -940,7 +941,7 @@ check("copying_score", copying_score)
 #
 # </details>
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
 circuit_of = yours_or_ours("ov_circuit", globals())
 copies = yours_or_ours("copying_score", globals())
@@ -1023,7 +1024,7 @@ def matrices(layer: int, head: int) -> tuple[Tensor, Tensor]:
     return attn.w_v.weight[own].T @ attn.w_o.weight[:, own].T, attn.w_q.weight[own].T @ attn.w_k.weight[own]
 
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
 compose = yours_or_ours("qk_composition", globals())
 
@@ -1119,7 +1120,7 @@ check("path_patch", path_patch)
 #
 # </details>
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
 patch = yours_or_ours("path_patch", globals())
 
@@ -1233,7 +1234,7 @@ def second_pattern(x: Tensor, own: Tensor, answers: Tensor) -> Tensor:
     return logits.detach().softmax(dim=-1)
 
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
 some = slice(0, 50)
 other = second_pattern(x[some], own[some], answers[some])
@@ -1275,7 +1276,7 @@ show(
 # So the picture is one of many. Does that mean that the weights do not matter? No, answered Wiegreffe and Pinter: look
 # closer. A pattern made for one image is not a rule that a model could follow. Here are three controls:
 
-# %% tags=["nbval-ignore-output"]
+# %%
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
 even = read_with(x, torch.full_like(own, 1 / 16)).argmax(dim=-1) == truth
 swapped = read_with(x[some], other.roll(1, dims=0)).argmax(dim=-1) == same.argmax(dim=-1)

@@ -17,6 +17,7 @@ LANGUAGE = {"name": "python"}
 KEPT_METADATA = ("nbgrader", "tags")
 SHOWS_A_PICTURE = re.compile(r"^(plt\.show\(|show\(|hover_links\(|.*= hover_links\()", re.MULTILINE)
 NOT_COMPARED, UNFOLDED = "nbval-ignore-output", "unfolded"
+WHY_NOT_COMPARED = re.compile(rf"# {NOT_COMPARED}: .*\n")
 FOLDED = {"cellView": "form", "jupyter": {"source_hidden": True}}  # for Colab, and for JupyterLab and VS Code
 
 
@@ -38,8 +39,17 @@ def read_lesson(path: Path) -> NotebookNode:
         cell.metadata = NotebookNode({key: cell.metadata[key] for key in KEPT_METADATA if key in cell.metadata})
         cell.id = f"cell-{number}"
     complete_exercises(notebook.cells, shown(path))
+    _mark_what_varies(notebook.cells)
     _mark_pictures(notebook.cells)
     return notebook
+
+
+def _mark_what_varies(cells: list[NotebookNode]) -> None:
+    """Mark for nbval the cells whose first comment says why their output is not compared: no learner's business."""
+    for cell in cells:
+        if cell.cell_type == "code" and (why := WHY_NOT_COMPARED.match(cell.source)):
+            cell.source = cell.source[why.end() :]
+            cell.metadata["tags"] = [NOT_COMPARED, *cell.metadata.get("tags", [])]
 
 
 def _mark_pictures(cells: list[NotebookNode]) -> None:

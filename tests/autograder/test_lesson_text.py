@@ -92,6 +92,14 @@ def test_every_picture_is_marked_for_nbval_and_the_text_marks_none():
     assert drawn > 40
 
 
+def test_why_an_output_is_not_compared_stands_in_the_text_alone(tmp_path):
+    text = "# %%\n# nbval-ignore-output: times differ\nprint(1)\n\n# %%\nprint(2)  # nbval-ignore-output: no\n"
+    (tmp_path / "00_a.py").write_text(text, encoding="utf-8")
+    marked, other = read_lesson(tmp_path / "00_a.py").cells
+    assert (marked.source, marked.metadata.tags) == ("print(1)", ["nbval-ignore-output"])
+    assert "tags" not in other.metadata
+
+
 @pytest.mark.parametrize(
     ("source", "folded"),
     [
