@@ -15,7 +15,7 @@ ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab test suite test-quick browser pictures site build grade checks bench lint lock clean
+.PHONY: help setup lab test suite test-sandbox test-quick browser pictures site build grade checks bench lint lock clean
 
 help:  ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -42,6 +42,9 @@ test: setup  ## run the tests: types, style, code, notebooks
 
 suite: setup
 	$(BIN)/pytest -n 3 -m "not again" --nbval --nbval-kernel-name clean tests attnlib solutions
+
+test-sandbox: setup  ## run what a sandbox is needed for: sandbox, grader, hostile class
+	$(BIN)/pytest -n 3 -m "not again" tests/autograder tests/hostile
 
 test-quick: setup  ## run what takes a minute: attnlib, the checks' words, the grader's parts
 	$(BIN)/pytest -n 2 -m "not slow and not again" tests attnlib
