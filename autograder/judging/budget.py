@@ -1,10 +1,13 @@
 """The time that one submission may take, all its processes together."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from attnlib.checks.asking.failure import Failure
 from attnlib.checks.asking.time_limits import TimeLimits
+from autograder.sandbox.process import Child
 from autograder.showing.errors import NotGraded
 
 
@@ -20,6 +23,15 @@ class Budget:
     limits: TimeLimits
     spent: float = 0.0
     began: float = field(default_factory=lambda: time.monotonic())
+
+    @contextmanager
+    def counting(self, child: Child) -> Iterator[None]:
+        """End the child with the body, and count what it has spent."""
+        try:
+            yield
+        finally:
+            child.close()
+            self.spent += child.spent
 
     @property
     def is_spent(self) -> bool:

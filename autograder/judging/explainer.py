@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from autograder.judging.around_a_test import imported_late
+from autograder.judging.budget import Budget
 from autograder.lesson_text.assignment import Question
 from autograder.sandbox.process import Child, Died, Sandbox
 from autograder.sandbox.views import everything, module_of
@@ -17,6 +18,7 @@ class KnowingSandbox(Sandbox):
 
     def __init__(self, judging: Sandbox) -> None:
         super().__init__(judging.layers, judging.limits)
+        self.living = judging.living
         self.known = {JUDGE}
 
     def start(self) -> None:
@@ -40,30 +42,29 @@ class KnowingSandbox(Sandbox):
 class Explainer:
     """Tries the one change on an answer's source, and reads it, within one submission's time for explanations.
 
-    The answer runs in a fresh child, which never hears of a hidden input or of the course's seed. What it says is words
-    for its own student, on which no point depends.
+    The answer runs in a fresh child, after the one that was judged has ended and before any answer of the submission
+    hears of a hidden input. What it says is words for its own student, on which no point depends.
     """
 
-    def __init__(self, judging: Sandbox) -> None:
-        self.judging, self.spent = judging, 0.0
+    def __init__(self, judging: Sandbox, budget: Budget) -> None:
+        self.judging, self.budget, self.spent = judging, budget, 0.0
 
     def explain(self, task: dict[str, Any], question: Question, given: frozenset[str]) -> Any:
         """What the source tells, in the child's words; None where the time is used up, or the child died."""
-        if self.spent >= self.judging.limits.time.explaining_cpu:
+        if self.spent >= self.judging.limits.time.explaining_cpu or self.budget.is_spent:
             return None
         knowing = self.judging.companion
         if not isinstance(knowing, KnowingSandbox):
             knowing = self.judging.companion = KnowingSandbox(self.judging)
-        exercise, child = question.exercise, None
-        module = module_of(exercise)
+        exercise, module = question.exercise, module_of(question.exercise)
+        before = self.budget.spent
         try:
             child = knowing.fork_knowing(module, given, imported_late(task["cells"]))
-            child.ask({**task, "library": {}, "exercise": exercise.name, "explain": module})
-            child.listen()
-            return child.listen().get("told")
+            with self.budget.counting(child):
+                child.ask({**task, "library": {}, "exercise": exercise.name, "explain": module})
+                child.listen()
+                return child.listen().get("told")
         except (Died, CourseError):
             return None
         finally:
-            if child is not None:
-                child.close()
-                self.spent += child.spent
+            self.spent += self.budget.spent - before

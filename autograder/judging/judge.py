@@ -1,8 +1,13 @@
-"""Judging a notebook: each answer in a process of its own in the sandbox, the verdict here."""
+"""Judging a notebook: each answer in a process of its own in the sandbox, the verdict here.
 
+First comes everything that is shown, of all questions. Then the hidden cases, in fresh processes: all that comes of one
+is which parts of its own question are left. So nothing that has seen a hidden input has anybody to tell it to.
+"""
+
+import hashlib
+import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import replace
 from typing import Any
 
 from nbformat import NotebookNode
@@ -10,12 +15,13 @@ from nbformat import NotebookNode
 from attnlib.checks.asking.failure import Failure
 from attnlib.checks.asking.observe import Memory
 from attnlib.checks.exercise import Exercise
-from attnlib.checks.verdict.judge import run_exercise
+from attnlib.checks.verdict.judge import parts_left, run_exercise
 from attnlib.checks.verdict.report import Report
-from attnlib.checks.verdict.write import write_report
-from autograder.judging.around_a_test import Cells, cells_around, grade_id, imported_late, is_untouched, may_define
+from attnlib.checks.verdict.write import after_hidden_cases, write_report
+from autograder.judging.around_a_test import cells_around, grade_id, imported_late, is_untouched, may_define
 from autograder.judging.budget import Budget, OutOfTime
 from autograder.judging.explainer import Explainer
+from autograder.judging.retries import RETRIES, Asked, Attempt, added
 from autograder.judging.verdict import Verdict
 from autograder.lesson_text.assignment import Assignment, Question
 from autograder.sandbox.process import Child, Died, Sandbox
@@ -23,94 +29,11 @@ from autograder.sandbox.remote import RemoteAttempt, failure_from
 from autograder.sandbox.views import view, whole_view
 from autograder.showing.errors import CourseError, trace_of
 
-OURS = ("attnlib", "autograder")
 OUTCOME = ("error", "text", "printed", "lacks_name", "lacks_module")
 Outcomes = list[dict[str, Any]]
-Ask = Callable[[], Any]
 UNANSWERED = Failure("unwritten", "is not answered yet")
-
-
-@dataclass(frozen=True)
-class Attempt:
-    """What is run to judge an answer."""
-
-    cells: Cells
-    below: Cells
-    """Cells below the test, which are not run."""
-    run: str = "needed"
-    """Which of the cells: see `needed` in sandbox/inside/needed.py."""
-    show: tuple[str, ...] = ()
-    """The demonstrations whose numbers are computed elsewhere, since they need what is withheld."""
-
-
-@dataclass
-class Asked:
-    """The outcome of one attempt: what was run for it, what was left out, and whether the child died in the cells."""
-
-    report: Report
-    cells: list[dict[str, Any]] = field(default_factory=list)
-    left_out: frozenset[str] = frozenset()
-    unseen: int = 0
-    died: bool = False
-
-    @property
-    def lacking(self) -> list[str]:
-        """The name for want of which it failed, in a list."""
-        return [self.report.failure.lacks_name] if self.report.failure and self.report.failure.lacks_name else []
-
-    @property
-    def lacking_modules(self) -> list[str]:
-        """The module for want of which it failed, in a list; none if it is ours, which no file beside stands for."""
-        module = self.report.failure.lacks_module if self.report.failure else ""
-        return [module] if module and module not in OURS else []
-
-    def not_shown(self, cells: Cells) -> tuple[str, ...]:
-        """If names were lacking, the demonstrations that did not run to their end: they may need what is withheld."""
-        given = {cell["name"] for cell in cells if cell["role"] == "given"}
-        return tuple(cell["name"] for cell in self.cells if cell["error"] and cell["name"] in given and self.lacking)
-
-
-def _added(cells: Cells) -> Cells:
-    return [cell for cell in cells if cell["role"] == "added"]
-
-
-@dataclass(frozen=True)
-class Retry:
-    """A reason for which an answer may have failed that is not the answer's fault, and what to run instead."""
-
-    why: str
-    applies: Callable[[Attempt, Asked], bool]
-    change: Callable[[Attempt, Asked], Attempt]
-
-
-RETRIES = (
-    Retry(
-        "students run their cells in any order",
-        lambda attempt, asked: may_define(attempt.below, asked.lacking),
-        lambda attempt, asked: replace(attempt, cells=attempt.cells + attempt.below, below=[]),
-    ),
-    Retry(
-        "a module's file was written before it was imported",
-        lambda attempt, asked: may_define(attempt.below, asked.lacking_modules),
-        lambda attempt, asked: replace(attempt, cells=_added(attempt.below) + attempt.cells, below=[]),
-    ),
-    Retry(
-        "a demonstration needs what is withheld from the answer",
-        lambda attempt, asked: bool(asked.not_shown(attempt.cells)),
-        lambda attempt, asked: replace(attempt, show=asked.not_shown(attempt.cells)),
-    ),
-    Retry(
-        "a cell that was left out binds a name that is missing",
-        lambda attempt, asked: not asked.left_out.isdisjoint(asked.lacking),
-        lambda attempt, asked: replace(attempt, run="all"),
-    ),
-    Retry(
-        "it died, perhaps in a cell that was run only because it hides what it binds",
-        lambda attempt, asked: attempt.run == "needed" and asked.died and asked.unseen > 0,
-        lambda attempt, asked: replace(attempt, run="seen"),
-    ),
-)
-"""Each is tried once, in this order, on what the one before has led to."""
+ONE_AT_A_TIME = threading.RLock()
+"""Judging sets torch's threads, its seed and its default dtype, which are those of the whole process."""
 
 
 class Judge:
@@ -125,7 +48,7 @@ class Judge:
         self.memory: Memory = {}
         self.beside: dict[str, bytes] = {}
         self.budget = Budget(sandbox.limits.time)
-        self.explainer = Explainer(sandbox)
+        self.explainer = Explainer(sandbox, self.budget)
         self.overcome: list[str] = []
         """The tracebacks of our own faults while the last notebook was judged, if a second attempt had none."""
 
@@ -137,38 +60,60 @@ class Judge:
         beside: Mapping[str, bytes] | None = None,
     ) -> list[Verdict]:
         """The verdict on every question of the assignment; files that are `beside` the notebook can be read there."""
-        self.beside, self.budget, self.overcome = dict(beside or {}), Budget(self.sandbox.limits.time), []
-        self.explainer = Explainer(self.sandbox)
-        found: list[Verdict] = []
-        for question in assignment.questions:
-            step(question)
-            ran = (cell for verdict in found for cell in verdict.cells)
-            stuck = sorted({cell["name"] for cell in ran if cell["error"] == "TimeLimit"} - {question.answer})
-            try:
-                found.append(self._verdict(settled, assignment, question, stuck))
-            except (CourseError, OutOfTime):  # there is no sandbox, or no more time
-                raise
-            except Exception as error:  # our own fault: once more, in a fresh process; a second one is the reason given
-                self.sandbox.close()
-                found.append(self._verdict(settled, assignment, question, stuck))
-                self.overcome.append(trace_of(error))
-        return found
+        with ONE_AT_A_TIME:
+            self.beside, self.budget, self.overcome = dict(beside or {}), Budget(self.sandbox.limits.time), []
+            self.explainer = Explainer(self.sandbox, self.budget)
+            found: list[tuple[Verdict, dict[str, Any] | None]] = []
+            for question in assignment.questions:
+                step(question)
+                ran = (cell for verdict, _ in found for cell in verdict.cells)
+                stuck = sorted({cell["name"] for cell in ran if cell["error"] == "TimeLimit"} - {question.answer})
+                found.append(self._twice(self._verdict, settled, assignment, question, stuck))
+            seed = self._seed_of(settled)
+            for verdict, task in found:  # from here on nothing is shown, and nothing runs that could show anything
+                if task is not None and any(verdict.report.parts.values()):
+                    left = self._twice(self._left, task, verdict, assignment.given, seed)
+                    verdict.report = after_hidden_cases(verdict.question.exercise, verdict.report, left)
+            return [verdict for verdict, _ in found]
 
-    def _verdict(self, settled: NotebookNode, assignment: Assignment, question: Question, stuck: list[str]) -> Verdict:
+    def _twice(self, judge: Callable[..., Any], *about: Any) -> Any:
+        """Judge, and after a fault of our own once more, in a fresh process; a second one is the reason given."""
+        try:
+            return judge(*about)
+        except (CourseError, OutOfTime):  # there is no sandbox, or no more time
+            raise
+        except Exception as error:
+            self.sandbox.close()
+            found = judge(*about)
+            self.overcome.append(trace_of(error))
+            return found
+
+    def _seed_of(self, settled: NotebookNode) -> int:
+        """The seed of the hidden cases, which no other submission has: knowing another one's inputs is of no use."""
+        state = hashlib.sha256(repr((self.seed, sorted(self.beside.items()))).encode())
+        for cell in settled.cells:
+            state.update(repr(cell.source).encode())
+        return int.from_bytes(state.digest(), "big")
+
+    def _verdict(
+        self, settled: NotebookNode, assignment: Assignment, question: Question, stuck: list[str]
+    ) -> tuple[Verdict, dict[str, Any] | None]:
+        """The verdict by the visible cases, and the task with which the hidden ones can be tried."""
         attempt = Attempt(*cells_around(settled, assignment, question.test))
         answer = next((c for c in settled.cells if grade_id(c) == question.answer), None)
         untouched = answer is not None and is_untouched(answer)
         expression = [question.expression]
-        if untouched and not (_added(attempt.cells) or may_define(attempt.cells, expression)):
+        if untouched and not (added(attempt.cells) or may_define(attempt.cells, expression)):
             if not may_define(attempt.below, expression):
-                return Verdict(question, failed(question.exercise, UNANSWERED), answered=False)
+                return Verdict(question, failed(question.exercise, UNANSWERED), answered=False), None
             attempt = replace(attempt, cells=attempt.cells + attempt.below, below=[])
         asked = self._ask(attempt, question, assignment.given, stuck)
         for retry in RETRIES:
             if retry.applies(attempt, asked):
                 attempt = retry.change(attempt, asked)
                 asked = self._ask(attempt, question, assignment.given, stuck)
-        return Verdict(question, asked.report, answered=not untouched or asked.report.score > 0, cells=asked.cells)
+        answered = not untouched or asked.report.score > 0
+        return Verdict(question, asked.report, answered=answered, cells=asked.cells), asked.task
 
     def _ask(self, attempt: Attempt, question: Question, given: frozenset[str], stuck: list[str]) -> Asked:
         exercise = question.exercise
@@ -188,24 +133,40 @@ class Judge:
             "forbidden": list(exercise.forbidden),
             "library": view(exercise),
         }
-        child = self.sandbox.fork(given, imported_late(attempt.cells))
         asked = Asked(failed(exercise, UNANSWERED))
-        try:
-            parsed = child.ask(task)
-            asked.left_out, asked.unseen = frozenset(parsed["left_out"]), parsed["unseen"]
-            if parsed["shortcuts"]:
-                asked.report = failed(exercise, _forbidden(parsed["shortcuts"][0]))
-                return asked
-            told = child.listen()
-            asked.cells = _outcomes(told.get("cells"))
-            explain = partial(self.explainer.explain, task, question, given)
-            asked.report = self._judge(child, question, told, asked.cells, explain)
-        except Died as error:
-            asked.report, asked.died = failed(exercise, Failure("died", str(error))), True
-        finally:
-            child.close()
-            self.budget.spent += child.spent
+        child = self.sandbox.fork(given, imported_late(attempt.cells))
+        with self.budget.counting(child):
+            try:
+                parsed = child.ask(task)
+                asked.left_out, asked.unseen = frozenset(parsed["left_out"]), parsed["unseen"]
+                if parsed["shortcuts"]:
+                    asked.report = failed(exercise, _forbidden(parsed["shortcuts"][0]))
+                    return asked
+                told = child.listen()
+                asked.cells = _outcomes(told.get("cells"))
+                asked.report = self._judge(child, question, told, asked.cells, task, given)
+                asked.task = task if exercise.cases else None
+            except Died as error:
+                asked.report, asked.died = failed(exercise, Failure("died", str(error))), True
         return asked
+
+    def _left(self, task: dict[str, Any], verdict: Verdict, given: frozenset[str], seed: int) -> dict[str, bool]:
+        """Which of the answer's parts the hidden cases leave; none if it does not even come to be asked."""
+        self.budget.check_real_time()
+        parts = verdict.report.parts
+        if self.budget.is_spent:
+            return dict.fromkeys(parts, False)
+        child = self.sandbox.fork(given, imported_late(task["cells"]))
+        with self.budget.counting(child):
+            try:
+                child.ask(task)
+                told = child.listen()
+            except Died:
+                return dict.fromkeys(parts, False)
+            if told.get("missing") or told.get("unfit"):
+                return dict.fromkeys(parts, False)
+            attempt = RemoteAttempt(child, None, self.budget.check_real_time)
+            return parts_left(verdict.question.exercise, attempt, parts, seed=seed)
 
     def _shown(self, attempt: Attempt, given: frozenset[str]) -> dict[str, Any]:
         """What demonstrations bind that need what is withheld: numbers and texts, which each student has seen.
@@ -216,24 +177,37 @@ class Judge:
             return {}
         own = [cell for cell in attempt.cells if cell["role"] == "given"]
         child = self.sandbox.fork(given, imported_late(own))
-        try:
-            request = {"cells": own, "show": list(attempt.show), "library": whole_view()}
-            found = child.ask(request, self.sandbox.limits.time.cells_cpu).get("shown")
-        except Died:
-            return {}
-        finally:
-            child.close()
+        with self.budget.counting(child):
+            try:
+                request = {"cells": own, "show": list(attempt.show), "library": whole_view()}
+                found = child.ask(request, self.sandbox.limits.time.cells_cpu).get("shown")
+            except Died:
+                return {}
         return found if isinstance(found, dict) else {}
 
-    def _judge(self, child: Child, question: Question, told: dict[str, Any], ran: Outcomes, explain: Ask) -> Report:
+    def _judge(
+        self,
+        child: Child,
+        question: Question,
+        told: dict[str, Any],
+        ran: Outcomes,
+        task: dict[str, Any],
+        given: frozenset[str],
+    ) -> Report:
+        """The report on the visible cases."""
         exercise = question.exercise
         if told.get("missing") or not isinstance(told.get("value"), (dict, type(None))):
             return failed(exercise, _missing(question, failure_from(told.get("missing")), ran))
         if exercise.kind == "choice":
             return run_exercise(exercise, _choice(told.get("value") or {}))
         unfit = told.get("unfit")
-        attempt = RemoteAttempt(child, str(unfit)[:300] if unfit else None, explain)
-        return run_exercise(exercise, attempt, hidden=True, seed=self.seed, memory=self.memory)
+
+        def explain() -> Any:
+            child.close()  # it has been asked all that is shown of it
+            return self.explainer.explain(task, question, given)
+
+        attempt = RemoteAttempt(child, str(unfit)[:300] if unfit else None, self.budget.check_real_time, explain)
+        return run_exercise(exercise, attempt, to_the_end=True, seed=self.seed, memory=self.memory)
 
 
 def failed(exercise: Exercise, failure: Failure) -> Report:

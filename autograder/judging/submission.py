@@ -1,9 +1,10 @@
 """One submission from the files that were handed in to what they earned. A task carries its data, and needs no disk."""
 
 import os
+import threading
 import time
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import nbformat
@@ -104,24 +105,28 @@ def _assignment(lesson: str, source: str) -> Assignment:
     return Assignment(lesson, nbformat.reads(source, as_version=4))
 
 
-SANDBOXES: dict[tuple[int, Layers | None], Sandbox] = {}
+SANDBOXES: dict[tuple[int, int, Layers | None], Sandbox] = {}
 
 
 def _sandbox(layers: Layers | None) -> Sandbox:
-    """This process's own sandbox: one that was forked with its connections would answer to two."""
-    key = (os.getpid(), layers)
+    """This thread's own sandbox: one that was forked with its connections would answer to two.
+
+    A warm process ends with the thread that has started it; where another thread gets the same number, it is started
+    again.
+    """
+    key = (os.getpid(), threading.get_ident(), layers)
     if key not in SANDBOXES:
         SANDBOXES[key] = open_sandbox() if layers is None else Sandbox(layers)
     return SANDBOXES[key]
 
 
-@cache
+@lru_cache(maxsize=8)  # each remembers what the references did, and a function may be called with many seeds
 def _judge(sandbox: Sandbox, seed: int) -> Judge:
     return Judge(sandbox, seed)
 
 
 def close_sandboxes() -> None:
     """End this process's sandboxes."""
-    for (owner, _), sandbox in SANDBOXES.items():
+    for (owner, *_), sandbox in SANDBOXES.items():
         if owner == os.getpid():
             sandbox.close()

@@ -148,6 +148,7 @@ def control_socket(runtime_folder: Path) -> socket.socket:
 def command(layers: Layers, runtime_folder: Path, scratch: Path, descriptor: int) -> tuple[list[str], dict[str, str]]:
     """The command line that starts the warm process, and its environment."""
     settings = [f"control={descriptor}", f"seccomp={'yes' if layers.seccomp else 'no'}"]
+    settings += ["quota=yes"] if layers.outer in ("bubblewrap", "container") else []
     if layers.container is not None:
         settings[0] = f"control=/sandbox/{CONTROL}"
         settings += ["scratch=/tmp", f"landlock={'child' if layers.landlock else 'no'}"]
@@ -171,7 +172,7 @@ def command(layers: Layers, runtime_folder: Path, scratch: Path, descriptor: int
     if layers.outer == "landlock":
         listable = [*{os.path.dirname(path) for path in hidden_folders()}]
         rules = {"readable": [*_without_hidden(python_folders()), str(runtime_folder), *DEVICES], "listable": listable}
-        settings += ["landlock=zygote", f"rules={json.dumps(rules)}"]
+        settings += ["landlock=zygote", f"rules={json.dumps(rules)}", "quota=try", f"scratch_bytes={SCRATCH_BYTES}"]
         if os.geteuid() == 0 and readable_for_all(rules["readable"]):
             settings.append(f"user={NOBODY}")
             os.chown(scratch, NOBODY, NOBODY)

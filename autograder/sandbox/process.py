@@ -4,7 +4,6 @@ import contextlib
 import signal
 import socket
 import subprocess
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -13,12 +12,8 @@ from typing import Any, Literal
 from attnlib.checks.asking.time_limits import TimeLimits, here
 from autograder.sandbox import layers as layer
 from autograder.sandbox.folder import Folder
-from autograder.sandbox.inside.scratch import MOST_FILES
 from autograder.sandbox.inside.wire import POLL_SECONDS, BadMessage, Channel, Closed
 from autograder.showing.errors import CourseError
-
-MARGIN_BYTES = 64 << 20  # files are not counted in one moment, and a full scratch is the student's own error
-MOST_THREADS = 100
 
 
 @dataclass(frozen=True)
@@ -28,6 +23,8 @@ class Limits:
     time: TimeLimits = field(default_factory=here)
     memory_bytes: int = 2 << 30
     file_bytes: int = 16 << 20
+    scratch_bytes: int = layer.SCRATCH_BYTES
+    threads: int = 100
 
 
 Bound = Literal["", "computing", "waiting", "files", "threads", "crash"]
@@ -42,7 +39,7 @@ class Died(Exception):
 
 
 class Sandbox:
-    """One warm process and, at any moment, at most one child of it."""
+    """One warm process and, at any moment, at most one child of it, or of the companion."""
 
     def __init__(self, layers: layer.Layers, limits: Limits | None = None) -> None:
         self.layers, self.limits = layers, limits or Limits()
@@ -52,6 +49,7 @@ class Sandbox:
         self.most_memory = 0
         self.read: set[frozenset[str]] = set()
         self.companion: Sandbox | None = None  # ends with this one
+        self.living: list[Child] = []
 
     def __enter__(self) -> "Sandbox":
         return self
@@ -111,7 +109,12 @@ class Sandbox:
         return ours
 
     def fork(self, given: frozenset[str] = frozenset(), late: Sequence[str] = ()) -> "Child":
-        """A fresh child; the warm process, anew if it died, has read `given` and imported what is needed `late`."""
+        """A fresh child; the warm process, anew if it died, has read `given` and imported what is needed `late`.
+
+        The one before must have ended: of one submission, no two processes ever live at a time.
+        """
+        if self.living:
+            raise RuntimeError("a child can be forked once the one before has ended, and it has not")
         for _ in range(2):
             if self.control is None or self.process is None or self.process.poll() is not None:
                 self.start()
@@ -177,8 +180,8 @@ class Child:
     def __init__(self, sandbox: Sandbox, channel: Channel, pid: int) -> None:
         self.sandbox, self.channel, self.pid = sandbox, channel, pid
         self.ended: Died | None = None
+        sandbox.living.append(self)
         self.asleep = self.blocked = self.waited = self.cpu = 0.0
-        self.looked = time.monotonic()
 
     @property
     def spent(self) -> float:
@@ -197,8 +200,6 @@ class Child:
 
     def _exchange(self, request: dict[str, Any] | None, guard: "_Guard") -> dict[str, Any]:
         try:
-            if time.monotonic() - self.looked >= POLL_SECONDS:  # also at one who answers before anybody looks
-                _check_what_it_holds(self.look())
             if request is not None:
                 self.channel.send(request, guard)
             return self.channel.receive(guard)
@@ -211,7 +212,6 @@ class Child:
 
     def look(self) -> dict[str, Any]:
         """What it does at this moment, and what it has written."""
-        self.looked = time.monotonic()
         return self.sandbox._ask({"do": "look", "pid": self.pid})
 
     def close(self) -> None:
@@ -222,6 +222,7 @@ class Child:
     def _end(self, why: Died | None = None) -> Died:
         """End it, and say why it has ended: if nobody knows, its signal tells."""
         self.channel.close()
+        self.sandbox.living.remove(self)
         try:
             patience = 0.0 if why else self.sandbox.limits.time.ending_wall
             kill = self.sandbox.limits.time.kill_wall
@@ -232,7 +233,7 @@ class Child:
             return self.ended
         self.sandbox.most_memory = max(self.sandbox.most_memory, usage["rss"])
         self.cpu = max(self.cpu, usage["cpu"])  # nothing is known of one that cannot be killed
-        self.ended = why or _how_it_ended(usage["signal"])
+        self.ended = why or (Died(*usage["beyond"]) if usage["beyond"] else _how_it_ended(usage["signal"]))
         if usage["left"]:  # no other student's answer may find it
             self.sandbox.close()
         return self.ended
@@ -285,16 +286,5 @@ class _Guard:
             raise Died(f"waited for {child.blocked:.0f} seconds for the disk, or for what never comes", "waiting")
         if child.waited >= self.limits.child_wall:
             raise Died(f"did not end within {self.limits.child_wall / 60:.0f} minutes", "waiting")
-        _check_what_it_holds(state)
-
-
-def _check_what_it_holds(state: dict[str, Any]) -> None:
-    """Raises Died for a child with too many files or threads, where nothing else bounds them."""
-    if state["odd"]:
-        raise Died(state["odd"], "files")
-    if state["bytes"] > layer.SCRATCH_BYTES + MARGIN_BYTES:
-        raise Died(f"wrote more than {layer.SCRATCH_BYTES >> 20} MB of files", "files")
-    if state["files"] > MOST_FILES:
-        raise Died(f"made more than {MOST_FILES} files", "files")
-    if state["threads"] > MOST_THREADS:
-        raise Died(f"started more than {MOST_THREADS} threads", "threads")
+        if state["beyond"]:  # and the warm process has ended it
+            raise Died(*state["beyond"])

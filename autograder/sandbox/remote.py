@@ -15,10 +15,19 @@ KINDS = ("unwritten", "raised", "time", "type", "parameters", "forbidden", "memo
 
 
 class RemoteAttempt(Attempt):
-    """See `attnlib.checks.asking.attempt.Attempt`. The child has run the student's cells and holds the answer."""
+    """See `attnlib.checks.asking.attempt.Attempt`. The child has run the student's cells and holds the answer.
 
-    def __init__(self, child: Child, unfit: str | None, explain: Callable[[], Any] = lambda: None) -> None:
-        self.child, self.unfit, self.explain = child, unfit, explain
+    `before_each` is called before each case: it raises where the grader's own work has taken too long.
+    """
+
+    def __init__(
+        self,
+        child: Child,
+        unfit: str | None,
+        before_each: Callable[[], None] = lambda: None,
+        explain: Callable[[], Any] = lambda: None,
+    ) -> None:
+        self.child, self.unfit, self.before_each, self.explain = child, unfit, before_each, explain
 
     def unfit_reason(self, kind: str) -> str | None:
         return self.unfit
@@ -27,6 +36,7 @@ class RemoteAttempt(Attempt):
         return self.explain()
 
     def open(self, terms: Terms) -> "RemoteSession":
+        self.before_each()
         return RemoteSession(self.child, terms)
 
 

@@ -18,9 +18,9 @@ def given_up_at(states, looks=4000):
     states = iter(states)
 
     def ask(request):
-        return {"threads": 1, "bytes": 0, "files": 0, "odd": "", "blocked": False, **next(states)}
+        return {"threads": 1, "beyond": None, "blocked": False, **next(states)}
 
-    sandbox = SimpleNamespace(_ask=ask, limits=Limits(time=LIMITS))
+    sandbox = SimpleNamespace(_ask=ask, limits=Limits(time=LIMITS), living=[])
     guard = _Guard(Child(sandbox, channel=None, pid=1), 25.0)
     for number in range(1, looks):
         try:

@@ -1,6 +1,7 @@
 """A part counts only if all of its cases were tried and are right; ending a trial early earns nothing."""
 
 import math
+from itertools import combinations
 from typing import Any
 
 import pytest
@@ -133,6 +134,33 @@ def test_parts_that_were_not_tried_to_the_end_are_no_crosses() -> None:
     assert report.points == 0
     line = "Checked: – values · – gradient · ✗ robustness (–: not tried to the end, and so not counted)"
     assert line in " ".join(report.message.split())
+
+
+def test_what_the_hidden_cases_can_tell() -> None:
+    """CONTRIBUTING's numbers: the outcomes for every set of parts that fail there, if all visible cases are right."""
+    bits: dict[str, list[float]] = {}
+    for exercise in exercises().values():
+        hidden = [case for case in exercise.cases if case.hidden]
+        parts = {case.part for case in hidden}
+        outcomes = {
+            tuple(earned(exercise.parts, hidden, {c.name for c in hidden if c.part not in wrong}).values())
+            for size in range(len(parts) + 1)
+            for wrong in combinations(parts, size)
+        }
+        bits.setdefault(exercise.lesson, []).append(math.log2(len(outcomes)))
+    assert max(max(of_lesson) for of_lesson in bits.values()) <= 4.1
+    assert max(map(sum, bits.values())) <= 19.2
+
+
+def test_a_hidden_case_is_tried_only_while_its_part_may_still_count() -> None:
+    tried: list[Any] = []
+
+    def wrong_from_the_first_hidden_case_on(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        tried.append(x.shape)
+        return x @ y.mT * (1.5 if x.shape[0] > 4 else 1.0)
+
+    assert run_exercise(exercises()["pairwise_dot"], wrong_from_the_first_hidden_case_on, hidden=True).points == 0
+    assert sum(shape[0] > 4 for shape in tried) == 1
 
 
 @pytest.mark.parametrize("name", [name for name, e in exercises().items() if e.kind != "choice"])

@@ -6,7 +6,7 @@ that has to stand beside a student's code: a grader runs these in a sandbox.
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -89,10 +89,13 @@ class Attempt(ABC):
 
 
 class Local(Attempt):
-    """An attempt that is an object of this process; all its cases together have so much patience, usually that here."""
+    """An attempt that is an object of this process; all its cases together have so much patience, usually that here.
 
-    def __init__(self, target: Any, limits: TimeLimits | None = None) -> None:
-        self.target, self.limits = target, limits or here()
+    One that is `ours`, the course's own, prints nothing: nothing is redirected that other threads use, too.
+    """
+
+    def __init__(self, target: Any, limits: TimeLimits | None = None, *, ours: bool = False) -> None:
+        self.target, self.limits, self.ours = target, limits or here(), ours
         self.patience = Patience(self.limits.waiting, self.limits.check_wall)
 
     def unfit_reason(self, kind: str) -> str | None:
@@ -101,11 +104,15 @@ class Local(Attempt):
     def open(self, terms: Terms) -> "LocalSession":
         if self.patience.waiting_left <= 0:  # cases of other parts are still tried, by a grader
             self.patience = Patience(self.limits.waiting_again, self.patience.wall_left)
-        return LocalSession(self.target, terms, Clock(self.limits.case_cpu, self.patience))
+        session = OurSession if self.ours else LocalSession
+        return session(self.target, terms, Clock(self.limits.case_cpu, self.patience))
 
 
 class LocalSession:
     """See `Session`. Each method runs within the limits on what an attempt may do to its process."""
+
+    quiet: Callable[[], contextlib.AbstractContextManager[limits.BoundedText]] = staticmethod(limits.quiet)
+    alone: Callable[[], contextlib.AbstractContextManager[None]] = staticmethod(nobody_to_ask)
 
     def __init__(self, target: Any, terms: Terms, clock: Clock) -> None:
         self.target, self.terms, self.clock = target, terms, clock
@@ -126,7 +133,7 @@ class LocalSession:
     @contextlib.contextmanager
     def _limited(self) -> Iterator[None]:
         state_kept = limits.global_state_kept(seed=self.calls)
-        with limits.interrupts_told_apart() as interrupted, limits.quiet() as text, state_kept, nobody_to_ask():
+        with limits.interrupts_told_apart() as interrupted, self.quiet() as text, state_kept, self.alone():
             try:
                 with time_limit(self.clock):
                     yield
@@ -215,6 +222,12 @@ class LocalSession:
 
     def close(self) -> None:
         pass
+
+
+class OurSession(LocalSession):
+    """One of the course's own answers on one case."""
+
+    quiet, alone = staticmethod(limits.without_warnings), staticmethod(contextlib.nullcontext)
 
 
 def _tensors_in(arguments: Any) -> list[Tensor]:

@@ -32,10 +32,16 @@ class BoundedText(io.TextIOBase):
 @contextlib.contextmanager
 def quiet() -> Iterator[BoundedText]:
     """Catch what the body prints, on stdout and stderr, and silence its warnings."""
-    text = BoundedText()
-    with contextlib.redirect_stdout(text), contextlib.redirect_stderr(text), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with without_warnings() as text, contextlib.redirect_stdout(text), contextlib.redirect_stderr(text):
         yield text
+
+
+@contextlib.contextmanager
+def without_warnings() -> Iterator[BoundedText]:
+    """Silence the body's warnings; what it prints is its own affair, and is not caught."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield BoundedText()
 
 
 @contextlib.contextmanager

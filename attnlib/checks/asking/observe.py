@@ -81,8 +81,8 @@ Memory = dict[tuple[object, ...], Observation]
 
 
 def as_attempt(attempt: Any) -> Attempt:
-    """The attempt itself, or the one that is an object of this process."""
-    return attempt if isinstance(attempt, Attempt) else Local(attempt)
+    """The attempt itself, or the one that is an object of this process: the course's own."""
+    return attempt if isinstance(attempt, Attempt) else Local(attempt, ours=True)
 
 
 def observe(

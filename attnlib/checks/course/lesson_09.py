@@ -553,7 +553,7 @@ def _many_guesses(
     draw: Draw, *, draft: Tensor = DRAFT, target: Tensor = TARGET, rows: int = MANY
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The same two distributions in every row, and guesses that were drawn from the draft's."""
-    tokens = torch.stack([torch.multinomial(row, rows, True, generator=draw.generator) for row in draft], dim=1)
+    tokens = torch.stack([draw.tokens(row, rows) for row in draft], dim=1)
     draft_p, target_p = (t.to(draw.dtype).repeat(rows, 1, 1) for t in (draft, target))
     return draft_p, target_p, tokens
 

@@ -26,7 +26,8 @@ from attnlib.checks.naming.symptoms import (
 from attnlib.checks.trial.compare import first_difference
 from attnlib.checks.trial.trial import Trial, visibly_wrong
 from attnlib.checks.verdict.report import Report
-from attnlib.checks.verdict.write import write_report
+from attnlib.checks.verdict.scoring import earned
+from attnlib.checks.verdict.write import after_hidden_cases, write_report
 
 GIVEN_UP = ("time", "unwritten", "forbidden", "died")
 """Failures after which the other cases of the same part are not tried: they would fail alike."""
@@ -39,6 +40,7 @@ def run_exercise(
     attempt: Any,
     *,
     hidden: bool = False,
+    to_the_end: bool = False,
     seed: int = 0,
     device: str = "cpu",
     dtype: torch.dtype | None = None,
@@ -48,8 +50,9 @@ def run_exercise(
 ) -> Report:
     """Judge an attempt at an exercise, an object of this process or one in another; never raises because of it.
 
-    `hidden` adds the grader's cases; `seed` draws other numbers; `dtype` replaces that of every case; `limits` are
-    those on time, usually this machine's.
+    `hidden` adds the grader's cases, which come when all that is told of the attempt is known, and only take parts
+    away. `to_the_end`, as with these, goes on with the other parts where a case took too long. `seed` draws other
+    numbers; `dtype` replaces that of every case; `limits` are those on time, usually this machine's.
 
     A `memory` that is handed to many runs keeps what the reference and the misconceptions do; `known` is what the
     attempt did on the cases, by their names, where it has been asked before.
@@ -66,33 +69,73 @@ def run_exercise(
         told = f"calls {uses[0].name}, which this exercise asks you to do without"
         where = f" (line {uses[0].line}: {uses[0].text})"
         return write_report(exercise, [], cases=(), failure=Failure("forbidden", told + where))
-    cases = cases_of(exercise, hidden=hidden, dtype=dtype)
+    how: dict[str, Any] = {"seed": seed, "device": device, "memory": memory}
+    cases = cases_of(exercise, hidden=False, dtype=dtype)
+    trials, given_up = _tried(exercise, asked, cases, known, how, to_the_end=hidden or to_the_end)
+    if given_up:  # there is not enough yet to say what the mistake is
+        report = write_report(exercise, trials, cases=cases)
+    else:
+        example = _on_example(exercise, asked) if any(t.difference for t in trials) else None
+        findings = _findings(exercise, attempt, trials, limits=limits, **how)
+        report = write_report(exercise, trials, cases=cases, findings=findings, example=example)
+    if not hidden:
+        return report
+    left = parts_left(exercise, asked, report.parts, dtype=dtype, known=known, **how)
+    return after_hidden_cases(exercise, report, left)
+
+
+def _tried(
+    exercise: Exercise,
+    attempt: Attempt,
+    cases: Sequence[Case],
+    known: Mapping[str, Observation] | None,
+    how: Mapping[str, Any],
+    *,
+    to_the_end: bool,
+) -> tuple[list[Trial], list[str]]:
+    """The trials, and the parts that were given up before their end."""
     trials: list[Trial] = []
-    given_up: list[Case] = []
-    example = None
+    given_up: list[str] = []
     for case in cases:
-        if any(case.part == other.part for other in given_up):
+        if case.part in given_up:
             continue
-        if case.hidden and example is None:
-            example = _on_example(exercise, asked)  # now: what is shown must not hold what came of hidden inputs
-        got = None if known is None else known[case.name]
-        trials.append(try_case(exercise, asked, case, seed=seed, device=device, memory=memory, got=got))
+        trials.append(try_case(exercise, attempt, case, got=None if known is None else known[case.name], **how))
         failure = trials[-1].got.failure if trials[-1].difference is not None else None
         if failure is not None and failure.kind in GIVEN_UP:
-            given_up.append(case)
-            if _is_the_end(exercise, case, failure, hidden):
-                break
-    if not all(case.hidden for case in given_up):  # there is not enough yet to say what the mistake is
-        return write_report(exercise, trials, cases=cases)
-    findings = _findings(exercise, attempt, trials, seed=seed, device=device, memory=memory, limits=limits)
-    if example is None and any(t.difference for t in trials):
-        example = _on_example(exercise, asked)
-    return write_report(exercise, trials, cases=cases, findings=findings, example=example)
+            given_up.append(case.part)
+            too_long = failure.kind == "time" and not to_the_end  # a student has waited long enough
+            if case.part == next(iter(exercise.parts)) or failure.kind == "died" or too_long:
+                break  # or no part is left that could be earned, or nobody to ask
+    return trials, given_up
 
 
-def _is_the_end(exercise: Exercise, case: Case, failure: Failure, hidden: bool) -> bool:
-    """Whether no part is left that could be earned, nobody to ask, or a student who has waited long enough."""
-    return case.part == next(iter(exercise.parts)) or failure.kind == "died" or (failure.kind == "time" and not hidden)
+def parts_left(
+    exercise: Exercise,
+    attempt: Attempt,
+    parts: Mapping[str, bool],
+    *,
+    seed: int,
+    device: str = "cpu",
+    dtype: torch.dtype | None = None,
+    memory: Memory | None = None,
+    known: Mapping[str, Observation] | None = None,
+) -> dict[str, bool]:
+    """Which of the parts that count so far the grader's own cases leave; nothing else that comes of these is kept.
+
+    A part is tried until it is lost.
+    """
+    hidden = [case for case in cases_of(exercise, hidden=True, dtype=dtype) if case.hidden]
+    left, wrong = dict(parts), set[str]()
+    for case in hidden:
+        if not left[case.part]:
+            continue
+        got = None if known is None else known[case.name]
+        trial = try_case(exercise, attempt, case, seed=seed, device=device, memory=memory, got=got)
+        if trial.difference is not None:
+            wrong.add(case.part)
+            rest = earned(exercise.parts, hidden, {other.name for other in hidden if other.part not in wrong})
+            left = {part: counts and rest[part] for part, counts in left.items()}
+    return left
 
 
 def _findings(

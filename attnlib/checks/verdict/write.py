@@ -1,6 +1,7 @@
 """Writing the report: which parts count, what was wrong, and what the student reads about it."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -30,13 +31,12 @@ def write_report(
 ) -> Report:
     """Turn the trials into a verdict; a `failure` without trials is an attempt that could not be tried at all.
 
-    `cases` are all that were to be tried: a part counts unless one of its cases is wrong or missing. `findings` are
-    what is known of the mistake: the first is the diagnosis.
+    `cases` are all visible ones that were to be tried: a part counts unless one of its cases is wrong or missing.
+    `findings` are what is known of the mistake: the first is the diagnosis.
     """
     parts = earned(exercise.parts, cases, {t.case.name for t in trials if t.difference is None})
     if failure is not None:
         parts = dict.fromkeys(parts, False)
-    score = sum(exercise.parts[part] for part, passed in parts.items() if passed) / exercise.worth
     passed = all(parts.values())
     sections: list[Section] = []
     chosen = None if passed or failure is not None else _chosen(exercise, trials, findings)
@@ -55,18 +55,15 @@ def write_report(
         sections.insert(
             _after_difference(sections), Section(heading + finding.title, finding.explanation, link=finding.thread)
         )
-    printed = next((t.got.printed for t in trials if t.got.printed and not t.case.hidden), "")
+    printed = next((t.got.printed for t in trials if t.got.printed), "")
     if printed:
         sections.append(Section("Your code printed (in the first case)", printed.rstrip()[:600], fixed=True))
     shown = chosen.got.failure if chosen is not None else failure
     return Report(
         exercise=exercise.name,
-        passed=passed,
-        score=score,
-        points=float(round(score * exercise.points)),
+        **_counted(exercise, parts),
         max_points=exercise.points,
         diagnosis=findings[0].id if findings and not passed else None,
-        parts=parts,
         untried=_untried(trials, cases),
         unwritten=any(f.kind == "unwritten" for f in (failure, *(t.got.failure for t in visibly_wrong(trials))) if f),
         failure=shown,
@@ -76,16 +73,41 @@ def write_report(
     )
 
 
+def _counted(exercise: Exercise, parts: dict[str, bool]) -> dict[str, Any]:
+    """The fields of a report that follow from the parts."""
+    score = sum(exercise.parts[part] for part, passed in parts.items() if passed) / exercise.worth
+    points = float(round(score * exercise.points))
+    return {"passed": all(parts.values()), "score": score, "points": points, "parts": parts}
+
+
+def after_hidden_cases(exercise: Exercise, report: Report, left: dict[str, bool]) -> Report:
+    """The report on the visible cases once more, with the parts that the grader's own cases have left.
+
+    It says which of the parts failed there first, and nothing that the attempt could have chosen. A shape, a dtype, the
+    name of an exception, whether it raised at all, how long it took: an answer could make each of hidden inputs.
+    """
+    lost = [part for part, counted in report.parts.items() if counted and not left[part]]
+    if not lost:
+        return report
+    said = (
+        "The grader also calls your answer with other sizes and other numbers, and at least one of those calls did not "
+        "give what it should, or not in time. Try inputs of your own: other lengths, a batch of one, larger and "
+        "smaller numbers."
+    )
+    section = Section(f"In a case of the grader's own ({lost[0]})", said)
+    if report.passed:
+        headline = "fails one of the grader's own cases"
+        report = replace(report, headline=headline, in_short=headline)
+    return replace(report, **_counted(exercise, left), sections=(*report.sections, section))
+
+
 def _instead(exercise: Exercise) -> Section:
     return Section("What to use instead", instead(exercise.forbidden))
 
 
 def _untried(trials: Sequence[Trial], cases: Sequence[Case]) -> tuple[str, ...]:
-    """The parts that lack only a trial; none where a hidden case is wrong, for how that ended is not shown."""
-    wrong = [t.case for t in trials if t.difference is not None]
-    if any(case.hidden for case in wrong):
-        return ()
-    lacking = {c.part for c in cases} - {c.part for c in wrong}
+    """The parts that lack only a trial."""
+    lacking = {c.part for c in cases} - {t.case.part for t in trials if t.difference is not None}
     tried = {t.case.name for t in trials}
     return tuple(dict.fromkeys(c.part for c in cases if c.part in lacking and c.name not in tried))
 
@@ -95,7 +117,7 @@ def _after_difference(sections: list[Section]) -> int:
 
 
 def _chosen(exercise: Exercise, trials: Sequence[Trial], findings: Sequence[Misconception]) -> Trial | None:
-    """The wrong case that is shown; none if all of them are hidden."""
+    """The wrong case that is shown."""
     order, given = list(exercise.parts), _is_given(findings)
     visible = sorted(visibly_wrong(trials), key=lambda t: (order.index(t.case.part), t.case.other_device, _rank(t)))
     return min(visible, key=lambda t: given and not _shows_numbers(t), default=None)
@@ -113,11 +135,8 @@ def _explain_failure(
     example: tuple[Observation, Observation] | None,
 ) -> tuple[str, list[Section]]:
     order = list(exercise.parts)
-    failed = [t for t in trials if t.difference is not None]
-    only_hidden = {t.case.part for t in failed} - {t.case.part for t in visibly_wrong(trials)}
-    unseen = [_explain_hidden(part) for part in order if part in only_hidden]
-    if chosen is None or chosen.difference is None:
-        return "fails one of the grader's own cases", unseen[:1]
+    assert chosen is not None
+    assert chosen.difference is not None
     aspect, failure = chosen.difference.aspect, chosen.got.failure
     if failure is not None and failure.kind == "unwritten" and exercise.kind == "function":
         return words.of_failure(failure), []  # there is nothing yet to say more about; a module may be half written
@@ -145,19 +164,7 @@ def _explain_failure(
         sections.append(looks_like)
     if example is not None and (side := _side_by_side(exercise, example)):
         sections.append(side)
-    return headline, sections + unseen[:1]
-
-
-def _explain_hidden(part: str) -> Section:
-    """What may be said of hidden cases: the part that fails there, and nothing that the attempt could have chosen.
-
-    A shape, a dtype, the name of an exception, whether it raised at all: an answer could make each of hidden inputs.
-    """
-    said = (
-        "The grader also calls your answer with other sizes and other numbers, and at least one of those calls did not "
-        "give what it should. Try inputs of your own: other lengths, a batch of one, larger and smaller numbers."
-    )
-    return Section(f"In a case of the grader's own ({part})", said)
+    return headline, sections
 
 
 def _shows_numbers(trial: Trial) -> bool:
@@ -206,7 +213,7 @@ def _unrecognised(
 
 def _of_part(part: str, trials: Sequence[Trial]) -> str:
     """That only one part is wrong, and in which of its cases, where others of it are right."""
-    seen = [t for t in trials if t.case.part == part and not t.case.hidden]
+    seen = [t for t in trials if t.case.part == part]
     wrong = [t.case.name for t in seen if t.difference is not None]
     if len(wrong) == len(seen):
         return words.of_isolated(Isolated(part=part))
@@ -216,8 +223,8 @@ def _of_part(part: str, trials: Sequence[Trial]) -> str:
 def _right_or_wrong(trials: Sequence[Trial]) -> str:
     """The cases that are wrong, or those that are right, whichever are fewer; empty where none is right."""
     wrong = [t.case.name for t in trials if t.difference is not None]
-    fine = [t.case.name for t in trials if t.difference is None and not t.case.hidden and _compares_values(t.case)]
-    if len(wrong) < len(fine) and not any(t.case.hidden for t in trials if t.difference is not None):
+    fine = [t.case.name for t in trials if t.difference is None and _compares_values(t.case)]
+    if len(wrong) < len(fine):
         return f"Wrong in: {_listed(wrong)}. Everything else that was tried is right."
     return f"All is right in: {_listed(fine)}." if fine else ""
 
@@ -228,7 +235,7 @@ def _listed(names: Sequence[str]) -> str:
 
 def _right_but_with(trials: Sequence[Trial]) -> str:
     """Where one thing is given in all wrong cases and in no right one: the rest."""
-    seen = [t for t in trials if not t.case.hidden and _compares_values(t.case)]
+    seen = [t for t in trials if _compares_values(t.case)]
     wrong, right = ({t.case.given for t in seen if (t.difference is None) == fine} for fine in (False, True))
     return f"Everything without {wrong.pop()} is right." if len(wrong) == 1 and wrong.isdisjoint({"", *right}) else ""
 

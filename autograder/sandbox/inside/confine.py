@@ -16,6 +16,8 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP = 1, 4, 22, 2
 PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 36, 38
 CAPABILITY_VERSION = 0x20080522
 SIGKILL = 9
+CLONE_NEWNS, CLONE_NEWUSER = 0x20000, 0x10000000
+MS_NOSUID, MS_NODEV, MS_PRIVATE = 2, 4, 0x44000  # private, and so is what is mounted beneath
 
 # Landlock's rights on files, by the ABI that brought them.
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1, 2, 4, 8
@@ -51,6 +53,11 @@ def hide_memory() -> None:
     _checked(LIBC.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0), "dumpable")
 
 
+def show_memory() -> None:
+    """The warm process, and nobody outside of its layers, may see which files this one holds."""
+    _checked(LIBC.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0), "dumpable")
+
+
 def die_with_parent() -> None:
     """The kernel kills this process when its parent ends."""
     _checked(LIBC.prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0), "pdeathsig")
@@ -68,8 +75,12 @@ def limit(what: int, amount: int) -> None:
     resource.setrlimit(what, (amount, amount))
 
 
-def limit_resources(*, cpu_seconds: int, memory_bytes: int, file_bytes: int) -> None:
-    """Bound processor time, address space beyond today's, and the size of any file; no core dumps."""
+def limit_resources(*, cpu_seconds: int, memory_bytes: int, file_bytes: int, threads: int) -> None:
+    """Bound processor time, address space beyond today's, the size of any file, and threads; no core dumps.
+
+    The kernel counts the threads of a user, where it counts them at all: on the whole machine, unless there is a
+    namespace of users. So its bound is four times as high, above all that run now, and the warm process counts, too.
+    """
     with open("/proc/self/statm", encoding="ascii") as file:
         used = int(file.read().split()[0]) * resource.getpagesize()
     limit(resource.RLIMIT_CPU, cpu_seconds)
@@ -78,6 +89,40 @@ def limit_resources(*, cpu_seconds: int, memory_bytes: int, file_bytes: int) -> 
     limit(resource.RLIMIT_CORE, 0)
     limit(resource.RLIMIT_NOFILE, 128)
     limit(resource.RLIMIT_MSGQUEUE, 0)
+    with open("/proc/loadavg", encoding="ascii") as file:
+        now = int(file.read().split()[3].partition("/")[2])
+    limit(resource.RLIMIT_NPROC, now + 4 * threads)
+
+
+def own_file_system(folder: str, size: int, owner: int) -> bool:
+    """Mount a file system of this size on a folder, for this process and its children alone; whether that is possible.
+
+    Root may, and others where they may have a namespace of users. It is gone with the last process that sees it.
+    """
+    pid = os.fork()  # what is refused half-way would leave a process without a user
+    if pid == 0:
+        os._exit(0 if _mounted(folder, size, owner) else 1)
+    return os.waitpid(pid, 0)[1] == 0 and _mounted(folder, size, owner)
+
+
+def _mounted(folder: str, size: int, owner: int) -> bool:
+    user, group, is_root = os.geteuid(), os.getegid(), os.geteuid() == 0
+    try:
+        _checked(LIBC.unshare(CLONE_NEWNS | (0 if is_root else CLONE_NEWUSER)), "unshare")
+        if not is_root:
+            for name, text in (
+                ("setgroups", "deny"),
+                ("uid_map", f"{user} {user} 1"),
+                ("gid_map", f"{group} {group} 1"),
+            ):
+                with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
+                    file.write(text)
+        _checked(LIBC.mount(b"none", b"/", None, MS_PRIVATE, None), "mount")
+        options = f"size={size},mode=0700,uid={owner},gid={owner if is_root else group}"
+        _checked(LIBC.mount(b"scratch", folder.encode(), b"tmpfs", MS_NOSUID | MS_NODEV, options.encode()), "mount")
+    except OSError:  # not allowed here: then the warm process counts bytes
+        return False
+    return True
 
 
 def seccomp_works() -> bool:

@@ -10,6 +10,7 @@ import json
 import math
 import os
 import resource
+import select
 import signal
 import socket
 import sys
@@ -27,17 +28,23 @@ WARM = (
     "IPython.core.inputtransformer2",
 )
 REAP_SECONDS = 0.001
+WATCH_SECONDS = 0.1
 
 
 def main() -> None:
     """Serve until the grader closes the connection; the first argument is its file descriptor, or a socket's path."""
     settings = dict(argument.split("=", 1) for argument in sys.argv[1:])
+    sys.path[:0] = [os.path.dirname(os.path.dirname(os.path.abspath(__file__)))]
+    from inside import confine
+
+    if settings.get("quota") == "try":
+        owner = int(settings.get("user", os.geteuid()))
+        made = confine.own_file_system(settings["scratch"], int(settings["scratch_bytes"]), owner)
+        settings["quota"] = "yes" if made else "no"
     if "user" in settings:
         os.setgroups([])
         os.setresgid(*[int(settings["user"])] * 3)
         os.setresuid(*[int(settings["user"])] * 3)
-    sys.path[:0] = [os.path.dirname(os.path.dirname(os.path.abspath(__file__)))]
-    from inside import confine
     from inside.scratch import clear
     from inside.wire import Channel
 
@@ -92,14 +99,25 @@ class Zygote:
     def __init__(self, control: Any, settings: dict[str, str], serve: Any) -> None:
         self.control, self.settings, self.serve = control, settings, serve
         self.number = 0
+        self.living: dict[int, tuple[str, Any]] = {}
+        """The children's scratch folders and bounds."""
+        self.beyond: dict[int, list[str]] = {}
+        """The bounds that children were ended for."""
 
     def run(self) -> None:
-        """Answer the grader's requests until it is gone."""
-        from inside.scratch import look_into
+        """Answer the grader's requests until it is gone, and meanwhile watch whatever lives."""
         from inside.wire import Closed
 
+        watched = 0.0
         with contextlib.suppress(Closed):
             while True:
+                if self.living and time.monotonic() - watched >= WATCH_SECONDS:
+                    for pid in self.living:
+                        self._look(pid)
+                    watched = time.monotonic()
+                waiting = WATCH_SECONDS if self.living else None
+                if not select.select([self.control.connection], [], [], waiting)[0]:
+                    continue
                 message, descriptors = self._receive()
                 if message["do"] == "fork":
                     self.control.send(self._fork(message, descriptors[0]))
@@ -111,9 +129,19 @@ class Zygote:
                     gc.freeze()
                     self.control.send({})
                 elif message["do"] == "look":
-                    self.control.send({**look(message["pid"]), **vars(look_into(self._scratch()))})
+                    self.control.send(self._look(message["pid"]))
                 elif message["do"] == "end":
                     self.control.send(self._end(**message))
+
+    def _look(self, pid: int) -> dict[str, Any]:
+        """What a child does and holds; one that is beyond a bound is ended, whatever the grader is doing."""
+        from inside.looking import state_of
+
+        state = state_of(pid, *self.living[pid])
+        if state["beyond"] and pid not in self.beyond:
+            self.beyond[pid] = state["beyond"]
+            os.kill(pid, signal.SIGKILL)
+        return {**state, "beyond": self.beyond.get(pid)}
 
     def _receive(self) -> tuple[dict[str, Any], list[int]]:
         """A request, and the descriptor that comes with it, which is that of a child's connection."""
@@ -149,7 +177,14 @@ class Zygote:
             finally:
                 os._exit(0)
         os.close(descriptor)
+        self.living[pid] = self._scratch(), self._bounds(limits)
         return {"pid": pid}
+
+    def _bounds(self, limits: dict[str, Any]) -> Any:
+        from inside.looking import Bounds
+
+        names = ("threads", "scratch_bytes", "file_bytes")
+        return Bounds(**{name: limits[name] for name in names}, quota=self.settings.get("quota") == "yes")
 
     def _scratch(self) -> str:
         """The folder of the child that was forked last; no other child ever has it."""
@@ -171,7 +206,10 @@ class Zygote:
                 cpu_seconds=math.ceil(limits["time"]["child_cpu"]),
                 memory_bytes=limits["memory_bytes"],
                 file_bytes=limits["file_bytes"],
+                threads=limits["threads"],
             )
+            if self.settings.get("quota") != "yes":
+                confine.show_memory()
             if self.settings.get("landlock") in ("child", "zygote"):
                 rules = rules_of(self.settings)
                 confine.restrict_files([*rules["readable"], *OWN], [scratch, "/dev/null"], rules["listable"])
@@ -193,8 +231,11 @@ class Zygote:
             os.kill(pid, signal.SIGKILL)
             status, usage = _waited(pid, kill)
         if usage is None:
-            return {"signal": int(signal.SIGKILL), "cpu": 0.0, "rss": 0, "left": "a process that cannot be killed"}
+            left = "a process that cannot be killed"
+            return {"signal": int(signal.SIGKILL), "cpu": 0.0, "rss": 0, "left": left, "beyond": None}
+        self.living.pop(pid, None)
         return {
+            "beyond": self.beyond.pop(pid, None),
             "signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0,
             "cpu": usage.ru_utime + usage.ru_stime,
             "rss": usage.ru_maxrss * 1024,
@@ -235,29 +276,6 @@ def _waited(pid: int, seconds: float) -> tuple[int, resource.struct_rusage | Non
         if ended or time.monotonic() >= last:
             return status, usage if ended else None
         time.sleep(REAP_SECONDS)
-
-
-def look(pid: int) -> dict[str, Any]:
-    """Whether a child is computing: its processor time so far, how many threads it has, and whether all are asleep.
-
-    `blocked` are those of which none runs, although not all are asleep: they wait for a disk, or cannot be woken.
-    """
-    ticks = os.sysconf("SC_CLK_TCK")
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
-            fields = file.read().rpartition(")")[2].split()
-        states = []
-        for task in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{task}/stat", encoding="ascii", errors="replace") as file:
-                states.append(file.read().rpartition(")")[2].split()[0])
-    except (FileNotFoundError, ProcessLookupError):
-        return {"cpu": 0.0, "asleep": False, "blocked": False, "threads": 0}
-    return {
-        "cpu": (int(fields[11]) + int(fields[12])) / ticks,
-        "asleep": (asleep := all(state in "STtZX" for state in states)),
-        "blocked": not asleep and "R" not in states,
-        "threads": len(states),
-    }
 
 
 if __name__ == "__main__":

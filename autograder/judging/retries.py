@@ -1,0 +1,96 @@
+"""What is run of a notebook to judge one answer, and for which reasons it is tried once more in another way."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from attnlib.checks.verdict.report import Report
+from autograder.judging.around_a_test import Cells, may_define
+
+OURS = ("attnlib", "autograder")
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What is run to judge an answer."""
+
+    cells: Cells
+    below: Cells
+    """Cells below the test, which are not run."""
+    run: str = "needed"
+    """Which of the cells: see `needed` in sandbox/inside/needed.py."""
+    show: tuple[str, ...] = ()
+    """The demonstrations whose numbers are computed elsewhere, since they need what is withheld."""
+
+
+@dataclass
+class Asked:
+    """The outcome of one attempt: what was run for it, what was left out, and whether the child died in the cells."""
+
+    report: Report
+    cells: list[dict[str, Any]] = field(default_factory=list)
+    left_out: frozenset[str] = frozenset()
+    unseen: int = 0
+    died: bool = False
+    task: dict[str, Any] | None = None
+    """With which a process gets as far as to be asked for hidden cases; None where there is none to ask for."""
+
+    @property
+    def lacking(self) -> list[str]:
+        """The name for want of which it failed, in a list."""
+        return [self.report.failure.lacks_name] if self.report.failure and self.report.failure.lacks_name else []
+
+    @property
+    def lacking_modules(self) -> list[str]:
+        """The module for want of which it failed, in a list; none if it is ours, which no file beside stands for."""
+        module = self.report.failure.lacks_module if self.report.failure else ""
+        return [module] if module and module not in OURS else []
+
+    def not_shown(self, cells: Cells) -> tuple[str, ...]:
+        """If names were lacking, the demonstrations that did not run to their end: they may need what is withheld."""
+        given = {cell["name"] for cell in cells if cell["role"] == "given"}
+        return tuple(cell["name"] for cell in self.cells if cell["error"] and cell["name"] in given and self.lacking)
+
+
+def added(cells: Cells) -> Cells:
+    """The cells that are all the student's."""
+    return [cell for cell in cells if cell["role"] == "added"]
+
+
+@dataclass(frozen=True)
+class Retry:
+    """A reason for which an answer may have failed that is not the answer's fault, and what to run instead."""
+
+    why: str
+    applies: Callable[[Attempt, Asked], bool]
+    change: Callable[[Attempt, Asked], Attempt]
+
+
+RETRIES = (
+    Retry(
+        "students run their cells in any order",
+        lambda attempt, asked: may_define(attempt.below, asked.lacking),
+        lambda attempt, asked: replace(attempt, cells=attempt.cells + attempt.below, below=[]),
+    ),
+    Retry(
+        "a module's file was written before it was imported",
+        lambda attempt, asked: may_define(attempt.below, asked.lacking_modules),
+        lambda attempt, asked: replace(attempt, cells=added(attempt.below) + attempt.cells, below=[]),
+    ),
+    Retry(
+        "a demonstration needs what is withheld from the answer",
+        lambda attempt, asked: bool(asked.not_shown(attempt.cells)),
+        lambda attempt, asked: replace(attempt, show=asked.not_shown(attempt.cells)),
+    ),
+    Retry(
+        "a cell that was left out binds a name that is missing",
+        lambda attempt, asked: not asked.left_out.isdisjoint(asked.lacking),
+        lambda attempt, asked: replace(attempt, run="all"),
+    ),
+    Retry(
+        "it died, perhaps in a cell that was run only because it hides what it binds",
+        lambda attempt, asked: attempt.run == "needed" and asked.died and asked.unseen > 0,
+        lambda attempt, asked: replace(attempt, run="seen"),
+    ),
+)
+"""Each is tried once, in this order, on what the one before has led to."""

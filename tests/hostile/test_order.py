@@ -1,0 +1,191 @@
+"""What has seen a hidden input has nobody to tell it to: everything that is shown comes before the first hidden case.
+
+Each side door is tried for real, where this machine has it: first between two visible runs, where it works, and then
+from a hidden one, where there is nobody behind the door any more.
+"""
+
+import importlib.util
+import os
+
+import pytest
+from entries import LESSON_02, ROOT
+
+from attnlib.checks import run
+from autograder.building.compose_samples import compose
+from autograder.judging import judge as judging
+from autograder.judging.explainer import Explainer
+from autograder.judging.judge import Judge
+from autograder.judging.settle import settle
+from autograder.judging.verdict import write_verdicts
+from autograder.lesson_text.assignment import Assignment
+from autograder.lesson_text.notebook import read_notebook, to_text
+from autograder.sandbox.process import Child, Sandbox
+
+pytestmark = pytest.mark.slow
+FILE = os.path.join(os.path.dirname(importlib.util.find_spec("torch").origin), "include", "ATen", "core", "Tensor.h")
+"""One that a child can read and that no Python program does."""
+
+RIGHT = "def attention_scores(q, k):\n    return q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5\n"
+WRONG = "def attention_scores(q, k):\n    return q @ k.transpose(-2, -1) * 3\n"
+SOFTMAX = """
+def softmax(x, dim=-1):
+    powers = (x - x.amax(dim, keepdim=True)).exp()
+    return powers / powers.sum(dim, keepdim=True)
+"""
+LEAVES = """
+import ctypes, fcntl, os, threading
+
+libc = ctypes.CDLL(None, use_errno=True)
+SEEN = {seen}
+
+def leave():
+    {leave}
+
+def attention_scores(q, k):
+    if tuple(q.shape) in SEEN or {hidden_too}:
+        leave()
+    return q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
+"""
+FINDS = """
+import ctypes, fcntl, os
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+def find():
+    {find}
+
+print("found:", find())
+
+def softmax(x, dim=-1):
+    return x
+"""
+DOORS = {
+    "process ids": ("[threading.Thread(target=int).start() for _ in range(37)]", "return os.getpid()"),
+    "inodes": (
+        "[open(f'{n}', 'w').close() for n in range(37)]",
+        "open('mine', 'w').close(); return os.stat('mine').st_ino",
+    ),
+    "the page cache": (
+        f"open({FILE!r}, 'rb').read(4096)",
+        f"""vector = (ctypes.c_void_p * 2)(ctypes.addressof(ctypes.create_string_buffer(64)), 64)
+    return libc.preadv2(os.open({FILE!r}, os.O_RDONLY), vector, 1, ctypes.c_long(0), 8)  # RWF_NOWAIT""",
+    ),
+    "a lock": (
+        f"global held; held = open({FILE!r}); fcntl.flock(held, fcntl.LOCK_SH)",
+        f"""try:
+        fcntl.flock(os.open({FILE!r}, os.O_RDONLY), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return 'locked'
+    return 'free'""",
+    ),
+}
+
+
+def seen_shapes() -> set[tuple[int, ...]]:
+    """The shapes of the queries in visible cases."""
+    found = set()
+
+    def spying(q, k):
+        found.add(tuple(q.shape))
+        return q @ k.mT
+
+    run("attention_scores", spying)
+    return found
+
+
+@pytest.fixture(scope="module")
+def lesson(hostile_course):
+    """The lesson as it is handed out, and its assignment."""
+    release = read_notebook(hostile_course.course / "release" / LESSON_02 / f"{LESSON_02}.ipynb")
+    return release, Assignment.read(ROOT / "solutions" / f"{LESSON_02}.py")
+
+
+@pytest.fixture
+def shown(lesson, layers):
+    """A function that judges answers in a fresh sandbox, and returns all that their student is shown."""
+    release, assignment = lesson
+
+    def judge(answers, judge_of=Judge):
+        with Sandbox(layers) as sandbox:
+            settled = settle(compose(release, answers, "order"), assignment.released)
+            return to_text(write_verdicts(settled, judge_of(sandbox, seed=5).verdicts(settled, assignment)))
+
+    return judge
+
+
+both = pytest.mark.parametrize("layers", ["auto", "landlock"], indirect=True)
+
+
+def found_in(text: str) -> str:
+    """What the second answer says that it has found."""
+    return text.partition("found: ")[2].split("\\n")[0]
+
+
+@both
+@pytest.mark.parametrize("door", DOORS)
+def test_nothing_shown_depends_on_what_a_hidden_run_leaves_behind_a_door(shown, layers, door):
+    leave, find = DOORS[door]
+
+    def judged(seen: object, hidden_too: object) -> str:
+        with open(FILE, "rb") as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        first = LEAVES.format(seen=seen, leave=leave, hidden_too=hidden_too)
+        return found_in(shown({"attention_scores": first, "softmax": FINDS.format(find=find)}))
+
+    nothing, hidden = judged(set(), False), judged(set(), f"tuple(q.shape) not in {seen_shapes()}")
+    if door == "process ids" and layers.outer != "bubblewrap":  # they are the whole machine's
+        assert nothing != ""
+        return
+    assert hidden == nothing != ""
+    if judged(seen_shapes(), False) == nothing and door != "a lock":  # which ends with the process that holds it
+        pytest.skip(f"NOT TESTED: on this machine, {door} tell nothing, whoever asks")
+
+
+@both
+def test_no_process_of_a_submission_lives_beside_another_and_none_is_shown_after_the_first_hidden_case(
+    shown, layers, monkeypatch
+):
+    events, living = [], []
+    fork, end, explain, parts_left = Sandbox.fork, Child._end, Explainer.explain, judging.parts_left
+
+    def forking(self, *about):
+        assert living == []
+        living.append(fork(self, *about))
+        events.append("fork")
+        return living[-1]
+
+    def ending(self, why=None):
+        living.remove(self)
+        return end(self, why)
+
+    def explaining(self, *about):
+        assert living == []
+        events.append("explain")
+        return explain(self, *about)
+
+    def trying(exercise, attempt, parts, **more):
+        assert living == [attempt.child]
+        events.append("hidden")
+        return parts_left(exercise, attempt, parts, **more)
+
+    monkeypatch.setattr(Sandbox, "fork", forking)
+    monkeypatch.setattr(Child, "_end", ending)
+    monkeypatch.setattr(Explainer, "explain", explaining)
+    monkeypatch.setattr(judging, "parts_left", trying)
+    text = shown({"attention_scores": WRONG, "softmax": SOFTMAX})
+    assert events == ["fork", "explain", "fork", "fork", "fork", "hidden"]
+    assert "softmax: all right" in text
+
+
+def test_the_hidden_inputs_of_one_submission_are_those_of_no_other(lesson, layers, monkeypatch):
+    release, assignment = lesson
+    seeds = []
+    monkeypatch.setattr(Judge, "_left", lambda self, task, verdict, given, seed: seeds.append(seed) or {})
+    monkeypatch.setattr(judging, "after_hidden_cases", lambda exercise, report, left: report)
+    with Sandbox(layers) as sandbox:
+        for answer, course in ((RIGHT, 5), (RIGHT, 5), (RIGHT + "\n# again\n", 5), (RIGHT, 6)):
+            settled = settle(compose(release, {"attention_scores": answer}, "order"), assignment.released)
+            Judge(sandbox, seed=course).verdicts(settled, assignment)
+    assert seeds[0] == seeds[1]
+    assert len(set(seeds)) == 3
+    assert min(seeds) > 2**128
