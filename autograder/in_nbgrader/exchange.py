@@ -13,6 +13,7 @@ from nbgrader.exchange.default import ExchangeCollect, ExchangeReleaseFeedback
 
 from autograder.in_nbgrader.copying import Copy
 from autograder.in_nbgrader.handed_in import record_received
+from autograder.in_nbgrader.names import fault_of_name
 from autograder.showing.errors import CourseError
 from autograder.showing.text import printable
 
@@ -61,6 +62,8 @@ class CollectWithoutLinks(ExchangeCollect):
         """Why it is no submission of the student whose name it has; empty if it is one."""
         if not student or student.startswith("."):
             return "it has no student's name"
+        if why := fault_of_name(student):
+            return why
         if path.is_symlink() or not path.is_dir():
             return "it is a link, or no folder"
         owner = _owner(path) if self.check_owner else student

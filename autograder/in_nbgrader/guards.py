@@ -17,8 +17,8 @@ from nbgrader.coursedir import CourseDirectory
 
 from autograder.in_nbgrader.copying import copy_listed
 from autograder.in_nbgrader.handed_in import time_of
+from autograder.in_nbgrader.names import fault_of_name
 from autograder.in_nbgrader.record_failures import explain, reason_file, record
-from autograder.in_nbgrader.status import NO_NAME, is_name
 from autograder.judging.intake.survey import Stray, survey
 from autograder.judging.intake.timestamp import told_time
 
@@ -45,8 +45,8 @@ def _find_submissions(converter: Any) -> None:
     for student, lesson in submissions:
         wanted = (student, course.student_id), (lesson, course.assignment_id), (lesson, course.notebook_id)
         if all(_is_meant(name, pattern) for name, pattern in wanted):
-            if not is_name(student):
-                strays.append(Stray(student, NO_NAME))
+            if why := fault_of_name(student):
+                strays.append(Stray(student, why))
                 continue
             folder = course.format_path(course.submitted_directory, student, lesson)
             converter.assignments[folder] = [str(Path(folder) / f"{lesson}.ipynb")]
