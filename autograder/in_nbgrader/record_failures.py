@@ -9,6 +9,7 @@ from nbgrader.api import Gradebook, MissingEntry
 
 from autograder.in_nbgrader.course_files import write_whole
 from autograder.in_nbgrader.handed_in import time_of
+from autograder.judging.intake.bounded import bounded
 from autograder.judging.intake.custody import take_in
 from autograder.judging.intake.folder import collect
 from autograder.lesson_text.released import released_cells
@@ -71,7 +72,8 @@ class RecordFailures(NotebookExporter):
         """The notebook that a student handed in, whatever it is called: found and read as `grade` does."""
         handed_in = collect(folder, place["notebook"])
         released = released_cells(place["db_url"], place["assignment"], place["notebook"])
-        taken = take_in(handed_in.files, place["notebook"], released)
+        with bounded():
+            taken = take_in(handed_in.files, place["notebook"], released)
         _, doubt = time_of(cast(Any, self.parent).coursedir, place["student"], place["assignment"], handed_in)
         for remark in filter(None, (*handed_in.remarks, doubt, *taken.remarks)):
             self.log.warning("%s, %s: %s", printable(place["student"]), place["assignment"], remark)
