@@ -1,4 +1,7 @@
-"""The one nbgrader config: for `nbgrader` and the formgrader started in this folder, and for `python -m autograder`."""
+"""The one nbgrader config: for `nbgrader` and the formgrader started in this folder, and for `python -m autograder`.
+
+What is written into a course's folder loads it, too: see `in_nbgrader/course_config.py`.
+"""
 
 import os
 import sys
@@ -41,7 +44,7 @@ c.GenerateAssignment.preprocessors = [
     "nbgrader.preprocessors.ClearOutput",
     "nbgrader.preprocessors.CheckCellMetadata",
     "nbgrader.preprocessors.ComputeChecksums",
-    "nbgrader.preprocessors.SaveCells",
+    "autograder.building.save_for_the_sandbox.SaveForTheSandbox",
     "nbgrader.preprocessors.ClearHiddenTests",
     "nbgrader.preprocessors.ComputeChecksums",
     "nbgrader.preprocessors.CheckCellMetadata",
@@ -53,7 +56,6 @@ c.Autograde.exporter_class = "autograder.in_nbgrader.record_failures.RecordFailu
 c.Autograde.sanitize_preprocessors = [
     "nbgrader.preprocessors.ClearOutput",
     "autograder.in_nbgrader.preprocessors.settle_cells.SettleCells",
-    "nbgrader.preprocessors.OverwriteKernelspec",
     "nbgrader.preprocessors.OverwriteCells",
     "nbgrader.preprocessors.CheckCellMetadata",
 ]

@@ -12,6 +12,7 @@ from nbformat import NotebookNode
 from autograder.building.colab import add_colab, recorded_url, with_badges
 from autograder.building.gate import Gate
 from autograder.building.run_lesson import run_lesson, without_outputs
+from autograder.building.save_for_the_sandbox import is_for_the_sandbox
 from autograder.in_nbgrader.nbgrader_course import NbgraderCourse
 from autograder.lesson_text.layout import Layout, shown
 from autograder.lesson_text.lesson import read_lesson
@@ -152,7 +153,7 @@ def prepare(layout: Layout, wanted: tuple[str, ...]) -> list[str]:
     """
     course = NbgraderCourse(layout.course)
     with course.gradebook() as gradebook:
-        known = {assignment.name for assignment in gradebook.assignments}
+        known = {assignment.name for assignment in gradebook.assignments if is_for_the_sandbox(assignment)}
     done = []
     for lesson in layout.chosen(wanted):
         source = layout.source(lesson)

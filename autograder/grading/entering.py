@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -17,9 +17,9 @@ from nbgrader.preprocessors import AssignLatePenalties
 from autograder.in_nbgrader.copying import copy_listed
 from autograder.in_nbgrader.course_files import write_whole
 from autograder.in_nbgrader.nbgrader_course import NbgraderCourse
-from autograder.in_nbgrader.record_failures import forget, reason_file, record
+from autograder.in_nbgrader.record_failures import forget, reason_file, reason_line, record
+from autograder.judging.intake.folder import digest_of_files
 from autograder.judging.submission import Judged
-from autograder.judging.version import version_of_the_checks
 
 
 class Entries:
@@ -36,20 +36,35 @@ class Entries:
         """Where the entry of a submission stands."""
         return self.folder / lesson / f"{hashlib.sha256(student.encode()).hexdigest()[:32]}.json"
 
-    def find(self, lesson: str, student: str, digest: str) -> Judged | None:
-        """What came of a submission, if this very submission was entered already."""
+    def find(self, lesson: str, student: str, digest: str, told: datetime | None) -> Judged | None:
+        """What came of a submission, if this very submission was entered already, and still stands where it was."""
         try:
             found = json.loads(self.path(lesson, student).read_text(encoding="utf-8"))
             if found.pop("digest", None) != digest:
                 return None
             before = Judged(**{**found, "remarks": tuple(found["remarks"]), "unanswered": tuple(found["unanswered"])})
-            self.gradebook.find_submission(lesson, student)
         except (OSError, ValueError, TypeError, KeyError, AttributeError):  # none, or one of another version
             return None
+        return before if self._stands(before, told) else None
+
+    def _stands(self, before: Judged, told: datetime | None) -> bool:
+        """Whether gradebook and folders hold what was entered: nbgrader's own commands write there, too."""
+        student, lesson, directory = before.student, before.lesson, self.course.directory
+        try:
+            submission = self.gradebook.find_submission(lesson, student)
         except MissingEntry:  # entered into another gradebook
-            return None
-        notebook = self.course.path(self.course.directory.autograded_directory, student, lesson) / f"{lesson}.ipynb"
-        return None if before.problem is None and not notebook.is_file() else before
+            return False
+        grades = {grade.name: grade.auto_score for notebook in submission.notebooks for grade in notebook.grades}
+        reason = reason_file(directory, student, lesson)
+        if submission.timestamp != told:
+            return False
+        if before.problem is not None:
+            return set(grades.values()) <= {None} and _text(reason) == reason_line(before.problem)
+        if reason.exists() or {name: grades.get(name) for name in before.points} != before.points:
+            return False
+        comments = {one.name: one.auto_comment for notebook in submission.notebooks for one in notebook.comments}
+        graded = self.course.path(directory.autograded_directory, student, lesson) / f"{lesson}.ipynb"
+        return comments == _comments(comments, before) and _sha256(_text(graded)) == before.notebook
 
     def enter(self, judged: Judged, digest: str, told: datetime | None) -> None:
         """Write down what came of a submission that was `told` to be handed in at that time.
@@ -68,7 +83,8 @@ class Entries:
             self._write_grades(judged, told)
             self._write_notebook(judged)
             reason.unlink(missing_ok=True)
-        entry = {**asdict(judged), "notebook": "", "digest": "" if judged.fault or judged.passing else digest}
+        digest = "" if judged.fault or judged.passing else digest
+        entry = {**asdict(judged), "notebook": _sha256(judged.notebook), "digest": digest}
         write_whole(path, json.dumps(entry, ensure_ascii=True))
 
     def _submission(self, judged: Judged, told: datetime | None) -> Any:
@@ -90,8 +106,9 @@ class Entries:
             elif grade.name in cells:  # what is graded by hand
                 grade.auto_score, _ = utils.determine_grade(cells[grade.name])
                 grade.needs_manual_grade = grade.manual_score is not None or grade.auto_score is None
+        comments = _comments((comment.name for comment in notebook.comments), judged)
         for comment in notebook.comments:
-            comment.auto_comment = "No response." if comment.name in judged.unanswered else None
+            comment.auto_comment = comments[comment.name]
         book.db.commit()
 
     def charge(self, judged: Judged) -> tuple[float, float]:
@@ -144,9 +161,20 @@ def _graded_cells(judged: Judged) -> list[Any]:
     return [cell for cell in cells if cell.metadata.get("nbgrader", {}).get("grade")]
 
 
-def digest_of(files: Mapping[str, bytes], lesson_digest: str) -> str:
-    """What a verdict depends on: the files handed in, the lesson, and the checks of this version of the course."""
-    state = hashlib.sha256(f"{lesson_digest} {version_of_the_checks()}".encode())
-    for name, data in sorted(files.items()):
-        state.update(f"\n{name} {hashlib.sha256(data).hexdigest()}".encode(errors="surrogateescape"))
-    return state.hexdigest()
+def _comments(names: Iterable[str], judged: Judged) -> dict[str, str | None]:
+    """What stands below the answers of these names, as nbgrader has it."""
+    return {name: "No response." if name in judged.unanswered else None for name in names}
+
+
+def _text(path: Path) -> str | None:
+    """A file's text; None where there is no such file."""
+    return path.read_text(encoding="utf-8") if path.is_file() else None
+
+
+def _sha256(text: str | None) -> str:
+    return hashlib.sha256((text or "").encode()).hexdigest()
+
+
+def digest_of(files: Mapping[str, bytes], *others: str) -> str:
+    """What a verdict depends on: the files handed in, and others of its conditions such as the lesson's digest."""
+    return hashlib.sha256("\n".join([digest_of_files(files), *others]).encode()).hexdigest()

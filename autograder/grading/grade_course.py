@@ -16,10 +16,11 @@ from autograder.grading.results import Result, results_from
 from autograder.grading.workers import judge_all
 from autograder.in_nbgrader.course_files import course_seed, faults_file, record_fault
 from autograder.in_nbgrader.handed_in import record_all_received, time_of
+from autograder.in_nbgrader.names import fault_of_name
 from autograder.in_nbgrader.nbgrader_course import NbgraderCourse
-from autograder.in_nbgrader.status import NO_NAME, is_name
 from autograder.judging.intake.folder import collect
 from autograder.judging.submission import Judged, Task
+from autograder.judging.version import version_of_the_grader
 from autograder.lesson_text.assignment import Assignment
 from autograder.lesson_text.layout import Layout
 from autograder.sandbox.layers import Layers
@@ -92,7 +93,8 @@ def grade(
 ) -> list[Graded]:
     """Grade the submissions in `folder` into the course's gradebook; one that fails never stops the others.
 
-    What an earlier run has entered is not judged again, unless the submission, the lesson or the checks have changed.
+    What an earlier run has entered is not judged again, unless the submission, the lesson or the grader has changed, or
+    the gradebook does not hold it any more.
     """
     (submissions, strays), lessons = chosen_submissions(layout, folder, wanted), layout.chosen(wanted)
     prepare(layout, tuple(sorted({lesson for _, lesson in submissions if lesson in lessons})) or tuple(lessons))
@@ -108,11 +110,11 @@ def grade(
     ]
     submissions = [pair for pair in submissions if pair[1] in lessons]
     found += [
-        Graded(printable(student), lesson, problem=f"not graded: {NO_NAME}")
+        Graded(printable(student), lesson, problem=f"not graded: {why}")
         for student, lesson in submissions
-        if not is_name(student)
+        if (why := fault_of_name(student))
     ]
-    found += run.grade([pair for pair in submissions if is_name(pair[0])])
+    found += run.grade([pair for pair in submissions if not fault_of_name(pair[0])])
     return sorted(found, key=lambda graded: (graded.student, graded.lesson))
 
 
@@ -168,13 +170,15 @@ class Run:
         """What has to be judged, or None if this very submission was entered before."""
         folder = self.folder / student / lesson
         handed_in = collect(folder, lesson)
-        told, doubt = time_of(self.course.directory, student, lesson, handed_in.changed)
+        told, doubt = time_of(self.course.directory, student, lesson, handed_in)
         remarks = (*handed_in.remarks, *([doubt] if doubt else []))
         beside = {"/timestamp": str(told).encode(), "/remarks": str(remarks).encode()}  # names that no file can have
         known = {**handed_in.files, **beside}
-        claim = Claim(digest_of(known, assignment.digest), told, remarks)
+        image = str(self.how.layers and self.how.layers.container)  # which has libraries of its own
+        conditions = (assignment.digest, version_of_the_grader(), str(seed), image)
+        claim = Claim(digest_of(known, *conditions), told, remarks)
         self.handed_in[student, lesson] = claim
-        before = None if self.how.again else self.entries.find(lesson, student, claim.digest)
+        before = None if self.how.again else self.entries.find(lesson, student, claim.digest, told)
         if before is None:
             return Task(student, lesson, assignment.text, handed_in.files, seed)
         self.entered_before += 1

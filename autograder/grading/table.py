@@ -18,9 +18,10 @@ TIGHT: Any = {"padding": (0, 1, 0, 0), "pad_edge": False}  # a terminal of 80 co
 
 
 def grading_tables(graded: list[Graded], known: Mapping[str, Exercise]) -> Iterator[Table]:
-    """A line for each exercise of each student: its points, and where some are missing, why.
+    """A line for each exercise of each student: its points, and where some are missing, why; then what else is to say.
 
-    A misconception is told by its title, as the student is told it.
+    A misconception is told by its title, as the student is told it. Whole sentences have a table of their own, in which
+    80 columns hold them.
     """
     for lesson in sorted({one.lesson for one in graded}):
         table = Table(
@@ -31,19 +32,26 @@ def grading_tables(graded: list[Graded], known: Mapping[str, Exercise]) -> Itera
         table.add_column("Exercise", no_wrap=True)
         table.add_column("Points", justify="right", no_wrap=True)
         table.add_column("Diagnosis", overflow="fold", style="yellow")
+        sentences = Table(box=box.SIMPLE_HEAD, show_header=False, **TIGHT)
+        sentences.add_column("Student", overflow="fold", max_width=24)
+        sentences.add_column("Sentence", overflow="fold")
         for one in graded:
             if one.lesson == lesson:
                 _add_rows(table, one, known)
-        yield table
+                _add_sentences(sentences, one)
+        if table.row_count:
+            yield table
+        elif sentences.row_count:
+            sentences.title, sentences.title_justify, sentences.title_style = lesson or "no lesson", "left", "bold"
+        if sentences.row_count:
+            yield sentences
 
 
 def _add_rows(table: Table, one: Graded, known: Mapping[str, Exercise]) -> None:
+    if one.problem is not None:
+        return
     table.add_section()
     student = one.student
-    if one.problem is not None:
-        table.add_row(student, "–", "", "", one.problem)
-        _add_remarks(table, one)
-        return
     score = f"{one.points:g}/{one.max_points:g}"
     for result in one.results:
         full = result.points >= result.max_points
@@ -53,7 +61,6 @@ def _add_rows(table: Table, one: Graded, known: Mapping[str, Exercise]) -> None:
         why = "" if full else _told(result, known)
         table.add_row(student, score, exercise, points, why)
         student, score = "", ""
-    _add_remarks(table, one)
 
 
 def _told(result: Result, known: Mapping[str, Exercise]) -> str:
@@ -63,6 +70,8 @@ def _told(result: Result, known: Mapping[str, Exercise]) -> str:
     return named.title if named else result.diagnosis or ""
 
 
-def _add_remarks(table: Table, one: Graded) -> None:
-    for remark in one.remarks:
-        table.add_row("", "", "", "", Text(printable(remark), style="dim"))
+def _add_sentences(table: Table, one: Graded) -> None:
+    """Why it was not graded, and what was remarked on."""
+    problem = [Text(printable(one.problem), style="yellow")] if one.problem is not None else []
+    for number, text in enumerate([*problem, *(Text(printable(remark), style="dim") for remark in one.remarks)]):
+        table.add_row("" if number else one.student, text)

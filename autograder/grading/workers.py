@@ -12,6 +12,7 @@ from contextlib import closing
 from multiprocessing.util import Finalize
 
 from attnlib.checks.asking.time_limits import here
+from autograder.judging.intake.bounded import bound_memory
 from autograder.judging.submission import Judged, Task, close_sandboxes, judge_task
 from autograder.sandbox.inside import confine
 from autograder.sandbox.layers import Layers
@@ -161,3 +162,4 @@ def _begin(grader: int) -> None:
             os._exit(1)
     Finalize(None, close_sandboxes, exitpriority=1)
     torch.set_num_threads(1)
+    bound_memory()

@@ -2,6 +2,7 @@
 
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
 from autograder.judging.intake.folder import MOST_BYTES, MOST_DEPTH, MOST_ENTRIES, TIMESTAMP, collect
@@ -37,6 +38,7 @@ def copy_listed(source: Path, target: Path, lesson: str) -> None:
         (target / TIMESTAMP).write_text(f"{told.isoformat(' ')} UTC", encoding="ascii")
 
 
+ANOTHER = "it belongs to another user"
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 
@@ -44,23 +46,33 @@ FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 class Copy:
     """A copy of a folder's regular files. Its owner may change the folder meanwhile; no link is followed.
 
-    `left_out` has a line for everything else. `changed` is when the system last changed anything about the folder or a
-    file in it: unlike the other times of a file, this one cannot be set.
+    `is_owner` says of a user's number whether the folder may be that user's; all in it has to be the same user's, for a
+    link of the hard kind leads elsewhere, too. `left_out` has a line for everything else. `changed` is when the system
+    last changed anything about the folder or a file in it: unlike the other times of a file, this one cannot be set.
     """
 
-    def __init__(self, source: Path, target: Path, most: int) -> None:
+    def __init__(self, source: Path, target: Path, most: int, is_owner: Callable[[int], bool]) -> None:
         if source.is_symlink():
             raise CourseError("it is a link, and no folder of its own")
         self.target, self.most = target, most
         self.left_out: list[str] = []
         self.changed = 0.0
         self.size = self.number = 0
-        self._folder(os.open(source, FOLDER), Path())
+        opened = os.open(source, FOLDER)
+        self.owner = os.fstat(opened).st_uid  # of what was opened, not of what was there before
+        if not is_owner(self.owner):
+            os.close(opened)
+            raise CourseError(ANOTHER)
+        self._folder(opened, Path())
 
     def _folder(self, opened: int, inner: Path) -> None:
         """Copy what is in an open folder, and close it."""
         try:
-            self.changed = max(self.changed, os.fstat(opened).st_ctime)
+            state = os.fstat(opened)
+            if state.st_uid != self.owner:
+                self._leave_out(inner, ANOTHER)
+                return
+            self.changed = max(self.changed, state.st_ctime)
             (self.target / inner).mkdir(parents=True)
             with os.scandir(opened) as entries:
                 for entry in entries:
@@ -91,6 +103,9 @@ class Copy:
             state = os.fstat(opened)
             if not stat.S_ISREG(state.st_mode):
                 self._leave_out(name, "it is no regular file")
+                return
+            if state.st_uid != self.owner:
+                self._leave_out(name, ANOTHER)
                 return
             data = file.read(MOST_BYTES + 1)
         if len(data) > MOST_BYTES:

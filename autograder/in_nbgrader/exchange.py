@@ -1,18 +1,20 @@
 """nbgrader's exchange: a folder in which students write, and from which the instructor copies."""
 
 import glob
+import os
 import pwd
 import shutil
 import tempfile
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nbgrader.api import Gradebook
 from nbgrader.exchange.default import ExchangeCollect, ExchangeReleaseFeedback
 
 from autograder.in_nbgrader.copying import Copy
 from autograder.in_nbgrader.handed_in import record_received
+from autograder.in_nbgrader.names import fault_of_name
 from autograder.showing.errors import CourseError
 from autograder.showing.text import printable
 
@@ -22,8 +24,9 @@ NEVER = datetime.min
 class CollectWithoutLinks(ExchangeCollect):
     """Collects regular files alone; one submission that cannot be collected keeps no other from being collected.
 
-    nbgrader believes the name that a folder claims, and only warns where it belongs to somebody else. Here it is no
-    submission if its owner is another student: a course may collect for its students, but they not for one another.
+    nbgrader believes the name that a folder claims, and only warns where it belongs to somebody else. Here a folder is
+    the student's own, or the collector's; anybody else's is no submission. Where a service hands in for all students,
+    `c.ExchangeCollect.check_owner = False` says that the names are to be believed.
     """
 
     src_records: list[dict[str, Any]]
@@ -31,19 +34,10 @@ class CollectWithoutLinks(ExchangeCollect):
 
     def init_src(self) -> None:
         self.refused: dict[str, str] = {}
-        self.students = self._students()
         super().init_src()
         self.src_records = [record for record in self.src_records if record["filename"] not in self.refused]
         for name, why in self.refused.items():
             self.log.error("No submission, and not collected: %s: %s", printable(name), printable(why))
-
-    def _students(self) -> set[str]:
-        """Those in the gradebook, and those who have a folder of their own there."""
-        folder = Path(self.root, self.coursedir.course_id, "inbound")
-        with Gradebook(self.coursedir.db_url, self.coursedir.course_id) as gradebook:
-            known = {student.id for student in gradebook.students}
-        names = {path: path.name.partition("+")[0] for path in (folder.iterdir() if folder.is_dir() else ())}
-        return known | {name for path, name in names.items() if name == _owner(path)}
 
     def _path_to_record(self, path: str) -> dict[str, Any]:
         name = Path(path).name
@@ -61,12 +55,18 @@ class CollectWithoutLinks(ExchangeCollect):
         """Why it is no submission of the student whose name it has; empty if it is one."""
         if not student or student.startswith("."):
             return "it has no student's name"
+        if why := fault_of_name(student):
+            return why
         if path.is_symlink() or not path.is_dir():
             return "it is a link, or no folder"
-        owner = _owner(path) if self.check_owner else student
-        if owner in self.students - {student}:
-            return f"it belongs to {owner}, another student (see CollectApp.check_owner)"
+        owner = path.lstat().st_uid
+        if not self._may_hand_in(owner, student):
+            whose = f"{_name_of(owner)}, and neither to {student} nor to you"
+            return f"it belongs to {whose} (see ExchangeCollect.check_owner)"
         return ""
+
+    def _may_hand_in(self, owner: int, student: str) -> bool:
+        return not self.check_owner or owner == os.getuid() or _name_of(owner) == student
 
     def copy_files(self) -> None:
         found = self.src_records
@@ -80,38 +80,36 @@ class CollectWithoutLinks(ExchangeCollect):
             try:
                 if before.is_dir() and self.coursedir.get_existing_timestamp(str(before)) != record["timestamp"]:
                     with tempfile.TemporaryDirectory() as own:  # what cannot be collected must not replace what was
-                        self._copy(source, Path(own, "copy"))
+                        self._copy(source, Path(own, "copy"), str(record["username"]))
                 super().copy_files()
             except (OSError, RuntimeError, CourseError) as error:
                 self.log.error("Not collected: %s: %s", printable(source), printable(error))
         self.src_records = found
 
-    def _copy(self, source: Path, target: Path) -> Copy:
-        return Copy(source, target, 1000 * self.coursedir.max_dir_size)
+    def _copy(self, source: Path, target: Path, student: str) -> Copy:
+        return Copy(source, target, 1000 * self.coursedir.max_dir_size, partial(self._may_hand_in, student=student))
 
     def do_copy(self, src: str, dest: str, log: Any = None) -> None:  # noqa: ARG002  nbgrader names it
         try:
+            student = next(str(r["username"]) for r in self.src_records if r["filename"] == Path(src).name)
             with tempfile.TemporaryDirectory() as own:
-                copy = self._copy(Path(src), Path(own, "copy"))
+                copy = self._copy(Path(src), Path(own, "copy"), student)
                 for line in copy.left_out:
                     self.log.warning("Not collected: %s", line)
                 super().do_copy(str(Path(own, "copy")), dest)
             received = datetime.fromtimestamp(copy.changed, UTC).replace(tzinfo=None)
-            record_received(self.coursedir, self._student(src), self.coursedir.assignment_id, received)
+            record_received(self.coursedir, student, self.coursedir.assignment_id, received)
         except (OSError, RuntimeError, CourseError) as error:
             shutil.rmtree(dest, ignore_errors=True)
             self.log.error("Not collected: %s: %s", printable(src), printable(error))
 
-    def _student(self, src: str) -> str:
-        return next(str(r["username"]) for r in self.src_records if r["filename"] == Path(src).name)
 
-
-def _owner(path: Path) -> str:
-    """Whose folder it is; empty if nobody has that number."""
+def _name_of(owner: int) -> str:
+    """What the user is called who has this number."""
     try:
-        return pwd.getpwuid(path.lstat().st_uid).pw_name
-    except (KeyError, OSError):
-        return ""
+        return pwd.getpwuid(owner).pw_name
+    except KeyError:
+        return f"user {owner}, who has no name here"
 
 
 class ReleaseOneByOne(ExchangeReleaseFeedback):

@@ -7,7 +7,8 @@ from typing import Any
 from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.plugins import ExportPlugin
 
-from autograder.in_nbgrader.status import is_name, status_of, submitted_students
+from autograder.in_nbgrader.names import fault_of_name
+from autograder.in_nbgrader.status import status_of, submitted_students
 from autograder.showing.spreadsheet import write_rows
 
 COLUMNS = [
@@ -63,7 +64,7 @@ def _row(gradebook: Gradebook, coursedir: Any, assignment: Any, student: str, kn
         "max_score": assignment.max_score,
         "status": str(status),
     }
-    if not is_name(student):
+    if fault_of_name(student):
         return row
     try:
         submission = gradebook.find_submission(assignment.name, student)

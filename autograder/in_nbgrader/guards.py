@@ -13,14 +13,20 @@ from typing import Any
 from nbgrader.api import Gradebook
 from nbgrader.apps.api import NbGraderAPI
 from nbgrader.converters import Autograde, BaseConverter, GenerateFeedback
+from nbgrader.converters.base import NbGraderException
 from nbgrader.coursedir import CourseDirectory
 
 from autograder.in_nbgrader.copying import copy_listed
 from autograder.in_nbgrader.handed_in import time_of
+from autograder.in_nbgrader.names import fault_of_name
 from autograder.in_nbgrader.record_failures import explain, reason_file, record
-from autograder.in_nbgrader.status import NO_NAME, is_name
 from autograder.judging.intake.survey import Stray, survey
 from autograder.judging.intake.timestamp import told_time
+
+WITHOUT_SANDBOX = (
+    "Nothing was graded: c.Autograde.autograde_preprocessors is not that of autograder/nbgrader_config.py, so student "
+    "code would run without a sandbox. See whether a config was not read to its end, and start nbgrader in autograder/."
+)
 
 init_assignment = Autograde.init_assignment
 init_notebooks = BaseConverter.init_notebooks
@@ -38,15 +44,22 @@ def guard() -> None:
 
 
 def _find_submissions(converter: Any) -> None:
-    """All that `grade` takes for a submission is one, whatever its notebook is called; all else gets a line."""
+    """All that `grade` takes for a submission is one, whatever its notebook is called; all else gets a line.
+
+    None is looked at by steps that would run it: a config that could not be read to its end leaves nbgrader's own.
+    """
+    steps = {getattr(step, "__name__", str(step)).rpartition(".")[2] for step in converter.autograde_preprocessors}
+    if "JudgeInSandbox" not in steps or "Execute" in steps:
+        converter.log.error(WITHOUT_SANDBOX)
+        raise NbGraderException(WITHOUT_SANDBOX)
     course = converter.coursedir
     submissions, strays = survey(_submitted(course)) if _submitted(course).is_dir() else ([], [])
     converter.assignments, converter.notebooks = {}, []
     for student, lesson in submissions:
         wanted = (student, course.student_id), (lesson, course.assignment_id), (lesson, course.notebook_id)
         if all(_is_meant(name, pattern) for name, pattern in wanted):
-            if not is_name(student):
-                strays.append(Stray(student, NO_NAME))
+            if why := fault_of_name(student):
+                strays.append(Stray(student, why))
                 continue
             folder = course.format_path(course.submitted_directory, student, lesson)
             converter.assignments[folder] = [str(Path(folder) / f"{lesson}.ipynb")]

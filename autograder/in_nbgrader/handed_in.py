@@ -1,32 +1,51 @@
 """When a submission was handed in: by the system that received it, if that is known, else by its own timestamp.txt."""
 
 import csv
+import re
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from autograder.in_nbgrader.course_files import write_whole
+from autograder.in_nbgrader.names import fault_of_name
+from autograder.judging.intake.folder import HandedIn, collect, digest_of_files
 from autograder.judging.intake.timestamp import parse_time, told_time, weighed
 from autograder.lesson_text.layout import shown
-from autograder.showing.errors import CourseError
+from autograder.showing.errors import CourseError, NotGraded
 
 COLUMNS = ("student_id", "assignment", "timestamp")
+LINE = re.compile(r"(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{6})? UTC) (?P<digest>[0-9a-f]{64})")
 
 
-def time_of(coursedir: Any, student: str, lesson: str, changed: datetime | None = None) -> tuple[datetime | None, str]:
+def time_of(coursedir: Any, student: str, lesson: str, found: HandedIn | None = None) -> tuple[datetime | None, str]:
     """The time that counts, in UTC and without a zone, or None; and in a clause what is doubtful about it.
 
-    `changed` is when the notebook was last changed.
+    `found` is what the folder holds, where that has been read already and its notebook's own time is to be doubted.
     """
     folder = Path(coursedir.format_path(coursedir.submitted_directory, student, lesson))
-    return weighed(*told_time(folder, changed), _received(coursedir, student, lesson))
+    told, doubt = told_time(folder, found.changed if found else None)
+    if not _file(coursedir, student, lesson).is_file():
+        return told, doubt
+    known = _received(coursedir, student, lesson)
+    received = known.get(digest_of_files(found.files if found else _files(folder, lesson)))
+    if received is None:
+        last = max(known.values()).isoformat(" ", "minutes") if known else "a time that cannot be read any more"
+        return told, doubt or f"it is not what was received at {last}: when it was handed in is not known"
+    return weighed(told, doubt, received)
 
 
 def record_received(coursedir: Any, student: str, lesson: str, time: datetime) -> None:
-    """Keep the time at which a submission was received, where no student writes."""
-    path = _file(coursedir, student, lesson)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"{time.isoformat(' ')} UTC\n", encoding="ascii")
+    """Keep the time at which a submission was received, where no student writes, with the digest of what it was.
+
+    A time belongs to what the folder held when it was first told, and to nothing that comes later. Where the folder
+    holds nothing that can be read, there is nothing to keep.
+    """
+    files = _files(Path(coursedir.format_path(coursedir.submitted_directory, student, lesson)), lesson)
+    known, digest = _received(coursedir, student, lesson), digest_of_files(files)
+    if files and time not in (at for other, at in known.items() if other != digest):
+        lines = (f"{at.isoformat(' ')} UTC {other}\n" for other, at in {**known, digest: time}.items())
+        write_whole(_file(coursedir, student, lesson), "".join(lines))
 
 
 def record_all_received(coursedir: Any, table: Path) -> None:
@@ -45,6 +64,8 @@ def _rows(table: Path) -> Iterator[tuple[str, str, datetime]]:
         student, lesson, time = ((row.get(name) or "").strip() for name in COLUMNS)
         if not student or not lesson or "/" in student + lesson or ".." in (student, lesson):
             raise CourseError(f"{shown(table)}, line {number}: it needs {', '.join(COLUMNS)}, got {dict(row)}.")
+        if why := fault_of_name(student):
+            raise CourseError(f"{shown(table)}, line {number}: {why}.")
         try:
             yield student, lesson, parse_time(time)
         except ValueError:
@@ -52,9 +73,20 @@ def _rows(table: Path) -> Iterator[tuple[str, str, datetime]]:
             raise CourseError(f"{shown(table)}, line {number}: {problem}.") from None
 
 
-def _received(coursedir: Any, student: str, lesson: str) -> datetime | None:
+def _files(folder: Path, lesson: str) -> dict[str, bytes]:
+    """What was handed in; nothing, where that cannot be read."""
+    try:
+        return collect(folder, lesson).files
+    except NotGraded:
+        return {}
+
+
+def _received(coursedir: Any, student: str, lesson: str) -> dict[str, datetime]:
+    """When each thing was received, by its digest; a line that says something else is none."""
     path = _file(coursedir, student, lesson)
-    return parse_time(path.read_text(encoding="ascii").strip()) if path.is_file() else None
+    lines = path.read_text(encoding="ascii", errors="replace").splitlines() if path.is_file() else []
+    found = map(LINE.fullmatch, lines)
+    return {line["digest"]: parse_time(line["time"]) for line in found if line}
 
 
 def _file(coursedir: Any, student: str, lesson: str) -> Path:

@@ -13,21 +13,23 @@ from nbgrader.utils import capture_log
 from traitlets.config import Config
 from traitlets.config.loader import PyFileConfigLoader
 
-from autograder.lesson_text.layout import CONFIG
+from autograder.in_nbgrader.course_config import write_course_config
+from autograder.lesson_text.layout import CONFIG, SETTINGS
 from autograder.showing.errors import CourseError
 
 
 class NbgraderCourse:
-    """A course directory with its gradebook, under the one config and what the course's own nbgrader_config.py changes.
+    """A course directory with its gradebook, under the one config and what its course_settings.py changes.
 
     `submitted` is a folder of submissions elsewhere, in nbgrader's layout STUDENT/ASSIGNMENT/NOTEBOOK.ipynb.
     """
 
     def __init__(self, root: Path, submitted: Path | None = None) -> None:
         root.mkdir(parents=True, exist_ok=True)
+        write_course_config(root)
         self.config: Config = PyFileConfigLoader(CONFIG.name, path=str(CONFIG.parent)).load_config()
-        if (root / CONFIG.name).is_file():  # nbgrader reads it, too
-            self.config.merge(PyFileConfigLoader(CONFIG.name, path=str(root)).load_config())
+        if (root / SETTINGS).is_file():
+            self.config.merge(PyFileConfigLoader(SETTINGS, path=str(root)).load_config())
         self.config.CourseDirectory.root = str(root)
         if submitted is not None:
             self.config.CourseDirectory.submitted_directory = str(submitted)

@@ -7,7 +7,9 @@ from nbconvert.exporters import NotebookExporter
 from nbformat import NotebookNode
 from nbgrader.api import Gradebook, MissingEntry
 
+from autograder.in_nbgrader.course_files import write_whole
 from autograder.in_nbgrader.handed_in import time_of
+from autograder.judging.intake.bounded import bounded
 from autograder.judging.intake.custody import take_in
 from autograder.judging.intake.folder import collect
 from autograder.lesson_text.released import released_cells
@@ -70,8 +72,9 @@ class RecordFailures(NotebookExporter):
         """The notebook that a student handed in, whatever it is called: found and read as `grade` does."""
         handed_in = collect(folder, place["notebook"])
         released = released_cells(place["db_url"], place["assignment"], place["notebook"])
-        taken = take_in(handed_in.files, place["notebook"], released)
-        _, doubt = time_of(cast(Any, self.parent).coursedir, place["student"], place["assignment"], handed_in.changed)
+        with bounded():
+            taken = take_in(handed_in.files, place["notebook"], released)
+        _, doubt = time_of(cast(Any, self.parent).coursedir, place["student"], place["assignment"], handed_in)
         for remark in filter(None, (*handed_in.remarks, doubt, *taken.remarks)):
             self.log.warning("%s, %s: %s", printable(place["student"]), place["assignment"], remark)
         return taken.notebook
@@ -79,8 +82,12 @@ class RecordFailures(NotebookExporter):
 
 def record(path: Path, reason: str) -> None:
     """Keep the reason for whoever asks later: the table, the export."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(printable(reason) + "\n", encoding="utf-8")
+    write_whole(path, reason_line(reason))
+
+
+def reason_line(reason: str) -> str:
+    """The reason as it is kept."""
+    return printable(reason) + "\n"
 
 
 def explain(error: Exception) -> str:

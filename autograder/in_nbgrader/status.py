@@ -6,6 +6,7 @@ from typing import Any, Literal, NamedTuple
 
 from nbgrader.api import Gradebook, MissingEntry
 
+from autograder.in_nbgrader.names import fault_of_name
 from autograder.in_nbgrader.record_failures import reason_file
 
 
@@ -19,21 +20,10 @@ class Status(NamedTuple):
         return f"{self.kind}: {self.why}" if self.why else self.kind
 
 
-NO_NAME = "the name of the student's folder is not text in UTF-8, or has a line break"
-
-
-def is_name(student: str) -> bool:
-    """Whether a folder's name can be a student's in a gradebook; after unpacking a zip file, some are bytes alone.
-
-    At a line break in a name, nbgrader's commands end, whoever comes next.
-    """
-    return not any("\ud800" <= letter <= "\udfff" or letter == "\n" for letter in student)
-
-
 def status_of(gradebook: Gradebook, coursedir: Any, assignment: str, student: str) -> Status:
     """Whether it was graded, and if not, why. Only a graded submission has a score."""
-    if not is_name(student):
-        return Status("not graded", NO_NAME)
+    if why := fault_of_name(student):
+        return Status("not graded", why)
     submitted = Path(coursedir.format_path(coursedir.submitted_directory, student, assignment))
     autograded = Path(coursedir.format_path(coursedir.autograded_directory, student, assignment))
     file = reason_file(coursedir, student, assignment)

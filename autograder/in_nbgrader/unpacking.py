@@ -1,45 +1,37 @@
 """`nbgrader zip_collect`: archives that students made, unpacked within bounds, each by itself."""
 
-import bz2
 import gzip
-import io
-import lzma
 import os
 import shutil
 import stat
-import struct
-import tarfile
-import zipfile
-import zlib
-from collections import deque
-from collections.abc import Callable, Iterator
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import IO
 
 from nbgrader.plugins import ExtractorPlugin
 from traitlets import Integer
 
-from autograder.judging.intake.folder import MOST_DEPTH
-from autograder.showing.errors import CourseError
+from autograder.judging.intake.archives import BAD, PIECE, Member, Room, Unfit, tar_members, zip_members
+from autograder.judging.intake.bounded import bounded
+from autograder.judging.intake.folder import MOST_BYTES, MOST_DEPTH
+from autograder.showing.errors import NotGraded
 from autograder.showing.text import printable
 
-BAD = (
-    OSError,
-    EOFError,
-    ValueError,
-    RuntimeError,  # an unknown compression, a password
-    zipfile.BadZipFile,
-    tarfile.TarError,
-    zlib.error,
-    lzma.LZMAError,
-    struct.error,
-)
-PIECE = 1 << 20
-OPENERS: dict[str, Callable[[Path], Any]] = {".bz2": bz2.open, ".xz": lzma.open, ".tar": lambda path: path.open("rb")}
+UNPACKING_WALL = 1800.0
+"""Seconds for the files of one archive, of which most are the disk's."""
+MOST_LINES = 20
+"""What is left out of one archive is named in so many lines; how much more there is, in another."""
 
 
 class ExtractWithinBounds(ExtractorPlugin):
-    """In place of nbgrader's: follows no link, unpacks no more than it may, and goes on to the next archive."""
+    """In place of nbgrader's: follows no link, unpacks no more than it may, and goes on to the next file.
+
+    A platform's archive holds all students' files, and some of these are archives. So no file keeps another out: the
+    small ones are unpacked first, then the archives among them, each with an equal share of the room that is left;
+    what it does not need, it hands on. What does not fit is left out with a line.
+    """
 
     most_bytes = Integer(1 << 30, help="Bytes that one archive may hold, with those within it.").tag(config=True)
     most_files = Integer(20_000, help="Files that one archive may hold, with those within it.").tag(config=True)
@@ -55,29 +47,47 @@ class ExtractWithinBounds(ExtractorPlugin):
                     if not path.is_symlink():
                         self._left_out(path, "it is no regular file")
                 elif path.suffix in self.zip_ext:
-                    self._unpack(path, target)
+                    self._unpack(path, target / _stem(path), Room(self.most_bytes, self.most_files))
                 else:
                     shutil.copy(path, target / path.name)
 
-    def _unpack(self, archive: Path, target: Path) -> None:
+    def _unpack(self, archive: Path, into: Path, room: Room, depth: int = 0) -> None:
         """Unpack an archive and those within it, each into a folder of its own beside it, as nbgrader does."""
-        room, waiting = Room(self.most_bytes, self.most_files), deque([(archive, target / _stem(archive), 0)])
-        while waiting:
-            path, into, depth = waiting.popleft()
-            try:
-                if depth > MOST_DEPTH:
-                    raise CourseError(f"it lies in archives that are nested more than {MOST_DEPTH} deep")
-                for file in room.unpack(path, into):
-                    if file.suffix in self.zip_ext:
-                        waiting.append((file, file.parent / _stem(file), depth + 1))
-            except TooMuch as error:  # the whole of it: who knows what else is missing
-                self._left_out(archive, str(error))
-                shutil.rmtree(target / _stem(archive), ignore_errors=True)
-                return
-            except (*BAD, CourseError) as error:
-                self._left_out(path, str(error) or type(error).__name__)
-        for line in room.left_out:
+        if depth > MOST_DEPTH:
+            self._left_out(archive, f"it lies in archives that are nested more than {MOST_DEPTH} deep")
+            return
+        within: list[Path] = []
+        left_out: list[str] = []
+        try:
+            with bounded(UNPACKING_WALL), _opened(archive, self.most_bytes) as members:
+                for member in sorted(members, key=lambda member: member.size):
+                    path, why = self._place(into, member, room)
+                    if not why:
+                        why = _written(member, path)
+                    if why:
+                        left_out.append(f"{member.name[:200]!r}: {why}")
+                    elif path.suffix in self.zip_ext:
+                        within.append(path)
+        except (Unfit, NotGraded, *BAD) as error:
+            left_out.append(str(error) or type(error).__name__)
+        more = len(left_out) - MOST_LINES
+        for line in [*left_out[:MOST_LINES], *([f"{more} more of its files"] if more > 0 else [])]:
             self._left_out(archive, line)
+        for number, path in enumerate(within):  # which are in the order of their sizes
+            share = room.share(len(within) - number)
+            self._unpack(path, path.parent / _stem(path), share, depth + 1)
+            room.give_back(share)
+
+    def _place(self, into: Path, member: Member, room: Room) -> tuple[Path, str]:
+        """Where a member goes, and why it goes nowhere."""
+        path = _within(into, member.name)
+        if path is None:
+            return into, "its name leads out of it or cannot be written"
+        if member.size > MOST_BYTES:
+            return into, f"it has {member.size >> 20} MB; {MOST_BYTES >> 20} are the most that is graded"
+        if not room.takes(member.size):
+            return into, "there is no room for it: the archive holds too much"
+        return path, ""
 
     def _unread(self, error: OSError) -> None:
         self._left_out(error.filename, error.strerror or "it cannot be read")
@@ -86,77 +96,44 @@ class ExtractWithinBounds(ExtractorPlugin):
         self.log.error("Not unpacked: %s: %s", printable(path), printable(why))
 
 
-class TooMuch(CourseError):
-    """An archive holds more than it may."""
+@contextmanager
+def _opened(archive: Path, most_bytes: int) -> Iterator[list[Member]]:
+    """The files of a zip file, or of a tar file, also one compressed by gzip."""
+    with archive.open("rb") as file, tempfile.TemporaryFile() as plain:
+        if archive.suffix == ".zip":
+            yield zip_members(file)
+        elif archive.suffix == ".tar":
+            yield tar_members(file)
+        elif archive.suffix == ".gz":
+            _inflate(file, plain, most_bytes)
+            yield tar_members(plain)
+        else:
+            raise Unfit("it is neither a zip file nor a tar file, plain or compressed by gzip")
 
 
-class Room:
-    """What an archive and those within it may still take up; `left_out` names what was not taken from them."""
-
-    def __init__(self, most_bytes: int, most_files: int) -> None:
-        self.most_bytes, self.most_files = most_bytes, most_files
-        self.bytes = self.files = 0
-        self.left_out: list[str] = []
-
-    def unpack(self, archive: Path, into: Path) -> Iterator[Path]:
-        """Write the archive's regular files into a folder of its own; yields their paths."""
-        into.mkdir(parents=True, exist_ok=True)
-        for name, file in self._members(archive):
-            self._take(files=1)
-            path = _within(into, name)
-            if path is None:
-                self.left_out.append(f"{name[:200]!r}, whose name leads out of it or cannot be written")
-                continue
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with file, path.open("wb") as target:
-                while piece := file.read(PIECE):
-                    self._take(size=len(piece))
-                    target.write(piece)
-            yield path
-
-    def _members(self, archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
-        """The regular files in an archive: their names, and each of them opened."""
-        if zipfile.is_zipfile(archive):
-            with zipfile.ZipFile(archive) as opened:
-                for member in opened.infolist():
-                    if stat.S_ISLNK(member.external_attr >> 16):
-                        self._no_file(member.filename)
-                    elif not member.is_dir():
-                        yield member.filename, opened.open(member)
-            return
-        opener = OPENERS.get(archive.suffix, gzip.open)
-        with opener(archive) as unpacked, tarfile.open(fileobj=Counted(unpacked, self.most_bytes), mode="r|") as stream:
-            for entry in stream:
-                if entry.isreg() and (file := stream.extractfile(entry)) is not None:
-                    yield entry.name, file
-                elif not entry.isdir():
-                    self._no_file(entry.name)
-
-    def _no_file(self, name: str) -> None:
-        self._take(files=1)
-        self.left_out.append(f"{name[:200]!r}, which is a link, or no regular file")
-
-    def _take(self, *, files: int = 0, size: int = 0) -> None:
-        self.files += files
-        self.bytes += size
-        if self.bytes > self.most_bytes:
-            raise TooMuch(f"it holds more than {self.most_bytes >> 20} MB")
-        if self.files > self.most_files:
-            raise TooMuch(f"it holds more than {self.most_files} files")
+def _inflate(file: IO[bytes], target: IO[bytes], most_bytes: int) -> None:
+    with gzip.open(file) as unpacked:
+        while piece := unpacked.read(PIECE):
+            target.write(piece)
+            if target.tell() > most_bytes:
+                raise Unfit(f"it holds more than {most_bytes >> 20} MB")
+    target.seek(0)
 
 
-class Counted(io.RawIOBase):
-    """A stream that ends with TooMuch: a tar file's headers, too, may be as long as they like."""
-
-    def __init__(self, inner: IO[bytes], most: int) -> None:
-        self.inner, self.left, self.most = inner, most, most
-
-    def read(self, size: int = -1) -> bytes:
-        data = self.inner.read(PIECE if size < 0 else min(size, PIECE))
-        self.left -= len(data)
-        if self.left < 0:
-            raise TooMuch(f"it holds more than {self.most >> 20} MB")
-        return data
+def _written(member: Member, path: Path) -> str:
+    """Write a member; why it cannot be, if so."""
+    try:
+        data = member.read()
+    except Unfit as error:
+        return str(error)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    except OSError as error:
+        if path.is_file():  # written in part, when the disk was full
+            path.unlink()
+        return str(error)
+    return ""
 
 
 def _within(folder: Path, name: str) -> Path | None:

@@ -51,5 +51,9 @@ class Budget:
             raise OutOfTime(f"it was not judged within {hours:.3g} hours: the machine was too slow, or too busy")
 
 
-class OutOfTime(NotGraded):
+class Passing(NotGraded):
+    """Why it was not graded, which may be otherwise in the next run."""
+
+
+class OutOfTime(Passing):
     """It was not judged in time; the next run tries again."""

@@ -9,7 +9,8 @@ from typing import Any
 
 import nbformat
 
-from autograder.judging.budget import OutOfTime
+from autograder.judging.budget import Passing
+from autograder.judging.intake.bounded import bounded
 from autograder.judging.intake.custody import take_in
 from autograder.judging.judge import Judge
 from autograder.judging.settle import settle
@@ -61,7 +62,7 @@ class Judged:
     @classmethod
     def failed(cls, student: str, lesson: str, error: BaseException) -> "Judged":
         """No points, for a reason: the submission's own if the error is NotGraded, else a fault of the grader's."""
-        problem, passing = printable(reason_of(error)), isinstance(error, OutOfTime)
+        problem, passing = printable(reason_of(error)), isinstance(error, Passing)
         return cls(student, lesson, problem=problem, fault=trace_of(error), passing=passing)
 
 
@@ -81,8 +82,9 @@ def judge_task(task: Task, layers: Layers | None) -> Judged:
 def _judged(task: Task, layers: Layers | None) -> Judged:
     began = time.monotonic()
     assignment = _assignment(task.lesson, task.source)
-    taken = take_in(task.files, task.lesson, assignment.released)
-    settled = settle(taken.notebook, assignment.released)
+    with bounded():
+        taken = take_in(task.files, task.lesson, assignment.released)
+        settled = settle(taken.notebook, assignment.released)
     sandbox = _sandbox(layers)
     judge = _judge(sandbox, task.seed)
     verdicts = judge.verdicts(settled, assignment, beside=taken.beside)

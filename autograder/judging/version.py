@@ -1,17 +1,40 @@
-"""Which checks judge: a digest of the files that verdicts depend on."""
+"""Who judges: a digest of the program that verdicts depend on, and of the libraries that compute them."""
 
 import functools
 import hashlib
+import platform
+from collections.abc import Iterable
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import attnlib
+import autograder
+
+PARTS = ("judging", "lesson_text", "sandbox", "showing")
+"""The rooms of the grader in which a verdict is made; a repair of another one changes none."""
+LIBRARIES = ("einops", "ipython", "matplotlib", "nbformat", "nbgrader", "numpy", "scikit-learn", "torch")
 
 
 @functools.cache
-def version_of_the_checks() -> str:
-    """A digest of attnlib and its checks; entries of an earlier version are judged anew."""
-    folder = Path(attnlib.__path__[0])
-    state = hashlib.sha256()
-    for path in sorted(folder.rglob("*.py")):
-        state.update(f"{path.relative_to(folder)}\n".encode() + path.read_bytes())
+def version_of_the_grader() -> str:
+    """A digest of attnlib, its checks, the judging parts of the grader, and the versions of the libraries."""
+    library, grader = Path(attnlib.__path__[0]), Path(autograder.__path__[0])
+    return digest_of_program([library, *(grader / part for part in PARTS)])
+
+
+def digest_of_program(folders: Iterable[Path]) -> str:
+    """A digest of the files of these folders, Python's version and the libraries'."""
+    state = hashlib.sha256(platform.python_version().encode())
+    for name in LIBRARIES:
+        state.update(f"\n{name} {_version(name)}".encode())
+    for folder in folders:
+        for path in sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc"):
+            state.update(f"\n{folder.name}/{path.relative_to(folder)}\n".encode() + path.read_bytes())
     return state.hexdigest()
+
+
+def _version(library: str) -> str:
+    try:
+        return version(library)
+    except PackageNotFoundError:
+        return "none"

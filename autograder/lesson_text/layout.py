@@ -7,6 +7,8 @@ from autograder.showing.errors import CourseError
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = ROOT / "autograder" / "nbgrader_config.py"
+SETTINGS = "course_settings.py"
+"""What an instructor changes for one course, in the course's folder."""
 
 
 @dataclass(frozen=True, kw_only=True)

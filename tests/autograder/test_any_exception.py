@@ -9,6 +9,7 @@ from autograder.grading import entering, grade_course
 from autograder.grading.grade_course import How, grade
 from autograder.judging import submission
 from autograder.judging.submission import Judged, Task, judge_task
+from autograder.sandbox.probe import probe
 
 ANY = [RecursionError, MemoryError, UnicodeError, ZeroDivisionError, OSError]
 MORE = [*ANY, SystemExit, asyncio.CancelledError, GeneratorExit]
@@ -28,7 +29,7 @@ def three(klass, monkeypatch):
 
 
 def graded(klass):
-    found = grade(klass.layout, klass.submitted, (TINY,), How(layers="none"))
+    found = grade(klass.layout, klass.submitted, (TINY,), How(layers=probe("none")))
     return {one.student: one for one in found}
 
 

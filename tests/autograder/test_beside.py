@@ -14,6 +14,7 @@ from autograder.judging.submission import Judged, Task
 from autograder.sandbox.inside.beside import modules_in, put_beside
 from autograder.sandbox.inside.cells import parse
 from autograder.sandbox.inside.needed import definitions
+from autograder.sandbox.probe import probe
 
 LESSON = "00_tiny"
 NOTEBOOK = json.dumps({"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}).encode()
@@ -85,7 +86,7 @@ def test_a_changed_file_is_noticed_whatever_its_name(klass, monkeypatch):
     for name in ("timestamp", "remarks"):
         for text in ("one", "two", "two"):
             (folder / name).write_text(text, encoding="utf-8")
-            grade_course.grade(klass.layout, klass.submitted, (TINY,), grade_course.How(layers="none"))
+            grade_course.grade(klass.layout, klass.submitted, (TINY,), grade_course.How(layers=probe("none")))
     assert len(seen) == 4
 
 

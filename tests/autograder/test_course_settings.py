@@ -1,4 +1,4 @@
-"""What an instructor sets in the course's own nbgrader_config.py holds for every way to grade."""
+"""What an instructor sets in the course's own course_settings.py holds for every way to grade."""
 
 import subprocess
 import sys
@@ -22,7 +22,7 @@ c.LateSubmissionPlugin.penalty_method = "zero"
 
 
 def test_the_course_s_settings_come_after_ours_and_move_no_course(tmp_path):
-    (tmp_path / "nbgrader_config.py").write_text(SETTINGS, encoding="utf-8")
+    (tmp_path / "course_settings.py").write_text(SETTINGS, encoding="utf-8")
     course = NbgraderCourse(tmp_path)
     assert course.config.Exchange.root == "an exchange"
     assert course.directory.root == str(tmp_path)
@@ -40,7 +40,7 @@ def test_a_new_gradebook_has_the_version_that_alembic_says():
 
 @pytest.mark.slow
 def test_who_is_late_pays_what_the_course_asks(klass):
-    (klass.layout.course / "nbgrader_config.py").write_text(SETTINGS, encoding="utf-8")
+    (klass.layout.course / "course_settings.py").write_text(SETTINGS, encoding="utf-8")
     for student, time in {"late": "2026-02-01 00:00:01 UTC", "early": "2026-01-31 23:59:59 UTC"}.items():
         path = klass.submit(student, RIGHT)
         (path.parent / "timestamp.txt").write_text(time, encoding="ascii")
@@ -56,7 +56,7 @@ def test_who_is_late_pays_what_the_course_asks(klass):
 
 @pytest.mark.slow
 def test_a_deadline_that_moves_after_a_verdict_counts_in_the_next_run_and_nothing_is_judged_again(klass, monkeypatch):
-    (klass.layout.course / "nbgrader_config.py").write_text(SETTINGS, encoding="utf-8")
+    (klass.layout.course / "course_settings.py").write_text(SETTINGS, encoding="utf-8")
     path = klass.submit("late", RIGHT)
     (path.parent / "timestamp.txt").write_text("2026-02-01 00:00:01 UTC", encoding="ascii")
 

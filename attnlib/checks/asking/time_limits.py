@@ -66,6 +66,8 @@ class TimeLimits:
     """The whole submission: three children that use up `child_wall`. Then it is not graded."""
 
     # The grader and the build.
+    intake_wall: float = 120.0
+    """Until a submission's files have been read: a hundred times what the largest that are taken need."""
     start_wall: float = 300.0
     """Until the warm process has imported torch: a loaded machine imports slowly."""
     answer_wall: float = 60.0

@@ -10,6 +10,7 @@ from nbgrader.preprocessors import NbGraderPreprocessor
 from traitlets import TraitError, Unicode, validate
 
 from autograder.in_nbgrader.course_files import course_seed, record_fault
+from autograder.judging.intake.bounded import bounded
 from autograder.judging.intake.custody import take_in
 from autograder.judging.intake.folder import collect
 from autograder.judging.judge import Judge
@@ -46,7 +47,8 @@ class JudgeInSandbox(NbGraderPreprocessor):
         sandbox = _sandbox(self.sandbox)
         submitted = Path(directory.format_path(directory.submitted_directory, place["student"], place["assignment"]))
         handed_in = collect(submitted, place["notebook"])
-        beside = take_in(handed_in.files, place["notebook"], assignment.released).beside
+        with bounded():
+            beside = take_in(handed_in.files, place["notebook"], assignment.released).beside
         course = Path(directory.root)
         judge = Judge(sandbox, course_seed(course))
         verdicts = judge.verdicts(nb, assignment, beside=beside)

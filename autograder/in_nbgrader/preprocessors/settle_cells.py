@@ -5,6 +5,7 @@ from typing import Any
 from nbformat import NotebookNode
 from nbgrader.preprocessors import NbGraderPreprocessor
 
+from autograder.judging.intake.bounded import bounded
 from autograder.judging.settle import settle
 from autograder.lesson_text.released import released_cells
 
@@ -14,4 +15,6 @@ class SettleCells(NbGraderPreprocessor):
 
     def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
         place = resources["nbgrader"]
-        return settle(nb, released_cells(place["db_url"], place["assignment"], place["notebook"])), resources
+        released = released_cells(place["db_url"], place["assignment"], place["notebook"])
+        with bounded():
+            return settle(nb, released), resources

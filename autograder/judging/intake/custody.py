@@ -2,12 +2,9 @@
 
 import io
 import json
-import lzma
 import re
-import struct
-import zipfile
-import zlib
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path, PurePosixPath
@@ -16,6 +13,7 @@ from typing import Any
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_raw_cell
 
+from autograder.judging.intake.archives import Member, Room, Unfit, zip_members
 from autograder.judging.intake.folder import (
     MOST_BYTES,
     MOST_BYTES_BESIDE,
@@ -36,7 +34,6 @@ MOST_CODE = 2 << 20
 MOST_VALUES = 1_000_000  # lists and objects in one file's JSON
 MOST_BESIDE = 200
 MOST_BYTES_BESIDE_IN_ALL = 16 << 20
-BAD_ZIP = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, RuntimeError, OSError, EOFError, ValueError)
 STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)  # a last one may have no end: none is read twice
 MAKE_CELL: dict[str, Callable[..., NotebookNode]] = {
     "code": new_code_cell,
@@ -74,9 +71,9 @@ def take_in(files: Mapping[str, bytes], lesson: str, known_ids: Iterable[str] = 
     ids = {_grade_id(cell.metadata) for cell in taken.notebook.cells} - {None}
     if ids and known and ids.isdisjoint(known):
         remarks.append("its answers' cells are of no exercise of this lesson: it may be another lesson's notebook")
-    others = _beside_in_zip(archive, files[archive]) if archive else files
+    others, left_out = _beside_in_zip(archive, files[archive]) if archive else (files, 0)
     home = name.rpartition("/")[0]
-    beside, more = _beside(others, f"{home}/" if home else "")
+    beside, more = _beside(others, f"{home}/" if home else "", left_out)
     return TakenIn(taken.notebook, (*remarks, *taken.remarks, *more), beside)
 
 
@@ -100,50 +97,50 @@ def _notebooks(files: Mapping[str, bytes]) -> Iterable[tuple[str, str, bytes]]:
         if not name.lower().endswith(".zip"):
             yield name, "", data
             continue
-        for inner, content in _in_zip(name, data, _is_notebook):
+        for inner, content in _notebooks_in_zip(name, data):
             room -= len(content)
             if room < 0:
                 raise NotGraded(f"the zip files hold more than {MOST_BYTES_IN_ALL >> 20} MB of notebooks")
             yield inner, name, content
 
 
-def _is_notebook(member: zipfile.ZipInfo) -> bool:
-    return member.filename.lower().endswith(".ipynb")
+def _is_notebook(member: Member) -> bool:
+    return member.name.lower().endswith(".ipynb")
 
 
-def _is_beside(member: zipfile.ZipInfo) -> bool:
-    return not _is_notebook(member) and not member.is_dir() and member.file_size <= MOST_BYTES_BESIDE
-
-
-def _in_zip(name: str, data: bytes, wanted: Callable[[zipfile.ZipInfo], bool]) -> Iterable[tuple[str, bytes]]:
+def _in_zip(name: str, data: bytes) -> list[Member]:
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            members = (m for m in archive.infolist() if wanted(m) and not is_hidden(m.filename.split("/")))
-            for member in islice(members, MOST_ENTRIES):
-                if member.file_size > MOST_BYTES:
-                    raise NotGraded(f"{printable(name)} holds a notebook of {member.file_size >> 20} MB")
-                with archive.open(member) as file:  # the size that it names need not be true
-                    yield member.filename, file.read(MOST_BYTES if _is_notebook(member) else MOST_BYTES_BESIDE)
-    except BAD_ZIP as error:
-        raise NotGraded(printable(f"{name} cannot be opened: {error}")) from None
+        return [one for one in zip_members(io.BytesIO(data)) if not is_hidden(one.name.split("/"))]
+    except Unfit as why:
+        raise NotGraded(printable(f"{name} cannot be opened: {why}")) from None
 
 
-def _beside_in_zip(name: str, data: bytes) -> dict[str, bytes]:
-    """The zip file's other files, until they are more than may lie beside a notebook."""
+def _notebooks_in_zip(name: str, data: bytes) -> Iterable[tuple[str, bytes]]:
+    for member in islice(filter(_is_notebook, _in_zip(name, data)), MOST_ENTRIES):
+        if member.size > MOST_BYTES:
+            raise NotGraded(f"{printable(name)} holds a notebook of {member.size >> 20} MB")
+        try:
+            yield member.name, member.read()
+        except Unfit as why:
+            raise NotGraded(printable(f"{name} cannot be opened: {member.name}: {why}")) from None
+
+
+def _beside_in_zip(name: str, data: bytes) -> tuple[dict[str, bytes], int]:
+    """The zip file's other files, the small ones first, as far as they fit; and how many do not."""
+    others = sorted((m for m in _in_zip(name, data) if not _is_notebook(m)), key=lambda member: member.size)
     found: dict[str, bytes] = {}
-    size = 0
-    for inner, content in _in_zip(name, data, _is_beside):
-        found[inner] = content
-        size += len(content)
-        if size > MOST_BYTES_BESIDE_IN_ALL:
-            break
-    return found
+    room = Room(MOST_BYTES_BESIDE_IN_ALL, MOST_ENTRIES)
+    for member in others:
+        with suppress(Unfit):
+            if member.size <= MOST_BYTES_BESIDE and room.takes(member.size):
+                found[member.name] = member.read()
+    return found, len(others) - len(found)
 
 
-def _beside(files: Mapping[str, bytes], home: str) -> tuple[dict[str, bytes], list[str]]:
+def _beside(files: Mapping[str, bytes], home: str, left_out: int) -> tuple[dict[str, bytes], list[str]]:
     """The files in the notebook's folder, without other notebooks, as far as their names are clean and they fit."""
     found: dict[str, bytes] = {}
-    size = left_out = 0
+    size = 0
     for name, data in sorted(files.items()):
         inner = name.removeprefix(home)
         if not name.startswith(home) or inner == TIMESTAMP or inner.lower().endswith(".ipynb"):

@@ -1,9 +1,10 @@
 """Reading a folder that a student filled: regular files alone, no link followed, nothing opened that could wait."""
 
+import hashlib
 import os
 import stat
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
@@ -79,6 +80,14 @@ def collect(folder: Path, lesson: str) -> HandedIn:
     remarks += [f"left out: {more} more"] if more > 0 else []
     changed = datetime.fromtimestamp(found.changed, UTC) if found.changed else None
     return HandedIn(found.files, changed, tuple(remarks))
+
+
+def digest_of_files(files: Mapping[str, bytes]) -> str:
+    """A digest of what was handed in: names and bytes."""
+    state = hashlib.sha256()
+    for name, data in sorted(files.items()):
+        state.update(f"\n{name} {hashlib.sha256(data).hexdigest()}".encode(errors="surrogateescape"))
+    return state.hexdigest()
 
 
 def _walk(folder: Path, left_out: list[str]) -> Iterator[tuple[str, Path]]:

@@ -1,0 +1,158 @@
+"""Archives that students made. What is read of them is bounded before it is read: their number, sizes and compression.
+
+Of zip files, stored and deflated members alone: other methods give gigabytes for a kilobyte before anybody can stop
+them. No two members may share their bytes, so that a file of some size is never more work than its size allows.
+"""
+
+import lzma
+import stat
+import struct
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import IO, TypeVar
+
+T = TypeVar("T")
+MOST_MEMBERS = 20_000
+METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+ENTRY = b"PK\x01\x02"
+"""How the description of each member begins."""
+HEADER_BYTES = 30
+"""The least that stands before each member's own bytes."""
+PIECE = 1 << 20
+BAD = (
+    OSError,
+    EOFError,
+    ValueError,
+    RuntimeError,  # a feature that zipfile does not know
+    MemoryError,
+    zipfile.BadZipFile,
+    tarfile.TarError,
+    zlib.error,
+    lzma.LZMAError,
+    struct.error,
+)
+
+
+class Unfit(Exception):
+    """Why an archive or a member is not read, as a clause."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """A file in an archive: its name, how large it says it is, and why it is not to be read, if so."""
+
+    name: str
+    size: int
+    why_not: str
+    content: Callable[[], bytes]
+
+    def read(self) -> bytes:
+        """All of it, which is `size` bytes; Unfit if it is not to be read, or not what its archive says."""
+        if self.why_not:
+            raise Unfit(self.why_not)
+        return _tried(self.content)
+
+
+@dataclass
+class Room:
+    """What may still be taken from archives."""
+
+    bytes: int
+    files: int
+
+    def takes(self, size: int) -> bool:
+        """Take a file of this size; whether there was room for it."""
+        if size > self.bytes or self.files < 1:
+            return False
+        self.bytes -= size
+        self.files -= 1
+        return True
+
+    def share(self, among: int) -> "Room":
+        """The room of one of so many."""
+        part = Room(self.bytes // among, self.files // among)
+        self.bytes -= part.bytes
+        self.files -= part.files
+        return part
+
+    def give_back(self, part: "Room") -> None:
+        """Add what is left of a share."""
+        self.bytes += part.bytes
+        self.files += part.files
+
+
+def zip_members(file: IO[bytes], most: int = MOST_MEMBERS) -> list[Member]:
+    """The files in a zip file; Unfit if it cannot be read, has more than `most` entries, or some share their bytes."""
+    if _count(file, ENTRY) > most:
+        raise Unfit(f"it holds more than {most} files")
+    archive = _tried(partial(zipfile.ZipFile, file))
+    entries = sorted(archive.infolist(), key=lambda entry: entry.header_offset)
+    for one, following in pairwise(entries):
+        if one.header_offset + HEADER_BYTES + one.compress_size > following.header_offset:
+            raise Unfit("some of its files share their bytes")
+    return [
+        Member(entry.filename, entry.file_size, _why_not(entry), partial(_read, archive, entry))
+        for entry in archive.infolist()
+        if not entry.is_dir()
+    ]
+
+
+def tar_members(file: IO[bytes], most: int = MOST_MEMBERS) -> list[Member]:
+    """The files in a tar file that is not compressed; Unfit if it cannot be read, or has more than `most` entries."""
+    archive = _tried(partial(tarfile.open, fileobj=file, mode="r:"))
+    entries: list[tarfile.TarInfo] = []
+    while (entry := _tried(archive.next)) is not None:
+        entries.append(entry)
+        if len(entries) > most:
+            raise Unfit(f"it holds more than {most} files")
+    no_file = "it is a link, or no regular file"
+    return [
+        Member(
+            entry.name,
+            entry.size,
+            "" if entry.isreg() else no_file,
+            partial(_extract, archive, entry),
+        )
+        for entry in entries
+        if not entry.isdir()
+    ]
+
+
+def _count(file: IO[bytes], mark: bytes) -> int:
+    """How often these bytes stand in a file, which is not read into memory."""
+    found, rest = 0, b""
+    file.seek(0)
+    while piece := file.read(PIECE):
+        found += (rest + piece).count(mark)
+        rest = piece[1 - len(mark) :]
+    return found
+
+
+def _why_not(entry: zipfile.ZipInfo) -> str:
+    if stat.S_ISLNK(entry.external_attr >> 16):
+        return "it is a link, or no regular file"
+    if entry.compress_type not in METHODS:
+        return "it is compressed by another method than deflate"
+    return "it is encrypted" if entry.flag_bits & 1 else ""
+
+
+def _read(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
+    with archive.open(entry) as file:
+        return file.read(entry.file_size)  # not one more than it names, and with the sum of these it is checked
+
+
+def _extract(archive: tarfile.TarFile, entry: tarfile.TarInfo) -> bytes:
+    file = archive.extractfile(entry)
+    return b"" if file is None else file.read(entry.size)
+
+
+def _tried(action: Callable[[], T]) -> T:
+    try:
+        return action()
+    except BAD as error:
+        raise Unfit(str(error) or type(error).__name__) from None

@@ -1,0 +1,59 @@
+"""Bounds on the grader's own work with what a student handed in: memory, and real time.
+
+What is read is bounded before it is read. This is for what somebody finds in spite of that.
+"""
+
+import resource
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from attnlib.checks.asking.time_limits import here
+from autograder.judging.budget import OutOfTime, Passing
+
+MEMORY_BYTES = 4 << 30
+"""What a process may ask for beyond what it has; a notebook of as many cells and values as may be takes a quarter."""
+STATE = Path("/proc/self/statm")
+
+
+class OutOfMemory(Passing):
+    """It could not be read in the memory that there is; the next run tries again."""
+
+
+def bound_memory() -> tuple[int, int]:
+    """Let this process ask for no more than it has and MEMORY_BYTES, so that no machine swaps; what held before."""
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    if STATE.is_file():  # not on a Mac
+        used = int(STATE.read_text(encoding="ascii").split()[0]) * resource.getpagesize()
+        limits = [used + MEMORY_BYTES, *(limit for limit in before if limit != resource.RLIM_INFINITY)]
+        resource.setrlimit(resource.RLIMIT_AS, (min(limits), before[1]))
+    return before
+
+
+@contextmanager
+def bounded(seconds: float | None = None) -> Iterator[None]:
+    """Do something in bounded memory and, in a process's main thread, in bounded time; Passing says what was too much.
+
+    The time is that of `TimeLimits.intake_wall`, unless it is given.
+    """
+    seconds = here().intake_wall if seconds is None else seconds
+
+    def out_of_time(*_: Any) -> None:
+        raise OutOfTime(f"it could not be read within {seconds:.3g} seconds")
+
+    memory, in_main = bound_memory(), threading.current_thread() is threading.main_thread()
+    try:
+        if in_main:
+            previous = signal.signal(signal.SIGALRM, out_of_time)
+            signal.setitimer(signal.ITIMER_REAL, seconds)
+        yield
+    except MemoryError:
+        raise OutOfMemory(f"it could not be read in {MEMORY_BYTES >> 30} GB of memory") from None
+    finally:
+        if in_main:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, previous)
+        resource.setrlimit(resource.RLIMIT_AS, memory)
