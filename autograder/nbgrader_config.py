@@ -22,9 +22,11 @@ if BIN not in os.environ["PATH"].split(os.pathsep):
     os.environ["PATH"] = os.pathsep.join([BIN, os.environ["PATH"]])
 
 from autograder.in_nbgrader.guards import guard  # noqa: E402
+from autograder.in_nbgrader.pages.serving import guard_pages  # noqa: E402
 from autograder.in_nbgrader.table_version import look_up_in_process  # noqa: E402
 
 guard()  # a student's folder is read as `grade` reads it: no link is followed, and few files are copied
+guard_pages()  # nothing that a student wrote runs or loads anything in the formgrader
 look_up_in_process()
 
 c = get_config()  # type: ignore[name-defined]  # traitlets puts it into the names of this file
@@ -76,14 +78,15 @@ c.ExchangeFactory.collect = "autograder.in_nbgrader.exchange.CollectWithoutLinks
 c.ExchangeFactory.release_feedback = "autograder.in_nbgrader.exchange.ReleaseOneByOne"
 c.ZipCollectApp.extractor_plugin = "autograder.in_nbgrader.unpacking.ExtractWithinBounds"
 
-# Feedback tells the diagnosis, not the hidden test.
+# Feedback tells the diagnosis, not the hidden test, and shows a student's text as the formgrader does.
+c.GenerateFeedback.exporter_class = "autograder.in_nbgrader.pages.page.Page"
 c.GenerateFeedback.preprocessors = [
     "nbgrader.preprocessors.GetGrades",
     "autograder.in_nbgrader.preprocessors.hide_hidden_tests.HideHiddenTests",
     "nbconvert.preprocessors.CSSHTMLHeaderPreprocessor",
 ]
 
-# A student's text is shown to the instructor: scripts in it must not run in the formgrader's page.
+# nbconvert's own word for it: no scripts as outputs, no widgets. What is shown as HTML is cleaned in pages/page.py.
 c.HTMLExporter.sanitize_html = True
 
 c.ExportApp.plugin_class = "autograder.in_nbgrader.export_grades.CsvWithStatus"

@@ -2,12 +2,11 @@
 
 import nbconvert.filters.markdown_mistune as mistune_filter
 import pytest
-from nbconvert import HTMLExporter
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
+from autograder.in_nbgrader.pages.page import Page
 from autograder.judging.bound_display import MOST_TEXT_IN_ALL, MOST_WORK, bound_display
-from autograder.judging.settle.disarm_markup import disarm_markup
 from autograder.lesson_text.lesson import LANGUAGE
 
 SLOW = [
@@ -45,7 +44,7 @@ def parsed(shown, monkeypatch) -> list[int]:
         return inner(self, state)
 
     monkeypatch.setattr(mistune_filter.MathInlineParser, "parse", parse)
-    HTMLExporter(exclude_output=True).from_notebook_node(shown)
+    Page(exclude_output=True).from_notebook_node(shown)
     return lengths
 
 
@@ -53,7 +52,7 @@ def parsed(shown, monkeypatch) -> list[int]:
 @pytest.mark.parametrize("unit", SLOW)
 def test_of_long_text_no_character_is_taken_for_markup(unit, monkeypatch):
     text = (unit * 50_000)[:48_000]
-    shown = bound_display(disarm_markup(notebook(new_markdown_cell("*a*"), new_markdown_cell(text)), {}))
+    shown = bound_display(notebook(new_markdown_cell("*a*"), new_markdown_cell(text)))
     assert sum(length**2 for length in parsed(shown, monkeypatch)) <= MOST_WORK
 
 
@@ -76,13 +75,13 @@ def test_text_that_is_as_long_as_a_lesson_is_shown_as_it_is(source):
 def test_a_fence_is_longer_than_any_in_the_text():
     shown = bound_display(notebook(new_markdown_cell("~~~~~\n<b>" + "x" * 20_000)))
     assert shown.cells[0].source.startswith("~~~~~~\n~~~~~\n<b>")
-    assert "&lt;b&gt;" in HTMLExporter().from_notebook_node(shown)[0]
+    assert "&lt;b&gt;" in Page().from_notebook_node(shown)[0]
 
 
 def test_long_code_is_shown_without_colours(monkeypatch):
     shown = bound_display(notebook(new_code_cell("a" + ".a" * 20_000)))
     assert shown.metadata.language_info.pygments_lexer == "text"
     assert shown.cells[0].source == "a" + ".a" * 20_000
-    assert '<span class="n">' not in HTMLExporter().from_notebook_node(shown)[0]
+    assert '<span class="n">' not in Page().from_notebook_node(shown)[0]
     coloured = bound_display(notebook(new_code_cell("a.a")))
-    assert '<span class="n">' in HTMLExporter().from_notebook_node(coloured)[0]
+    assert '<span class="n">' in Page().from_notebook_node(coloured)[0]

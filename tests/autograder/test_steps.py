@@ -2,10 +2,8 @@
 
 import copy
 import inspect
-import re
 
 import pytest
-from nbconvert.filters.markdown_mistune import markdown2html_mistune
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 from nbgrader.converters import Autograde
 from tiny_course import RIGHT, TINY, cell
@@ -13,7 +11,6 @@ from tiny_course import RIGHT, TINY, cell
 from attnlib.checks.verdict.report import MIME
 from autograder.in_nbgrader.nbgrader_course import NbgraderCourse
 from autograder.in_nbgrader.preprocessors.hide_hidden_tests import HideHiddenTests
-from autograder.judging.settle.disarm_markup import disarmed
 from autograder.judging.settle.distrust_metadata import distrust_metadata
 from autograder.judging.settle.keep_one_copy import keep_one_copy
 from autograder.judging.settle.test_below_answer import test_below_answer as put_test_below_answer
@@ -249,46 +246,3 @@ def test_ctrl_c_is_not_one_student_s_failure(prepared, monkeypatch):
 
 def interrupt(self):
     raise KeyboardInterrupt
-
-
-LEADING_SOMEWHERE = [
-    "[a](beside.html)",
-    "[a](  <beside.html> 'title')",
-    "[a](\nbeside.html)",
-    "![a](beside.svg)",
-    "[![a](beside.svg)](beside.html)",
-    "[a][b]\n\n[b]: beside.html",
-    "[b]\n\n  [b]:\n  <beside.html> 'title'",
-    "[a](files/beside.html)",
-    "![a](attachment:beside.svg)",
-    "[a](/formgrader/submissions/x/beside.html)",
-    "[a](//host/beside.html)",
-    "[a](\\https://x)",
-    "[a](java&#115;cript:f())",
-    "<a href='beside.html'>a</a>",
-    "<A\nHREF=beside.html>a</A>",
-    "<javascript:f()>",
-    "| a |\n|---|\n| [a](beside.html) |",
-    "> [a]: beside.html\n\n[a]",
-    "[a](beside.html#https://x)",
-]
-
-
-@pytest.mark.parametrize("text", LEADING_SOMEWHERE)
-def test_no_link_of_a_student_s_leads_to_a_file(text):
-    page = markdown2html_mistune(disarmed(text))
-    assert not re.search(r"<[^>]*\b(href|src)\s*=", page, re.IGNORECASE), page
-    assert "beside" not in text or "beside" in page  # it is shown as it was written
-
-
-@pytest.mark.parametrize(
-    "text", ["![a](https://x.org/a.png)", "![a][b]\n\n[b]: https://x.org/a.png", "[![a](https://x)](#b)"]
-)
-def test_a_picture_on_the_web_is_not_loaded(text):
-    assert "<img" not in markdown2html_mistune(disarmed(text))
-
-
-@pytest.mark.parametrize("target", ["https://arxiv.org/abs/1706.03762", "HTTP://x.org", "mailto:a@b.org", "#part"])
-def test_links_to_the_web_and_in_the_page_stay(target):
-    for text in (f"[a]({target})", f"[a](<{target}>)", f"[a][b]\n\n[b]: {target}"):
-        assert f'href="{target}"' in markdown2html_mistune(disarmed(text))

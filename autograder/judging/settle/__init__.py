@@ -4,15 +4,13 @@ from copy import deepcopy
 
 from nbformat import NotebookNode
 
-from autograder.judging.settle.disarm_markup import disarm_markup
 from autograder.judging.settle.distrust_metadata import distrust_metadata
 from autograder.judging.settle.keep_one_copy import keep_one_copy
 from autograder.judging.settle.test_below_answer import test_below_answer
 from autograder.lesson_text.released import Released
 
-# Copies can only be told apart once grade ids are trusted, and a test can only be placed once its answer is known. What
-# is text is known once each cell has its released type back.
-STEPS = (distrust_metadata, keep_one_copy, test_below_answer, disarm_markup)
+# Copies can only be told apart once grade ids are trusted, and a test can only be placed once its answer is known.
+STEPS = (distrust_metadata, keep_one_copy, test_below_answer)
 
 
 def settle(notebook: NotebookNode, released: Released) -> NotebookNode:
