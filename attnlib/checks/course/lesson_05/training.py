@@ -26,10 +26,17 @@ LESSON = "05_causal_attention"
 
 
 def _model(
-    draw: Draw, *, vocab: int, max_len: int, training: bool = False, ahead: int = 0, window: int | None = None
+    draw: Draw,
+    *,
+    vocab: int,
+    max_len: int,
+    training: bool = False,
+    ahead: int = 0,
+    window: int | None = None,
+    learns: bool = False,
 ) -> dict[str, Any]:
     weights = {"embed": draw.normal(vocab, 8), "places": draw.normal(max_len, 8)}
-    return described("SmallModel", (vocab, max_len, 8, ahead, window), weights, training=training)
+    return described("SmallModel", (vocab, max_len, 8, ahead, window), weights, training=training, learns=learns)
 
 
 @torch.no_grad()
@@ -112,7 +119,7 @@ def _lessons(
     ids = draw.integers(0, vocab, (steps, b, n + 1))
     rates = 0.05 + 0.3 * draw.normal(steps).sigmoid()
     make = ({OPTIMISER: optimiser},) if optimiser else ()
-    return _model(draw, vocab=vocab, max_len=n + 3, training=training), ids, rates, *make
+    return _model(draw, vocab=vocab, max_len=n + 3, training=training, learns=True), ids, rates, *make
 
 
 TRAIN_WRITER = CourseExercise(
