@@ -33,6 +33,7 @@ from attnlib.checks.course.slips.packing import JoinHeads, Unpack, Unpacked
 from attnlib.checks.course.slips.projections import Matrices, Multiply, OfItself, Project
 from attnlib.checks.course.slips.training import MeasureError
 from attnlib.checks.course.steps import CourseExercise, Step, along_with, spells, told_as
+from attnlib.checks.course.trained import trained
 from attnlib.checks.course.usual import as_given, only_built, usual_cases, wrong
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Asked, Case, Exercise, Inputs
@@ -1156,6 +1157,12 @@ TRAIN_WITH_ADAM = CourseExercise(
         Case(name="seven steps", inputs=partial(_batches, **_IN_BATCHES)),
         Case(name="one step", inputs=partial(_batches, **{**_IN_BATCHES, "steps": 1})),
         Case(name="two steps", inputs=partial(_batches, **{**_IN_BATCHES, "steps": 2})),
+        Case(
+            name="the model after the last step",
+            inputs=partial(_batches, **{**_IN_BATCHES, "steps": 2}),
+            dtype=torch.float64,
+            probe=trained,
+        ),
         Case(name="one sentence in a batch", inputs=partial(_batches, **{**_IN_BATCHES, "b": 1})),
         Case(
             name="three heads, the last word asked",

@@ -19,6 +19,7 @@ from attnlib.checks.course.slips.lesson05_training import (
     losses_in_writing,
 )
 from attnlib.checks.course.steps import CourseExercise
+from attnlib.checks.course.trained import trained
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Asked, Case, Inputs
 
@@ -132,6 +133,12 @@ TRAIN_WRITER = CourseExercise(
     cases=(
         Case(name="seven steps", inputs=partial(_lessons, steps=7, b=3, n=5, vocab=11)),
         Case(name="one step", inputs=partial(_lessons, steps=1, b=2, n=3, vocab=5)),
+        Case(
+            name="the model after the last step",
+            inputs=partial(_lessons, steps=2, b=3, n=5, vocab=7),
+            dtype=torch.float64,
+            probe=trained,
+        ),
         Case(name="one excerpt in a step", inputs=partial(_lessons, steps=5, b=1, n=7, vocab=5)),
         Case(name="a single guess in an excerpt", inputs=partial(_lessons, steps=5, b=3, n=1, vocab=7)),
         Case(
