@@ -222,13 +222,9 @@ def _tensors_in(arguments: Any) -> list[Tensor]:
 
 
 def values_in(arguments: Any) -> list[Tensor]:
-    """The tensors among them, and numbers and strings as tensors: a cache is two buffers and how many they hold."""
-    leaves = (leaf for leaf in tree_leaves(arguments) if isinstance(leaf, (Tensor, int, float, str)))
-    return [leaf if isinstance(leaf, Tensor) else torch.tensor(_as_numbers(leaf)) for leaf in leaves]
-
-
-def _as_numbers(leaf: float | str) -> float | list[int]:
-    return [ord(letter) for letter in leaf] if isinstance(leaf, str) else leaf
+    """The tensors among them, and the numbers as tensors: a cache is two buffers and how many positions they hold."""
+    leaves = (leaf for leaf in tree_leaves(arguments) if isinstance(leaf, (Tensor, int, float)))
+    return [leaf if isinstance(leaf, Tensor) else torch.tensor(leaf) for leaf in leaves]
 
 
 def laid_out_like(tensor: Tensor, device: str) -> Tensor:

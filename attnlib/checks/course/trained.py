@@ -1,16 +1,12 @@
-"""A probe for exercises that train a model: its losses are those before each step, and do not show the last one."""
+"""A probe for exercises that train a model: their losses are those before each step, and do not show the last one."""
 
 import torch
 from torch import Tensor
 
-from attnlib.checks.asking.attempt import values_in
-from attnlib.checks.asking.given import MODEL
 from attnlib.checks.exercise import Asked, Inputs
 
 
 def trained(asked: Asked, inputs: Inputs) -> tuple[Tensor]:
-    """All weights of the model, the first input, as they are after the call, one after another."""
+    """All weights of the model as they are after the call: of what is given, they alone are matrices."""
     asked(*inputs)
-    weights = {id(weight) for weight in inputs[0][MODEL]["weights"].values()}
-    left = zip(values_in(inputs), asked.left(), strict=True)
-    return (torch.cat([after.flatten() for before, after in left if id(before) in weights]),)
+    return (torch.cat([left.flatten() for left in asked.left() if left.is_floating_point() and left.dim() == 2]),)
