@@ -465,6 +465,8 @@ check("mend_squared_distances", mend_squared_distances)
 # - Words are what `line.lower().split()` gives. The vocabulary has every word of the texts; other words of a question
 #   are ignored.
 # - A question or a text with nothing but weightless or unknown words has a vector of zeros. Its scores are 0, not NaN.
+#   A word that nearly every text has weighs little, but its vectors have a direction like any other.
+# - Called again, it must have forgotten the texts of before, and it leaves both lists as they are.
 # - Everything is allowed. The parts of the check: {parts}.
 
 

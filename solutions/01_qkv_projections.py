@@ -801,9 +801,10 @@ assert not torch.allclose(layer(x), x @ square, rtol=0, atol=0.1)
 #
 # Write `QKVProjection`, with three layers of PyTorch's `nn.Linear`.
 #
-# - The layers are called `w_q`, `w_k` and `w_v`. The check fills them with its own weights, so the names are part of
-#   the contract: the module has their parameters and no others (an extra buffer does no harm), and no layer has two
-#   names. The layers need their sizes from the start: `nn.LazyLinear` has nothing to fill before its first call.
+# - The layers are called `w_q`, `w_k` and `w_v`. The check fills them with its own weights, so here and in every later
+#   module the names are part of the contract: the module has their parameters and no others (an extra buffer does no
+#   harm), and no layer has two names. The layers need their sizes from the start: `nn.LazyLinear` has nothing to fill
+#   before its first call.
 # - `w_q` and `w_k` go from `d_model` to `d_k`, `w_v` from `d_model` to `d_v`. All three have a bias, or none has:
 #   `bias` decides.
 # - `forward(x)` takes `(b, n, d_model)` and gives back q, k, v. As always.

@@ -1054,7 +1054,7 @@ assert_close(together[:1], alone, atol=1e-4, rtol=0)
 # crashed.
 #
 # - `x` is `(b, q, d_model)`, `memory` is `(b, k, d_model)`; `x_is_real` `(b, q)` and `memory_is_real` `(b, k)` are
-#   bool, False = padding.
+#   bool, False = padding, which may be anywhere.
 # - It must return the output `(b, q, d_v)` and the weights `(b, q, k)`, with no weight on padding. Every text
 #   has a real token. What it returns for padded *questions* is not compared.
 # - Two lines are enough.

@@ -355,7 +355,7 @@ assert_close(attnlib.masked_softmax(scores, nothing), torch.zeros(4), atol=0, rt
 # - Open entries of a row add up to 1, blocked ones are exactly 0. A row without any True is all zeros.
 # - No NaN, neither forward nor in the gradient.
 # - Right for any finite scores: blocked ones far above the open ones, open ones of $-10^{12}$ or $-10^{30}$, all of
-#   them near $10^4$; in float32, too. Otherwise as always.
+#   them near $10^4$; in float32, too, where a `logsumexp` no longer holds the sum. Otherwise as always.
 # - `torch.softmax` is allowed. Not allowed: `attnlib.masked_softmax`, and others that take the mask, as
 #   `torch.masked.softmax` and PyTorch's attention do.
 
@@ -858,7 +858,7 @@ class Writer(nn.Module):
 # - The result is `(n, n)`, `torch.bool`: True in row $i$ and column $j$ if exchanging the character at $j$, and no
 #   other, changes some logit at $i$ by more than $10^{-5}$.
 # - Put another character at $j$ than the one that is there. Which one is up to you.
-# - No gradients, and `ids` stays as it is. The parts of the check: {parts}. As always.
+# - No gradients, none left on the model, and `ids` stays as it is. The parts of the check: {parts}. As always.
 
 
 # %%
@@ -1026,8 +1026,8 @@ leaking_losses = train(leaking, excerpts, rates, torch.optim.AdamW)
 #   character at $t + 1$.
 # - As in training, the guesses come from one call with the first n characters. As in writing, the guess at place $t$
 #   comes from a call with the characters from 0 to $t$ alone, and is the last one of that call.
-# - The model does not learn from this: no gradients. Measure it in either mode, but leave it in the one in which it
-#   came. The parts of the check: {parts}. As always.
+# - The model does not learn from this: no gradients, and none left on its weights. Measure it in either mode, but
+#   leave it in the one in which it came. The parts of the check: {parts}. As always.
 
 
 # %%
@@ -1170,7 +1170,8 @@ for name, model in (("sound", sound), ("leaking", leaking)):
 #
 # - `scores` is `(b, h, n, n)`, `real` is `(b, n)`, True = a real word. The result is `(b, h, n, n)`.
 # - Query $i$ sees key $j$ if $j \le i$ and key $j$ is real, for every query, padded or not.
-# - A query that sees nothing gets zeros (padding may be on the left). No NaN, forward or in the gradient.
+# - A query that sees nothing gets zeros (padding may be on the left, or between words). No NaN, forward or in the
+#   gradient.
 # - `attnlib.masked_softmax` is allowed here, if yours is not ready yet.
 # - Not allowed: a finished attention, PyTorch's or `attnlib`'s.
 
@@ -1229,6 +1230,7 @@ check("mend_padded_causal_weights", mend_padded_causal_weights)
 #
 # - `ids` is `(b, n)`, integers: neighbours with the same number belong to the same text. A number may come back later
 #   in the row, and is another text then: `[4, 4, 7, 4]` are three texts. (Files are concatenated, and names repeat.)
+#   It is another text, too, if only padding is between.
 # - The mask is `(b, n, n)`, bool, True = may attend: query $i$ sees key $j$ if $j \le i$ and both are in the same text.
 # - The positions are `(b, n)`, `torch.int64`: 0 for the first token of each text, then 1, 2, …
 # - Number $-1$, the only negative one, is padding. It sees nothing and is seen by nothing, and its position is 0.

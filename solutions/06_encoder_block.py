@@ -509,8 +509,9 @@ assert count(attention) == 4 * 48**2 + 4 * 48
 #   returns the output alone. (Pass the mask by its name: the second place is the memory's, from lesson 04.) Your own is
 #   allowed, too, if it takes the mask, and does not hide the future as lesson 05's does. For `mlp` take your
 #   `FeedForward`, or `attnlib.FeedForward(d_model, d_hidden, dropout=…)`.
-# - `key_mask` is `(b, n)`, bool, True = a real word, or None. No word looks at padding (lesson 05). What comes out *at*
-#   padded positions is left open, but a sentence that is all padding must not bring NaN into any gradient.
+# - `key_mask` is `(b, n)`, bool, True = a real word, or None. Padding may be anywhere, and no word looks at it (lesson
+#   05). What comes out *at* padded positions is left open, but a sentence that is all padding must not bring NaN into
+#   any gradient.
 # - Dropout is the MLP's alone. A `d_model` that `num_heads` does not divide is a `ValueError`. As always.
 # - Not allowed: `attnlib.EncoderBlock`, `nn.TransformerEncoderLayer`.
 

@@ -103,10 +103,28 @@ def compare_parameters(wanted: Mapping[str, tuple[int, ...]] | None, module: nn.
         )
     if wanted is None:
         return
+    _require_one_name(wanted, module)
     _compare_shapes(wanted, {name: tuple(p.shape) for name, p in parameters.items()}, module)
     if frozen := [name for name, p in parameters.items() if not p.requires_grad]:
         details = f"{', '.join(frozen)} cannot learn, because requires_grad is False"
         raise ContractBroken("parameters", "has frozen parameters", reason="frozen", details=details)
+
+
+def _require_one_name(wanted: Mapping[str, tuple[int, ...]], module: nn.Module) -> None:
+    """Raises `ContractBroken` if a layer has a second name that the contract does not have.
+
+    Where both are asked for, two layers have been made one, which is another mistake: a parameter is missing then.
+    """
+    names: dict[nn.Module, list[str]] = {}
+    for name, layer in module.named_modules(remove_duplicate=False):
+        names.setdefault(layer, []).append(name)
+    asked = tuple(wanted)
+    for layer, called in names.items():
+        unasked = [name for name in called if not any(known.startswith(f"{name}.") for known in asked)]
+        if len(called) > 1 and unasked and next(layer.parameters(), None) is not None:
+            kept = next((name for name in called if name not in unasked), called[0])
+            details = f"{kept!r} and {next(name for name in called if name != kept)!r} are one and the same layer"
+            raise ContractBroken("parameters", "has a layer under two names", reason="two_names", details=details)
 
 
 def _compare_shapes(

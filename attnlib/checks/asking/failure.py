@@ -23,6 +23,7 @@ Reason = Literal[
     "something_else",
     "renamed",
     "unasked",
+    "two_names",
     "frozen",
     "another_shape",
     "unsized",

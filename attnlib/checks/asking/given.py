@@ -1,11 +1,11 @@
 """Inputs that are no tensors, a model, a generator, an iterator: sent as tensors, and made where the attempt lives.
 
 A case writes `described(kind, sizes, weights)` for a model, a seed, `{GENERATOR: seed}`, the name of a class of
-torch.optim, `{OPTIMISER: "Adam"}`, or tensors that come one after another, `{BLOCKS: [...]}`; those of
-`{FLEETING: [...]}` may not be kept. What the attempt does to the model is written back into its description: its
-weights and how many of them are frozen, its mode, and how many hooks it has. Whatever is not restored is a changed
-input. Or a case writes `{HELD: {…}}`: the attempt gets another dictionary with the same tensors, and new ones that are
-put into that one leave these as they are.
+torch.optim, `{OPTIMISER: "Adam"}`, or tensors that come one after another, `{BLOCKS: [...]}`; those of `{FLEETING:
+[...]}` may not be kept. What the attempt does to the model is written back into its description: its weights and how
+many of them are frozen, its mode, and how many hooks it has; where it is not to learn, how many of its weights have
+gradients. Whatever is not restored is a changed input. Or a case writes `{HELD: {…}}`: the attempt gets another
+dictionary with the same tensors, and new ones that are put into that one leave these as they are.
 """
 
 import importlib
@@ -23,13 +23,22 @@ FLEETING, OPTIMISER = "blocks, each gone when the next but two comes", "an optim
 
 
 def described(
-    kind: str, sizes: tuple[Any, ...], weights: Mapping[str, Tensor], *, training: bool = False, hooks: int = 0
+    kind: str,
+    sizes: tuple[Any, ...],
+    weights: Mapping[str, Tensor],
+    *,
+    training: bool = False,
+    hooks: int = 0,
+    learns: bool = True,
 ) -> dict[str, Any]:
     """A model: one of `OWN`, or a class of attnlib by its name; what its constructor gets, and all its weights.
 
-    Somebody else's hooks, which do nothing, are on the first so many of its linear layers.
+    Somebody else's hooks, which do nothing, are on the first so many of its linear layers. One that is not to learn
+    must come back without gradients.
     """
     left = {"mode": torch.tensor(training), "hooks": torch.tensor(hooks), "frozen weights": torch.tensor(0)}
+    if not learns:
+        left["gradients"] = torch.tensor(0)
     return {MODEL: {"kind": kind, "sizes": sizes, "weights": dict(weights), **left}}
 
 
@@ -156,6 +165,8 @@ def note(objects: tuple[Any, ...], inputs: tuple[Any, ...]) -> None:
             left["mode"].fill_(model.training)
             left["frozen weights"].fill_(sum(not weight.requires_grad for weight in now.values()))
             left["hooks"].fill_(sum(map(_hooks, model.modules())))
+            if "gradients" in left:
+                left["gradients"].fill_(sum(weight.grad is not None for weight in now.values()))
 
 
 def _hooks(layer: nn.Module) -> int:

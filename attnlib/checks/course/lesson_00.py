@@ -499,6 +499,7 @@ PAIRWISE_DOT = CourseExercise(
         *usual_cases(_two_sets, SIZES, one={"b": 1, "q": 3, "k": 2, "d": 5}, more=LARGER),
         # where nothing raises an error, the numbers tell which axis was taken for which
         Case(name="all axes of one length", inputs=partial(_two_sets, b=3, q=3, k=3, d=3)),
+        Case(name="vectors of one number", inputs=partial(_two_sets, b=2, q=5, k=7, d=1)),
     ),
     example=lambda: (
         torch.tensor([[[1.0, 0.0], [0.0, 2.0]]]),
@@ -519,6 +520,7 @@ MEND_SQUARED_DISTANCES = CourseExercise(
         # the fault raises an error for other sizes; among so many wrong distances some are below zero for sure
         Case(name="as many x as y", inputs=partial(_two_sets, b=3, q=11, k=11, d=2)),
         Case(name="all axes of one length", inputs=partial(_two_sets, b=3, q=3, k=3, d=3)),
+        Case(name="vectors of one number", inputs=partial(_two_sets, b=2, q=5, k=7, d=1)),
         Case(
             name="gradients where a distance is zero",
             inputs=_one_in_both,
@@ -572,6 +574,7 @@ LITTLE_EINSUM = CourseExercise(
         ),
         Case(name="nothing is summed", inputs=partial(_named, pattern="q, k -> k q", q=3, k=5)),
         Case(name="everything is summed", inputs=partial(_named, pattern="n d, d n ->", n=5, d=7), magnitude=9.0),
+        Case(name="an axis of length 1 on either side", inputs=partial(_named, pattern=_DOTS, b=2, q=1, k=7, d=1)),
         Case(
             name="one input's own axes are summed",
             inputs=partial(_named, pattern="b n word, letter b -> b", b=2, n=3, word=5, letter=7),
@@ -624,6 +627,34 @@ def _nothing_in_common(draw: Draw) -> tuple[list[str], list[str]]:
     return [*questions, "moon moon", "the"], [*texts, "the the"]
 
 
+def _written_freely(draw: Draw) -> tuple[list[str], list[str]]:
+    """Spaces at either end and several in a row, tabs and line breaks."""
+    questions, texts = _to_be_searched(draw, q=3, k=5, n=7)
+    texts[0], texts[1] = f"  {texts[0]}", f"{texts[1].replace(' ', '  ')} "
+    texts[2], texts[3] = texts[2].replace(" ", "\t"), f"{texts[3]}\n"
+    return [f" {questions[0]}\t", questions[1].replace(" ", "\n"), questions[2].replace(" ", "   ")], texts
+
+
+def _with_marks(draw: Draw) -> tuple[list[str], list[str]]:
+    """Words with a full stop, a comma, a hyphen or an apostrophe, without which they would be other words."""
+    questions, texts = _to_be_searched(draw, q=3, k=5, n=5)
+    texts = [
+        f"{text} {marked}"
+        for text, marked in zip(texts, ("street.", "it's", "cross-street", "tired,", "s"), strict=True)
+    ]
+    return [
+        f"{question} {marked}" for question, marked in zip(questions, ("street.", "it's", "cross"), strict=True)
+    ], texts
+
+
+def _in_nearly_all(draw: Draw) -> tuple[list[str], list[str]]:
+    """Each word is in all of forty texts but one: it weighs ln(40 / 39), and the vectors are as short."""
+    texts = [["it", "was", "so", ("it", "was", "so")[i]] for i in draw.integers(0, 3, (40,)).tolist()]
+    for text, word in zip(texts, ("it", "was", "so"), strict=False):
+        text[:] = [other for other in text if other != word]
+    return ["it", "was so so"], [" ".join(text) for text in texts]
+
+
 SEARCH = CourseExercise(
     name="search",
     lesson=LESSON,
@@ -636,7 +667,25 @@ SEARCH = CourseExercise(
         Case(name="one question", inputs=partial(_to_be_searched, q=1, k=7, n=5)),
         Case(name="longer texts", inputs=partial(_to_be_searched, q=2, k=3, n=11)),
         Case(name="as many questions as texts", inputs=partial(_to_be_searched, q=5, k=5, n=3)),
+        Case(name="spaces, tabs and line breaks", inputs=_written_freely),
+        Case(name="words with a full stop, a hyphen or an apostrophe", inputs=_with_marks),
+        # quotients of numbers near 0.001: neither 1e-8 against 0 / 0 nor log(n) - log(n_w) in float32 is a mistake
+        Case(name="words that nearly all texts have", inputs=_in_nearly_all, magnitude=50.0),
         Case(name="nothing in common", inputs=_nothing_in_common, part="robustness"),
+        Case(
+            name="a single text",
+            inputs=partial(_to_be_searched, q=3, k=1, n=5),
+            part="robustness",
+            probe=lambda asked, inputs: tuple(
+                scores.float() for scores in asked(*inputs)
+            ),  # all are 0, Python's perhaps
+        ),
+        Case(
+            name="the lists stay as they are",
+            inputs=partial(_to_be_searched, q=3, k=5, n=7),
+            part="robustness",
+            mutation=True,
+        ),
         Case(
             name="called a second time, with other texts",
             inputs=partial(_to_be_searched, q=3, k=5, n=7),

@@ -549,6 +549,8 @@ EMBED = CourseExercise(
             name="the last tokens do not come up",
             inputs=lambda draw: _rare_tokens(draw, b=3, n=2, vocabulary=7, d_model=2),
         ),
+        Case(name="vectors of one number", inputs=partial(_tokens, b=2, n=5, vocabulary=11, d_model=1)),
+        Case(name="a vocabulary of one token", inputs=partial(_tokens, b=2, n=5, vocabulary=1, d_model=3)),
     ),
     example=lambda: (torch.tensor([[2, 0, 2]]), torch.tensor([[0.0, 1.0], [5.0, 5.0], [20.0, 21.0]])),
     made_of=(LookUp, Rows),
@@ -583,6 +585,7 @@ PROJECT_QKV = CourseExercise(
         ),
         # where nothing raises an error, the numbers tell what was multiplied with what
         Case(name="all axes of one length", inputs=partial(_three_matrices, b=3, n=3, d_model=3, d_k=3, d_v=3)),
+        Case(name="every width is 1", inputs=partial(_three_matrices, b=2, n=5, d_model=1, d_k=1, d_v=1)),
     ),
     example=lambda: (
         torch.tensor([[[1.0, 0.0], [0.0, 1.0]]]),
@@ -621,6 +624,7 @@ PROJECT_QKV_FUSED = CourseExercise(
         ),
         # where nothing raises an error, the numbers tell which axis was cut
         Case(name="as many of everything as columns", inputs=partial(_one_matrix, b=9, n=9, d_model=9, d_k=3, d_v=3)),
+        Case(name="every width is 1", inputs=partial(_one_matrix, b=2, n=5, d_model=1, d_k=1, d_v=1)),
     ),
     example=lambda: (
         torch.eye(2).unsqueeze(0),
@@ -653,6 +657,7 @@ MEND_UNPACK_QKV = CourseExercise(
             more=[{"b": 3, "n": 11, "d_model": 13, "d": 5}, {"b": 5, "n": 2, "d_model": 3, "d": 7}],
         ),
         Case(name="as many columns as features, and d = 3", inputs=partial(_packed, b=2, n=5, d_model=9, d=3)),
+        Case(name="every width is 1", inputs=partial(_packed, b=2, n=5, d_model=1, d=1)),
     ),
     example=lambda: (torch.ones(1, 1, 1), torch.arange(6.0).unsqueeze(0)),
     made_of=(MultiplyByHand, Thirds, CutThirds, OfItself, ProjectThree, GiveThree, ThirdsInOrder),
@@ -698,6 +703,7 @@ QKV_PROJECTION = CourseExercise(
         # where nothing raises an error, the numbers tell what was multiplied with what
         Case(name="all axes of one length", inputs=partial(_module_inputs, b=3, n=3, sizes=(3, 3, 3))),
         Case(name="bias=True is said", inputs=partial(_module_inputs, b=2, n=5, sizes=(7, 3, 11, True))),
+        Case(name="every width is 1", inputs=partial(_module_inputs, b=2, n=5, sizes=(1, 1, 1))),
     ),
     made_of=(LayersWithBias, OfItself, ProjectThreeWithLayers, GiveThree, InOrder),
     pairs=PAIRS,
@@ -730,6 +736,9 @@ FOLD_QUERY_KEY = CourseExercise(
         ),
         # where nothing raises an error, the numbers tell what was multiplied with what
         Case(name="a square", inputs=partial(_query_key, d_model=5, d_k=5)),
+        Case(name="queries and keys of one number", inputs=partial(_query_key, d_model=5, d_k=1)),
+        Case(name="words of one number", inputs=partial(_query_key, d_model=1, d_k=3)),
+        Case(name="every width is 1", inputs=partial(_query_key, d_model=1, d_k=1)),
     ),
     made_of=(OneMatrix, OneVector, GiveMatrixAndVector),
 )
@@ -758,6 +767,7 @@ RECURRENT_STATES = CourseExercise(
             more=[{"b": 3, "n": 11, "d": 2}, {"b": 5, "n": 2, "d": 13}],
         ),
         Case(name="all axes of one length", inputs=partial(_words_to_read, b=3, n=3, d=3)),
+        Case(name="vectors of one number", inputs=partial(_words_to_read, b=2, n=5, d=1)),
     ),
     made_of=(ReadWords, CollectStates),
     pairs=("no_tanh", "matrix_transposed", "last_state_alone", "batch_second"),
@@ -793,6 +803,9 @@ COMPANY = CourseExercise(
             part="robustness",
         ),
         Case(name="texts of one word", inputs=partial(_texts, b=3, n=1, vocabulary=5, window=2), part="robustness"),
+        Case(
+            name="a vocabulary of one word", inputs=partial(_texts, b=2, n=5, vocabulary=1, window=2), part="robustness"
+        ),
         Case(
             name="the texts after the call",
             inputs=partial(_texts, b=5, n=7, vocabulary=6, window=2),

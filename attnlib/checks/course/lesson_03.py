@@ -33,6 +33,7 @@ from attnlib.checks.course.slips.packing import JoinHeads, Unpack, Unpacked
 from attnlib.checks.course.slips.projections import Matrices, Multiply, OfItself, Project
 from attnlib.checks.course.slips.training import MeasureError
 from attnlib.checks.course.steps import CourseExercise, Step, along_with, spells, told_as
+from attnlib.checks.course.trained import trained
 from attnlib.checks.course.usual import as_given, only_built, usual_cases, wrong
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Asked, Case, Exercise, Inputs
@@ -231,16 +232,19 @@ STACK_HEAD_WEIGHTS = CourseExercise(
     parts={"values": 2, "gradient": 1, "robustness": 1},
     reference=attnlib.stack_head_weights,
     forbidden=("attnlib.stack_head_weights",),
-    cases=usual_cases(
-        _matrices,
-        {"h": 3, "d_model": 7, "d": 5},
-        one={"h": 2, "d_model": 5, "d": 3},
-        more=[
-            {"h": 5, "d_model": 2, "d": 7},
-            {"h": 1, "d_model": 11, "d": 3},
-            {"h": 7, "d_model": 3, "d": 1},
-            {"h": 3, "d_model": 3, "d": 3},
-        ],
+    cases=(
+        *usual_cases(
+            _matrices,
+            {"h": 3, "d_model": 7, "d": 5},
+            one={"h": 2, "d_model": 5, "d": 3},
+            more=[
+                {"h": 5, "d_model": 2, "d": 7},
+                {"h": 1, "d_model": 11, "d": 3},
+                {"h": 7, "d_model": 3, "d": 1},
+                {"h": 3, "d_model": 3, "d": 3},
+            ],
+        ),
+        Case(name="every width is 1", inputs=partial(_matrices, h=3, d_model=1, d=1)),
     ),
     example=_small_matrices,
     made_of=(Stack,),
@@ -486,6 +490,7 @@ SPLIT_HEADS = CourseExercise(
             ],
         ),
         Case(name="the same width, cut into five heads", inputs=partial(_words, b=2, n=7, h=5, d=3)),
+        Case(name="heads of one number", inputs=partial(_words, b=2, n=7, h=5, d=1)),
         # who looks at another axis than the width is right here, and refuses elsewhere
         Case(
             name="as many sentences, words and numbers as heads", inputs=lambda draw: _words(draw, b=3, n=3, h=3, d=3)
@@ -652,6 +657,7 @@ MERGE_HEADS = CourseExercise(
                 {"b": 2, "h": 6, "n": 6, "d": 6},
             ],
         ),
+        Case(name="heads of one number", inputs=partial(_heads, b=2, h=3, n=7, d=1)),
         # no number has to move: under torch.no_grad() the result is then a view of x, and not a detached one
         Case(
             name="one head, gradients",
@@ -724,6 +730,7 @@ MULTI_HEAD_SELF_ATTENTION = CourseExercise(
             ],
             attends=True,
         ),
+        Case(name="heads of one number", inputs=partial(_inputs, b=2, n=5, h=3, d=1)),
         Case(name="d_head is given", inputs=partial(_free_width, b=2, n=5, d_model=11, h=3, d=7), part="options"),
         Case(
             name="d_head is given, where num_heads divides d_model",
@@ -922,6 +929,7 @@ MEND_MULTI_HEAD = CourseExercise(
         Case(name="two sentences, three heads", inputs=_sentences(2, 7, 3, 5, 11)),
         Case(name="five sentences, two heads", inputs=_sentences(5, 3, 2, 7, 13), mutation=True),
         Case(name="one sentence", inputs=_sentences(1, 5, 3, 2, 7), gradient=True),
+        Case(name="heads of one number", inputs=_sentences(2, 5, 3, 1, 1)),
         Case(name="float64", inputs=_sentences(2, 5, 3, 7, 17), dtype=torch.float64, gradient=True),
         Case(name="one head", inputs=_sentences(3, 5, 1, 7, 11), hidden=True),
         Case(name="as many sentences as heads", inputs=_sentences(3, 3, 3, 3, 9), hidden=True),
@@ -991,6 +999,7 @@ HEAD_CONTRIBUTIONS = CourseExercise(
         # where nothing raises an error, the numbers tell which axis was taken for which
         Case(name="as wide as d_model", inputs=partial(_some_sentences, b=2, n=5, h=3, d=7, d_model=21)),
         Case(name="as many sentences as heads", inputs=partial(_some_sentences, b=3, n=3, h=3, d=5, d_model=15)),
+        Case(name="every width is 1", inputs=partial(_some_sentences, b=2, n=5, h=3, d=1, d_model=1)),
     ),
     made_of=(Multiply, Matrices, OfItself, Project, Split, Compare, HeadScale, HeadShare, Mix, OwnRows, GiveAdded),
     pairs=("no_scale", "rows_taking_turns", "heads_summed", "heads_in_front_of_the_batch"),
@@ -1106,6 +1115,7 @@ FROM_PACKED = CourseExercise(
         Case(name="packed (3 h d)", inputs=partial(_packed, packing="(3 h d)", h=2, d=9, d_model=12)),
         Case(name="packed (d 3 h)", inputs=partial(_packed, packing="(d 3 h)", h=5, d=9, d_model=7)),
         Case(name="packed (3 d h)", inputs=partial(_packed, packing="(3 d h)", h=2, d=5, d_model=3)),
+        Case(name="one head of one number", inputs=partial(_packed, packing="(h 3 d)", h=1, d=1, d_model=1)),
     ),
     made_of=(Unpack, JoinHeads, Unpacked),
 )
@@ -1147,6 +1157,12 @@ TRAIN_WITH_ADAM = CourseExercise(
         Case(name="seven steps", inputs=partial(_batches, **_IN_BATCHES)),
         Case(name="one step", inputs=partial(_batches, **{**_IN_BATCHES, "steps": 1})),
         Case(name="two steps", inputs=partial(_batches, **{**_IN_BATCHES, "steps": 2})),
+        Case(
+            name="the model after the last step",
+            inputs=partial(_batches, **{**_IN_BATCHES, "steps": 2}),
+            dtype=torch.float64,
+            probe=trained,
+        ),
         Case(name="one sentence in a batch", inputs=partial(_batches, **{**_IN_BATCHES, "b": 1})),
         Case(
             name="three heads, the last word asked",

@@ -27,7 +27,7 @@ from attnlib.checks.course.slips.lesson08_writing import EndOfText, FillStopped,
 from attnlib.checks.course.slips.masks import MaskedShare, RealKeys, blocked
 from attnlib.checks.course.slips.memory import ProjectTexts, SplitTexts, TextLayers, TextScale, TextWidth
 from attnlib.checks.course.slips.projections import Layer, Matrices, Multiply, Three
-from attnlib.checks.course.steps import CourseExercise, Step, along_with, spells
+from attnlib.checks.course.steps import CourseExercise, Step, along_with, spells, told_as
 from attnlib.checks.course.usual import as_given, only_built, usual_cases, wrong
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Asked, Case, Exercise, Inputs
@@ -146,6 +146,10 @@ CROSS_ATTENTION = CourseExercise(
             name="every width the same",
             inputs=partial(_matrices, b=3, q=7, k=7, d_model=5, d_memory=5, d_k=5, d_v=5),
         ),
+        Case(
+            name="every width is 1",
+            inputs=partial(_matrices, b=2, q=5, k=7, d_model=1, d_memory=1, d_k=1, d_v=1),
+        ),
     ),
     example=_small_texts,
     made_of=(Multiply, Matrices, ProjectTexts, Compare, TextScale, CrossShare, Mix, Give),
@@ -242,6 +246,7 @@ MULTI_HEAD_CROSS_ATTENTION = CourseExercise(
             name="a memory of another width that could be shared out, too",
             inputs=partial(_heads, b=2, q=3, k=5, h=3, d=5, d_memory=12),
         ),
+        Case(name="heads of one number", inputs=partial(_heads, b=2, q=5, k=7, h=3, d=1, d_memory=1)),
         Case(
             name="d_head is given",
             inputs=partial(_free_width, b=2, q=5, k=3, d_model=11, d_memory=13, h=3, d=7),
@@ -340,13 +345,22 @@ def _real(draw: Draw, b: int, n: int) -> Tensor:
     return torch.arange(n) < lengths
 
 
-def _padded_texts(b: int, q: int, k: int, d_model: int, d_k: int, d_v: int) -> Callable[[Draw], tuple[Tensor, ...]]:
+def _real_anywhere(draw: Draw, b: int, n: int) -> Tensor:
+    """(b, n): padding here and there, at the first position of every text, too; at least one is real."""
+    real = draw.integers(0, 2, (b, n)) > 0
+    real[:, 0], real[:, n // 2] = False, True
+    return real
+
+
+def _padded_texts(
+    b: int, q: int, k: int, d_model: int, d_k: int, d_v: int, real_ones: Callable[[Draw, int, int], Tensor] = _real
+) -> Callable[[Draw], tuple[Tensor, ...]]:
     """A padded batch and matrices, with scores of a standard deviation of about 1.5."""
 
     def inputs(draw: Draw) -> tuple[Tensor, ...]:
         width, grow = draw.d_head(d_k), 1.2 * d_model**-0.5
         texts = draw.normal(b, q, d_model), draw.normal(b, k, d_model)
-        real = _real(draw, b, q), _real(draw, b, k).flip(0)
+        real = real_ones(draw, b, q), real_ones(draw, b, k).flip(0)
         return (*texts, *real, *(draw.normal(d_model, d, scale=grow) for d in (width, width, d_v)))
 
     return inputs
@@ -378,6 +392,11 @@ class MemoryMask(Step):
     @along_with("roles_exchanged")
     def roles_and_masks_exchanged(self, x_is_real: Tensor) -> Tensor:
         return x_is_real[:, None, :]
+
+    @told_as(RealKeys.real_keys_counted)
+    def real_keys_counted(self, memory_is_real: Tensor) -> Tensor:
+        places = torch.arange(memory_is_real.shape[1], device=memory_is_real.device)
+        return (places < memory_is_real.sum(dim=1, keepdim=True))[:, None, :]
 
     @spells(ProjectTexts.memory_cut)
     @along_with("memory_cut")
@@ -459,6 +478,11 @@ MEND_DECODER_ATTENTION = CourseExercise(
         Case(name="two texts of one length", inputs=_padded_texts(3, 7, 7, 11, 5, 2), probe=_where_x_is_real),
         Case(name="a longer memory", inputs=_padded_texts(2, 5, 11, 13, 3, 7), probe=_where_x_is_real, mutation=True),
         Case(
+            name="padding anywhere, the first question, too",
+            inputs=_padded_texts(3, 7, 11, 13, 3, 5, _real_anywhere),
+            probe=_where_x_is_real,
+        ),
+        Case(
             name="float64",
             inputs=_padded_texts(3, 5, 5, 7, 3, 11),
             dtype=torch.float64,
@@ -517,6 +541,10 @@ def _gaps(
     if empty:
         real[-1] = False
     return sizes, (*texts, real)
+
+
+def _too_many_heads(draw: Draw) -> tuple[Inputs, Inputs]:
+    return (14, 13, 3), (*_texts(draw, 2, 5, 3, 14, 13), torch.ones(2, 3, dtype=torch.bool))
 
 
 class RealAnswers(RealKeys):
@@ -598,6 +626,7 @@ PADDED_CROSS_ATTENTION = CourseExercise(
             name="two texts of one length and width",
             inputs=partial(_gaps, b=5, q=5, k=5, h=5, d=3, d_memory=None),
         ),
+        Case(name="heads of one number", inputs=partial(_gaps, b=2, q=5, k=7, h=3, d=1, d_memory=1)),
         *(
             Case(
                 name=f"a memory of padding alone{', other sizes' if hidden else ''}",
@@ -611,9 +640,16 @@ PADDED_CROSS_ATTENTION = CourseExercise(
         ),
         Case(
             name="3 heads and a d_model of 14",
-            inputs=lambda draw: ((14, 13, 3), (*_texts(draw, 2, 5, 3, 14, 13), torch.ones(2, 3, dtype=torch.bool))),
+            inputs=_too_many_heads,
             part="error",
             raises=True,
+        ),
+        Case(
+            name="3 heads and a d_model of 14, nothing but the constructor",
+            inputs=_too_many_heads,
+            part="error",
+            raises=True,
+            probe=only_built,
         ),
     ),
     made_of=(
@@ -777,7 +813,7 @@ def _write_greedily(
 
 
 def _translated(
-    draw: Draw, *, b: int, k: int, d: int, vocab: int, longest: int, cut_short: bool = False
+    draw: Draw, *, b: int, k: int, d: int, vocab: int, longest: int, start: int = 1, cut_short: bool = False
 ) -> tuple[Any, ...]:
     """With the stop_id with which the texts end at the most different times, and others would follow it.
 
@@ -789,11 +825,11 @@ def _translated(
         model = described("SmallTranslator", (vocab, longest + 3, d), weights)
         memory = draw.normal(b, k, d)
         (translator,) = made((model,))
-        ids, _ = _write_greedily(translator, memory, 1, vocab, longest)  # a stop_id that is never written
+        ids, _ = _write_greedily(translator, memory, start, vocab, longest)  # a stop_id that is never written
         first = {
             token: [row.index(token) if token in row else longest for row in ids.tolist()]
             for token in ids[:, 1:].unique().tolist()
-            if token > 1
+            if token > start
         }
         found = {
             token: at
@@ -803,7 +839,7 @@ def _translated(
             and len({*at}) > (b > 1)
         }
     stop_id = max(found, key=lambda token: len({*found[token]}))
-    return model, memory, 1, stop_id, longest
+    return model, memory, start, stop_id, longest
 
 
 def _would_go_on(ids: Tensor, token: int, first: list[int]) -> bool:
@@ -825,10 +861,16 @@ WRITE_GREEDILY = CourseExercise(
     cases=(
         Case(name="three texts that end apart", inputs=partial(_translated, **_TEXTS)),
         Case(name="one text", inputs=partial(_translated, **{**_TEXTS, "b": 1})),
+        Case(name="another start_id", inputs=partial(_translated, **_TEXTS, start=4)),
         Case(name="texts that are cut short", inputs=partial(_translated, **_TEXTS, cut_short=True), part="stop"),
         Case(
             name="two characters at most",
             inputs=partial(_translated, **{**_TEXTS, "longest": 2}, cut_short=True),
+            part="stop",
+        ),
+        Case(
+            name="a single character",
+            inputs=lambda draw: (*_translated(draw, **{**_TEXTS, "longest": 2}, cut_short=True)[:-1], 1),
             part="stop",
         ),
         Case(

@@ -28,6 +28,12 @@ _TEXTS = {
         "ask for this one. If it is a bias, its layer has not been told `bias`. Otherwise leave it out; a constant is "
         "not a parameter (use `register_buffer`, or make it when it is needed).",
     ),
+    "layer_under_two_names": (
+        "A layer under two names",
+        "A module finds its layers in its attributes, and in every nn.ModuleList or nn.Sequential among them. One that "
+        "it finds twice is saved twice, and the names are no longer those of the contract. Give each layer one name; a "
+        "tuple made in `forward` can hold the layers for a loop.",
+    ),
     "parameter_frozen": (
         "A parameter is frozen",
         "`requires_grad_(False)`, or requires_grad=False where a parameter is made, keeps the optimiser from "

@@ -25,6 +25,7 @@ PARAMETERS: dict[Reason, str] = {
     "in_a_list": "layers_in_a_list",
     "not_a_parameter": "tensor_for_parameter",
     "unasked": "one_parameter_more",
+    "two_names": "layer_under_two_names",
     "frozen": "parameter_frozen",
     "another_shape": "parameter_of_another_shape",
 }

@@ -212,6 +212,7 @@ ADDITIVE_ATTENTION = CourseExercise(
         # where lengths and widths agree, more mistakes run, and the numbers tell which one it is
         Case(name="equal widths", inputs=partial(_inputs, b=2, q=3, k=5, sizes=(7, 7, 7), d_v=7)),
         Case(name="all axes of one length", inputs=partial(_inputs, b=3, q=3, k=3, sizes=(3, 3, 3), d_v=3)),
+        Case(name="every width is 1", inputs=partial(_inputs, b=2, q=5, k=7, sizes=(1, 1, 1), d_v=1)),
     ),
     made_of=(Layers3, Judge, ShareOfScores, Mix, Give),
     pairs=("no_tanh", "scaled", "over_queries", "no_softmax", "order_returned"),

@@ -94,6 +94,7 @@ ATTENTION_SCORES = CourseExercise(
         Case(name="no leading axis", inputs=partial(_queries_keys, lead=(), q=5, k=7, d=3)),
         # where nothing raises an error, the numbers tell which axis was taken for which
         Case(name="all axes of one length", inputs=partial(_queries_keys, lead=(3,), q=3, k=3, d=3)),
+        Case(name="queries and keys of one number", inputs=partial(_queries_keys, lead=(2,), q=5, k=7, d=1)),
     ),
     example=_small_queries_keys,
     made_of=(Compare, Scores),

@@ -87,6 +87,7 @@ MEND_SELF_ATTENTION = CourseExercise(
         Case(name="float64", inputs=_sentences(2, 7, 5, 3, 11), dtype=torch.float64, gradient=True),
         Case(name="all axes of one length", inputs=_sentences(3, 3, 3, 3, 3)),
         Case(name="one sentence", inputs=_sentences(1, 5, 3, 7, 11)),
+        Case(name="every width is 1", inputs=_sentences(2, 5, 1, 1, 1)),
         Case(name="d_k larger than d_model", inputs=_sentences(5, 3, 7, 13, 2), hidden=True),
     ),
     made_of=(Multiply, Matrices, OfItself, Project, Compare, MendedScale, MendedShare, Mix, Give),

@@ -61,6 +61,7 @@ SCALED_DOT_PRODUCT_ATTENTION = CourseExercise(
         Case(name="values as wide as keys", inputs=partial(_qkv, lead=(2,), q=5, k=3, d_k=7, d_v=7)),
         Case(name="no leading axis", inputs=partial(_qkv, lead=(), q=7, k=5, d_k=3, d_v=2)),
         Case(name="all axes of one length", inputs=partial(_qkv, lead=(3,), q=3, k=3, d_k=3, d_v=3)),
+        Case(name="every width is 1", inputs=partial(_qkv, lead=(2,), q=5, k=7, d_k=1, d_v=1)),
     ),
     example=_small_attention,
     made_of=(Compare, Scale, Share, Mix, Give),

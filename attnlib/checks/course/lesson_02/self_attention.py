@@ -86,6 +86,7 @@ SELF_ATTENTION = CourseExercise(
         ),
         # where nothing raises an error, the numbers tell what was multiplied with what
         Case(name="all axes of one length", inputs=partial(_module_inputs, b=3, n=3, sizes=(3, 3, 3))),
+        Case(name="every width is 1", inputs=partial(_module_inputs, b=2, n=5, sizes=(1, 1, 1))),
     ),
     made_of=(PlainLayers, OfItself, ProjectWithLayers, CompareSentences, Scale, Share, Mix, GiveSentences),
     pairs=(

@@ -54,6 +54,7 @@ TRAIN_HEAD = CourseExercise(
             gradient=False,
         ),
         Case(name="one step", inputs=partial(_examples, steps=1, b=2, n=5, widths=(7, 3, 2), position=3)),
+        Case(name="every width is 1", inputs=partial(_examples, steps=3, b=2, n=5, widths=(1, 1, 1), position=3)),
         Case(
             name="matrices that require a gradient already",  # as a layer's weights do
             inputs=partial(_examples, steps=3, b=2, n=5, widths=(7, 3, 2), position=1),

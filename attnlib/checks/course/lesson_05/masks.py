@@ -165,6 +165,12 @@ def _large(name: str, blocked: float, open_keys: float, **how: Any) -> Case:
     return Case(name=name, inputs=partial(_far, blocked=blocked, open_keys=open_keys), part="large scores", **how)
 
 
+def _not_zero(asked: Asked, inputs: Inputs) -> tuple[Tensor]:
+    """1 where a blocked key gets any weight, however small."""
+    (weights,) = asked(*inputs)
+    return (((weights != 0) & ~inputs[1]).to(weights.dtype),)
+
+
 def _small_masked() -> tuple[Tensor, ...]:
     return (
         torch.tensor([[0.0, math.log(3), 9.0], [1.0, 2.0, 3.0]]),
@@ -192,6 +198,11 @@ MASKED_SOFTMAX = CourseExercise(
                 {"shape": (2, 7, 7), "mask": (2, 7, 7)},
             ],
             magnitude=1.0,
+        ),
+        Case(
+            name="whether blocked keys get exactly 0",
+            inputs=partial(_scores_and_mask, shape=(2, 3, 5, 7), mask=(5, 7)),
+            probe=_not_zero,
         ),
         Case(name="a mask for each sentence", inputs=partial(_scores_and_mask, shape=(2, 3, 5, 7), mask=(2, 1, 1, 7))),
         Case(
@@ -223,6 +234,7 @@ MASKED_SOFTMAX = CourseExercise(
         ),
         _large("blocked scores of 10000, open ones near 0", 1e4, 0.0),
         _large("open scores of -10¹², blocked ones near 0", 0.0, -1e12, dtype=torch.float64, magnitude=1e12),
+        _large("open scores of -10¹², in float32", 0.0, -1e12),
         Case(name="open scores below -10³⁰", inputs=partial(_lower_than, size=1e30), part="large scores"),
         _large("all scores near 10000", 1e4, 1e4, dtype=torch.float64, magnitude=1e4),
         _large("all scores near -10000", -1e4, -1e4, dtype=torch.float64, magnitude=1e4),
@@ -467,7 +479,11 @@ CAUSAL_SELF_ATTENTION = CourseExercise(
 
 
 def _padded(draw: Draw, *, b: int, h: int, n: int, side: str) -> tuple[Tensor, Tensor]:
-    """Scores (b, h, n, n), and which keys of each sentence are real."""
+    """Scores (b, h, n, n), and which keys of each sentence are real: padding on one side, or here and there."""
+    if side == "anywhere":
+        real = draw.integers(0, 2, (b, n)) > 0
+        real[:, [0, n // 2, n - 1]] = torch.tensor([True, False, True])
+        return draw.normal(b, h, n, n, scale=1.3, shift=0.4), real
     lengths, places = draw.integers(1, n, (b, 1)), torch.arange(n)
     real = places < lengths if side == "right" else places >= n - lengths
     return draw.normal(b, h, n, n, scale=1.3, shift=0.4), real
@@ -494,6 +510,7 @@ MEND_PADDED_CAUSAL_WEIGHTS = CourseExercise(
     cases=(
         Case(name="padding on the right", inputs=partial(_padded, b=3, h=2, n=7, side="right")),
         Case(name="padding on the left", inputs=partial(_padded, b=5, h=3, n=7, side="left"), mutation=True),
+        Case(name="padding between words", inputs=partial(_padded, b=3, h=2, n=7, side="anywhere")),
         Case(
             name="padding on the left, gradients too",
             inputs=partial(_padded, b=2, h=3, n=5, side="left"),
@@ -582,7 +599,17 @@ PACKED_CAUSAL = CourseExercise(
         ),
         Case(name="padding at the end", inputs=lambda draw: _row(0, 0, 1, 1, 1, -1, -1), part="padding"),
         Case(name="padding anywhere", inputs=partial(_PADDED, b=5, n=13), part="padding"),
-        Case(name="the numbers stay as they are", inputs=partial(_PADDED, b=2, n=7), mutation=True, part="robustness"),
+        Case(
+            name="padding between texts of one number", inputs=lambda draw: _row(3, 3, -1, 3, 3, -1, 3), part="padding"
+        ),
+        Case(name="nothing but padding", inputs=lambda draw: _row(-1, -1, -1), part="padding"),
+        Case(name="one token", inputs=lambda draw: _row(5)),
+        Case(
+            name="the numbers stay as they are",
+            inputs=lambda draw: _row(-1, 4, 4, -1, 0, 4, -1),
+            mutation=True,
+            part="robustness",
+        ),
         Case(name="on another device", inputs=partial(_PADDED, b=2, n=7), other_device=True, part="robustness"),
         Case(name="other sizes", inputs=partial(_packed, b=7, n=17, longest=5), hidden=True),
         Case(name="texts of one token", inputs=partial(_PADDED, b=3, n=7, longest=1), part="padding", hidden=True),

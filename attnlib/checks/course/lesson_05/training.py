@@ -19,6 +19,7 @@ from attnlib.checks.course.slips.lesson05_training import (
     losses_in_writing,
 )
 from attnlib.checks.course.steps import CourseExercise
+from attnlib.checks.course.trained import trained
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Asked, Case, Inputs
 
@@ -26,10 +27,17 @@ LESSON = "05_causal_attention"
 
 
 def _model(
-    draw: Draw, *, vocab: int, max_len: int, training: bool = False, ahead: int = 0, window: int | None = None
+    draw: Draw,
+    *,
+    vocab: int,
+    max_len: int,
+    training: bool = False,
+    ahead: int = 0,
+    window: int | None = None,
+    learns: bool = False,
 ) -> dict[str, Any]:
     weights = {"embed": draw.normal(vocab, 8), "places": draw.normal(max_len, 8)}
-    return described("SmallModel", (vocab, max_len, 8, ahead, window), weights, training=training)
+    return described("SmallModel", (vocab, max_len, 8, ahead, window), weights, training=training, learns=learns)
 
 
 @torch.no_grad()
@@ -112,7 +120,7 @@ def _lessons(
     ids = draw.integers(0, vocab, (steps, b, n + 1))
     rates = 0.05 + 0.3 * draw.normal(steps).sigmoid()
     make = ({OPTIMISER: optimiser},) if optimiser else ()
-    return _model(draw, vocab=vocab, max_len=n + 3, training=training), ids, rates, *make
+    return _model(draw, vocab=vocab, max_len=n + 3, training=training, learns=True), ids, rates, *make
 
 
 TRAIN_WRITER = CourseExercise(
@@ -125,6 +133,12 @@ TRAIN_WRITER = CourseExercise(
     cases=(
         Case(name="seven steps", inputs=partial(_lessons, steps=7, b=3, n=5, vocab=11)),
         Case(name="one step", inputs=partial(_lessons, steps=1, b=2, n=3, vocab=5)),
+        Case(
+            name="the model after the last step",
+            inputs=partial(_lessons, steps=2, b=3, n=5, vocab=7),
+            dtype=torch.float64,
+            probe=trained,
+        ),
         Case(name="one excerpt in a step", inputs=partial(_lessons, steps=5, b=1, n=7, vocab=5)),
         Case(name="a single guess in an excerpt", inputs=partial(_lessons, steps=5, b=3, n=1, vocab=7)),
         Case(

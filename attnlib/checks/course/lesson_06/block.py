@@ -162,6 +162,7 @@ LAYER_NORM = CourseExercise(
             more=[{"shape": (3, 2, 5, 13)}, {"shape": (17,)}, {"shape": (7, 5)}, {"shape": (5, 2, 19)}],
         ),
         Case(name="four axes", inputs=partial(_vectors, shape=(2, 3, 5, 7))),
+        Case(name="vectors of one number", inputs=partial(_vectors, shape=(2, 5, 1))),
         Case(name="eps given", inputs=partial(_vectors, shape=(2, 3, 7), eps=0.5)),
         Case(
             name="vectors with hardly any spread",
@@ -336,11 +337,13 @@ def block_inputs(draw: Draw, *, b: int, n: int, sizes: tuple[Any, ...]) -> tuple
 
 
 def _padded(
-    draw: Draw, *, lengths: tuple[int, ...], sizes: tuple[Any, ...], first: bool = False
+    draw: Draw, *, lengths: tuple[int, ...], sizes: tuple[Any, ...], first: bool = False, between: bool = False
 ) -> tuple[tuple[Any, ...], tuple[Tensor, Tensor]]:
-    """Sentences of these lengths; the padding is `first`, or at the end."""
+    """Sentences of these lengths; the padding is `first`, or `between` the words, or at the end."""
     longest = max(lengths)
     mask = torch.arange(longest) < torch.tensor(lengths)[:, None]
+    if between:
+        mask = mask & (torch.arange(longest) % 3 != 1)
     x = draw.normal(len(lengths), longest, sizes[0], scale=1.3, shift=0.5)
     return sizes, (x, mask.flip(-1) if first else mask)
 
@@ -391,6 +394,36 @@ def padding_case(name: str, *, part: str = "mask", hidden: bool = False, **input
     )
 
 
+def _mask_by_mask(part: str) -> tuple[Case, Case]:
+    """Calls with a key mask, with another one, and without one: none may be kept."""
+    sizes = (12, 3, 1.3)
+    without, masked = partial(block_inputs, b=3, n=5, sizes=sizes), partial(_padded, lengths=(5, 3, 2), sizes=sizes)
+    return (
+        Case(
+            name="called before with a key mask, now without one",
+            inputs=without,
+            part=part,
+            after=(masked,),
+        ),
+        Case(
+            name="called before without a key mask, and with another one",
+            inputs=partial(_padded, lengths=(2, 5, 3), sizes=sizes),
+            part=part,
+            probe=_at_real_positions,
+            after=(without, masked),
+        ),
+    )
+
+
+_PADDED_AND_STRIDED = Case(
+    name="padding, and memory that is not contiguous",
+    inputs=partial(_padded, lengths=(5, 0, 2), sizes=(12, 3, 2.65)),
+    part="robustness",
+    probe=_at_real_positions,
+    strided=True,
+    mutation=True,
+)
+
 ENCODER_BLOCK = CourseExercise(
     name="EncoderBlock",
     lesson=LESSON,
@@ -415,30 +448,9 @@ ENCODER_BLOCK = CourseExercise(
         ),
         padding_case("sentences of 5, 3 and 2 words", lengths=(5, 3, 2), sizes=(12, 3, 2.65)),
         padding_case("a sentence that is nothing but padding", lengths=(5, 0, 3), sizes=(12, 3, 1.3)),
-        Case(
-            name="called before with a key mask, now without one",
-            inputs=partial(block_inputs, b=3, n=5, sizes=(12, 3, 1.3)),
-            part="mask",
-            after=(partial(_padded, lengths=(5, 3, 2), sizes=(12, 3, 1.3)),),
-        ),
-        Case(
-            name="called before without a key mask, and with another one",
-            inputs=partial(_padded, lengths=(2, 5, 3), sizes=(12, 3, 1.3)),
-            part="mask",
-            probe=_at_real_positions,
-            after=(
-                partial(block_inputs, b=3, n=5, sizes=(12, 3, 1.3)),
-                partial(_padded, lengths=(5, 3, 2), sizes=(12, 3, 1.3)),
-            ),
-        ),
-        Case(
-            name="padding, and memory that is not contiguous",
-            inputs=partial(_padded, lengths=(5, 0, 2), sizes=(12, 3, 2.65)),
-            part="robustness",
-            probe=_at_real_positions,
-            strided=True,
-            mutation=True,
-        ),
+        padding_case("padding between the words", lengths=(5, 7, 2), sizes=(12, 3, 1.3), between=True),
+        *_mask_by_mask("mask"),
+        _PADDED_AND_STRIDED,
         padding_case("padding before the words", lengths=(7, 2), sizes=(8, 2, 1.9), first=True, hidden=True),
         padding_case("a single real word", lengths=(1, 11, 6), sizes=(20, 5), hidden=True),
         Case(
@@ -536,7 +548,6 @@ ENCODER_BLOCK = CourseExercise(
     },
     without=(
         "padding_on_both",  # what comes out at padded positions is left open
-        "real_keys_counted",  # right where the padding is at the end
         "padding_repeated_otherwise",
         "fixed_scale_4",  # right where a head is 4 wide
         "no_bias_by_default",
@@ -575,6 +586,8 @@ MEND_ENCODER_BLOCK = CourseExercise(
             if case.part == "values"
         ),
         padding_case("sentences of 5, 3 and 2 words", part="values", lengths=(5, 3, 2), sizes=(12, 3, 2.65)),
+        padding_case("padding between the words", part="values", lengths=(5, 7, 2), sizes=(12, 3, 1.3), between=True),
+        *_mask_by_mask("values"),
         Case(name="other sizes", inputs=partial(block_inputs, b=3, n=7, sizes=(32, 2, 1.9)), hidden=True),
         Case(
             name="in training, with dropout 0.3",
@@ -605,11 +618,8 @@ MEND_ENCODER_BLOCK = CourseExercise(
     without=(
         "first_residual_from_the_norm_and_one_norm_twice",  # that is how the code is given
         "padding_on_both",
-        "real_keys_counted",
         "padding_repeated_otherwise",
         "padding_not_lined_up",
-        "mask_lives_on",  # no case here calls the block twice with different masks
-        "first_key_mask_kept",
         "first_padding_for_all",  # the first sentence has no padding
     ),
     same={"padding_on_queries": "padding_ignored"},
@@ -665,6 +675,9 @@ POST_NORM_BLOCK = CourseExercise(
         Case(name="large words, far from zero", inputs=_two_branches),
         padding_case("sentences of 5, 3 and 2 words", lengths=(5, 3, 2), sizes=(12, 3, 2.65)),
         padding_case("a sentence that is nothing but padding", lengths=(5, 0, 3), sizes=(12, 3, 1.3)),
+        padding_case("padding between the words", lengths=(5, 7, 2), sizes=(12, 3, 1.3), between=True),
+        *_mask_by_mask("mask"),
+        _PADDED_AND_STRIDED,
         padding_case("padding before the words", lengths=(7, 2), sizes=(8, 2, 1.9), first=True, hidden=True),
     ),
     made_of=(
@@ -679,6 +692,5 @@ POST_NORM_BLOCK = CourseExercise(
         NormThought,
     ),
     pairs=("first_norm_forgotten", "second_residual_forgotten", "padding_ignored"),
-    few={RealWords: ("padding_ignored", "padding_upside_down", "key_mask_demanded")},
-    without=("mask_lives_on", "first_key_mask_kept"),  # no case here calls the block twice with different masks
+    few={RealWords: ("padding_ignored", "padding_upside_down", "key_mask_demanded", "real_keys_counted")},
 )

@@ -464,6 +464,16 @@ class MaskedSoftmax(MaskedShare):
         """
         return self.large_number_added(scores, allowed, number) * allowed
 
+    def sum_lost_in_logsumexp(self, scores: Tensor, allowed: Tensor) -> Tensor:
+        """The sum is lost in a logsumexp.
+
+        Near -10¹², the numbers of float32 are 65536 apart. A logsumexp there is the largest score, and the ln of the
+        sum that should be added to it is rounded away. Subtract each row's largest score, and divide by the sum.
+        """
+        empty = ~allowed.any(dim=-1, keepdim=True)
+        filled = scores.masked_fill(~(allowed | empty), -torch.inf)
+        return (filled - filled.logsumexp(dim=-1, keepdim=True)).exp().masked_fill(empty, 0.0)
+
     def multiplied_by_fill(self, scores: Tensor, allowed: Tensor) -> Tensor:
         """An additive mask is multiplied.
 

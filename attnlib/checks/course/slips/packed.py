@@ -46,6 +46,16 @@ class NumberTexts(Step):
         begins[:, 0] = True
         return begins.cumsum(dim=1), begins
 
+    def bridged_by_padding(self, ids: Tensor) -> Two:
+        """A text goes on after padding.
+
+        You leave the padding out before you compare neighbours, so that [3, -1, 3] is one text. It is two: a number
+        that comes back later belongs to another text, also where only padding is between.
+        """
+        place = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
+        last_real = (place * (ids != -1)).cummax(dim=1).values
+        return self.right(ids.gather(1, last_real))
+
     def first_row_for_all(self, ids: Tensor) -> Two:
         """All rows are cut where the first row is.
 

@@ -1,13 +1,14 @@
 """A small search engine: counted words, weighted by how rare they are, compared by the cosine."""
 
 import math
+import re
 from collections.abc import Callable
 from string import ascii_lowercase
 
 import torch
 from torch import Tensor
 
-from attnlib.checks.course.steps import Step, spells
+from attnlib.checks.course.steps import Step, each, spells
 
 Count = Callable[[str, str], int]
 Two = tuple[Tensor, Tensor]
@@ -71,6 +72,40 @@ class CountWords(Step):
     @spells(pieces_counted)
     def pieces_of_the_questions_counted(self, questions: list[str], texts: list[str]) -> Two:
         return self.pieces_counted(questions, texts)[0], self.right(questions, texts)[1]
+
+    def cut_at_single_spaces(self, questions: list[str], texts: list[str]) -> Two:
+        """Words are cut at single spaces.
+
+        `split(" ")` makes an empty word of two spaces in a row, and leaves tabs and line breaks inside the words.
+        Without an argument, `split()` cuts wherever there is white space: `line.lower().split()`.
+        """
+        return self._cut(questions, texts, lambda line: line.lower().split(" "))
+
+    @spells(cut_at_single_spaces)
+    def cut_at_spaces_alone(self, questions: list[str], texts: list[str]) -> Two:
+        return self._cut(questions, texts, lambda line: [word for word in line.lower().split(" ") if word])
+
+    @spells(cut_at_single_spaces)
+    def cut_at_spaces_inside(self, questions: list[str], texts: list[str]) -> Two:
+        return self._cut(questions, texts, lambda line: line.lower().strip().split(" "))
+
+    def punctuation_removed(self, questions: list[str], texts: list[str]) -> Two:
+        """Full stops and hyphens are taken out.
+
+        That makes better words, but not those of the contract, which are simply what `line.lower().split()` gives:
+        *street.* with its full stop is another word than *street*.
+        """
+        return self._cut(questions, texts, lambda line: re.findall(r"\w+", line.lower()))
+
+    @spells(punctuation_removed)
+    def punctuation_stripped(self, questions: list[str], texts: list[str]) -> Two:
+        return self._cut(questions, texts, lambda line: [word.strip(".,;:!?") for word in line.lower().split()])
+
+    @staticmethod
+    def _cut(questions: list[str], texts: list[str], cut: Callable[[str], list[str]]) -> Two:
+        words = sorted({word for text in texts for word in cut(text)})
+        asked, offered = (table(lines, words, lambda line, word: cut(line).count(word)) for lines in (questions, texts))
+        return asked, offered
 
     def once_at_most(self, questions: list[str], texts: list[str]) -> Two:
         """A word that comes up several times counts once.
@@ -257,6 +292,15 @@ class Cosines(Step):
         are 0. Keep the lengths above zero with `.clamp(min=1e-9)`.
         """
         return over(x, y, (x.norm(dim=-1)[:, None] * y.norm(dim=-1)))
+
+    @each(least=(0.01, 0.001, 0.1))
+    def guard_too_large(self, x: Tensor, y: Tensor, least: float) -> Tensor:
+        """The guard against 0 / 0 is too large.
+
+        A word that nearly all texts have weighs little. A vector of such words is short, and the product of two lengths
+        may be far below your guard, which then changes the cosine. Something like `.clamp(min=1e-9)` does no harm.
+        """
+        return over(x, y, (x.norm(dim=-1)[:, None] * y.norm(dim=-1)).clamp(min=least))
 
     def texts_in_the_rows(self, x: Tensor, y: Tensor) -> Tensor:
         """Rows and columns are exchanged.
