@@ -120,7 +120,7 @@ class Judge:
         self.budget.check_real_time()
         if self.budget.is_spent:
             return Asked(failed(exercise, self.budget.failure()))
-        task = {
+        task: dict[str, Any] = {
             "cells": attempt.cells,
             "beside": self.beside,
             "wanted": question.answer or "",
@@ -134,7 +134,7 @@ class Judge:
             "library": view(exercise),
         }
         asked = Asked(failed(exercise, UNANSWERED))
-        child = self.sandbox.fork(given, imported_late(attempt.cells))
+        child = self.sandbox.fork(given, imported_late(attempt.cells), task["library"])
         with self.budget.counting(child):
             try:
                 parsed = child.ask(task)
@@ -156,7 +156,7 @@ class Judge:
         parts = verdict.report.parts
         if self.budget.is_spent:
             return dict.fromkeys(parts, False)
-        child = self.sandbox.fork(given, imported_late(task["cells"]))
+        child = self.sandbox.fork(given, imported_late(task["cells"]), task["library"])
         with self.budget.counting(child):
             try:
                 child.ask(task)

@@ -4,7 +4,7 @@ import contextlib
 import signal
 import socket
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -47,7 +47,7 @@ class Sandbox:
         self.control: Channel | None = None
         self.folder: Folder | None = None
         self.most_memory = 0
-        self.read: set[frozenset[str]] = set()
+        self.read: set[object] = set()
         self.companion: Sandbox | None = None  # ends with this one
         self.living: list[Child] = []
 
@@ -108,8 +108,10 @@ class Sandbox:
         theirs.close()
         return ours
 
-    def fork(self, given: frozenset[str] = frozenset(), late: Sequence[str] = ()) -> "Child":
-        """A fresh child; the warm process, anew if it died, has read `given` and imported what is needed `late`.
+    def fork(
+        self, given: frozenset[str] = frozenset(), late: Sequence[str] = (), library: Mapping[str, str] | None = None
+    ) -> "Child":
+        """A fresh child; the warm process has read `given` and the `library`, and imported what is needed `late`.
 
         The one before must have ended: of one submission, no two processes ever live at a time.
         """
@@ -123,9 +125,10 @@ class Sandbox:
             request = {"do": "fork", **asdict(self.limits), "confined": self.layers.confined, "late": list(late)}
             try:
                 with theirs:
-                    if given not in self.read:
-                        self._ask({"do": "read", "given": sorted(given)})
-                        self.read.add(given)
+                    known = (given, frozenset((library or {}).items()))
+                    if known not in self.read:
+                        self._ask({"do": "read", "given": sorted(given), "library": dict(library or {})})
+                        self.read.add(known)
                     answer = self._ask(request, theirs.fileno())
                 return Child(self, Channel(ours), answer["pid"])
             except Died:

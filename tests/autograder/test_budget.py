@@ -27,7 +27,7 @@ class Greedy:
     def __init__(self, limits):
         self.limits, self.forked = SimpleNamespace(time=limits), 0
 
-    def fork(self, given, late):
+    def fork(self, given, late, library):
         self.forked += 1
         return self
 

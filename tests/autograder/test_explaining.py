@@ -94,9 +94,12 @@ def test_nothing_is_searched_where_there_is_nothing_to_say(judged, monkeypatch, 
 def test_an_answer_is_explained_on_visible_inputs_alone():
     seen = []
 
-    def spying(x, y):
+    def right(x, y):
         seen.append((*x.shape, *y.shape))
-        return x @ y.mT * 2
+        return x @ y.mT
+
+    def wrong(x, y):
+        return right(x, y) * 2
 
     def shapes(judged):
         seen.clear()
@@ -104,9 +107,9 @@ def test_an_answer_is_explained_on_visible_inputs_alone():
         return set(seen)
 
     exercise = exercises()["pairwise_dot"]
-    hidden = shapes(lambda: run("pairwise_dot", spying, hidden=True)) - shapes(lambda: run("pairwise_dot", spying))
+    hidden = shapes(lambda: run("pairwise_dot", right, hidden=True)) - shapes(lambda: run("pairwise_dot", right))
     assert hidden
-    explained = shapes(lambda: explain(exercise, spying, limits=here()))
+    explained = shapes(lambda: explain(exercise, wrong, limits=here()))
     assert explained
     assert not explained & hidden
 

@@ -1,7 +1,6 @@
 """What has seen a hidden input has nobody to tell it to: everything that is shown comes before the first hidden case.
 
-Each side door is tried for real, where this machine has it: first between two visible runs, where it works, and then
-from a hidden one, where there is nobody behind the door any more.
+Each side door is tried for real, from a hidden run of one answer to the cells of the next.
 """
 
 import importlib.util
@@ -121,8 +120,11 @@ def found_in(text: str) -> str:
     return text.partition("found: ")[2].split("\\n")[0]
 
 
-@both
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize(
+    ("door", "layers"),
+    [(door, "auto") for door in DOORS] + [("the page cache", "landlock"), ("a lock", "landlock")],
+    indirect=["layers"],
+)
 def test_nothing_shown_depends_on_what_a_hidden_run_leaves_behind_a_door(shown, layers, door):
     leave, find = DOORS[door]
 
@@ -133,11 +135,10 @@ def test_nothing_shown_depends_on_what_a_hidden_run_leaves_behind_a_door(shown, 
         return found_in(shown({"attention_scores": first, "softmax": FINDS.format(find=find)}))
 
     nothing, hidden = judged(set(), False), judged(set(), f"tuple(q.shape) not in {seen_shapes()}")
-    if door == "process ids" and layers.outer != "bubblewrap":  # they are the whole machine's
-        assert nothing != ""
-        return
+    if door == "process ids" and layers.outer != "bubblewrap":
+        pytest.skip("NOT TESTED: without bubblewrap, process ids are the whole machine's")
     assert hidden == nothing != ""
-    if judged(seen_shapes(), False) == nothing and door != "a lock":  # which ends with the process that holds it
+    if door == "the page cache" and judged(seen_shapes(), False) == nothing:
         pytest.skip(f"NOT TESTED: on this machine, {door} tell nothing, whoever asks")
 
 

@@ -24,6 +24,7 @@ WARM = (
     "torch",
     "torch.nn.functional",
     "einops",
+    "jaxtyping",
     "matplotlib",
     "IPython.core.inputtransformer2",
 )
@@ -122,7 +123,7 @@ class Zygote:
                 if message["do"] == "fork":
                     self.control.send(self._fork(message, descriptors[0]))
                 elif message["do"] == "read":
-                    self._read(message["given"])
+                    self._read(message["given"], message["library"])
                     self.control.send({})
                 elif message["do"] == "learn":
                     self.serve.learn(message["library"], message["modules"])
@@ -152,13 +153,15 @@ class Zygote:
             raise Closed
         return self.control.receive(), list(descriptors)
 
-    def _read(self, given: list[str]) -> None:
-        """Read a lesson's own cells before forking, as every child would have to; what they say is public."""
+    def _read(self, given: list[str], library: dict[str, str]) -> None:
+        """Read a lesson's own cells, and the library, before forking, as every child would have to."""
         from inside.cells import read_cell
 
         for source in given:
             with contextlib.suppress(SyntaxError, ValueError):  # a child will say which cell it is
                 read_cell(source, True)
+        for name, source in library.items():
+            self.serve.compiled(source, f"<{name}>")
         gc.freeze()  # a collection in a child would touch, and so copy, every page
 
     def _fork(self, limits: dict[str, Any], descriptor: int) -> dict[str, Any]:
