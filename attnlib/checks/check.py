@@ -12,6 +12,7 @@ import torch
 from attnlib.checks import course
 from attnlib.checks.asking.observe import Memory
 from attnlib.checks.asking.time_limits import TimeLimits
+from attnlib.checks.asking.window import interrupts_held
 from attnlib.checks.course.another import another
 from attnlib.checks.standing.kept import in_a_notebook, note
 from attnlib.checks.verdict.judge import run_exercise
@@ -35,9 +36,10 @@ def run(
     Raises ValueError for an exercise that does not exist, or a device or dtype that cannot be used.
     """
     exercise, memory = course.find(name), _memory(name, torch.get_default_dtype())
-    return run_exercise(
-        exercise, attempt, hidden=hidden, seed=seed, device=device, dtype=dtype, limits=limits, memory=memory
-    )
+    with interrupts_held():
+        return run_exercise(
+            exercise, attempt, hidden=hidden, seed=seed, device=device, dtype=dtype, limits=limits, memory=memory
+        )
 
 
 _MEMORIES: dict[tuple[str, torch.dtype], Memory] = {}

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from attnlib.checks.asking.clock import Clock, Patience, TimeLimitExceeded, time_limit
+from attnlib.checks.asking.clock import Clock, Patience, TimeLimitExceeded
+from attnlib.checks.asking.window import time_limit
 
 pytestmark = pytest.mark.slow
 
@@ -57,8 +58,8 @@ def test_the_limit_ends_what_python_ignores_errors_in(
         enters()
         _endless()
 
-    with pytest.raises(TimeLimitExceeded), time_limit(Clock(0.3, Patience(waiting=10))):
-        enters_and_goes_on()
+    with pytest.raises(TimeLimitExceeded), time_limit(Clock(0.3, Patience(waiting=10))) as within:
+        within(enters_and_goes_on)
     assert not capfd.readouterr().err
 
 
@@ -75,10 +76,10 @@ def test_the_import_of_a_library_takes_no_time_and_is_not_cut_short(
     clock = Clock(0.5, Patience(waiting=10))
 
     def imports_and_computes() -> None:
-        with time_limit(clock):
-            assert importlib.import_module(name).end
+        with time_limit(clock) as within:
+            assert within(importlib.import_module, name).end
             assert clock.cpu_left > 0
-            _endless()
+            within(_endless)
 
     def ends() -> None:
         with pytest.raises(TimeLimitExceeded):
@@ -89,8 +90,8 @@ def test_the_import_of_a_library_takes_no_time_and_is_not_cut_short(
         with ThreadPoolExecutor() as pool:
             pool.submit(ends).result() if in_a_thread else ends()
     assert sys.modules.pop(name).end
-    with pytest.raises(TimeLimitExceeded), time_limit(Clock(0.3, Patience(waiting=10))):
-        importlib.import_module(name)  # as a student's own module
+    with pytest.raises(TimeLimitExceeded), time_limit(Clock(0.3, Patience(waiting=10))) as within:
+        within(importlib.import_module, name)  # as a student's own module
     assert name not in sys.modules
     assert importlib.import_module(name).end
 
@@ -110,8 +111,8 @@ def _sleeping_first(function: Callable[..., Any], when: Callable[..., bool]) -> 
 def test_a_limit_is_taken_back_though_a_tick_comes_just_then(monkeypatch: pytest.MonkeyPatch) -> None:
     slow = _sleeping_first(signal.setitimer, when=lambda _which, seconds, *_interval: seconds == 0)
     monkeypatch.setattr(signal, "setitimer", slow)
-    with pytest.raises(TimeLimitExceeded), time_limit(Clock(0.3, Patience(waiting=10))):
-        _endless()
+    with pytest.raises(TimeLimitExceeded), time_limit(Clock(0.3, Patience(waiting=10))) as within:
+        within(_endless)
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
 
@@ -119,8 +120,8 @@ def test_a_limit_in_a_thread_is_taken_back_though_a_tick_comes_just_then(monkeyp
     monkeypatch.setattr(threading.Event, "set", _sleeping_first(threading.Event.set, when=lambda _event: True))
 
     def ends() -> None:
-        with pytest.raises(TimeLimitExceeded), time_limit(Clock(0.3, Patience(waiting=10))):
-            _endless()
+        with pytest.raises(TimeLimitExceeded), time_limit(Clock(0.3, Patience(waiting=10))) as within:
+            within(_endless)
 
     before = threading.active_count()
     with ThreadPoolExecutor() as pool:

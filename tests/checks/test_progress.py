@@ -1,9 +1,12 @@
 """Where a learner stands, in a session and across sessions, whatever happens to the file."""
 
+import errno
 import json
 import os
 import re
+import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -109,6 +112,60 @@ def test_two_notebooks_lose_nothing_of_each_other(file, restart):
     restart()  # the other notebook
     check("predict_largest_dot", "B")
     assert json.loads(file.read_text())["best"] == {"pairwise_dot": 1.0, "predict_largest_dot": 1.0}
+
+
+RECORDS = """
+import sys
+from types import SimpleNamespace
+from attnlib.checks.standing import kept
+for number in range(20):
+    name = f"{sys.argv[1]} {number}"
+    kept.BEST.clear()  # as if each were written by a notebook of its own, which then ends
+    kept.note(SimpleNamespace(passed=True, unanswered=False, exercise=name, score=1.0))
+    assert kept.best_scores()[1] == ""
+"""
+
+
+@pytest.mark.slow
+def test_notebooks_that_write_at_the_same_time_lose_nothing(file):
+    writers = [subprocess.Popen([sys.executable, "-c", RECORDS, str(number)]) for number in range(4)]
+    assert [writer.wait(timeout=600) for writer in writers] == [0] * 4
+    assert set(json.loads(file.read_text())["best"]) == {f"{a} {b}" for a in range(4) for b in range(20)}
+    assert os.listdir(file.parent) == [file.name]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no flock")
+def test_a_notebook_that_is_stopped_while_it_writes_holds_nobody_up_for_long(file, monkeypatch):
+    fcntl = pytest.importorskip("fcntl")
+    monkeypatch.setattr(kept, "WAITS", 0.2)
+    with open(f"{file}.lock", "ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        check("pairwise_dot", right)
+    assert json.loads(file.read_text())["best"] == {"pairwise_dot": 1.0}
+
+
+def test_a_lock_left_by_a_notebook_that_died_is_no_lock(file):
+    file.with_name(f"{file.name}.lock").touch()
+    check("pairwise_dot", right)
+    assert os.listdir(file.parent) == [file.name]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS])
+def test_a_full_or_read_only_disk_is_said_in_one_sentence_and_leaves_nothing_behind(file, monkeypatch, number, capsys):
+    file.write_text(json.dumps({"version": 1, "best": {"softmax": 1.0}}))
+
+    def full(path, *_text, **_more):
+        path.touch()
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(Path, "write_text", full)
+    check("pairwise_dot", right)
+    assert "cannot be written" not in capsys.readouterr().out
+    assert progress().trouble.count("cannot be written") == 1
+    assert os.strerror(number) in progress().trouble
+    assert row().passed
+    assert os.listdir(file.parent) == [file.name]
+    assert json.loads(file.read_text())["best"] == {"softmax": 1.0}
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,10 @@ from torch import nn
 
 from attnlib.checks import run
 from attnlib.checks.asking import watch as watching
-from attnlib.checks.asking.clock import Clock, Patience, TimeLimitExceeded, time_limit
+from attnlib.checks.asking.clock import Clock, Patience, TimeLimitExceeded
 from attnlib.checks.asking.ready_made import ATTENTION, BLOCKS, MASKED_SOFTMAX, NORMS, SOFTMAX, operators
 from attnlib.checks.asking.watch import Watch
+from attnlib.checks.asking.window import time_limit
 
 FUSED = "torch.nn.functional.scaled_dot_product_attention"
 FLEX = importlib.import_module("torch.nn.attention.flex_attention")
@@ -226,14 +227,14 @@ def test_a_family_has_operators_and_none_that_every_answer_needs(family: str) ->
 
 
 def test_a_long_loop_under_watch_keeps_the_memory_bounded() -> None:
-    with (
-        Watch((SOFTMAX,)) as watch,
-        time_limit(Clock(1.0, Patience(waiting=60.0))),
-        contextlib.suppress(TimeLimitExceeded),
-    ):
+    def adds_for_ever() -> None:
         x = torch.zeros(2)
         while True:
             x = x + 1
+
+    limit = time_limit(Clock(1.0, Patience(waiting=60.0)))
+    with Watch((SOFTMAX,)) as watch, limit as within, contextlib.suppress(TimeLimitExceeded):
+        within(adds_for_ever)
     assert watch.called == []
     assert watch.most_recorded < 200_000
 

@@ -18,8 +18,9 @@ from torch import Tensor
 
 from attnlib.checks import run
 from attnlib.checks.asking import time_limits
-from attnlib.checks.asking.clock import Clock, Patience, TimeLimitExceeded, time_limit
+from attnlib.checks.asking.clock import Clock, Patience, TimeLimitExceeded
 from attnlib.checks.asking.time_limits import TimeLimits, slowness
+from attnlib.checks.asking.window import time_limit
 from attnlib.checks.verdict import judge
 
 pytestmark = pytest.mark.slow
@@ -199,12 +200,12 @@ def test_a_process_that_was_stopped_for_an_hour_has_not_waited() -> None:
 def test_a_call_that_ends_in_time_goes_on_with_what_is_left() -> None:
     clock = Clock(1.0, Patience(waiting=10.0))
     for _ in range(2):
-        with time_limit(clock):
-            sum(range(10**6))
+        with time_limit(clock) as within:
+            within(sum, range(10**6))
     assert 0 < clock.cpu_left < 1
     clock.cpu_left = 0.0
-    with pytest.raises(TimeLimitExceeded), time_limit(clock):
-        sleeps(torch.ones(1), torch.ones(1))
+    with pytest.raises(TimeLimitExceeded), time_limit(clock) as within:
+        within(sleeps, torch.ones(1), torch.ones(1))
 
 
 def test_a_slower_machine_has_longer_limits(monkeypatch: pytest.MonkeyPatch) -> None:

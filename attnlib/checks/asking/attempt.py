@@ -15,12 +15,13 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from . import given, limits  # relative, so that these files can stand elsewhere
-from .clock import Clock, InputAsked, Patience, TimeLimitExceeded, nobody_to_ask, time_limit
+from .clock import Clock, InputAsked, Patience, TimeLimitExceeded, nobody_to_ask
 from .contract import checked, compare_parameters, require_detached, require_small, unfit_reason
 from .failure import ContractBroken, Failed, Failure, failure_of, line_of_attempt, overtime
 from .other_device import OtherDevice, on_other_device
 from .time_limits import TimeLimits, here
 from .watch import Watch
+from .window import Window, time_limit
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -131,12 +132,12 @@ class LocalSession:
         return self.other_device is not None and self.other_device.mixed
 
     @contextlib.contextmanager
-    def _limited(self) -> Iterator[None]:
+    def _limited(self) -> Iterator[Window]:
+        """All that is entered around an attempt; what may touch something of its own is called through the window."""
         state_kept = limits.global_state_kept(seed=self.calls)
-        with limits.interrupts_told_apart() as interrupted, self.quiet() as text, state_kept, self.alone():
+        with time_limit(self.clock) as within, self.quiet() as text, state_kept, self.alone():
             try:
-                with time_limit(self.clock):
-                    yield
+                yield within
                 if self.clock.is_over():  # and the attempt has swallowed that
                     raise TimeLimitExceeded
             except InputAsked as error:
@@ -145,34 +146,38 @@ class LocalSession:
             except ContractBroken as error:
                 raise Failed(error.failure) from None
             except BaseException as error:
-                if interrupted.is_set():
-                    raise
-                if self.clock.is_over():  # whatever else that has led to: a lock that is released twice, say
-                    raise Failed(overtime(self.clock)) from None
-                raise Failed(failure_of(error)) from None
+                if within.interrupts.pressed:
+                    raise KeyboardInterrupt from None
+                raise Failed(self._failure(error, within)) from None
             finally:
                 self.printed += text.text()
 
+    def _failure(self, error: BaseException, within: Window) -> Failure:
+        if not self.clock.is_over():  # whatever else that has led to: a lock that is released twice, say
+            with contextlib.suppress(TimeLimitExceeded):
+                return within(failure_of, error)  # whose text may be the attempt's own
+        return overtime(self.clock)
+
     def build(self, sizes: Sequence[Any], shapes: Shapes | None, dtype: torch.dtype) -> None:
-        with self._limited():
-            module = self.target(*sizes)
+        with self._limited() as within:
+            module = within(self.target, *sizes)
             if not isinstance(module, nn.Module):
                 raise ContractBroken("type", f"must be an nn.Module, but calling it gave a {type(module).__name__}")
-            compare_parameters(shapes, module)
+            within(compare_parameters, shapes, module)
             with self.other_device or contextlib.nullcontext():
-                self.call_it = module.to(device=self.terms.device, dtype=dtype).eval()
-            self.weights = dict(self.call_it.named_parameters())
+                self.call_it = within(_placed, module, self.terms.device, dtype)
+            self.weights = within(lambda: dict(self.call_it.named_parameters()))
             for weight in self.weights.values():
                 weight.requires_grad_()
 
     def load(self, weights: Mapping[str, Tensor]) -> None:
-        with self._limited(), torch.no_grad(), self.other_device or contextlib.nullcontext():
+        with self._limited() as within, torch.no_grad(), self.other_device or contextlib.nullcontext():
             for name, numbers in weights.items():
-                self.weights[name].copy_(numbers)
+                within(self.weights[name].copy_, numbers)
 
     def train(self, mode: bool) -> None:
-        with self._limited():
-            self.call_it.train(mode)
+        with self._limited() as within:
+            within(self.call_it.train, mode)
 
     def call(self, inputs: Sequence[Any], gradient: bool = False) -> tuple[Tensor, ...]:
         drawn = tree_map_only(Tensor, lambda t: laid_out_like(t, self.terms.device), tuple(inputs))
@@ -181,17 +186,13 @@ class LocalSession:
             for tensor in self._differentiable():
                 tensor.requires_grad_()
         self.calls += 1  # the seed: what is drawn anew at each call differs from one to the next, the same each time
-        with self._limited():
+        with self._limited() as within:
             watch = Watch(self.terms.forbidden, sizes=self.terms.largest > 0)
             is_watched = self.terms.forbidden or self.terms.largest
             watched = watch if is_watched else contextlib.nullcontext()  # under watch, torch is slower
             try:
                 with self.other_device or watched:
-                    objects = given.made(drawn)
-                    try:
-                        self.outputs = checked(self.terms.outputs, self.call_it(*objects))
-                    finally:  # what is left behind after an error is seen, too
-                        given.note(objects, drawn)
+                    self.outputs = within(self._answer, given.made(drawn))
             except Exception:
                 if not watch.called:
                     raise
@@ -202,22 +203,28 @@ class LocalSession:
                 require_small(watch.largest, self.terms.largest)
             if self.terms.detached:
                 require_detached(self.outputs)
-            return tuple(t.detach().clone().requires_grad_(gradient and t.requires_grad) for t in self.outputs)
+            return within(_copies, self.outputs, gradient)
+
+    def _answer(self, objects: tuple[Any, ...]) -> tuple[Tensor, ...]:
+        try:
+            return checked(self.terms.outputs, self.call_it(*objects))
+        finally:  # what is left behind after an error is seen, too
+            given.note(objects, self.arguments)
 
     def _differentiable(self) -> list[Tensor]:
         return [t for t in self.given if t.is_floating_point()]
 
     def inputs(self) -> list[Tensor]:
-        with self._limited():  # a number may be too large for a tensor
-            now = values_in(self.arguments)
+        with self._limited() as within:  # a number may be too large for a tensor
+            now = within(values_in, self.arguments)
         return [t.detach() for t in now] if len(now) == self.values else [torch.empty(0)] * self.values
 
     def backward(self, cotangents: Sequence[Tensor | None]) -> list[Tensor]:
         pairs = [(out, c) for out, c in zip(self.outputs, cotangents, strict=True) if c is not None]
         targets = [*self._differentiable(), *(self.weights[name] for name in sorted(self.weights))]
-        with self._limited(), torch.enable_grad():
+        with self._limited() as within, torch.enable_grad():
             loss = torch.stack([(out * c.to(out)).sum().double() for out, c in pairs]).sum()
-            found = torch.autograd.grad(loss, targets, allow_unused=True)
+            found = within(torch.autograd.grad, loss, targets, allow_unused=True)
         return [torch.zeros_like(t) if g is None else g.detach().clone() for t, g in zip(targets, found, strict=True)]
 
     def close(self) -> None:
@@ -228,6 +235,14 @@ class OurSession(LocalSession):
     """One of the course's own answers on one case."""
 
     quiet, alone = staticmethod(limits.without_warnings), staticmethod(contextlib.nullcontext)
+
+
+def _placed(module: nn.Module, device: str, dtype: torch.dtype) -> nn.Module:
+    return module.to(device=device, dtype=dtype).eval()
+
+
+def _copies(outputs: tuple[Tensor, ...], gradient: bool) -> tuple[Tensor, ...]:
+    return tuple(t.detach().clone().requires_grad_(gradient and t.requires_grad) for t in outputs)
 
 
 def _tensors_in(arguments: Any) -> list[Tensor]:

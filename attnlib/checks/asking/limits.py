@@ -2,11 +2,8 @@
 
 import contextlib
 import io
-import signal
-import threading
 import warnings
 from collections.abc import Iterator
-from types import FrameType
 
 import torch
 
@@ -66,23 +63,3 @@ def global_state_kept(seed: int = 0) -> Iterator[None]:
             torch.set_default_dtype(dtype)
             torch.set_grad_enabled(gradient)
             torch.set_num_threads(threads)
-
-
-@contextlib.contextmanager
-def interrupts_told_apart() -> Iterator[threading.Event]:
-    """An event that is set when the *user* presses Ctrl-C, as against an attempt that raises KeyboardInterrupt."""
-    pressed = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield pressed
-        return
-    previous = signal.getsignal(signal.SIGINT)
-
-    def on_interrupt(_signum: int, _frame: FrameType | None) -> None:
-        pressed.set()
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGINT, on_interrupt)
-    try:
-        yield pressed
-    finally:
-        signal.signal(signal.SIGINT, previous)

@@ -94,8 +94,8 @@ class Watch:
     def _observe(self) -> None:
         """Have torch record its operators, unless somebody profiles the check itself."""
         if (self.sizes or self.pattern is not None) and not _autograd._profiler_enabled():
-            _autograd._enable_profiler_legacy(_settings(self.sizes))
             self.observing = True
+            _autograd._enable_profiler_legacy(_settings(self.sizes))
 
     def _note_operators(self) -> None:
         if not self.observing or not _autograd._profiler_enabled():

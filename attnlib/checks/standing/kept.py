@@ -5,9 +5,12 @@ but names of exercises with the best score of each.
 """
 
 import contextlib
+import errno
 import json
 import os
 import sys
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -17,6 +20,8 @@ from attnlib.checks.verdict.report import Report
 PLACE = "ATTNLIB_PROGRESS"
 """The environment variable that names another file; where it is empty, nothing is written."""
 FILE, VERSION = ".attnlib_progress.json", 1
+HELD_BY_ANOTHER = (errno.EAGAIN, errno.EACCES, errno.EDEADLK)
+WAITS = 2.0  # seconds for another process to write, which takes it a moment
 ALONE = "so only the checks since this notebook was started count"
 
 State = Literal["passed", "wrong", "unanswered"]
@@ -47,16 +52,26 @@ def note(report: Report) -> None:
 def best_scores() -> tuple[dict[str, float], str]:
     """The best scores of all sessions, after bringing the file up to date; and what is wrong with it, if anything is.
 
-    Two notebooks may write at the same time: each reads the file first and replaces it as a whole.
+    Two notebooks may write at the same time: what is new is added, under a lock, to what the file holds by then.
     """
     path = place()
     if path is None:
         return dict(BEST), ""
     kept, trouble = _read(path)
-    best = {name: max(kept.get(name, 0.0), BEST.get(name, 0.0)) for name in (*kept, *BEST)}
-    if not trouble and best != kept:
-        trouble = _write(path, best)
-    return best, trouble
+    if trouble or _with_ours(kept) == kept:
+        return _with_ours(kept), trouble
+    try:
+        with _locked(path):
+            kept, trouble = _read(path)
+            if not trouble:
+                _replace(path, _with_ours(kept))
+    except OSError as error:
+        trouble = f"{shown(path)} cannot be written ({error.strerror}): a restart of this notebook forgets what is new."
+    return _with_ours(kept), trouble
+
+
+def _with_ours(kept: Mapping[str, float]) -> dict[str, float]:
+    return {name: max(kept.get(name, 0.0), BEST.get(name, 0.0)) for name in (*kept, *BEST)}
 
 
 def place() -> Path | None:
@@ -100,14 +115,56 @@ def _read(path: Path) -> tuple[dict[str, float], str]:
     return best, ""
 
 
-def _write(path: Path, best: dict[str, float]) -> str:
+def _replace(path: Path, best: Mapping[str, float]) -> None:
     text = json.dumps({"version": VERSION, "best": dict(sorted(best.items()))}, indent=1)
     fresh = path.with_name(f"{path.name}.{os.getpid()}")
     try:
         fresh.write_text(text, encoding="utf-8")
         fresh.replace(path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            fresh.unlink()
-        return f"{shown(path)} cannot be written ({error.strerror}): a restart of this notebook forgets what is new."
-    return ""
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Wait until no other process writes; not for one that is stopped, nor where a disk has no locks.
+
+    Its system takes the lock from a process that ends. Whoever has the lock removes its file; another that waited for
+    it then has the lock of a file that is gone, and tries again.
+    """
+    lock, last = path.with_name(f"{path.name}.lock"), time.monotonic() + WAITS
+    while True:
+        with lock.open("ab") as file:
+            try:
+                _lock(file.fileno())
+            except OSError as error:
+                if error.errno in HELD_BY_ANOTHER and time.monotonic() < last:
+                    time.sleep(0.01)
+                    continue
+            if not _is_still_at(lock, file.fileno()):
+                continue
+            try:
+                yield
+            finally:
+                with contextlib.suppress(OSError):  # Windows keeps an open file
+                    lock.unlink()
+            return
+
+
+def _lock(descriptor: int) -> None:
+    """Lock an open file; raises OSError if another process has done so."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+    else:
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _is_still_at(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False

@@ -6,12 +6,13 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from .cells import Outcome, Unit, first_line
-from .clock import Clock, Patience, nobody_to_ask, time_limit
+from .clock import Clock, Patience, nobody_to_ask
 from .failure import Failure, failure_of, overtime
 from .limits import quiet
 from .names import bound_names
 from .shell import Missing, run_to_the_end
 from .time_limits import TimeLimits
+from .window import time_limit
 from .withheld import Withheld
 
 OURS = ("attnlib", "autograder")
@@ -56,9 +57,9 @@ def run_cell(
     outcome = Outcome(cell)
     with quiet() as text:
         try:
-            with nobody_to_ask(), time_limit(clock):
+            with nobody_to_ask(), time_limit(clock) as within:
                 while body:
-                    body = _run_statements(body, f"<cell {cell}>", namespace, flags, values, outcome)
+                    body = within(_run_statements, body, f"<cell {cell}>", namespace, flags, values, outcome)
         except BaseException as error:
             _note(outcome, failure_of(error), type(error).__name__)
             if clock.is_over():  # whatever that has led to in the cell
