@@ -11,9 +11,9 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from multiprocessing.util import Finalize
 
+from attnlib.checks.asking import confine
 from attnlib.checks.asking.time_limits import here
 from autograder.judging.submission import Judged, Task, close_sandboxes, judge_task
-from autograder.sandbox.inside import confine
 from autograder.sandbox.layers import Layers
 
 METHOD = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"

@@ -58,7 +58,8 @@ class Explainer:
         module = module_of(exercise)
         try:
             child = knowing.fork_knowing(module, given, imported_late(task["cells"]))
-            child.ask({**task, "library": {}, "exercise": exercise.name, "explain": module})
+            what = {"exercise": exercise.name, "explain": module, "confined": knowing.layers.confined}
+            child.ask({**task, "library": {}, **what})
             child.listen()
             return child.listen().get("told")
         except (Died, CourseError):

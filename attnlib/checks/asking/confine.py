@@ -8,6 +8,7 @@ import os
 import resource
 import struct
 from collections.abc import Iterable
+from pathlib import Path
 
 from . import system_calls
 
@@ -70,8 +71,7 @@ def limit(what: int, amount: int) -> None:
 
 def limit_resources(*, cpu_seconds: int, memory_bytes: int, file_bytes: int) -> None:
     """Bound processor time, address space beyond today's, and the size of any file; no core dumps."""
-    with open("/proc/self/statm", encoding="ascii") as file:
-        used = int(file.read().split()[0]) * resource.getpagesize()
+    used = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
     limit(resource.RLIMIT_CPU, cpu_seconds)
     limit(resource.RLIMIT_AS, used + memory_bytes)
     limit(resource.RLIMIT_FSIZE, file_bytes)
@@ -121,7 +121,7 @@ def _allow_beneath(ruleset: int, path: str, allowed: int) -> None:
         place = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except FileNotFoundError:
         return
-    if not os.path.isdir(path):
+    if not Path(path).is_dir():
         allowed &= EXECUTE | WRITE_FILE | READ_FILE | 1 << 14 | 1 << 15  # truncate, ioctl
     rule = struct.pack("=Qi", allowed, place)
     _checked(LIBC.syscall(LANDLOCK_ADD, ruleset, 1, rule, 0), f"landlock_add_rule {path}")
