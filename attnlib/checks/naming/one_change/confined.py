@@ -15,6 +15,7 @@ import select
 import signal
 import sys
 import time
+import traceback
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -36,7 +37,10 @@ class Unconfined(Exception):
 
 
 def in_a_child(work: Callable[[], Any], limits: TimeLimits) -> Any:
-    """What the work returns, in JSON's types; None where it does not end, or ends the child. Raises `Unconfined`."""
+    """What the work returns, in JSON's types; None where it does not end, or ends the child.
+
+    Raises `Unconfined`, and RuntimeError with the traceback for any other exception of the work's.
+    """
     if sys.platform != "linux" or torch.cuda.is_initialized():  # CUDA does not survive a fork
         raise Unconfined
     from attnlib.checks.asking import confine  # for Linux alone
@@ -52,19 +56,22 @@ def in_a_child(work: Callable[[], Any], limits: TimeLimits) -> Any:
         if child == 0:
             _become_harmless(confine, work, writer, parent, limits)
         os.close(writer)
-        told = _read(reader, child, limits)
+        said = _read(reader, child, limits)
     finally:
         os.close(reader)
         if child:
             with contextlib.suppress(ProcessLookupError, ChildProcessError):  # where SIGCHLD is ignored
                 os.kill(child, signal.SIGKILL)
                 os.waitpid(child, 0)
-    if not told.startswith(READY):
+    if not said.startswith(READY):
         raise Unconfined
     try:
-        return json.loads(told)
+        told = json.loads(said)
     except ValueError:  # it was ended on its way
         return None
+    if "fault" in told:
+        raise RuntimeError(told["fault"])
+    return told["returned"]
 
 
 def _become_harmless(confine: Any, work: Callable[[], Any], writer: int, parent: int, limits: TimeLimits) -> NoReturn:
@@ -88,9 +95,18 @@ def _become_harmless(confine: Any, work: Callable[[], Any], writer: int, parent:
             one = torch.ones(1, requires_grad=True)
             torch.autograd.grad(one.sum(), one)
         os.write(writer, READY)
-        os.write(writer, json.dumps(work()).encode())
+        os.write(writer, json.dumps(_returned(work)).encode())
     finally:
         os._exit(0)
+
+
+def _returned(work: Callable[[], Any]) -> dict[str, Any]:
+    try:
+        return {"returned": work()}
+    except MemoryError:
+        return {"returned": None}
+    except Exception:
+        return {"fault": traceback.format_exc()}
 
 
 def _close_all_but(kept: int) -> None:
