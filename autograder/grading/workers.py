@@ -11,10 +11,10 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from multiprocessing.util import Finalize
 
+from attnlib.checks.asking import confine
 from attnlib.checks.asking.time_limits import here
 from autograder.judging.intake.bounded import bound_memory
 from autograder.judging.submission import Judged, Task, close_sandboxes, judge_task
-from autograder.sandbox.inside import confine
 from autograder.sandbox.layers import Layers
 
 METHOD = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"

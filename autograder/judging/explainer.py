@@ -60,8 +60,9 @@ class Explainer:
         before = self.budget.spent
         try:
             child = knowing.fork_knowing(module, given, imported_late(task["cells"]))
+            what = {"exercise": exercise.name, "explain": module, "confined": knowing.layers.confined}
             with self.budget.counting(child):
-                child.ask({**task, "library": {}, "exercise": exercise.name, "explain": module})
+                child.ask({**task, "library": {}, **what})
                 child.listen()
                 return child.listen().get("told")
         except (Died, CourseError):

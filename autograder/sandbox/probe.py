@@ -4,7 +4,7 @@ import contextlib
 import shutil
 from typing import Any
 
-from autograder.sandbox.inside import confine
+from attnlib.checks.asking import confine
 from autograder.sandbox.layers import Layers
 from autograder.sandbox.process import Died, Sandbox
 from autograder.showing.errors import CourseError

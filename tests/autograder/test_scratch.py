@@ -21,7 +21,8 @@ pytestmark = pytest.mark.slow
 DEEP = 3000  # a path so long is none that the kernel takes, and none that a recursion reaches
 AS_AN_ORDINARY_OWNER = """
 import os, sys
-from autograder.sandbox.inside import confine, scratch
+from attnlib.checks.asking import confine
+from autograder.sandbox.inside import scratch
 
 confine.drop_capabilities()  # root could look into everything
 os.chdir(sys.argv[1])

@@ -15,7 +15,8 @@ from torch import Tensor
 import attnlib
 from attnlib.checks import exercises, run
 from attnlib.checks.naming.one_change import in_expressions, one_change
-from attnlib.checks.naming.one_change.search import _edits, _told
+from attnlib.checks.naming.one_change.edits import edits_of
+from attnlib.checks.naming.one_change.told import told
 from attnlib.checks.naming.one_change.written import Written, source_of
 from attnlib.checks.verdict.judge import cases_of, try_case
 
@@ -132,14 +133,14 @@ def test_every_change_of_any_code_is_python_and_can_be_told(module: ModuleType) 
             continue
         tree = ast.Module([node], [])
         written = Written(tree, node.name, {}, source.splitlines(keepends=True), frozenset())
-        for edit in _edits(written, aspects)[::7]:
+        for edit in edits_of(written, aspects)[::7]:
             for site, new in edit.places:
                 site.put(ast.fix_missing_locations(ast.copy_location(new, site.node)))
             with contextlib.suppress(SyntaxError):  # a `return` behind a loop, say, that stood in a function
                 compile(tree, "changed", "exec")
             for site, _ in edit.places:
                 site.put(site.node)
-            assert _told(written, edit).explanation
+            assert told(written, edit).explanation
 
 
 @pytest.mark.parametrize(
@@ -192,10 +193,10 @@ def test_what_is_written_several_times_is_changed_in_all_places() -> None:
     written = source_of(of_a_cell(source, "f"))
     assert written is not None
     together = {
-        frozenset(type(new).__name__ for _, new in e.places) for e in _edits(written, {"values"}) if e.places[1:]
+        frozenset(type(new).__name__ for _, new in e.places) for e in edits_of(written, {"values"}) if e.places[1:]
     }
     assert frozenset({"Constant"}) in together
-    sizes = {len(e.places) for e in _edits(written, {"values"}) if isinstance(e.places[0][0].node, ast.Constant)}
+    sizes = {len(e.places) for e in edits_of(written, {"values"}) if isinstance(e.places[0][0].node, ast.Constant)}
     assert sizes == {1, 3, 4}  # one axis, the three axes, and every 1
 
 

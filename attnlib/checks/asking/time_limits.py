@@ -31,6 +31,8 @@ class TimeLimits:
     """The whole search, which takes less than one second unless the answer itself is slow."""
     search_wall: float = 60.0
     """The same on a loaded machine."""
+    search_waiting: float = 3.0
+    """A search's own process may do nothing: it waits then for what a thread of the notebook held when it began."""
 
     explaining_cpu: float = 10.0
     """Explanations of all rejected answers of one submission that is graded: the next one is not begun."""

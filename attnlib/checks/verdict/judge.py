@@ -180,8 +180,11 @@ def _findings(
     return list({finding.id: finding for finding in named if finding is not None}.values())[:MOST_FINDINGS]
 
 
-def explain(exercise: Exercise, attempt: Any, *, limits: TimeLimits) -> FromSource:
-    """What the source of a wrong answer tells, tried on the notebook's own cases and numbers alone."""
+def explain(exercise: Exercise, attempt: Any, *, limits: TimeLimits, confined: bool) -> FromSource:
+    """What the source of a wrong answer tells, tried on the notebook's own cases and numbers alone.
+
+    `confined` says that this process can do nothing anyway: the grader knows, and no answer has a say in it.
+    """
     trials: list[Trial] = []
     for case in cases_of(exercise, hidden=False):
         trials.append(try_case(exercise, Local(attempt, limits), case, seed=0, device="cpu"))
@@ -191,7 +194,7 @@ def explain(exercise: Exercise, attempt: Any, *, limits: TimeLimits) -> FromSour
     if all(trial.difference is None for trial in trials):
         return FromSource()
     found = read_source(exercise, attempt, trials)
-    return from_source(exercise, attempt, trials, found, seed=0, device="cpu", limits=limits)
+    return from_source(exercise, attempt, trials, found, seed=0, device="cpu", limits=limits, confined=confined)
 
 
 def _is_of_the_course(attempt: Any) -> bool:

@@ -59,7 +59,8 @@ def explain(attempt: Any, task: dict[str, Any], limits: TimeLimits) -> Any:
     lesson = importlib.import_module(task["explain"])
     exercise = next(exercise for exercise in lesson.EXERCISES if exercise.name == task["exercise"])
     torch.set_num_threads(1)
-    return judge.explain(exercise, attempt, limits=judge.TimeLimits(**vars(limits))).as_record()
+    times = judge.TimeLimits(**vars(limits))
+    return judge.explain(exercise, attempt, limits=times, confined=task["confined"]).as_record()
 
 
 def show(task: dict[str, Any], limits: TimeLimits) -> dict[str, dict[str, Any]]:

@@ -51,4 +51,8 @@ def expression(text: str, **parts: Any) -> Any:
         def visit_Name(self, node: ast.Name) -> ast.AST:
             return parts.get(node.id.removeprefix("_"), node) if node.id.startswith("_") else node
 
-    return Filled().visit(ast.parse(text, mode="eval").body)
+    made = ast.parse(text, mode="eval").body
+    for node in ast.walk(made):  # it stands in no line yet: in that of what it is put in the place of
+        for place in ("lineno", "col_offset", "end_lineno", "end_col_offset"):
+            vars(node).pop(place, None)
+    return Filled().visit(made)

@@ -34,6 +34,11 @@ class Written:
     beside: frozenset[str] = frozenset()
     """The names that the same cell or file binds."""
 
+    @property
+    def path(self) -> str:
+        """The name of the file that it is compiled as."""
+        return f"<{self.name}, changed>"
+
     def reaches_outside(self) -> bool:
         """Whether it names anything that shows, reads, writes or waits."""
         named = (n for n in ast.walk(self.tree) if isinstance(n, ast.Name | ast.Attribute))
@@ -46,7 +51,7 @@ class Written:
     def run(self) -> dict[str, Any]:
         """The names that the tree binds, as it stands now; none where its statements fail."""
         try:
-            code = compile(self.tree, f"<{self.name}, changed>", "exec")
+            code = compile(self.tree, self.path, "exec")
         except SyntaxError:
             return {}  # a `return` outside of a function, say
         names = dict(self.namespace)

@@ -8,6 +8,7 @@ import os
 import resource
 import struct
 from collections.abc import Iterable
+from pathlib import Path
 
 from . import system_calls
 
@@ -81,16 +82,14 @@ def limit_resources(*, cpu_seconds: int, memory_bytes: int, file_bytes: int, thr
     The kernel counts the threads of a user, where it counts them at all: on the whole machine, unless there is a
     namespace of users. So its bound is four times as high, above all that run now, and the warm process counts, too.
     """
-    with open("/proc/self/statm", encoding="ascii") as file:
-        used = int(file.read().split()[0]) * resource.getpagesize()
+    used = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
     limit(resource.RLIMIT_CPU, cpu_seconds)
     limit(resource.RLIMIT_AS, used + memory_bytes)
     limit(resource.RLIMIT_FSIZE, file_bytes)
     limit(resource.RLIMIT_CORE, 0)
     limit(resource.RLIMIT_NOFILE, 128)
     limit(resource.RLIMIT_MSGQUEUE, 0)
-    with open("/proc/loadavg", encoding="ascii") as file:
-        now = int(file.read().split()[3].partition("/")[2])
+    now = int(Path("/proc/loadavg").read_text(encoding="ascii").split()[3].partition("/")[2])
     limit(resource.RLIMIT_NPROC, now + 4 * threads)
 
 
@@ -115,8 +114,7 @@ def _mounted(folder: str, size: int, owner: int) -> bool:
                 ("uid_map", f"{user} {user} 1"),
                 ("gid_map", f"{group} {group} 1"),
             ):
-                with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
-                    file.write(text)
+                Path(f"/proc/self/{name}").write_text(text, encoding="ascii")
         _checked(LIBC.mount(b"none", b"/", None, MS_PRIVATE, None), "mount")
         options = f"size={size},mode=0700,uid={owner},gid={owner if is_root else group}"
         _checked(LIBC.mount(b"scratch", folder.encode(), b"tmpfs", MS_NOSUID | MS_NODEV, options.encode()), "mount")
@@ -166,7 +164,7 @@ def _allow_beneath(ruleset: int, path: str, allowed: int) -> None:
         place = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except FileNotFoundError:
         return
-    if not os.path.isdir(path):
+    if not Path(path).is_dir():
         allowed &= EXECUTE | WRITE_FILE | READ_FILE | 1 << 14 | 1 << 15  # truncate, ioctl
     rule = struct.pack("=Qi", allowed, place)
     _checked(LIBC.syscall(LANDLOCK_ADD, ruleset, 1, rule, 0), f"landlock_add_rule {path}")

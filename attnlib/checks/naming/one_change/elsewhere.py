@@ -1,0 +1,122 @@
+"""What a change has to stand before it is told: other numbers and sizes, and that it does not only hide the mistake.
+
+Nearly every place can be changed so that something raises, or is never found again. If an error was asked for, or a
+stale entry of a cache was to blame, the numbers are then right, and the reason would be wrong.
+"""
+
+import ast
+import contextlib
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from types import FrameType
+from typing import Any
+
+from torch import Tensor
+
+from attnlib.checks.asking.observe import Observation, observe
+from attnlib.checks.exercise import Case, Exercise
+from attnlib.checks.naming.one_change.edits import Edit
+from attnlib.checks.naming.one_change.written import Written
+
+SEEDS = (1, 2, 3)
+"""What is added to the seed of the notebook's own numbers."""
+HASH = getattr(Tensor.__hash__, "__code__", None)
+ENDS = (StopIteration, StopAsyncIteration, GeneratorExit)
+
+
+def other_cases(
+    exercise: Exercise, cases: Sequence[Case], seed: int, device: str
+) -> Iterator[tuple[Case, Observation, int]]:
+    """The cases with other numbers, and inputs of other sizes: those of calls that come before the judged one."""
+    sizes = [
+        replace(case, name=f"{case.name} ({number})", inputs=make, after=())
+        for case in cases
+        if case.probe is None and not case.raises
+        for number, make in enumerate(case.after, 1)
+    ]
+    for more in SEEDS:
+        for case in (*cases, *sizes):
+            if case.watched:  # devices and sizes of tensors depend on no number
+                continue
+            expected = observe(exercise, exercise.reference, case, seed=seed + more, device=device, exact=True)
+            if (expected.failure is not None) == case.raises:
+                yield case, expected, seed + more
+
+
+@dataclass
+class Steps:
+    """What an answer did: from which statement to which it went, which errors came up, what it hashed."""
+
+    statements: dict[int, int]
+    own: set[int]
+    """The lines of its own `raise` and `assert`."""
+    ways: set[tuple[str, int, int]] = field(default_factory=set)
+    raised: set[tuple[str, int]] = field(default_factory=set)
+    hashed: set[int] = field(default_factory=set)
+    """The statements in which a tensor is looked up: by what it is, and never by its numbers."""
+
+    def at(self, frame: FrameType) -> int:
+        """The statement in which a frame is."""
+        return self.statements.get(frame.f_lineno, frame.f_lineno)
+
+
+@contextlib.contextmanager
+def followed(written: Written) -> Iterator[Steps]:
+    """Note what the answer's own lines do in the body."""
+    steps = Steps(dict(_statements(written.tree)), _lines_of(written.tree, (ast.Raise, ast.Assert)))
+
+    def on_call(frame: FrameType, _event: str, _argument: Any) -> Any:
+        caller = frame.f_back
+        if frame.f_code is HASH and caller is not None and caller.f_code.co_filename == written.path:
+            steps.hashed.add(steps.at(caller))
+        return _follow(steps, written.path) if frame.f_code.co_filename == written.path else None
+
+    before = sys.gettrace()
+    sys.settrace(on_call)
+    try:
+        yield steps
+    finally:
+        sys.settrace(before)
+
+
+def _follow(steps: Steps, path: str) -> Any:
+    last = 0
+
+    def on_event(frame: FrameType, event: str, argument: Any) -> Any:
+        nonlocal last
+        if event == "line":
+            if last and steps.at(frame) != last:
+                steps.ways.add((frame.f_code.co_name, last, steps.at(frame)))
+            last = steps.at(frame)
+        elif event == "exception" and not issubclass(argument[0], ENDS):
+            last = 0  # what comes next is no way that the answer chose
+            trace = argument[2]
+            while trace.tb_next is not None:
+                trace = trace.tb_next
+            if not (trace.tb_frame.f_code.co_filename == path and trace.tb_lineno in steps.own):
+                steps.raised.add((argument[0].__name__, steps.at(frame)))
+        return on_event
+
+    return on_event
+
+
+def hides(before: Steps, after: Steps, edit: Edit) -> bool:
+    """Whether the change brings an error, has a tensor looked up, or closes a way without saying so."""
+    if after.raised - before.raised or after.hashed - before.hashed:
+        return True
+    return not edit.moves_statements and bool(before.ways - after.ways)
+
+
+def _statements(tree: ast.Module) -> Iterator[tuple[int, int]]:
+    """Each line with the first line of its statement; of one with a body, those of its head."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.stmt):
+            body = getattr(node, "body", None)
+            last = body[0].lineno - 1 if body else node.end_lineno or node.lineno
+            yield from ((line, node.lineno) for line in range(node.lineno, last + 1))
+
+
+def _lines_of(tree: ast.Module, kinds: tuple[type[ast.AST], ...]) -> set[int]:
+    found = [node for node in ast.walk(tree) if isinstance(node, kinds)]
+    return {line for n in found for line in range(getattr(n, "lineno", 0), (getattr(n, "end_lineno", 0) or 0) + 1)}
