@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import os
 import shutil
 import sys
@@ -23,16 +24,23 @@ if TYPE_CHECKING:
 
 LAYOUT = Layout()
 FILE = click.Path(dir_okay=False, path_type=Path)
+DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+KEPT = "Nothing that was there before is lost, and the same command goes on from there."
 
 
 class Commands(click.Group):
-    """Shows a CourseError as its sentence, and exits with 1."""
+    """Shows a CourseError as its sentence, a disk that takes no more as another, and exits with 1."""
 
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
         except CourseError as error:
             say(error, err=True)
+            sys.exit(1)
+        except OSError as error:
+            if error.errno not in DISK:
+                raise
+            say(f"{error.filename or 'A file'} cannot be written: {error.strerror}. {KEPT}", err=True)
             sys.exit(1)
 
 

@@ -1,11 +1,14 @@
 """`python -m autograder grade`: every submission judged in a sandbox, and entered into nbgrader's gradebook."""
 
+import logging
 import time
 import warnings
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
+
+from sqlalchemy.exc import OperationalError
 
 from autograder.building.build_course import prepare
 from autograder.grading.certificates import Certificates
@@ -24,8 +27,10 @@ from autograder.judging.version import version_of_the_grader
 from autograder.lesson_text.assignment import Assignment
 from autograder.lesson_text.layout import Layout
 from autograder.sandbox.layers import Layers
-from autograder.showing.errors import trace_of
+from autograder.showing.errors import CourseError, first_line, trace_of
 from autograder.showing.text import printable
+
+logging.getLogger("tornado").addHandler(logging.NullHandler())  # else nbgrader prints what it raises as well
 
 
 @dataclass(frozen=True)
@@ -211,6 +216,11 @@ class Run:
             self.entries.gradebook.db.rollback()
             self.entries.enter(judged, "", None)
         except Exception as error:  # then nothing of it is written, and the next run tries again
+            if _is_the_machine_s(error):
+                raise CourseError(
+                    f"What came of {judged.student}, {judged.lesson}, cannot be entered, so the run ends here: "
+                    f"{first_line(error)}. What was entered before is kept, and the same command goes on from there."
+                ) from error
             self.entries.gradebook.db.rollback()
             record_fault(self.layout.course, judged.student, f"{judged.lesson}, on entering that", trace_of(error))
 
@@ -232,3 +242,8 @@ class Run:
         judged_now = len(self.graded) - self.entered_before
         rate = judged_now / max(time.monotonic() - self.began, 1e-9) if judged_now > 1 else 0.0
         self.step(State(self.total, len(self.graded), rate, f"{graded.student} {graded.lesson}"))
+
+
+def _is_the_machine_s(error: Exception) -> bool:
+    """Whether a disk or a database failed, as it would for whoever comes next; nbgrader raises errors of its own."""
+    return any(isinstance(one, (OSError, OperationalError)) for one in (error, error.__context__))
