@@ -141,7 +141,7 @@ def grade(
     Each submission is judged once: a run that was stopped is taken up by the same command.
 
     Whether one is late is seen from its timestamp.txt, which its student could write, unless nbgrader's exchange or
-    --received knows when it came; a platform's times are kept for later runs.
+    --received knows when it came; a platform's times are kept for later runs, each with what was handed in then.
 
     A Dask cluster's machines send each other code. At a tls:// address they do so only for those who show a certificate
     of the authority --tls-ca, which should have signed for this cluster alone; the three files can also be named by
