@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import os
 import shutil
 import sys
@@ -23,16 +24,23 @@ if TYPE_CHECKING:
 
 LAYOUT = Layout()
 FILE = click.Path(dir_okay=False, path_type=Path)
+DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+KEPT = "Nothing that was there before is lost, and the same command goes on from there."
 
 
 class Commands(click.Group):
-    """Shows a CourseError as its sentence, and exits with 1."""
+    """Shows a CourseError as its sentence, a disk that takes no more as another, and exits with 1."""
 
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
         except CourseError as error:
             say(error, err=True)
+            sys.exit(1)
+        except OSError as error:
+            if error.errno not in DISK:
+                raise
+            say(f"{error.filename or 'A file'} cannot be written: {error.strerror}. {KEPT}", err=True)
             sys.exit(1)
 
 
@@ -133,7 +141,7 @@ def grade(
     Each submission is judged once: a run that was stopped is taken up by the same command.
 
     Whether one is late is seen from its timestamp.txt, which its student could write, unless nbgrader's exchange or
-    --received knows when it came; a platform's times are kept for later runs.
+    --received knows when it came; a platform's times are kept for later runs, each with what was handed in then.
 
     A Dask cluster's machines send each other code. At a tls:// address they do so only for those who show a certificate
     of the authority --tls-ca, which should have signed for this cluster alone; the three files can also be named by

@@ -1,11 +1,14 @@
 """`python -m autograder grade`: every submission judged in a sandbox, and entered into nbgrader's gradebook."""
 
+import logging
 import time
 import warnings
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
+
+from sqlalchemy.exc import OperationalError
 
 from autograder.building.build_course import prepare
 from autograder.grading.certificates import Certificates
@@ -18,14 +21,17 @@ from autograder.in_nbgrader.course_files import course_seed, faults_file, record
 from autograder.in_nbgrader.handed_in import record_all_received, time_of
 from autograder.in_nbgrader.names import fault_of_name
 from autograder.in_nbgrader.nbgrader_course import NbgraderCourse
+from autograder.judging.intake.bounded import bounded
 from autograder.judging.intake.folder import collect
 from autograder.judging.submission import Judged, Task
 from autograder.judging.version import version_of_the_grader
 from autograder.lesson_text.assignment import Assignment
 from autograder.lesson_text.layout import Layout
 from autograder.sandbox.layers import Layers
-from autograder.showing.errors import trace_of
+from autograder.showing.errors import CourseError, first_line, trace_of
 from autograder.showing.text import printable
+
+logging.getLogger("tornado").addHandler(logging.NullHandler())  # else nbgrader prints what it raises as well
 
 
 @dataclass(frozen=True)
@@ -169,7 +175,8 @@ class Run:
     def _task(self, student: str, lesson: str, assignment: Assignment, seed: int) -> Task | None:
         """What has to be judged, or None if this very submission was entered before."""
         folder = self.folder / student / lesson
-        handed_in = collect(folder, lesson)
+        with bounded():
+            handed_in = collect(folder, lesson)
         told, doubt = time_of(self.course.directory, student, lesson, handed_in)
         remarks = (*handed_in.remarks, *([doubt] if doubt else []))
         beside = {"/timestamp": str(told).encode(), "/remarks": str(remarks).encode()}  # names that no file can have
@@ -211,6 +218,11 @@ class Run:
             self.entries.gradebook.db.rollback()
             self.entries.enter(judged, "", None)
         except Exception as error:  # then nothing of it is written, and the next run tries again
+            if _is_the_machine_s(error):
+                raise CourseError(
+                    f"What came of {judged.student}, {judged.lesson}, cannot be entered, so the run ends here: "
+                    f"{first_line(error)}. What was entered before is kept, and the same command goes on from there."
+                ) from error
             self.entries.gradebook.db.rollback()
             record_fault(self.layout.course, judged.student, f"{judged.lesson}, on entering that", trace_of(error))
 
@@ -232,3 +244,8 @@ class Run:
         judged_now = len(self.graded) - self.entered_before
         rate = judged_now / max(time.monotonic() - self.began, 1e-9) if judged_now > 1 else 0.0
         self.step(State(self.total, len(self.graded), rate, f"{graded.student} {graded.lesson}"))
+
+
+def _is_the_machine_s(error: Exception) -> bool:
+    """Whether a disk or a database failed, as it would for whoever comes next; nbgrader raises errors of its own."""
+    return any(isinstance(one, (OSError, OperationalError)) for one in (error, error.__context__))

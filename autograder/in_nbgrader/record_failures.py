@@ -70,9 +70,9 @@ class RecordFailures(NotebookExporter):
 
     def _taken_in(self, folder: Path, place: dict[str, str]) -> NotebookNode:
         """The notebook that a student handed in, whatever it is called: found and read as `grade` does."""
-        handed_in = collect(folder, place["notebook"])
         released = released_cells(place["db_url"], place["assignment"], place["notebook"])
         with bounded():
+            handed_in = collect(folder, place["notebook"])
             taken = take_in(handed_in.files, place["notebook"], released)
         _, doubt = time_of(cast(Any, self.parent).coursedir, place["student"], place["assignment"], handed_in)
         for remark in filter(None, (*handed_in.remarks, doubt, *taken.remarks)):

@@ -53,9 +53,9 @@ def test_in_the_course_s_own_folder_it_judges_with_the_instructor_s_settings(esc
 @pytest.mark.slow
 def test_from_anywhere_else_it_judges_by_the_course_s_own_config(escaping, tmp_path):
     assert judges(escaping, autograde(escaping, ROOT, f"--course-dir={escaping.layout.course}"))
-    own = tmp_path / "own.py"
-    own.write_text(f"{OWN}c.CourseDirectory.root = {str(escaping.layout.course)!r}\n", encoding="utf-8")
-    assert judges(escaping, autograde(escaping, tmp_path, f"--config={own}", "--force"))
+    own = f"{OWN}c.CourseDirectory.root = {str(escaping.layout.course)!r}\n"
+    (tmp_path / CONFIG.name).write_text(own, encoding="utf-8")
+    assert judges(escaping, autograde(escaping, tmp_path, "--force"))
 
 
 @pytest.mark.slow
@@ -92,6 +92,7 @@ def test_somebody_else_s_config_in_the_course_is_named_before_anything_is_graded
     assert path.read_text(encoding="utf-8").startswith(FIRST)
 
 
+@pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SAWarning")  # nbgrader's
 def test_a_course_that_was_prepared_before_is_made_one_for_the_sandbox(klass):
     def kernels():
         with klass.course.gradebook() as book:

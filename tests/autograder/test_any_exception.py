@@ -33,7 +33,26 @@ def graded(klass):
     return {one.student: one for one in found}
 
 
-@pytest.mark.parametrize("error", ANY)
+def test_taken_in_with_too_little_memory(three, monkeypatch):
+    """It is no fault of the grader's, and the next run tries again."""
+    collect, asked = grade_course.collect, []
+
+    def hungry(folder, lesson):
+        asked.append(folder.parent.name)
+        return bytes(1 << 60) if asked[-1] == "b" else collect(folder, lesson)
+
+    monkeypatch.setattr(grade_course, "collect", hungry)
+    for _ in range(2):
+        found = graded(three)
+        assert found["a"].problem == found["c"].problem == "not graded: not judged"
+        assert found["b"].problem == "not graded: it could not be read in 4 GB of memory"
+        assert not found["b"].fault
+    monkeypatch.undo()
+    monkeypatch.setattr(grade_course, "judge_all", lambda tasks, *more: [Judged("b", t.lesson, "x") for t in tasks])
+    assert graded(three)["b"].problem == "not graded: x"
+
+
+@pytest.mark.parametrize("error", [error for error in ANY if error is not MemoryError])
 def test_taken_in(three, monkeypatch, error):
     collect = grade_course.collect
 

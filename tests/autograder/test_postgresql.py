@@ -83,6 +83,8 @@ def test_the_scores_are_those_of_sqlite_while_others_read(klass, server, monkeyp
     for number in range(4):
         klass.submit(f"wrong{number}", WRONG)
     klass.submit("broken").write_text("[]", encoding="utf-8")
+    klass.submit("y" * 200, RIGHT)
+    klass.submit("z" * 128, RIGHT)
     names = ["right", "untouched", "wrong0", "wrong3"]
     how = How(layers=probe(), workers=1)
     graded = grade(klass.layout, klass.submitted, (TINY,), how)

@@ -51,6 +51,7 @@ STUDENTS = {
     "a_folder_whose_name_is_no_text": os.fsdecode(b"clumsy-M\xfcller"),
     "a_folder_whose_name_has_a_line_break": "clumsy\nname",
     "a_folder_whose_name_begins_with_a_dot": ".clumsy",
+    "a_folder_whose_name_has_200_letters": "clumsy" + "y" * 194,
 }
 SUBSTITUTES = {"MANY_TERMS": "- 1 + 1" * 150, "NUL": "\0", "LONG_NAME": "a" * 10_000}
 

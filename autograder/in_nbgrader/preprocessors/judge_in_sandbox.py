@@ -46,8 +46,8 @@ class JudgeInSandbox(NbGraderPreprocessor):
         assignment = Assignment.read(folder / f"{place['notebook']}.ipynb")
         sandbox = _sandbox(self.sandbox)
         submitted = Path(directory.format_path(directory.submitted_directory, place["student"], place["assignment"]))
-        handed_in = collect(submitted, place["notebook"])
         with bounded():
+            handed_in = collect(submitted, place["notebook"])
             beside = take_in(handed_in.files, place["notebook"], assignment.released).beside
         course = Path(directory.root)
         judge = Judge(sandbox, course_seed(course))
