@@ -12,13 +12,13 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves, tree_map_only
 
 from . import given, limits  # relative, so that these files can stand elsewhere
 from .clock import Clock, InputAsked, Patience, TimeLimitExceeded, nobody_to_ask, time_limit
 from .contract import checked, compare_parameters, require_detached, require_small, unfit_reason
 from .failure import ContractBroken, Failed, Failure, failure_of, line_of_attempt, overtime
-from .other_device import OtherDevice, on_other_device
+from .inputs import are_alike, copied, form_of, tensors_in, values_in
+from .other_device import OtherDevice
 from .time_limits import TimeLimits, here
 from .watch import Watch
 
@@ -42,6 +42,8 @@ class Session(Protocol):
     """One attempt on one case. Every method may raise `Failed`."""
 
     printed: str
+    touched: bool
+    """Whether the last call has changed any of its inputs; `inputs` says which."""
 
     @property
     def devices_mixed(self) -> bool:
@@ -56,13 +58,16 @@ class Session(Protocol):
     def train(self, mode: bool) -> None:
         """Put the module in training mode, or in evaluation mode."""
 
+    def keep(self, numbers: Mapping[str, float]) -> None:
+        """Require that the module has stored these numbers, as attributes of these names."""
+
     def call(self, inputs: Sequence[Any], gradient: bool = False) -> tuple[Tensor, ...]:
         """The outputs; with `gradient`, those that carry one require it, and `backward` may follow."""
 
     def inputs(self) -> list[Tensor]:
         """Tensors and numbers among the inputs of the last call, as the attempt left them (see `values_in`).
 
-        As many as there were; empty tensors if something was taken out of a list or a dictionary, or put into it.
+        As many as there were; empty tensors where something was taken out of a list or a dictionary, or put into it.
         """
 
     def backward(self, cotangents: Sequence[Tensor | None]) -> list[Tensor]:
@@ -112,8 +117,9 @@ class LocalSession:
         self.call_it: Any = target
         self.weights: dict[str, nn.Parameter] = {}
         self.arguments: tuple[Any, ...] = ()
+        self.before: tuple[Any, ...] = ()
         self.given: list[Tensor] = []
-        self.values = 0
+        self.touched = False
         self.outputs: tuple[Tensor, ...] = ()
         self.printed = ""
         self.other_device = OtherDevice() if terms.device == "meta" else None
@@ -167,9 +173,17 @@ class LocalSession:
         with self._limited():
             self.call_it.train(mode)
 
+    def keep(self, numbers: Mapping[str, float]) -> None:
+        with self._limited():
+            for name, number in numbers.items():
+                found = getattr(self.call_it, name, None)
+                if type(found) not in (int, float) or found != number:
+                    got = f"it is {found!r:.40}" if hasattr(self.call_it, name) else "there is none"
+                    raise ContractBroken("parameters", f"must store self.{name} = {number}, but {got}")
+
     def call(self, inputs: Sequence[Any], gradient: bool = False) -> tuple[Tensor, ...]:
-        drawn = tree_map_only(Tensor, lambda t: laid_out_like(t, self.terms.device), tuple(inputs))
-        self.arguments, self.given, self.values = drawn, _tensors_in(drawn), len(values_in(drawn))
+        drawn = copied(tuple(inputs), self.terms.device, self.given)
+        self.before, self.arguments, self.given, self.touched = tuple(inputs), drawn, tensors_in(drawn), False
         if gradient:
             for tensor in self._differentiable():
                 tensor.requires_grad_()
@@ -188,6 +202,8 @@ class LocalSession:
             except Exception:
                 if not watch.called:
                     raise
+            finally:
+                self.touched = self.other_device is None and not are_alike(self.before, drawn)
             if watch.called:  # also where the forbidden function has refused its arguments
                 told = f"calls {watch.called[0]}, which this exercise asks you to do without"
                 raise ContractBroken("forbidden", told)
@@ -201,9 +217,13 @@ class LocalSession:
         return [t for t in self.given if t.is_floating_point()]
 
     def inputs(self) -> list[Tensor]:
+        found: list[Tensor] = []
         with self._limited():  # a number may be too large for a tensor
-            now = values_in(self.arguments)
-        return [t.detach() for t in now] if len(now) == self.values else [torch.empty(0)] * self.values
+            for before, now in zip(self.before, self.arguments, strict=True):
+                left = values_in(now) if form_of(now) == form_of(before) else []
+                wanted = len(values_in(before))
+                found += [t.detach().clone() for t in left] if len(left) == wanted else [torch.empty(0)] * wanted
+        return found
 
     def backward(self, cotangents: Sequence[Tensor | None]) -> list[Tensor]:
         pairs = [(out, c) for out, c in zip(self.outputs, cotangents, strict=True) if c is not None]
@@ -216,20 +236,3 @@ class LocalSession:
     def close(self) -> None:
         pass
 
-
-def _tensors_in(arguments: Any) -> list[Tensor]:
-    return [t for t in tree_leaves(arguments) if isinstance(t, Tensor)]
-
-
-def values_in(arguments: Any) -> list[Tensor]:
-    """The tensors among them, and the numbers as tensors: a cache is two buffers and how many positions they hold."""
-    leaves = (leaf for leaf in tree_leaves(arguments) if isinstance(leaf, (Tensor, int, float)))
-    return [leaf if isinstance(leaf, Tensor) else torch.tensor(leaf) for leaf in leaves]
-
-
-def laid_out_like(tensor: Tensor, device: str) -> Tensor:
-    """A copy with the strides of the original, so that an input meant not to be contiguous stays so."""
-    is_elsewhere = device == "meta"
-    place = "cpu" if is_elsewhere else device
-    copy = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=place).copy_(tensor)
-    return on_other_device(copy) if is_elsewhere else copy

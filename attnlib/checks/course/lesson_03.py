@@ -707,6 +707,7 @@ MULTI_HEAD_SELF_ATTENTION = CourseExercise(
     parts={"values": 4, "options": 1, "error": 1, "gradient": 1, "robustness": 1},
     kind="module",
     reference=MultiHeadSelfAttention,
+    attends=True,
     outputs=("output", "weights"),
     detachable=("weights",),
     forbidden=(ATTENTION, *ATTENTION_OF_ATTNLIB),
@@ -722,7 +723,6 @@ MULTI_HEAD_SELF_ATTENTION = CourseExercise(
                 {"b": 5, "n": 3, "h": 2, "d": 2},
                 {"b": 2, "n": 6, "h": 6, "d": 6},
             ],
-            attends=True,
         ),
         Case(name="d_head is given", inputs=partial(_free_width, b=2, n=5, d_model=11, h=3, d=7), part="options"),
         Case(
@@ -915,6 +915,7 @@ MEND_MULTI_HEAD = CourseExercise(
     "output (b, n, d_model), weights (b, h, n, n)",
     parts={"values": 3},
     reference=_mended,
+    attends=True,
     outputs=("output", "weights"),
     detachable=("weights",),
     forbidden=(ATTENTION, *ATTENTION_OF_ATTNLIB),

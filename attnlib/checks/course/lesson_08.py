@@ -300,6 +300,7 @@ DECODER_BLOCK = CourseExercise(
     parts={"values": 3, "memory": 2, "gradient": 1, "robustness": 1},
     kind="module",
     reference=DecoderBlock,
+    attends=True,
     forbidden=(
         "attnlib.EncoderBlock.forward",
         "attnlib.Encoder.forward",
@@ -376,6 +377,7 @@ LANGUAGE_MODEL = CourseExercise(
     parts={"values": 3, "an untied head": 1, "gradient": 1, "robustness": 1},
     kind="module",
     reference=LanguageModel,
+    attends=True,
     forbidden=("attnlib.LanguageModel.forward",),
     weight_scale=1.2,
     cases=(
@@ -852,6 +854,7 @@ WITTEN_BELL = CourseExercise(
     parts={"values": 1},
     stretch=True,
     reference=_witten_bell,
+    excused={"the device that was given": "The followers are counted in Python, and the result is a new table."},
     cases=(
         *(
             Case(name=f"order {order}", inputs=partial(_counted, n=31, m=17, order=order, vocab=vocab))

@@ -271,6 +271,7 @@ CACHED_ATTENTION = CourseExercise(
     "causal rotary attention to the cache and to one another",
     parts={"values": 3, "the next call": 2, "robustness": 1},
     reference=cached_attention,
+    attends=True,
     forbidden=("attnlib.MultiHeadAttention.forward", "attnlib.KVCache.append"),
     cases=(
         *(
@@ -353,6 +354,7 @@ GROUPED_QUERY_ATTENTION = CourseExercise(
     "i // (h / g)",
     parts={"values": 3, "gradient": 1, "robustness": 1},
     reference=grouped_query_attention,
+    attends=True,
     forbidden=(ready_made.ATTENTION, *ATTENTION_OF_ATTNLIB),
     cases=(
         *usual_cases(
@@ -509,6 +511,7 @@ MEND_ROLLING_CACHE = CourseExercise(
     "(b, h, 1, d): attention to the last `window` words",
     parts={"values": 3},
     reference=rolling_attention,
+    attends=True,
     cases=(
         _ring("thirteen words, a window of 5", b=2, n=13, d=6),
         _ring("three words, a window of 5", b=2, n=3, d=6),

@@ -419,6 +419,7 @@ FLASH_ATTENTION = CourseExercise(
     "without a tensor of n × n; blocks that causality closes are skipped",
     parts={"values": 4, "no table": 2, "closed blocks are skipped": 1, "robustness": 1},
     reference=flash_attention,
+    attends=True,
     outputs=("output", "lse"),
     forbidden=(ready_made.ATTENTION, *ATTENTION_OF_ATTNLIB),
     cases=(
@@ -428,7 +429,6 @@ FLASH_ATTENTION = CourseExercise(
             one={"b": 1, "n": 5, "d": 2},
             more=[{"b": 3, "n": 11, "d": 2, "block": 4, "causal": False}, {"b": 2, "n": 13, "d": 5, "block": 5}],
             gradient=False,
-            attends=True,
         ),
         _of_words("not causal", b=2, n=7, d=3, causal=False),
         _of_words("two blocks of the same length", b=2, n=6, d=2, causal=False),

@@ -175,10 +175,6 @@ def values_wrong(trial: Trial) -> bool:
     return trial.difference is not None and trial.difference.aspect not in ("mutation", "gradient")
 
 
-def _inputs_compared(trial: Trial) -> bool:
-    return trial.case.mutation and not values_wrong(trial)
-
-
 def _wrong(trial: Trial) -> bool:
     return trial.difference is not None
 
@@ -193,8 +189,8 @@ def _of_values(id: str, has: Callable[[Trial], bool], axes: tuple[str, ...] = ()
 
 TRAITS = (
     Trait("on_the_cpu_only", lambda t: t.case.other_device, _wrong),
-    Trait("input_changed", _inputs_compared, _fails_as("mutation", ""), brings="gradient_of_something_else"),
-    Trait("input_not_changed", _inputs_compared, _fails_as("mutation", "untouched")),
+    Trait("input_changed", _fails_as("mutation", ""), _wrong, brings="gradient_of_something_else"),
+    Trait("input_not_changed", _fails_as("mutation", "untouched"), _wrong),
     Trait("gradient_of_something_else", lambda t: t.case.gradient and not values_wrong(t), _fails_as("gradient")),
     Trait("not_refused", lambda t: t.case.raises or t.case.part == "error", values_wrong),
     _of_values("with_a_mask", lambda t: any(tensor.dtype == torch.bool for tensor in _tensors(t))),
