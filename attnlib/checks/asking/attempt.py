@@ -235,4 +235,3 @@ class LocalSession:
 
     def close(self) -> None:
         pass
-

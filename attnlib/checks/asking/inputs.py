@@ -16,7 +16,7 @@ def tensors_in(arguments: Any) -> list[Tensor]:
 
 
 def values_in(arguments: Any) -> list[Tensor]:
-    """The tensors among them, and numbers and texts as tensors: a cache is two buffers and how many positions it has."""
+    """The tensors among them, and numbers and texts as tensors: a cache is two buffers and how many positions."""
     leaves = (leaf for leaf in tree_leaves(arguments) if isinstance(leaf, (Tensor, int, float, str)))
     return [_as_tensor(leaf) for leaf in leaves]
 

@@ -84,7 +84,7 @@ def promised(exercise: Exercise) -> tuple[Case, ...]:
     """The cases that try what none of the exercise's own does, made of its first one."""
     first = exercise.cases[0]
     part = "robustness" if "robustness" in exercise.parts else next(iter(exercise.parts))
-    tensors = _tensors_of(exercise, first)
+    tensors = tensors_of(exercise, first)
     return tuple(
         replace(first, part=part, **promise.changes(exercise, first))
         for promise in PROMISES
@@ -94,8 +94,8 @@ def promised(exercise: Exercise) -> tuple[Case, ...]:
     )
 
 
-def _tensors_of(exercise: Exercise, case: Case) -> list[Tensor]:
-    """Those of the judged call; drawn once, when the exercise is declared."""
+def tensors_of(exercise: Exercise, case: Case) -> list[Tensor]:
+    """The tensors among the inputs of the judged call; drawn once, when the exercise is declared."""
     inputs = case.inputs(Draw(exercise.name, "promised", dtype=case.dtype))
     judged = inputs[1] if exercise.kind == "module" else inputs
     return [leaf for leaf in tree_leaves(judged) if isinstance(leaf, Tensor)]

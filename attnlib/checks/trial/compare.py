@@ -18,7 +18,18 @@ from attnlib.checks.exercise import Case, Exercise
 Aspect = Literal["failure", "shape", "dtype", "device", "values", "mutation", "gradient"]
 ASPECTS: tuple[Aspect, ...] = ("failure", "shape", "dtype", "device", "values", "mutation", "gradient")
 """What is compared, in this order."""
-How = Literal["", "accepted", "mixed", "made_on_cpu", "moved", "untouched", "counted_otherwise", "cut_off", "not_cut_off", "unreached"]
+How = Literal[
+    "",
+    "accepted",
+    "mixed",
+    "made_on_cpu",
+    "moved",
+    "untouched",
+    "counted_otherwise",
+    "cut_off",
+    "not_cut_off",
+    "unreached",
+]
 """Where an aspect can differ in several ways: in which of them."""
 SEPARATION = 100.0  # a misconception must differ from the reference by so many tolerances on some case
 MOST_NAMES = 4  # in one sentence
@@ -156,9 +167,8 @@ def _difference_of_kind(
     return None
 
 
-def _dtype_difference(
-    exercise: Exercise, case: Case, expected: Observation, got: Observation
-) -> Difference | None:
+def _dtype_difference(exercise: Exercise, case: Case, expected: Observation, got: Observation) -> Difference | None:
+    """The first output of another dtype than the inputs, or than the contract's own."""
     follows = expected.exact and (exercise.kind == "module" or _are_floating(expected.inputs))
     for index, names, want, have in _outputs(exercise, expected, got):
         dtype = case.dtype if follows and want.dtype.is_floating_point else want.dtype
