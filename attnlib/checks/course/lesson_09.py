@@ -378,7 +378,7 @@ GROUPED_QUERY_ATTENTION = CourseExercise(
     few={
         Compare: ("exchanged",),
         Scale: ("no_scale", "scaled_by_d"),
-        Share: ("over_queries", "over_heads", "no_softmax", "causal"),
+        Share: ("over_queries", "over_heads", "no_softmax", "causal", "exp_overflows"),
         Mix: (),
     },
     pairs=("groups_taking_turns", "no_scale"),

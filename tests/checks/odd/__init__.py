@@ -1,6 +1,14 @@
 """Answers that nobody would think of first: right ones that a check might reject, wrong ones that it might miss."""
 
-from odd import right_functions, right_modules, wrong_by_numbers, wrong_by_what_is_kept
+from odd import right_functions, right_modules, wrong_by_numbers, wrong_by_promise, wrong_by_what_is_kept
 from odd.collected import RIGHT, WRONG
 
-__all__ = ["RIGHT", "WRONG", "right_functions", "right_modules", "wrong_by_numbers", "wrong_by_what_is_kept"]
+__all__ = [
+    "RIGHT",
+    "WRONG",
+    "right_functions",
+    "right_modules",
+    "wrong_by_numbers",
+    "wrong_by_promise",
+    "wrong_by_what_is_kept",
+]
