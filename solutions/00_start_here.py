@@ -305,12 +305,12 @@ with suppress(CheckFailed):
 # - The parts of the check: {parts}. Robustness means dtype, device, memory, and inputs left unchanged.
 #
 # **As always.** Later exercises say just these two words. They stand for the following rules, which hold for all code
-# you write in this course, also where it is not repeated:
+# you write in this course, also where they are not repeated:
 #
 # - Return the dtype and the device that you were given, and let gradients flow to every input and every weight, unless
 #   the exercise says that it asks for none.
-# - Leave your inputs as they were, whether they are tensors, lists, dictionaries or models. A slice is a view of the
-#   same memory, so `x[:, 1:] = 0` changes the caller's `x`.
+# - Unless changing them is the task, leave your inputs as they were: tensors, lists, dictionaries and models. A slice is
+#   a view of the same memory, so `x[:, 1:] = 0` changes the caller's `x`.
 # - Compute in the dtype you were given, or in a wider one. Going through `.float()` and back is fine for half precision,
 #   and large models do it, but float64 loses half of its digits on the way. A guard such as `1e-12` against a division
 #   by zero does no harm.
