@@ -302,14 +302,26 @@ with suppress(CheckFailed):
 # - `x` is `(b, q, d)` and `y` is `(b, k, d)`; the result is `(b, q, k)`. Mostly `q` and `k` differ.
 # - Sequence 0 of `x` meets sequence 0 of `y`, and no other.
 # - Everything in torch and einops is allowed, loops included.
-# - **As always**, which later exercises say in these two words: return the dtype and the device that you were given,
-#   let gradients flow to every input, and do not change your inputs in place.
-# - Compute in that dtype, too, or in a wider one. Going through `.float()` and back is fine for half precision, and
-#   large models do it, but float64 loses half of its digits on the way. A guard such as `1e-12` against a division by
-#   zero does no harm.
-# - Your function may be called again, with more words or fewer (and, in later lessons, with a mask or without):
-#   nothing may be left over from the call before. Every axis has a length of at least 1.
-# - The parts of the check: {parts}. Robustness means dtype, device, and inputs left unchanged.
+# - The parts of the check: {parts}. Robustness means dtype, device, memory, and inputs left unchanged.
+#
+# **As always.** Later exercises say just these two words. They stand for the following rules, which hold for all code
+# you write in this course, also where they are not repeated:
+#
+# - Return the dtype and the device that you were given, and let gradients flow to every input and every weight, unless
+#   the exercise says that it asks for none.
+# - Unless changing them is the task, leave your inputs as they were: tensors, lists, dictionaries and models. A slice is
+#   a view of the same memory, so `x[:, 1:] = 0` changes the caller's `x`.
+# - Compute in the dtype you were given, or in a wider one. Going through `.float()` and back is fine for half precision,
+#   and large models do it, but float64 loses half of its digits on the way. A guard such as `1e-12` against a division
+#   by zero does no harm.
+# - The memory of an input need not be contiguous: a transposed tensor keeps its numbers in the old order. `reshape`
+#   doesn't mind, but `view` and `torch.view_as_complex` do. Call `.contiguous()` before them.
+# - Your function may be called again, with more words or fewer, with a mask or without, or with the very same tensors
+#   after their numbers have changed. Nothing may be left over from the call before.
+# - In training mode a module computes what it computes in evaluation mode. There is no dropout unless the exercise asks
+#   for it.
+# - From lesson 02 on, an `exp` must not overflow, however large the scores are.
+# - Every axis has a length of at least 1.
 
 
 # %%

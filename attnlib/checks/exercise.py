@@ -88,7 +88,7 @@ class Case:
     strided: bool = False
     """Give inputs whose memory is not contiguous."""
     mutation: bool = False
-    """Compare the inputs after the call with those before."""
+    """Compare a model among the inputs after the call with before, and all inputs after an error; others always are."""
     raises: bool = False
     """The reference refuses these inputs, and the attempt must raise an exception of the same type."""
     other_device: bool = False
@@ -97,6 +97,10 @@ class Case:
     """Compare the result of this function instead of the attempt's own: see `Probe`."""
     given: str = ""
     """What only some cases are given, such as "a memory": where no other case is wrong, the report says so."""
+    times: float = 1.0
+    """How many times as large the numbers are that a function gets, or the matrices of a module."""
+    keeps: tuple[str, ...] = ()
+    """Arguments of a module's constructor that it has to store as attributes of the same names."""
     largest: int = 0
     """Of how many numbers the largest tensor may be that the attempt makes; 0 where that is left open."""
     detached: bool = False
@@ -144,8 +148,24 @@ class Exercise:
     """For a choice: why the right answer is right. Shown with the verdict."""
     weight_scale: float = field(default=1.0)
     """For a module: standard deviation of its weights, in units of 1/sqrt(fan_in)."""
+    attends: bool = False
+    """Whether its answer takes a softmax of scores that it computes: they may be so large that their exp overflows."""
+    excused: Mapping[str, str] = field(default_factory=dict)
+    """Of lesson 00's promises (`course.promises`), those that cannot be tried here, each with the reason."""
     stretch: bool = False
     """Whether it is an extra for those who want more: checked like the others, and worth no points."""
+
+    def part_for(self, case: Case, aspect: str) -> str:
+        """The part that a difference counts for, usually the case's own.
+
+        A changed input, and another dtype beside right gradients, are seen in cases of any part. They count for
+        robustness, or for the part whose cases look at a model afterwards.
+        """
+        if aspect == "mutation" and not case.mutation:
+            promised = next((c.part for c in self.cases if c.mutation), "robustness")
+        else:
+            promised = "robustness" if aspect == "dtype" and case.gradient else case.part
+        return promised if promised in self.parts else case.part
 
     @property
     def points(self) -> int:

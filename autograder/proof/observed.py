@@ -6,8 +6,7 @@ from typing import Any
 from attnlib.checks import Case, Exercise, Misconception, Report
 from attnlib.checks.asking.observe import Memory, Observation, observe
 from attnlib.checks.naming.diagnose import diagnose
-from attnlib.checks.trial.compare import first_difference
-from attnlib.checks.trial.trial import Trial
+from attnlib.checks.trial.trial import Trial, judged
 from attnlib.checks.verdict.judge import cases_of, run_exercise
 
 
@@ -31,7 +30,7 @@ class Observed:
             right = observe(
                 exercise, exercise.reference, case, seed=self.seed, device="cpu", exact=True, memory=self.memory
             )
-            trials.append(Trial(case, right, got, first_difference(exercise, case, right, got, device="cpu")))
+            trials.append(judged(exercise, case, right, got, device="cpu"))
         return trials
 
     def wrong(self, *, hidden: bool) -> dict[str, list[Trial]]:

@@ -26,7 +26,7 @@ ENVIRONMENT = {
     "PYTHONHASHSEED": "0",
     "TORCHDYNAMO_DISABLE": "1",  # torch.compile would start a C compiler; the function itself gives the same numbers
 }
-BESIDE = "attempt clock contract failure given limits other_device ready_made shortcuts time_limits watch window"
+BESIDE = "attempt clock contract failure given inputs limits other_device ready_made shortcuts time_limits watch window"
 CONFINING = "confine system_calls"
 SCRATCH_BYTES = 64 << 20
 CONTAINER_MEMORY = "4g"

@@ -1,14 +1,15 @@
 """An answer that lives in the sandbox, asked from here. What comes back is numbers; the verdict is computed here."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from attnlib.checks.asking.attempt import Attempt, Shapes, Terms, values_in
+from attnlib.checks.asking.attempt import Attempt, Shapes, Terms
 from attnlib.checks.asking.failure import REASONS, Failed, Failure
+from attnlib.checks.asking.inputs import values_in
 from autograder.sandbox.process import Child, Died
 
 KINDS = ("unwritten", "raised", "time", "type", "parameters", "forbidden", "memory")
@@ -45,7 +46,7 @@ class RemoteSession:
 
     def __init__(self, child: Child, terms: Terms) -> None:
         self.child, self.outputs, self.device = child, terms.outputs, terms.device
-        self.printed, self.devices_mixed = "", False
+        self.printed, self.devices_mixed, self.touched = "", False, False
         self.shapes: Shapes = {}
         self.given: list[Tensor] = []
         self.values = 0
@@ -67,7 +68,7 @@ class RemoteSession:
         except Died as error:
             raise Failed(Failure("died", str(error))) from None
         self.printed = _text(reply.get("printed"), 2000)
-        self.devices_mixed = reply.get("devices_mixed") is True
+        self.devices_mixed, self.touched = reply.get("devices_mixed") is True, reply.get("touched") is True
         if "failure" in reply:
             raise Failed(failure_from(reply["failure"]))
         return reply
@@ -97,6 +98,9 @@ class RemoteSession:
 
     def train(self, mode: bool) -> None:
         self._ask("train", mode=mode)
+
+    def keep(self, numbers: Mapping[str, float]) -> None:
+        self._ask("keep", numbers=dict(numbers))
 
     def call(self, inputs: Sequence[Any], gradient: bool = False) -> tuple[Tensor, ...]:
         self.given = [t for t in tree_leaves(list(inputs)) if isinstance(t, Tensor)]

@@ -12,13 +12,13 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves, tree_map_only
 
 from . import given, limits  # relative, so that these files can stand elsewhere
 from .clock import Clock, InputAsked, Patience, TimeLimitExceeded, nobody_to_ask
 from .contract import checked, compare_parameters, require_detached, require_small, unfit_reason
 from .failure import ContractBroken, Failed, Failure, failure_of, line_of_attempt, overtime
-from .other_device import OtherDevice, on_other_device
+from .inputs import are_alike, copied, form_of, tensors_in, values_in
+from .other_device import OtherDevice
 from .time_limits import TimeLimits, here
 from .watch import Watch
 from .window import Window, time_limit
@@ -43,6 +43,8 @@ class Session(Protocol):
     """One attempt on one case. Every method may raise `Failed`."""
 
     printed: str
+    touched: bool
+    """Whether the last call has changed any of its inputs; `inputs` says which."""
 
     @property
     def devices_mixed(self) -> bool:
@@ -57,13 +59,16 @@ class Session(Protocol):
     def train(self, mode: bool) -> None:
         """Put the module in training mode, or in evaluation mode."""
 
+    def keep(self, numbers: Mapping[str, float]) -> None:
+        """Require that the module has stored these numbers, as attributes of these names."""
+
     def call(self, inputs: Sequence[Any], gradient: bool = False) -> tuple[Tensor, ...]:
         """The outputs; with `gradient`, those that carry one require it, and `backward` may follow."""
 
     def inputs(self) -> list[Tensor]:
         """Tensors and numbers among the inputs of the last call, as the attempt left them (see `values_in`).
 
-        As many as there were; empty tensors if something was taken out of a list or a dictionary, or put into it.
+        As many as there were; empty tensors where something was taken out of a list or a dictionary, or put into it.
         """
 
     def backward(self, cotangents: Sequence[Tensor | None]) -> list[Tensor]:
@@ -120,8 +125,9 @@ class LocalSession:
         self.call_it: Any = target
         self.weights: dict[str, nn.Parameter] = {}
         self.arguments: tuple[Any, ...] = ()
+        self.before: tuple[Any, ...] = ()
         self.given: list[Tensor] = []
-        self.values = 0
+        self.touched = False
         self.outputs: tuple[Tensor, ...] = ()
         self.printed = ""
         self.other_device = OtherDevice() if terms.device == "meta" else None
@@ -179,9 +185,13 @@ class LocalSession:
         with self._limited() as within:
             within(self.call_it.train, mode)
 
+    def keep(self, numbers: Mapping[str, float]) -> None:
+        with self._limited() as within:
+            within(_require_kept, self.call_it, numbers)
+
     def call(self, inputs: Sequence[Any], gradient: bool = False) -> tuple[Tensor, ...]:
-        drawn = tree_map_only(Tensor, lambda t: laid_out_like(t, self.terms.device), tuple(inputs))
-        self.arguments, self.given, self.values = drawn, _tensors_in(drawn), len(values_in(drawn))
+        drawn = copied(tuple(inputs), self.terms.device, self.given)
+        self.before, self.arguments, self.given, self.touched = tuple(inputs), drawn, tensors_in(drawn), False
         if gradient:
             for tensor in self._differentiable():
                 tensor.requires_grad_()
@@ -196,6 +206,8 @@ class LocalSession:
             except Exception:
                 if not watch.called:
                     raise
+            finally:
+                self.touched = self.other_device is None and not are_alike(self.before, drawn)
             if watch.called:  # also where the forbidden function has refused its arguments
                 told = f"calls {watch.called[0]}, which this exercise asks you to do without"
                 raise ContractBroken("forbidden", told)
@@ -216,8 +228,7 @@ class LocalSession:
 
     def inputs(self) -> list[Tensor]:
         with self._limited() as within:  # a number may be too large for a tensor
-            now = within(values_in, self.arguments)
-        return [t.detach() for t in now] if len(now) == self.values else [torch.empty(0)] * self.values
+            return within(_left, self.before, self.arguments)
 
     def backward(self, cotangents: Sequence[Tensor | None]) -> list[Tensor]:
         pairs = [(out, c) for out, c in zip(self.outputs, cotangents, strict=True) if c is not None]
@@ -241,23 +252,23 @@ def _placed(module: nn.Module, device: str, dtype: torch.dtype) -> nn.Module:
     return module.to(device=device, dtype=dtype).eval()
 
 
+def _require_kept(module: nn.Module, numbers: Mapping[str, float]) -> None:
+    for name, number in numbers.items():
+        found = getattr(module, name, None)
+        if type(found) not in (int, float) or found != number:
+            got = f"it is {found!r:.40}" if hasattr(module, name) else "there is none"
+            raise ContractBroken("parameters", f"must store self.{name} = {number}, but {got}")
+
+
 def _copies(outputs: tuple[Tensor, ...], gradient: bool) -> tuple[Tensor, ...]:
     return tuple(t.detach().clone().requires_grad_(gradient and t.requires_grad) for t in outputs)
 
 
-def _tensors_in(arguments: Any) -> list[Tensor]:
-    return [t for t in tree_leaves(arguments) if isinstance(t, Tensor)]
-
-
-def values_in(arguments: Any) -> list[Tensor]:
-    """The tensors among them, and the numbers as tensors: a cache is two buffers and how many positions they hold."""
-    leaves = (leaf for leaf in tree_leaves(arguments) if isinstance(leaf, (Tensor, int, float)))
-    return [leaf if isinstance(leaf, Tensor) else torch.tensor(leaf) for leaf in leaves]
-
-
-def laid_out_like(tensor: Tensor, device: str) -> Tensor:
-    """A copy with the strides of the original, so that an input meant not to be contiguous stays so."""
-    is_elsewhere = device == "meta"
-    place = "cpu" if is_elsewhere else device
-    copy = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=place).copy_(tensor)
-    return on_other_device(copy) if is_elsewhere else copy
+def _left(given: Sequence[Any], now: Sequence[Any]) -> list[Tensor]:
+    """The inputs as they are now; empty tensors for one whose form has changed."""
+    found: list[Tensor] = []
+    for before, after in zip(given, now, strict=True):
+        left = values_in(after) if form_of(after) == form_of(before) else []
+        wanted = len(values_in(before))
+        found += [t.detach().clone() for t in left] if len(left) == wanted else [torch.empty(0)] * wanted
+    return found

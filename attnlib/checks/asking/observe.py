@@ -3,7 +3,7 @@
 import inspect
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
 from typing import Any
 
@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from attnlib.checks.asking.attempt import Attempt, Local, Session, Terms, values_in
+from attnlib.checks.asking.attempt import Attempt, Local, Session, Terms
 from attnlib.checks.asking.failure import Failed, Failure
 from attnlib.checks.asking.given import MODEL
+from attnlib.checks.asking.inputs import have_same_numbers, values_in
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Case, Exercise, Probe
 
@@ -51,6 +52,9 @@ class Observation:
     gradients: dict[str, Tensor] | None = None
     connected: bool = True
     mutated: tuple[str, ...] = ()
+    """The names of the inputs that are no longer what they were; of a model, with what has changed of it."""
+    counted: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    """Of the changed inputs that hold numbers beside their tensors, these numbers: the length of a cache."""
     devices_mixed: bool = False
     failure: Failure | None = None
     printed: str = ""
@@ -119,7 +123,7 @@ def observe(
         seen.failure = error.failure
         if case.raises and case.mutation:  # an error is no excuse for what is left behind
             try:
-                seen.mutated = _mutated(exercise, seen.inputs, session.inputs())
+                _note_changes(exercise, case, seen.inputs, session.inputs(), seen)
             except Failed as unseen:
                 seen.failure = unseen.failure
     finally:
@@ -135,6 +139,8 @@ def _observe(
 
     def drawn(make: Callable[[Draw], tuple[Any, ...]], *extra: object) -> tuple[Any, ...]:
         inputs = make(Draw(*key, *extra, dtype=case.dtype))
+        if exercise.kind == "function" and case.times != 1:
+            inputs = tree_map_only(Tensor, lambda t: case.times * t if t.is_floating_point() else t, inputs)
         if case.strided:
             inputs = tree_map_only(Tensor, _turned_in_memory, inputs)
         return tree_map_only(Tensor, _to_float64, inputs) if seen.exact else inputs
@@ -145,11 +151,15 @@ def _observe(
     asked = AskedSession(session, gradient=case.gradient)
     if exercise.kind == "module":
         seen.sizes, inputs = inputs
-        weights = _drawn_weights(exercise.reference, exercise.weight_scale, key, case.dtype, *seen.sizes)
+        scale = exercise.weight_scale * case.times
+        weights = _drawn_weights(exercise.reference, scale, key, case.dtype, *seen.sizes)
         asked.shapes = None if weights is None else {name: tuple(w.shape) for name, w in weights.items()}
         session.build(seen.sizes, asked.shapes, dtype)
         if weights is not None:
             asked.load(weights)
+        if case.keeps:
+            numbers = inspect.signature(exercise.reference).bind(*seen.sizes).arguments
+            session.keep({name: numbers[name] for name in case.keeps})
         if case.gradient and "dropout" not in argument_names(exercise.reference):
             session.train(True)  # as whoever takes gradients does: dropout that nobody asked for shows
     ask = partial(_ask, case.probe)
@@ -159,8 +169,8 @@ def _observe(
     seen.inputs = inputs
     outputs = ask(asked, inputs)
     seen.outputs = tuple(t.detach() for t in outputs)
-    if case.mutation:
-        seen.mutated = _mutated(exercise, inputs, session.inputs())
+    if session.touched:
+        _note_changes(exercise, case, asked.inputs, session.inputs(), seen)
     elsewhere = any(t.device.type != torch.device(device).type for t in outputs)  # then that alone is what is wrong
     if case.gradient and not elsewhere:
         _note_gradients(exercise, outputs, asked, key, seen)
@@ -181,7 +191,7 @@ def _ask(probe: Probe | None, asked: "AskedSession", inputs: tuple[Any, ...]) ->
 def _turned_in_memory(tensor: Tensor) -> Tensor:
     """The same numbers, in memory whose order of axes is reversed."""
     backwards = list(range(tensor.dim()))[::-1]
-    return tensor.permute(*backwards).contiguous().permute(*backwards)
+    return tensor.permute(backwards).contiguous().permute(backwards)
 
 
 def _to_float64(tensor: Tensor) -> Tensor:
@@ -237,21 +247,23 @@ def _drawn_weight(name: str, shape: tuple[int, ...], scale: float, draw: Draw) -
     return draw.normal(*shape, scale=0.3, shift=1.0 if gain else 0.4)
 
 
-def _mutated(exercise: Exercise, inputs: tuple[Any, ...], after: list[Tensor]) -> tuple[str, ...]:
-    """The names of the inputs that are no longer what they were; of a model, with what has changed of it."""
+def _note_changes(
+    exercise: Exercise, case: Case, inputs: tuple[Any, ...], after: list[Tensor], seen: Observation
+) -> None:
+    """Note which inputs are no longer what they were. Of models, only where the case asks: some are to be trained."""
     changed, left = [], iter(after)
     for name, value in zip(input_names(exercise), inputs, strict=False):
         is_model = isinstance(value, dict) and MODEL in value
         parts = {f"{name} ({part})": held for part, held in value[MODEL].items()} if is_model else {name: value}
         for part, held in parts.items():
             pairs = [(t, next(left)) for t in values_in(held)]
-            if not all(_same(before, now) for before, now in pairs):
-                changed.append(part)
-    return tuple(changed)
-
-
-def _same(before: Tensor, after: Tensor) -> bool:
-    return before.shape == after.shape and before.dtype == after.dtype and torch.equal(before, after.to(before.device))
+            if all(have_same_numbers(before, now) for before, now in pairs) or (is_model and not case.mutation):
+                continue
+            changed.append(part)
+            leaves = [leaf for leaf in tree_leaves(held) if isinstance(leaf, (Tensor, int, float, str))]
+            counts = (now for leaf, (_, now) in zip(leaves, pairs, strict=True) if type(leaf) in (int, float))
+            seen.counted[part] = tuple(now.item() if now.numel() == 1 else math.nan for now in counts)
+    seen.mutated = tuple(changed)
 
 
 def _note_gradients(

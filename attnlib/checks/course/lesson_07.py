@@ -305,6 +305,7 @@ MEND_ROTARY = CourseExercise(
     contract="new q, k, v (b, h, n, d), turned past_k and past_v (b, h, m, d) -> (b, h, n, d): causal rotary attention",
     parts={"values": 2},
     reference=_after_a_cache,
+    attends=True,
     cases=(
         Case(name="three new words after seven", inputs=_STEP, mutation=True),
         Case(name="one new word", inputs=partial(_step_after_a_cache, b=3, n=1, k=5, d=8)),

@@ -194,6 +194,7 @@ NEXT_TOKEN_LOSS = CourseExercise(
     "by the logits at i",
     parts={"values": 1, "ignored": 1, "gradient": 1, "robustness": 1},
     reference=_next_token_loss,
+    excused={"large scores": "The logits are inputs, and a case has some that are a thousand times as large."},
     cases=(
         *usual_cases(
             _guesses,
@@ -300,6 +301,7 @@ DECODER_BLOCK = CourseExercise(
     parts={"values": 3, "memory": 2, "gradient": 1, "robustness": 1},
     kind="module",
     reference=DecoderBlock,
+    attends=True,
     forbidden=(
         "attnlib.EncoderBlock.forward",
         "attnlib.Encoder.forward",
@@ -324,6 +326,7 @@ DECODER_BLOCK = CourseExercise(
             )
             for case in _WITH_MEMORY
         ),
+        Case(name="one head", inputs=partial(_in_a_block, b=2, n=5, sizes=(6, 1))),
         Case(
             name="with a memory as wide as the words",
             inputs=partial(_in_a_block, b=2, n=5, k=7, sizes=(12, 3, 12)),
@@ -376,6 +379,7 @@ LANGUAGE_MODEL = CourseExercise(
     parts={"values": 3, "an untied head": 1, "gradient": 1, "robustness": 1},
     kind="module",
     reference=LanguageModel,
+    attends=True,
     forbidden=("attnlib.LanguageModel.forward",),
     weight_scale=1.2,
     cases=(
@@ -388,10 +392,17 @@ LANGUAGE_MODEL = CourseExercise(
         ),
         Case(name="as long as max_len", inputs=partial(_texts, b=3, n=7, sizes=_SIZES)),
         Case(name="a large vocabulary", inputs=partial(_texts, b=3, n=5, sizes=(501, 12, 3, 2, 7))),
+        Case(name="one head", inputs=partial(_texts, b=2, n=5, sizes=(7, 6, 1, 2, 5))),
         Case(
             name="longer than max_len",
             inputs=partial(_texts, b=3, n=8, sizes=_SIZES),
             raises=True,
+            part="robustness",
+        ),
+        Case(
+            name="self.max_len",
+            inputs=partial(_texts, b=2, n=5, sizes=_SIZES),
+            keeps=("max_len",),
             part="robustness",
         ),
         Case(
@@ -521,12 +532,14 @@ SAMPLE_NEXT = CourseExercise(
     "drawn",
     parts={"values": 2, "top_k": 1, "top_p": 1, "generator": 1},
     reference=attnlib.sample_next,
+    excused={"large scores": "The logits are inputs, and a case divides them by a temperature of 0.001."},
     forbidden=("attnlib.sample_next", "attnlib.generate"),
     cases=(
         Case(name="one draw from each of two rows", inputs=partial(_shared, rows=TWO_ROWS), probe=_form_of_a_draw),
         _drawn("10,000 draws from each of two rows", rows=TWO_ROWS),
         _drawn("10,000 draws at temperature 2", 2.0),
         _drawn("10,000 draws at temperature 0.5", 0.5),
+        _drawn("10,000 draws at temperature 0.001", 0.001),
         _drawn("10,000 draws, float64", 1.0, dtype=torch.float64),
         Case(name="temperature 0", inputs=partial(_best, b=11, vocab=7), mutation=True),
         Case(name="temperature 0, one row", inputs=partial(_best, b=1, vocab=11)),
@@ -540,9 +553,12 @@ SAMPLE_NEXT = CourseExercise(
             mutation=True,
         ),
         _drawn("10,000 draws with a tie at top_k = 3", 1.0, 3, part="top_k", rows=((0.3, 0.2, 0.2, 0.2, 0.1),)),
+        _drawn("10,000 draws with top_k = 5 of 5", 1.0, 5, part="top_k"),
         _drawn("10,000 draws with top_k = 9 of 5", 1.0, 9, part="top_k"),
         _drawn("10,000 draws with top_p = 0.7", 1.0, None, 0.7, part="top_p"),
         _drawn("10,000 draws with top_p = 0.3", 1.0, None, 0.3, part="top_p"),
+        _drawn("10,000 draws with top_p = 0.001", 1.0, None, 0.001, part="top_p"),
+        _drawn("10,000 draws with top_p = 1", 1.0, None, 1.0, part="top_p"),
         _drawn("10,000 draws with top_p = 0.7 at temperature 0.5", 0.5, None, 0.7, part="top_p"),
         _drawn("10,000 draws with top_k = 3 and top_p = 0.75", 1.0, 3, 0.75, part="top_p"),
         _drawn("10,000 draws with top_k = 2 and top_p = 0.75", 1.0, 2, 0.75, part="top_p"),
@@ -556,6 +572,7 @@ SAMPLE_NEXT = CourseExercise(
         _drawn("10,000 draws at temperature 1.7", 1.7, hidden=True),
         _drawn("10,000 draws from a vocabulary of one token", rows=((1.0,),), hidden=True),
         _drawn("10,000 draws with top_k = 4", 1.0, 4, part="top_k", hidden=True),
+        _drawn("10,000 draws with top_k = 3 and top_p = 1", 1.0, 3, 1.0, part="top_p", hidden=True),
         _drawn("10,000 draws with top_p = 0.9", 1.0, None, 0.9, part="top_p", hidden=True),
         Case(name="temperature 0, other sizes", inputs=partial(_best, b=7, vocab=31, ties=True), hidden=True),
     ),
@@ -796,6 +813,7 @@ MEND_TRAINING_LOOP = CourseExercise(
     contract="model, text (b, many), held_out (c, n), window, lr -> the losses on held_out, one after each step",
     parts={"values": 3},
     reference=_train_on_pieces,
+    excused={"large scores": "The model is given, and its logits are not large."},
     cases=(
         Case(name="seven pieces of five tokens", inputs=partial(_to_train, b=2, pieces=7, window=5, vocab=11)),
         Case(name="one piece", inputs=partial(_to_train, b=3, pieces=1, window=4, vocab=5)),
@@ -852,6 +870,7 @@ WITTEN_BELL = CourseExercise(
     parts={"values": 1},
     stretch=True,
     reference=_witten_bell,
+    excused={"the device that was given": "The followers are counted in Python, and the result is a new table."},
     cases=(
         *(
             Case(name=f"order {order}", inputs=partial(_counted, n=31, m=17, order=order, vocab=vocab))

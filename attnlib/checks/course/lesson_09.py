@@ -181,17 +181,15 @@ APPEND_TO_CACHE = CourseExercise(
     outputs=("keys", "values"),
     forbidden=("attnlib.KVCache.append",),
     cases=(
-        *(
-            replace(case, mutation=False)
-            for case in usual_cases(
-                _pieces,
-                {"b": 2, "n": 3, "d": 5},
-                one={"b": 1, "n": 5, "d": 7},
-                more=[{"b": 3, "n": 2, "d": 7, "h": 5, "past": 6}, {"b": 5, "n": 1, "d": 3, "past": 4, "room": 13}],
-                gradient=False,
-                room=False,
-            )
+        *usual_cases(
+            _pieces,
+            {"b": 2, "n": 3, "d": 5},
+            one={"b": 1, "n": 5, "d": 7},
+            more=[{"b": 3, "n": 2, "d": 7, "h": 5, "past": 6}, {"b": 5, "n": 1, "d": 3, "past": 4, "room": 13}],
+            gradient=False,
+            room=False,
         ),
+        _append("one head", b=2, n=3, d=5, h=1),
         _append("an empty cache", b=2, n=4, d=5, past=0),
         _append("the last place is filled", b=2, n=3, d=5, past=4, room=7),
         Case(
@@ -271,20 +269,20 @@ CACHED_ATTENTION = CourseExercise(
     "causal rotary attention to the cache and to one another",
     parts={"values": 3, "the next call": 2, "robustness": 1},
     reference=cached_attention,
+    attends=True,
     forbidden=("attnlib.MultiHeadAttention.forward", "attnlib.KVCache.append"),
     cases=(
-        *(
-            replace(case, mutation=False)
-            for case in usual_cases(
-                _words,
-                {"b": 2, "n": 5, "d": 2},
-                one={"b": 1, "n": 3, "d": 1},
-                more=[{"b": 3, "n": 2, "d": 3, "h": 2, "past": 11}, {"b": 5, "n": 7, "d": 1, "past": 1}],
-                gradient=False,
-                room=False,
-            )
+        *usual_cases(
+            _words,
+            {"b": 2, "n": 5, "d": 2},
+            one={"b": 1, "n": 3, "d": 1},
+            more=[{"b": 3, "n": 2, "d": 3, "h": 2, "past": 11}, {"b": 5, "n": 7, "d": 1, "past": 1}],
+            gradient=False,
+            room=False,
         ),
         Case(name="an empty cache", inputs=partial(_words, b=2, n=5, d=2, past=0)),
+        Case(name="one head", inputs=partial(_words, b=2, n=5, d=2, h=1)),
+        Case(name="the cache is filled to its last place", inputs=partial(_words, b=2, n=3, d=2, past=4, room=7)),
         _chunks("word by word", 1, b=2, n=4, d=2, past=0),
         _chunks("in chunks of 3", 3, b=2, n=8, d=2, past=2),
         _chunks("word by word, other sizes", 1, b=3, n=5, d=1, h=2, past=3, hidden=True),
@@ -353,6 +351,7 @@ GROUPED_QUERY_ATTENTION = CourseExercise(
     "i // (h / g)",
     parts={"values": 3, "gradient": 1, "robustness": 1},
     reference=grouped_query_attention,
+    attends=True,
     forbidden=(ready_made.ATTENTION, *ATTENTION_OF_ATTNLIB),
     cases=(
         *usual_cases(
@@ -367,6 +366,7 @@ GROUPED_QUERY_ATTENTION = CourseExercise(
         Case(name="three groups of two heads", inputs=partial(_groups, b=2, q=5, k=7, d=3, g=3)),
         Case(name="one group", inputs=partial(_groups, b=2, q=5, k=7, d=3, g=1)),
         Case(name="a group for each head", inputs=partial(_groups, b=2, q=5, k=7, d=3, h=3, g=3)),
+        Case(name="one head", inputs=partial(_groups, b=2, q=5, k=7, d=3, h=1, g=1)),
         Case(
             name="six heads, four groups",
             inputs=partial(_groups, b=2, q=5, k=7, d=3, g=4),
@@ -378,7 +378,7 @@ GROUPED_QUERY_ATTENTION = CourseExercise(
     few={
         Compare: ("exchanged",),
         Scale: ("no_scale", "scaled_by_d"),
-        Share: ("over_queries", "over_heads", "no_softmax", "causal"),
+        Share: ("over_queries", "over_heads", "no_softmax", "causal", "exp_overflows"),
         Mix: (),
     },
     pairs=("groups_taking_turns", "no_scale"),
@@ -509,6 +509,7 @@ MEND_ROLLING_CACHE = CourseExercise(
     "(b, h, 1, d): attention to the last `window` words",
     parts={"values": 3},
     reference=rolling_attention,
+    attends=True,
     cases=(
         _ring("thirteen words, a window of 5", b=2, n=13, d=6),
         _ring("three words, a window of 5", b=2, n=3, d=6),
@@ -516,6 +517,8 @@ MEND_ROLLING_CACHE = CourseExercise(
         _ring("the last free slot", b=3, n=1, d=2, past=4),
         _ring("the ring is full", b=2, n=1, d=4, past=5),
         _ring("far into the text", b=1, n=2, d=6, past=23),
+        _ring("a window of 1", b=2, n=3, d=6, window=1),
+        _ring("one head", b=2, n=7, d=6, h=1),
         Case(name="on another device", inputs=partial(_new_words, b=2, n=1, d=6, past=3), other_device=True),
         _ring("a window of 3, other sizes", b=3, n=11, d=4, h=2, window=3, hidden=True),
         _ring("a window of 7", b=1, n=10, d=2, window=7, past=2, hidden=True),

@@ -160,6 +160,7 @@ ONLINE_SOFTMAX = CourseExercise(
     "exp(s - m) of each row, both (…)",
     parts={"values": 2, "closed blocks": 1, "one block at a time": 1, "robustness": 1},
     reference=online_softmax,
+    excused={"large scores": "The scores are inputs, and a case has some of 10,000 and of -10,000."},
     outputs=("m", "l"),
     cases=(
         *usual_cases(
@@ -244,11 +245,13 @@ MEND_ONLINE = CourseExercise(
     contract="scores (…, k), values (…, k, d), block_size -> (…, d), the softmax of the scores times the values",
     parts={"values": 2},
     reference=attend_in_blocks,
+    excused={"large scores": "The scores are inputs, and a case has large ones."},
     cases=(
         _in_blocks("seven keys in blocks of 3", b=5, k=7, d=2),
         _in_blocks("six keys in blocks of 3", b=4, k=6, d=5, close=2, mutation=True),
         _in_blocks("one block", b=3, k=5, d=2, block=5),
         _in_blocks("blocks of one key", b=3, k=5, d=2, block=1),
+        _in_blocks("a block longer than the row", b=3, k=5, d=2, block=9),
         _in_blocks("the first block is closed", b=5, k=7, d=2, close=3),
         _in_blocks("the first two blocks are closed", b=5, k=11, d=3, close=6),
         _in_blocks("closed keys, then scores far below zero", b=5, k=7, d=2, close=3, low=500.0, magnitude=500.0),
@@ -317,6 +320,7 @@ MERGE = CourseExercise(
     "o is not divided by l",
     parts={"values": 2, "in any order": 1, "empty parts": 1, "robustness": 1},
     reference=merge,
+    excused={"large scores": "The largest scores are inputs, and a case has some of some 100."},
     outputs=("o", "m", "l"),
     cases=(
         *usual_cases(
@@ -419,6 +423,7 @@ FLASH_ATTENTION = CourseExercise(
     "without a tensor of n × n; blocks that causality closes are skipped",
     parts={"values": 4, "no table": 2, "closed blocks are skipped": 1, "robustness": 1},
     reference=flash_attention,
+    attends=True,
     outputs=("output", "lse"),
     forbidden=(ready_made.ATTENTION, *ATTENTION_OF_ATTNLIB),
     cases=(
@@ -428,7 +433,6 @@ FLASH_ATTENTION = CourseExercise(
             one={"b": 1, "n": 5, "d": 2},
             more=[{"b": 3, "n": 11, "d": 2, "block": 4, "causal": False}, {"b": 2, "n": 13, "d": 5, "block": 5}],
             gradient=False,
-            attends=True,
         ),
         _of_words("not causal", b=2, n=7, d=3, causal=False),
         _of_words("two blocks of the same length", b=2, n=6, d=2, causal=False),
@@ -531,6 +535,7 @@ FLASH_BACKWARD = CourseExercise(
     parts={"values": 5, "no table": 2, "robustness": 1},
     stretch=True,
     reference=flash_backward,
+    excused={"large scores": "The log-sum-exp of the scores is an input, and fits these scores alone."},
     outputs=("grad_q", "grad_k", "grad_v"),
     forbidden=(ready_made.ATTENTION, *ATTENTION_OF_ATTNLIB),
     cases=(
@@ -547,6 +552,8 @@ FLASH_BACKWARD = CourseExercise(
         _of_kept("not causal", b=2, n=7, d=3, causal=False),
         _of_kept("two blocks of the same length", b=2, n=6, d=2, causal=False),
         _of_kept("one block", b=2, n=5, d=3, block=5),
+        _of_kept("a block longer than the text", b=2, n=5, d=3, block=9),
+        _of_kept("blocks of one word", b=2, n=5, d=3, block=1),
         _of_kept("with heads", b=2, h=3, n=7, d=5),
         _small("160 words in blocks of 16", _kept, b=1, n=160, block=16),
         _small("160 words in blocks of 16, not causal", _kept, b=1, n=160, block=16, causal=False),

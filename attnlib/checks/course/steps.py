@@ -33,6 +33,7 @@ from typing import Any
 from torch import nn
 
 from attnlib.checks.course.marks import How, Step, along_with, discussed_at, each, marked, only_with, spells, told_as
+from attnlib.checks.course.promises import promised
 from attnlib.checks.course.slips.tensors import Handle, Learn, facts
 from attnlib.checks.exercise import Exercise, Misconception
 
@@ -82,6 +83,7 @@ class CourseExercise(Exercise):
     misconceptions: tuple[Misconception, ...] = field(init=False, default=())
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "cases", (*self.cases, *promised(self)))
         slips = _slips((*self.made_of, Handle, Learn), _inputs(self), facts(self))
         if unknown := {*self.pairs} - {*slips}:
             raise KeyError(f"{self.name} has no such slips to pair: {', '.join(sorted(unknown))}")

@@ -6,9 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_map_only
 
-from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import AS_GIVEN, Asked, Case, Inputs, Misconception
 
 Make = Callable[..., tuple[Any, ...]]
@@ -46,19 +44,17 @@ def usual_cases(
     word: Sizes | None = None,
     gradient: bool = True,
     magnitude: float = 0.0,
-    attends: bool = False,
     room: bool = True,
 ) -> tuple[Case, ...]:
     """Cases for `make(draw, **sizes)`: sizes all different, a batch of one, one word, earlier calls, gradients, memory.
 
     `sizes` are those of the visible cases, `one` those of the smallest batch, `more` those of the grader's own cases;
     `word` those of sentences of a single word, where they do not follow from the names in `COUNTS`. `magnitude` is the
-    size of what is subtracted on the way to a gradient, where few numbers are left of it. What `attends` computes a
-    softmax on its way, and is asked for large scores, too. Without `room`, no more words fit than those of `sizes`.
-    No axis has length 0: what is right for a batch of nothing is left open.
+    size of what is subtracted on the way to a gradient, where few numbers are left of it. Without `room`, no more words
+    fit than those of `sizes`. No axis has length 0: what is right for a batch of nothing is left open.
     """
     inputs = partial(make, **sizes)
-    in_float64: dict[str, Any] = {"dtype": torch.float64, "part": "robustness", "mutation": True}
+    in_float64: dict[str, Any] = {"dtype": torch.float64, "part": "robustness"}
     backward: dict[str, Any] = {"dtype": torch.float64, "part": "gradient", "gradient": True, "magnitude": magnitude}
     words = [name for name in COUNTS if name in sizes and name != "b"]
     word = word or {**sizes, **dict.fromkeys(words, 1)}
@@ -73,7 +69,7 @@ def usual_cases(
             after=tuple(partial(make, **other) for other in _other_sizes(sizes, [*more[:1], one])),
         ),
         Case(name="float64", inputs=inputs, **in_float64),
-        Case(name="memory that is not contiguous", inputs=inputs, strided=True, mutation=True, part="robustness"),
+        Case(name="memory that is not contiguous", inputs=inputs, strided=True, part="robustness"),
         Case(name="on another device", inputs=inputs, other_device=True, part="robustness"),
     ]
     if "b" in sizes:  # what is wrong with the batch must not be taken for what is wrong with another size
@@ -83,8 +79,6 @@ def usual_cases(
         cases.append(Case(name="more words than in the lesson", inputs=partial(make, **many)))
     if gradient:
         cases.append(Case(name="gradients", inputs=inputs, **backward))
-    if attends:
-        cases.append(_large(inputs))
     for number, other in enumerate(more, 1):
         inputs = partial(make, **other)
         name = f"other sizes ({number})"
@@ -107,20 +101,6 @@ def _of_one_word(inputs: Make, word: Make) -> tuple[Case, Case]:
         Case(name="called before with one word", inputs=inputs, after=(word,)),
     )
 
-
-def _large(make: Make) -> Case:
-    """Inputs thirty times as large: scores beyond 709, whose exp is larger than any float64."""
-
-    def inputs(draw: Draw) -> tuple[Any, ...]:
-        larger: tuple[Any, ...] = tree_map_only(Tensor, lambda t: 30 * t if t.is_floating_point() else t, make(draw))
-        return larger
-
-    name = "inputs thirty times as large"
-    return Case(name=name, inputs=inputs, part="robustness", dtype=torch.float64, magnitude=LARGE)
-
-
-LARGE = 1e3
-"""Scores of this size are too large for a softmax that does not subtract the largest."""
 
 COUNTS = ("b", "n", "q", "k")
 """How many sentences and words there are: what may differ from one call of a module to the next."""

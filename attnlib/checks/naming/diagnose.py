@@ -84,7 +84,7 @@ def _not_explained(
         theirs = [_seen(exercise, rival, trial.case, seed, device) for rival in alike]
         if all(first_difference(exercise, trial.case, trial.expected, s, device=device) is None for s in theirs):
             left.append(trial)
-        elif trial.case.mutation:
+        else:
             known = {name for s in (trial.expected, *theirs) for name in s.mutated}
             changed |= dict.fromkeys(name for name in trial.got.mutated if name not in known)
     inputs = [f"the input {name}, which is changed in place" for name in changed] if not left else []

@@ -60,7 +60,7 @@ def isolate(exercise: Exercise, trials: Sequence[Trial]) -> Isolated:
 def _explain(exercise: Exercise, trials: Sequence[Trial]) -> Isolated:
     """Traits, or else a part, or else outputs."""
     wrong = [t for t in trials if t.difference is not None]
-    if not any(t.difference is None and _values_compared(t) for t in trials):
+    if not any(_values_compared(t) and not values_wrong(t) for t in trials):
         return _by_output(exercise, wrong)
     if found := _common_traits(exercise, trials):
         return Isolated(found)
@@ -175,10 +175,6 @@ def values_wrong(trial: Trial) -> bool:
     return trial.difference is not None and trial.difference.aspect not in ("mutation", "gradient")
 
 
-def _inputs_compared(trial: Trial) -> bool:
-    return trial.case.mutation and not values_wrong(trial)
-
-
 def _wrong(trial: Trial) -> bool:
     return trial.difference is not None
 
@@ -193,12 +189,13 @@ def _of_values(id: str, has: Callable[[Trial], bool], axes: tuple[str, ...] = ()
 
 TRAITS = (
     Trait("on_the_cpu_only", lambda t: t.case.other_device, _wrong),
-    Trait("input_changed", _inputs_compared, _fails_as("mutation", ""), brings="gradient_of_something_else"),
-    Trait("input_not_changed", _inputs_compared, _fails_as("mutation", "untouched")),
+    Trait("input_changed", _fails_as("mutation", ""), _wrong, brings="gradient_of_something_else"),
+    Trait("input_not_changed", _fails_as("mutation", "untouched"), _wrong),
     Trait("gradient_of_something_else", lambda t: t.case.gradient and not values_wrong(t), _fails_as("gradient")),
     Trait("not_refused", lambda t: t.case.raises or t.case.part == "error", values_wrong),
     _of_values("with_a_mask", lambda t: any(tensor.dtype == torch.bool for tensor in _tensors(t))),
     _of_values("in_contiguous_memory_only", lambda t: t.case.strided),
+    _of_values("for_small_scores_only", lambda t: t.case.times > 1),
     _of_values("at_the_first_call_only", lambda t: t.case.twice),
     _of_values("kept_for_the_same_sizes", lambda t: _earlier(t) == {"the same sizes"}),
     _of_values("kept_whatever_the_sizes", lambda t: "other sizes" in _earlier(t)),

@@ -32,6 +32,11 @@ OF_TRAITS = {
         "`view` and `as_strided` read the memory in the order in which it is laid out, and a transposed tensor is "
         "laid out differently. `reshape` and einops copy where they must.",
     ),
+    "for_small_scores_only": (
+        "Right for ordinary scores; wrong for very large ones",
+        "exp of a large score is larger than any float, and inf / inf is NaN. Use a softmax that subtracts each row's "
+        "largest score first: torch's, or your own from lesson 02.",
+    ),
     "at_the_first_call_only": (
         "Right at the first call; wrong at the second",
         "Something is kept from one call to the next: in a global, a default argument, an attribute or a cache. "
@@ -96,6 +101,7 @@ AMONG = {
     "not_refused": "what happens to inputs that the contract rules out",
     "with_a_mask": "the result when a mask is given",
     "in_contiguous_memory_only": "the result for a transposed input, whose memory is not contiguous",
+    "for_small_scores_only": "the result for very large scores",
     "at_the_first_call_only": "the result of a second call",
     "kept_for_the_same_sizes": "the result of a second call of the same sizes",
     "kept_whatever_the_sizes": "the result after a call with other sizes",

@@ -18,7 +18,18 @@ from attnlib.checks.exercise import Case, Exercise
 Aspect = Literal["failure", "shape", "dtype", "device", "values", "mutation", "gradient"]
 ASPECTS: tuple[Aspect, ...] = ("failure", "shape", "dtype", "device", "values", "mutation", "gradient")
 """What is compared, in this order."""
-How = Literal["", "accepted", "mixed", "made_on_cpu", "moved", "untouched", "cut_off", "not_cut_off", "unreached"]
+How = Literal[
+    "",
+    "accepted",
+    "mixed",
+    "made_on_cpu",
+    "moved",
+    "untouched",
+    "counted_otherwise",
+    "cut_off",
+    "not_cut_off",
+    "unreached",
+]
 """Where an aspect can differ in several ways: in which of them."""
 SEPARATION = 100.0  # a misconception must differ from the reference by so many tolerances on some case
 MOST_NAMES = 4  # in one sentence
@@ -109,10 +120,11 @@ def first_difference(
         outputs = _outputs(exercise, expected, got)
         pairs = ((index, names, _numbers(case, want, have, got.terms)) for index, names, want, have in outputs)
         found = next((Difference("values", "", i, names, numbers=n) for i, names, n in pairs if n), None)
-    found = found or changes
     if found is None and limit >= ASPECTS.index("gradient") and case.gradient:
         found = _gradient_difference(exercise, case, expected, got)
-    return found
+    if found is None and case.gradient:  # after the gradient, which counts for another part
+        found = _dtype_difference(exercise, case, expected, got)
+    return found or changes
 
 
 def _mutation_difference(expected: Observation, got: Observation) -> Difference | None:
@@ -121,7 +133,13 @@ def _mutation_difference(expected: Observation, got: Observation) -> Difference 
     if more:
         return Difference("mutation", names=more)
     fewer = tuple(name for name in expected.mutated if name not in got.mutated)
-    return Difference("mutation", "untouched", names=fewer) if fewer else None
+    if fewer:
+        return Difference("mutation", "untouched", names=fewer)
+    for name, numbers in expected.counted.items():
+        for want, have in zip(numbers, got.counted[name], strict=True):
+            if want != have:
+                return Difference("mutation", "counted_otherwise", 0, (name,), want, have)
+    return None
 
 
 def _outputs(
@@ -135,19 +153,27 @@ def _outputs(
 def _difference_of_kind(
     exercise: Exercise, case: Case, expected: Observation, got: Observation, device: str
 ) -> Difference | None:
-    """The first output of another shape; if there is none, the first of another dtype, or on another device."""
+    """The first output of another shape; if there is none, of another dtype; if there is none, on another device."""
     outputs = list(_outputs(exercise, expected, got))
     for index, names, want, have in outputs:
         if have.shape != want.shape:
             return Difference("shape", "", index, names, tuple(want.shape), tuple(have.shape))
-    follows = expected.exact and (exercise.kind == "module" or _are_floating(expected.inputs))
+    if not case.gradient and (found := _dtype_difference(exercise, case, expected, got)):
+        return found
     for index, names, want, have in outputs:
-        dtype = case.dtype if follows and want.dtype.is_floating_point else want.dtype
-        if have.dtype != dtype and not case.gradient:
-            return Difference("dtype", "", index, names, dtype, have.dtype)
         place = torch.device(device) if expected.exact else want.device
         if have.device.type != place.type:
             return Difference("device", "", index, names, place, have.device)
+    return None
+
+
+def _dtype_difference(exercise: Exercise, case: Case, expected: Observation, got: Observation) -> Difference | None:
+    """The first output of another dtype than the inputs, or than the contract's own."""
+    follows = expected.exact and (exercise.kind == "module" or _are_floating(expected.inputs))
+    for index, names, want, have in _outputs(exercise, expected, got):
+        dtype = case.dtype if follows and want.dtype.is_floating_point else want.dtype
+        if have.dtype != dtype:
+            return Difference("dtype", "", index, names, dtype, have.dtype)
     return None
 
 

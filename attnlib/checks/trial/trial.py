@@ -1,11 +1,11 @@
 """One case of one attempt: what was expected, what was received, and where they differ."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from attnlib.checks.asking.observe import Observation
-from attnlib.checks.exercise import Case
-from attnlib.checks.trial.compare import Difference
+from attnlib.checks.exercise import Case, Exercise
+from attnlib.checks.trial.compare import Difference, first_difference
 
 
 @dataclass
@@ -16,6 +16,13 @@ class Trial:
     expected: Observation
     got: Observation
     difference: Difference | None
+
+
+def judged(exercise: Exercise, case: Case, expected: Observation, got: Observation, *, device: str) -> Trial:
+    """Compare the two; what differs may count for another part than the case's own (`Exercise.part_for`)."""
+    found = first_difference(exercise, case, expected, got, device=device)
+    part = exercise.part_for(case, found.aspect) if found else case.part
+    return Trial(case if part == case.part else replace(case, part=part), expected, got, found)
 
 
 def visibly_wrong(trials: Sequence[Trial]) -> list[Trial]:

@@ -23,8 +23,7 @@ from attnlib.checks.naming.symptoms import (
     one_property,
     relation_of_numbers,
 )
-from attnlib.checks.trial.compare import first_difference
-from attnlib.checks.trial.trial import Trial, visibly_wrong
+from attnlib.checks.trial.trial import Trial, judged, visibly_wrong
 from attnlib.checks.verdict.report import Report
 from attnlib.checks.verdict.scoring import earned
 from attnlib.checks.verdict.write import after_hidden_cases, write_report
@@ -229,7 +228,7 @@ def try_case(
         )
     if got is None:
         got = observe(exercise, attempt, case, seed=seed, device=device, watched=True)
-    return Trial(case, expected, got, first_difference(exercise, case, expected, got, device=device))
+    return judged(exercise, case, expected, got, device=device)
 
 
 def _require_device(device: str) -> None:

@@ -16,6 +16,7 @@ HEADLINES: dict[Aspect | How, str] = {
     "values": "the values are not right",
     "mutation": "changes its input",
     "untouched": "leaves its input unchanged, and should not",
+    "counted_otherwise": "leaves a wrong number in its input",
     "gradient": "the gradient is not right",
 }
 NEW_TENSORS = "make new tensors with device=x.device, or from an input (x.new_zeros, torch.zeros_like)"
@@ -30,6 +31,7 @@ IN_WORDS: dict[tuple[Aspect, str], str] = {
     ("values", ""): "{label}{numbers}",
     ("mutation", ""): "changes its input {names} in place",
     ("mutation", "untouched"): "leaves its input {names} unchanged, and should not",
+    ("mutation", "counted_otherwise"): "leaves its input {names} with the number {got} in it, expected {expected}",
     ("gradient", "cut_off"): "no gradient flows back: the output is cut off from the inputs",
     ("gradient", "not_cut_off"): "a gradient flows where none should",
     ("gradient", "unreached"): "no gradient reaches {names}",

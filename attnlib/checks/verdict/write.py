@@ -34,6 +34,7 @@ def write_report(
     `cases` are all visible ones that were to be tried: a part counts unless one of its cases is wrong or missing.
     `findings` are what is known of the mistake: the first is the diagnosis.
     """
+    cases = [*{case.name: case for case in (*cases, *(t.case for t in trials))}.values()]  # of the part it counts for
     parts = earned(exercise.parts, cases, {t.case.name for t in trials if t.difference is None})
     if failure is not None:
         parts = dict.fromkeys(parts, False)

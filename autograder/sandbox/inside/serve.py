@@ -167,7 +167,9 @@ class Server:
                 reply = self._answer(asked)
             except Failed as error:
                 reply = {"failure": vars(error.failure)}
-            reply["printed"], reply["devices_mixed"] = self.session.printed[:2000], self.session.devices_mixed
+            session = self.session
+            reply["printed"], reply["devices_mixed"] = session.printed[:2000], session.devices_mixed
+            reply["touched"] = session.touched
             try:
                 self.channel.send(reply)
             except TypeError as error:
@@ -184,6 +186,8 @@ class Server:
             session.build(asked["sizes"], shapes, getattr(torch, asked["dtype"]))
         elif what == "load":
             session.load(asked["weights"])
+        elif what == "keep":
+            session.keep(asked["numbers"])
         elif what == "train":
             session.train(asked["mode"])
         elif what == "call":

@@ -195,6 +195,7 @@ ADDITIVE_ATTENTION = CourseExercise(
     kind="module",
     stretch=True,
     reference=AdditiveAttention,
+    attends=True,
     outputs=("output", "weights"),
     detachable=("weights",),
     forbidden=(ATTENTION, *ATTENTION_OF_ATTNLIB),

@@ -78,6 +78,7 @@ MEND_SELF_ATTENTION = CourseExercise(
     contract="(b,n,d_model), (d_model,d_k), (d_model,d_k), (d_model,d_v) → output (b,n,d_v), weights (b,n,n)",
     parts={"values": 2},
     reference=_attend,
+    attends=True,
     outputs=("output", "weights"),
     detachable=("weights",),
     forbidden=(ATTENTION, *ATTENTION_OF_ATTNLIB),

@@ -39,6 +39,7 @@ SCALED_DOT_PRODUCT_ATTENTION = CourseExercise(
     contract="(…, q, d_k), (…, k, d_k), (…, k, d_v) -> output (…, q, d_v), weights (…, q, k)",
     parts={"values": 3, "gradient": 1, "robustness": 1},
     reference=attention,
+    attends=True,
     outputs=("output", "weights"),
     detachable=("weights",),
     shown="weights",
@@ -54,7 +55,6 @@ SCALED_DOT_PRODUCT_ATTENTION = CourseExercise(
                 {"lead": (3,), "q": 7, "k": 7, "d_k": 7, "d_v": 7},
                 {"lead": (2, 1, 3), "q": 1, "k": 5, "d_k": 2, "d_v": 3},
             ],
-            attends=True,
         ),
         # where lengths or widths agree, more mistakes run, and the numbers tell which one it is
         Case(name="as many keys as queries", inputs=partial(_qkv, lead=(2,), q=5, k=5, d_k=7, d_v=3)),

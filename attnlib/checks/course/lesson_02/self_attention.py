@@ -68,6 +68,7 @@ SELF_ATTENTION = CourseExercise(
     parts={"values": 3, "gradient": 1, "robustness": 1},
     kind="module",
     reference=SelfAttention,
+    attends=True,
     outputs=("output", "weights"),
     detachable=("weights",),
     forbidden=(ATTENTION, *ATTENTION_OF_ATTNLIB),
@@ -82,7 +83,6 @@ SELF_ATTENTION = CourseExercise(
                 {"b": 5, "n": 2, "sizes": (3, 3, 3)},
                 {"b": 2, "n": 7, "sizes": (7, 7, 7)},
             ],
-            attends=True,
         ),
         # where nothing raises an error, the numbers tell what was multiplied with what
         Case(name="all axes of one length", inputs=partial(_module_inputs, b=3, n=3, sizes=(3, 3, 3))),

@@ -364,6 +364,7 @@ CAUSAL_SELF_ATTENTION = CourseExercise(
     parts={"values": 3, "padding": 2, "gradient": 1, "robustness": 1},
     kind="module",
     reference=CausalSelfAttention,
+    attends=True,
     outputs=("output", "weights"),
     detachable=("weights",),
     forbidden=(ready_made.ATTENTION, *ATTENTION_OF_ATTNLIB),
@@ -378,7 +379,6 @@ CAUSAL_SELF_ATTENTION = CourseExercise(
                 {"b": 5, "n": 2, "heads": 7, "d": 3},
                 {"b": 3, "n": 3, "heads": 3, "d": 3},
             ],
-            attends=True,
         ),
         Case(name="a longer text, more heads", inputs=partial(_sentences, b=2, n=17, heads=5, d=3)),
         Case(name="bias=False", inputs=partial(_sentences, b=2, n=5, heads=3, d=7, bias=False)),
@@ -506,6 +506,7 @@ MEND_PADDED_CAUSAL_WEIGHTS = CourseExercise(
     contract="scores (b,h,n,n), real (b,n), True = a real key -> weights (b,h,n,n); a row without open keys is zero",
     parts={"values": 2},
     reference=_causal_weights,
+    attends=True,
     forbidden=(ready_made.ATTENTION, *ATTENTION_OF_ATTNLIB),
     cases=(
         Case(name="padding on the right", inputs=partial(_padded, b=3, h=2, n=7, side="right")),

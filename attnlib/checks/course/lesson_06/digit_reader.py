@@ -69,6 +69,7 @@ DIGIT_READER = CourseExercise(
     stretch=True,
     kind="module",
     reference=DigitReader,
+    attends=True,
     weight_scale=1.2,
     cases=(
         *usual_cases(

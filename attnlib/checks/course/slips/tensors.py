@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from attnlib.checks.course.marks import Step, only_with
-from attnlib.checks.course.usual import LARGE
+from attnlib.checks.course.promises import LARGE
 from attnlib.checks.exercise import Exercise
 
 Answer = Callable[..., Any]

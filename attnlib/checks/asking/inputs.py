@@ -1,0 +1,83 @@
+"""The inputs of a call: the attempt's own copies of them, and what has become of these."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
+
+from .other_device import on_other_device
+
+
+def tensors_in(arguments: Any) -> list[Tensor]:
+    """The tensors among them."""
+    return [t for t in tree_leaves(arguments) if isinstance(t, Tensor)]
+
+
+def values_in(arguments: Any) -> list[Tensor]:
+    """The tensors among them, and numbers and texts as tensors: a cache is two buffers and how many positions."""
+    leaves = (leaf for leaf in tree_leaves(arguments) if isinstance(leaf, (Tensor, int, float, str)))
+    return [_as_tensor(leaf) for leaf in leaves]
+
+
+def _as_tensor(leaf: Any) -> Tensor:
+    if isinstance(leaf, str):
+        return torch.tensor([*leaf.encode(errors="replace")], dtype=torch.uint8)
+    return leaf if isinstance(leaf, Tensor) else torch.tensor(leaf)
+
+
+def form_of(arguments: Any) -> object:
+    """The tuples, lists and dictionaries among them, with their lengths and keys."""
+    return tree_flatten(arguments)[1]
+
+
+def copied(inputs: tuple[Any, ...], device: str, earlier: Sequence[Tensor]) -> tuple[Any, ...]:
+    """The inputs in tensors of the attempt's own; in those of an earlier call, where shape, dtype and strides fit.
+
+    So a caller calls again with the same objects, which hold other numbers by then: an answer that is remembered for
+    the object, as `functools.cache` remembers it, is seen to be that of before.
+    """
+    free = list(earlier) if device != "meta" else []
+    leaves, form = tree_flatten(inputs)
+    found: tuple[Any, ...] = tree_unflatten(
+        [_copy(leaf, device, free) if isinstance(leaf, Tensor) else leaf for leaf in leaves], form
+    )
+    return found
+
+
+def _copy(tensor: Tensor, device: str, free: list[Tensor]) -> Tensor:
+    wanted = tensor.shape, tensor.dtype, tensor.stride()
+    at = next((i for i, t in enumerate(free) if (t.shape, t.dtype, t.stride()) == wanted), None)
+    if at is None:
+        return laid_out_like(tensor, device)
+    with torch.no_grad():
+        return free.pop(at).detach_().copy_(tensor)
+
+
+def laid_out_like(tensor: Tensor, device: str) -> Tensor:
+    """A copy with the strides of the original, so that an input meant not to be contiguous stays so."""
+    is_elsewhere = device == "meta"
+    place = "cpu" if is_elsewhere else device
+    copy = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=place).copy_(tensor)
+    return on_other_device(copy) if is_elsewhere else copy
+
+
+def are_alike(before: Any, after: Any) -> bool:
+    """Whether nothing has changed: the same lists and dictionaries, with the same numbers and texts in them."""
+    (leaves, form), (left, form_left) = tree_flatten(before), tree_flatten(after)
+    return form == form_left and all(map(_is_same, leaves, left))
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    if not isinstance(one, Tensor):
+        return type(one) is type(other) and bool(one == other)
+    return isinstance(other, Tensor) and have_same_numbers(one, other)
+
+
+def have_same_numbers(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors have one shape, one dtype and the same numbers, where NaN is the same as NaN."""
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    other = other.detach().to(one.device)
+    return torch.equal(one, other) or (one.is_floating_point() and bool(((one == other) | (one != one)).all()))

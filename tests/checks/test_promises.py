@@ -1,0 +1,260 @@
+"""What lesson 00 promises holds for every exercise: an answer that breaks it is rejected, in each of them."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+from attnlib.checks import Exercise, exercises
+from attnlib.checks.asking.given import MODEL
+from attnlib.checks.asking.observe import Memory, input_names, observe
+from attnlib.checks.course.promises import PROMISES, promised, tensors_of
+from attnlib.checks.draw import Draw
+from attnlib.checks.verdict.judge import cases_of, try_case
+
+pytestmark = pytest.mark.slow
+
+CODE = {name: replace(e, forbidden=()) for name, e in exercises().items() if e.kind != "choice"}
+"""References call attnlib, which learners may not."""
+MEMORY: Memory = {}
+
+Outputs = Any
+After = Callable[[tuple[Any, ...], Outputs, nn.Module | None], Outputs]
+
+
+def right_but(exercise: Exercise, after: After) -> Any:
+    """The reference, with something done afterwards to inputs and outputs."""
+    if exercise.kind == "function":
+        return lambda *inputs: after(inputs, exercise.reference(*inputs), None)
+
+    class RightBut(exercise.reference):  # type: ignore[misc, name-defined]
+        def forward(self, *inputs: Any) -> Any:
+            return after(inputs, super().forward(*inputs), self)
+
+    return RightBut
+
+
+def is_rejected(exercise: Exercise, attempt: Any) -> bool:
+    """Whether any visible case is wrong."""
+    how: dict[str, Any] = {"seed": 0, "device": "cpu", "memory": MEMORY}
+    return any(try_case(exercise, attempt, case, **how).difference for case in cases_of(exercise, hidden=False))
+
+
+def first_inputs(exercise: Exercise) -> tuple[Any, ...]:
+    case = exercise.cases[0]
+    inputs = case.inputs(Draw(exercise.name, dtype=case.dtype))
+    return inputs[1] if exercise.kind == "module" else inputs
+
+
+def tensors(value: Any) -> list[Tensor]:
+    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, Tensor)]
+
+
+def floating(value: Any) -> bool:
+    return any(t.is_floating_point() for t in tensors(value))
+
+
+@pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.name)
+@pytest.mark.parametrize("name", CODE)
+def test_a_promise_is_tried_or_there_is_a_reason_why_not(name: str, promise: Any) -> None:
+    exercise = CODE[name]
+    is_tried = any(promise.is_tried(case) for case in exercise.cases if not case.hidden)
+    if promise.name in exercise.excused:
+        assert not is_tried
+        assert len(exercise.excused[promise.name]) > 20
+    else:
+        assert is_tried or promise.means_nothing(exercise, tensors_of(exercise, exercise.cases[0]))
+
+
+def test_whoever_is_excused_is_excused_from_a_promise_that_exists() -> None:
+    assert {name for exercise in CODE.values() for name in exercise.excused} <= {promise.name for promise in PROMISES}
+
+
+def test_what_is_tried_already_is_not_tried_again() -> None:
+    assert {name: promised(exercise) for name, exercise in CODE.items() if promised(exercise)} == {}
+
+
+class Operators(TorchDispatchMode):
+    """Notes the names of all operators."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+
+    def __torch_dispatch__(self, function: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.add(function.overloadpacket.__name__)
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("name", CODE)
+def test_whatever_takes_an_exp_is_asked_for_large_scores_or_says_why_not(name: str) -> None:
+    exercise, operators = CODE[name], Operators()
+
+    def watched(answer: Any) -> Any:
+        def call(*inputs: Any) -> Any:
+            with operators:
+                return answer(*inputs)
+
+        return call
+
+    if exercise.kind == "function":
+        attempt: Any = watched(exercise.reference)
+    else:
+        attempt = type("Watched", (exercise.reference,), {"forward": watched(exercise.reference.forward)})
+    observe(exercise, attempt, exercise.cases[0], seed=0, device="cpu")
+    takes_exp = any(part in used for used in operators.names for part in ("exp", "softmax", "dot_product_attention"))
+    large = next(promise for promise in PROMISES if promise.name == "large scores")
+    if takes_exp and not any(large.is_tried(case) for case in exercise.cases):
+        assert "large scores" in exercise.excused
+    if exercise.attends:
+        assert takes_exp
+
+
+def changed(value: Any) -> None:
+    """Change the first thing in it that can be changed."""
+    if isinstance(value, list):
+        value.append(value[0])
+    elif isinstance(value, dict):
+        value["another"] = 1
+    elif isinstance(value, Tensor):
+        with torch.no_grad():
+            value.view(value.shape)[...] = ~value if value.dtype == torch.bool else value + 1
+
+
+def _with_inputs() -> Iterator[Any]:
+    for name, exercise in CODE.items():
+        for at, (argument, value) in enumerate(zip(input_names(exercise), first_inputs(exercise), strict=False)):
+            special = isinstance(value, dict) and any(" " in str(key) for key in value)  # made where the attempt lives
+            if isinstance(value, Tensor | list | dict) and not special:
+                yield pytest.param(name, at, id=f"{name}-{argument}")
+
+
+@pytest.mark.parametrize(("name", "at"), _with_inputs())
+def test_an_answer_that_changes_an_input_is_rejected(name: str, at: int) -> None:
+    exercise = CODE[name]
+
+    def after(inputs: tuple[Any, ...], outputs: Outputs, _module: nn.Module | None) -> Outputs:
+        kept = tree_map_only(Tensor, lambda t: t.clone(), outputs)
+        if at < len(inputs) and not any(t.requires_grad or t.is_meta for t in tensors(inputs[at])):
+            changed(inputs[at])
+        return kept
+
+    assert is_rejected(exercise, right_but(exercise, after))
+
+
+@pytest.mark.parametrize("name", [n for n, e in CODE.items() if e.kind == "module" or floating(first_inputs(e))])
+@pytest.mark.parametrize("where", ["always", "with gradients"])
+def test_an_answer_that_returns_another_dtype_is_rejected(name: str, where: str) -> None:
+    exercise = CODE[name]
+    if where == "with gradients" and not any(case.gradient for case in exercise.cases):
+        pytest.skip("no gradient is asked for")
+    if "the dtype that was given" in exercise.excused:
+        pytest.skip(exercise.excused["the dtype that was given"])
+
+    def after(inputs: tuple[Any, ...], outputs: Outputs, module: nn.Module | None) -> Outputs:
+        carries = any(t.requires_grad for t in tensors(inputs)) or (module is not None and module.training)
+        if where == "with gradients" and not carries:
+            return outputs
+        return tree_map_only(Tensor, lambda t: t.float() if t.dtype == torch.float64 else t, outputs)
+
+    case = exercise.cases[0]
+    expected = observe(exercise, exercise.reference, case, seed=0, device="cpu", exact=True, memory=MEMORY)
+    assert expected.outputs is not None
+    if not any(t.is_floating_point() for t in expected.outputs):
+        pytest.skip("the result is no floating number")
+    assert is_rejected(exercise, right_but(exercise, after))
+
+
+@pytest.mark.parametrize("name", [name for name, exercise in CODE.items() if tensors(first_inputs(exercise))])
+def test_an_answer_that_makes_a_tensor_on_the_cpu_is_rejected(name: str) -> None:
+    exercise = CODE[name]
+    if "the device that was given" in exercise.excused:
+        pytest.skip(exercise.excused["the device that was given"])
+
+    def mixed(output: Tensor) -> Tensor:
+        ours = torch.ones(output.shape, dtype=output.dtype)
+        return output & ours if output.dtype == torch.bool else output * ours
+
+    def after(_inputs: tuple[Any, ...], outputs: Outputs, _module: nn.Module | None) -> Outputs:
+        return tree_map_only(Tensor, mixed, outputs)
+
+    assert is_rejected(exercise, right_but(exercise, after))
+
+
+@pytest.mark.parametrize("name", [name for name, exercise in CODE.items() if tensors(first_inputs(exercise))])
+def test_an_answer_that_is_remembered_for_the_object_is_rejected(name: str) -> None:
+    """As `functools.cache` remembers it, whatever the numbers in the tensor are by then."""
+    kept: dict[int, tuple[Any, Any]] = {}
+
+    def after(inputs: tuple[Any, ...], outputs: Outputs, _module: nn.Module | None) -> Outputs:
+        [first, *_] = tensors(inputs) or [None]
+        if first is None or first.is_meta:
+            return outputs
+        return kept.setdefault(id(first), (first, tree_map_only(Tensor, lambda t: t.clone(), outputs)))[1]
+
+    assert is_rejected(CODE[name], right_but(CODE[name], after))
+
+
+def viewed(value: Any) -> None:
+    for tensor in tensors(value):
+        tensor.view(-1)
+
+
+@pytest.mark.parametrize("name", [n for n, e in CODE.items() if any(t.dim() > 1 for t in tensors(first_inputs(e)))])
+def test_an_answer_that_asks_for_contiguous_memory_is_rejected(name: str) -> None:
+    def after(inputs: tuple[Any, ...], outputs: Outputs, _module: nn.Module | None) -> Outputs:
+        viewed([value for value in inputs if not isinstance(value, nn.Module)])
+        return outputs
+
+    exercise = CODE[name]
+    if any(isinstance(value, dict) and MODEL in value for value in first_inputs(exercise)):
+        pytest.skip("a model's weights are as models have them")
+    assert is_rejected(exercise, right_but(exercise, after))
+
+
+class NaiveSoftmax(TorchFunctionMode):
+    """Every softmax as its formula says, without subtracting the largest score."""
+
+    def __torch_function__(self, function: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if function in (torch.softmax, Tensor.softmax, F.softmax):
+            dim = kwargs.get("dim", args[1] if len(args) > 1 else None)
+            powers = args[0].exp()
+            return powers / powers.sum(dim=dim, keepdim=True)
+        if function is F.scaled_dot_product_attention:
+            return self.attend(*args, **kwargs)
+        return function(*args, **kwargs)
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, attn_mask: Any = None, is_causal: bool = False, **_: Any) -> Any:
+        scores = q @ k.mT / q.shape[-1] ** 0.5
+        mask = torch.ones(scores.shape[-2:], dtype=torch.bool).tril() if is_causal else attn_mask
+        scores = scores if mask is None else scores.masked_fill(~mask, -torch.inf)
+        powers = scores.exp()
+        return powers / powers.sum(dim=-1, keepdim=True) @ v
+
+
+@pytest.mark.parametrize("name", [name for name, exercise in CODE.items() if exercise.attends])
+def test_an_answer_whose_exp_overflows_is_rejected_for_that_alone(name: str) -> None:
+    exercise = CODE[name]
+
+    def naive(answer: Any) -> Any:
+        def call(*inputs: Any) -> Any:
+            with NaiveSoftmax():
+                return answer(*inputs)
+
+        return call
+
+    if exercise.kind == "function":
+        attempt: Any = naive(exercise.reference)
+    else:
+        attempt = type("Naive", (exercise.reference,), {"forward": naive(exercise.reference.forward)})
+    how: dict[str, Any] = {"seed": 0, "device": "cpu", "memory": MEMORY}
+    wrong = [case.name for case in exercise.cases if try_case(exercise, attempt, case, **how).difference]
+    assert "scores that are far too large for exp" in wrong
