@@ -1,5 +1,6 @@
 """One submission from the files that were handed in to what they earned. A task carries its data, and needs no disk."""
 
+import atexit
 import os
 import threading
 import time
@@ -12,7 +13,7 @@ import nbformat
 from autograder.judging.budget import Passing
 from autograder.judging.intake.bounded import bounded
 from autograder.judging.intake.custody import take_in
-from autograder.judging.judge import Judge
+from autograder.judging.judge import ONE_AT_A_TIME, Judge
 from autograder.judging.settle import settle
 from autograder.judging.verdict import write_verdicts
 from autograder.lesson_text.assignment import Assignment
@@ -85,9 +86,10 @@ def _judged(task: Task, layers: Layers | None) -> Judged:
     with bounded():
         taken = take_in(task.files, task.lesson, assignment.released)
         settled = settle(taken.notebook, assignment.released)
-    sandbox = _sandbox(layers)
-    judge = _judge(sandbox, task.seed)
-    verdicts = judge.verdicts(settled, assignment, beside=taken.beside)
+    with ONE_AT_A_TIME:
+        sandbox = _sandbox(layers)
+        judge = _judge(sandbox, task.seed)
+        verdicts = judge.verdicts(settled, assignment, beside=taken.beside)
     return Judged(
         task.student,
         task.lesson,
@@ -111,14 +113,17 @@ SANDBOXES: dict[tuple[int, int, Layers | None], Sandbox] = {}
 
 
 def _sandbox(layers: Layers | None) -> Sandbox:
-    """This thread's own sandbox: one that was forked with its connections would answer to two.
+    """This thread's own sandbox: its warm process ends with the thread that has started it.
 
-    A warm process ends with the thread that has started it; where another thread gets the same number, it is started
-    again.
+    And one that was forked with its connections would answer to two.
     """
+    living = {thread.ident for thread in threading.enumerate()}
+    for key in [key for key in SANDBOXES if key[0] == os.getpid() and key[1] not in living]:
+        SANDBOXES.pop(key).close()
     key = (os.getpid(), threading.get_ident(), layers)
     if key not in SANDBOXES:
         SANDBOXES[key] = open_sandbox() if layers is None else Sandbox(layers)
+        atexit.register(SANDBOXES[key].close)
     return SANDBOXES[key]
 
 

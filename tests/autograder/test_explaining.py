@@ -150,7 +150,14 @@ def test_a_finding_has_the_course_s_name_and_bounded_words():
     assert len(found.change.explanation) == from_source.LONGEST
 
 
+def test_a_title_is_one_of_the_course_s_and_the_answer_s_words_come_below():
+    told = {"id": "layer_not_used", "title": "4711", "explanation": "Where does it belong?"}
+    (found,) = from_record({"hints": [told]}).hints
+    assert found.title == "A layer that is made and never used"
+    assert found.explanation == "4711. Where does it belong?"
+
+
 def test_every_finding_of_reading_is_known():
     calls = [n for n in ast.walk(ast.parse((ROOT / reading.__file__).read_text())) if isinstance(n, ast.Call)]
     first = [call.args[0] for call in calls if ast.unparse(call.func) == "_finding"]
-    assert {name.value for name in first if isinstance(name, ast.Constant)} == READ
+    assert {name.value for name in first if isinstance(name, ast.Constant)} == set(READ)

@@ -1,5 +1,9 @@
 """`autograder.grade(source, submission)`: one submission, without a course or a database."""
 
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from tiny_course import POINTS, RIGHT, TINY, cell
 
@@ -57,6 +61,30 @@ def test_a_fault_of_the_grader_s_own_is_tried_again_once(released, layout, monke
     assert (found.overcome if times == 1 else found.fault).count("KeyError: 'a fault'") == times
     assert (SECOND_ATTEMPT in found.remarks) == (times == 1)
     assert len(faults) == times
+
+
+@pytest.mark.slow
+def test_it_can_be_called_from_several_threads(released, layout):
+    source, output, seen = layout.solutions / f"{TINY}.py", sys.stdout, set()
+    notebooks = []
+    for times in (1, 2):
+        cell(released, "pairwise_dot").source = RIGHT["pairwise_dot"].replace("return ", f"return {times} * ")
+        notebooks.append(to_text(released).encode())
+    done = threading.Event()
+
+    def look():
+        while not done.wait(0.001):
+            seen.add(sys.stdout)
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    with ThreadPoolExecutor(3) as pool:
+        found = list(pool.map(lambda notebook: autograder.grade(source, notebook, seed=7), notebooks * 3))
+    done.set()
+    looking.join()
+    assert [one["points"] for one in found] == [POINTS["pairwise_dot"], 0] * 3
+    assert found[0] == found[2] == found[4]
+    assert seen == {output}
 
 
 def test_a_lesson_that_does_not_exist_is_named(tmp_path):

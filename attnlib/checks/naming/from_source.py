@@ -18,11 +18,20 @@ from attnlib.checks.naming.reading import HEADING, Read, read
 from attnlib.checks.trial.trial import Trial, visibly_wrong
 
 READ = {
-    *("self_missing", "method_misspelt", "notebook_variable", "result_not_kept", "dropout_not_asked_for"),
-    *("dropout_made_anew", "dropout_always_on", "kept_in_a_default", "classes_not_counted"),
-    *("argument_not_used", "layer_not_used", "variable_not_used"),
+    "self_missing": "A method without self",
+    "method_misspelt": "A method that is never called",
+    "notebook_variable": "A variable of the notebook",
+    "result_not_kept": "A result that is not kept",
+    "dropout_not_asked_for": "No dropout is asked for",
+    "dropout_made_anew": "A new dropout layer is made at each call",
+    "dropout_always_on": "F.dropout does not know about evaluation mode",
+    "kept_in_a_default": "A default that keeps what earlier calls put into it",
+    "classes_not_counted": "one_hot is not told how many classes there are",
+    "argument_not_used": "An argument that is never used",
+    "layer_not_used": "A layer that is made and never used",
+    "variable_not_used": "A variable that is computed and never used",
 }
-"""The ids of what `read` finds."""
+"""What `read` finds: the ids, and the titles under which another process may tell of it."""
 MOST_FOUND, LONGEST = 3, 600
 
 
@@ -61,16 +70,15 @@ def _believed(told: Any) -> list[Misconception]:
     own = {change.id: change for change in (*CHANGES.values(), KEPT_STATE)}
     found = []
     for item in told[:MOST_FOUND] if isinstance(told, list) else []:
-        words = [item.get(key) if isinstance(item, dict) else None for key in ("id", "title", "explanation")]
-        if not all(type(word) is str for word in words):
+        told_words = [item.get(key) if isinstance(item, dict) else None for key in ("id", "title", "explanation")]
+        if not all(type(word) is str for word in told_words):
             continue
-        id, title, explanation = (str(word)[:LONGEST] for word in words)
+        id, title, explanation = (str(word)[:LONGEST] for word in told_words)
         if id in own:
             found.append(replace(own[id], explanation=explanation))
         elif id in READ:
-            found.append(
-                Misconception(id=id, title=title, explanation=explanation, implementation=None, heading=HEADING)
-            )
+            words = f"{title}. {explanation}" if title != READ[id] else explanation
+            found.append(Misconception(id=id, title=READ[id], explanation=words, implementation=None, heading=HEADING))
     return found
 
 
