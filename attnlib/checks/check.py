@@ -15,6 +15,7 @@ from attnlib.checks.asking.time_limits import TimeLimits
 from attnlib.checks.asking.window import interrupts_held
 from attnlib.checks.course.another import another
 from attnlib.checks.standing.kept import in_a_notebook, note
+from attnlib.checks.standing.stale import remember_cells, staleness
 from attnlib.checks.verdict.judge import run_exercise
 from attnlib.checks.verdict.report import Report, Section, headline
 
@@ -104,6 +105,8 @@ def check(name: str, attempt: Any) -> Points | None:
     """
     report = run(name, attempt)
     note(report)
+    if told := staleness(attempt):
+        report = replace(report, sections=(Section(told, ""), *report.sections))
     if report.passed:
         _show(_with_another(report))
         return None
@@ -113,6 +116,9 @@ def check(name: str, attempt: Any) -> Points | None:
         return Points(report)
     _show(report)
     raise CheckFailed(report)
+
+
+remember_cells()
 
 
 def _with_another(report: Report) -> Report:

@@ -1,6 +1,8 @@
-"""Waiting in a real kernel, as in a student's notebook, with somebody there who could be asked."""
+"""A check in a real kernel, as in a student's notebook, with somebody there who could be asked."""
 
+import json
 import os
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,12 +32,14 @@ def kernel() -> Iterator[tuple[KernelManager, BlockingKernelClient]]:
 
 
 def execute(client: BlockingKernelClient, code: str) -> dict:
-    """The kernel's reply, and all that was shown as text. Whoever is asked for input makes the test fail."""
+    """The kernel's reply, and all that was shown. Whoever is asked for input makes the test fail."""
     shown: list[str] = []
 
     def note(message: dict) -> None:
         content = message["content"]
-        shown.append(content.get("text", "") + content.get("data", {}).get("text/plain", ""))
+        data = content.get("data", {})
+        html = re.sub("</?code>", "`", data.get("text/html", ""))
+        shown.append(content.get("text", "") + data.get("text/plain", "") + html)
 
     def asked(message: dict) -> None:
         client.input("")
@@ -91,3 +95,78 @@ def test_the_kernel_can_be_interrupted_while_an_answer_waits(kernel, tmp_path):
         pass
     assert reply["content"]["ename"] == "KeyboardInterrupt"
     assert execute(client, RIGHT + "\ncheck('pairwise_dot', pairwise_dot)")["status"] == "ok"
+
+
+OLD = "This is about the `pairwise_dot` that ran before: "
+CHECK = "check('pairwise_dot', pairwise_dot)"
+STUB = "def pairwise_dot(x, y):\n    raise NotImplementedError\n"
+
+
+@pytest.mark.parametrize(
+    "broken", ["def pairwise_dot(x, y)\n    return x\n", "1 / 0\n" + STUB, "%%time\ndef pairwise_dot(x, y)\n  x"]
+)
+@pytest.mark.parametrize("before", [RIGHT, RIGHT.replace("x @", "2 * x @"), STUB])
+def test_an_answer_of_before_is_told_where_its_cell_has_ended_with_an_error(kernel, before, broken):
+    execute(kernel[1], before)
+    assert OLD not in execute(kernel[1], CHECK)["shown"]
+    assert execute(kernel[1], broken)["status"] == "error"
+    assert f"{OLD}the cell that would define it anew ended with an error" in execute(kernel[1], CHECK)["shown"]
+    execute(kernel[1], before)
+    assert OLD not in execute(kernel[1], CHECK)["shown"]
+
+
+def test_a_class_of_before_is_told_too(kernel):
+    right = "import torch\nclass QKVProjection(torch.nn.Module):\n    def forward(self, x):\n        return x\n"
+    execute(kernel[1], right)
+    execute(kernel[1], right + "    def (")
+    assert "the `QKVProjection` that ran before" in execute(kernel[1], "check('QKVProjection', QKVProjection)")["shown"]
+
+
+@pytest.mark.parametrize("between", ["x = 1 /", "def another(x)\n    pass", "assert False", "pairwise_dot(1"])
+def test_an_error_in_a_cell_that_defines_something_else_is_no_matter(kernel, between):
+    execute(kernel[1], RIGHT)
+    assert execute(kernel[1], between)["status"] == "error"
+    assert OLD not in execute(kernel[1], CHECK)["shown"]
+
+
+def test_an_older_answer_that_is_kept_under_another_name_is_no_mistake(kernel):
+    execute(kernel[1], RIGHT + "mine = pairwise_dot")
+    execute(kernel[1], STUB)
+    execute(kernel[1], STUB + "oops(")
+    assert OLD not in execute(kernel[1], "check('pairwise_dot', mine)")["shown"]
+
+
+def save(path: Path, *sources: str) -> None:
+    cells = [{"cell_type": "code", "source": source.splitlines(keepends=True)} for source in sources]
+    path.write_text(json.dumps({"cells": cells}))
+    os.utime(path, (time.time() + 5, time.time() + 5))  # whatever the disk's clock says
+
+
+@pytest.mark.parametrize("name", ["os.environ['JPY_SESSION_NAME']", "__vsc_ipynb_file__"])
+def test_an_edit_that_was_saved_and_not_run_is_told(kernel, tmp_path, name):
+    client, notebook = kernel[1], tmp_path / "lesson.ipynb"
+    try:
+        execute(client, f"import os\n{name} = {str(notebook)!r}")
+        execute(client, RIGHT)
+        assert OLD not in execute(client, CHECK)["shown"]  # there is no file
+        save(notebook, RIGHT, CHECK)
+        assert OLD not in execute(client, CHECK)["shown"]
+        edited = RIGHT.replace("@ y", "@ 3 * y")
+        save(notebook, edited, CHECK)
+        assert f"{OLD}its cell has been changed since, and not run" in execute(client, CHECK)["shown"]
+        save(notebook, edited, RIGHT, CHECK)
+        assert OLD not in execute(client, CHECK)["shown"]  # nobody can say which of the two cells is meant
+        notebook.write_text('{"cells": [')
+        assert OLD not in execute(client, CHECK)["shown"]
+    finally:
+        execute(client, f"del {name}")
+
+
+def test_a_file_that_was_saved_before_the_cell_ran_says_nothing(kernel, tmp_path):
+    notebook = tmp_path / "lesson.ipynb"
+    save(notebook, STUB, CHECK)
+    os.utime(notebook, (time.time() - 5, time.time() - 5))
+    execute(kernel[1], f"__vsc_ipynb_file__ = {str(notebook)!r}")
+    execute(kernel[1], RIGHT + "# in a notebook that is not saved")
+    assert OLD not in execute(kernel[1], CHECK)["shown"]
+    execute(kernel[1], "del __vsc_ipynb_file__")

@@ -1,0 +1,99 @@
+"""A stale answer: the function that is judged is not the one that stands in the notebook.
+
+After a syntax error, or an edit that was not run, a name still means the function of before. A kernel knows which cells
+it ran; what was only edited shows in the notebook's file once that is saved. Where neither is certain nothing is said.
+"""
+
+import ast
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+MOST_BYTES = 2 << 20  # of a notebook's file: larger ones take longer to read than the sentence is worth
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How a cell's run ended, and when."""
+
+    failed: bool
+    at: float
+
+
+RAN: dict[int, Ran] = {}
+"""The cells that have run since the course was imported, by their numbers."""
+
+
+def remember_cells() -> None:
+    """From now on, note how each cell of this kernel ends."""
+    if (shell := _shell()) is not None:
+        shell.events.register("post_run_cell", _note)
+
+
+def _note(result: Any) -> None:
+    if result.execution_count is not None:
+        RAN[result.execution_count] = Ran(not result.success, time.time())
+
+
+def _shell() -> Any:
+    ipython = sys.modules.get("IPython")
+    return None if ipython is None else ipython.get_ipython()
+
+
+def staleness(attempt: Any) -> str:
+    """Why the answer in the notebook is not the one that was judged, as a clause; empty where it may well be."""
+    shell, name = _shell(), getattr(attempt, "__name__", "")
+    number = _cell_of(attempt, shell)
+    if number is None or shell.user_ns.get(name) is not attempt:
+        return ""
+    defines = re.compile(rf"^(async )?(def|class) {re.escape(name)}\b", re.MULTILINE)
+    cells = shell.history_manager.input_hist_raw
+    before = f"This is about the `{name}` that ran before"
+    for later in range(number + 1, len(cells)):
+        if defines.search(cells[later]) and _failed(later, shell.history_manager.input_hist_parsed[later]):
+            return f"{before}: the cell that would define it anew ended with an error"
+    written = [source for source in _saved_behind(number, shell.user_ns) if defines.search(source)]
+    if len(written) == 1 and not any(written[0].strip() == cell.strip() for cell in cells):
+        return f"{before}: its cell has been changed since, and not run"
+    return ""
+
+
+def _cell_of(attempt: Any, shell: Any) -> int | None:
+    """The number of the cell in which a function or a class was defined."""
+    parts = vars(attempt).values() if isinstance(attempt, type) else (attempt,)
+    files = {part.__code__.co_filename for part in parts if isinstance(part, FunctionType)}
+    known = getattr(getattr(shell, "compile", None), "_filename_map", {})
+    return max((known[file] for file in files if file in known), default=None)
+
+
+def _failed(number: int, source: str) -> bool:
+    """Whether a cell is known to have ended with an error: by how it ended, or because it is no Python."""
+    if number in RAN:
+        return RAN[number].failed
+    try:
+        compile(source, "<cell>", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    except (SyntaxError, ValueError):
+        return True
+    return False
+
+
+def _saved_behind(number: int, names: dict[str, Any]) -> Iterator[str]:
+    """The code of the notebook's file, if it was saved after this cell had run."""
+    place = names.get("__vsc_ipynb_file__") or os.environ.get("JPY_SESSION_NAME", "")
+    if number not in RAN or not str(place).endswith(".ipynb"):
+        return
+    try:
+        found = Path(place).stat()
+        if not RAN[number].at < found.st_mtime or found.st_size > MOST_BYTES:
+            return
+        cells = json.loads(Path(place).read_bytes())["cells"]
+        yield from ("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    except (OSError, ValueError, LookupError, TypeError):  # it is elsewhere, or just being written: nothing is certain
+        return
