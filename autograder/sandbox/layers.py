@@ -27,11 +27,12 @@ ENVIRONMENT = {
     "TORCHDYNAMO_DISABLE": "1",  # torch.compile would start a C compiler; the function itself gives the same numbers
 }
 BESIDE = "attempt clock contract failure given limits other_device ready_made shortcuts time_limits watch"
-CONFINING = "confine system_calls"
 SCRATCH_BYTES = 64 << 20
 CONTAINER_MEMORY = "4g"
 STUDENT = "/student"
 CONTROL = "control"
+MORE_BESIDE = "confine endless system_calls"
+"""What those files import in turn, and what the sandbox itself is made of."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ def runtime(folder: Path) -> Path:
     target = folder / "inside"
     target.mkdir()
     files = [*Path(__file__).with_name("inside").glob("*.py")]
-    files += [Path(attnlib.checks.asking.__path__[0]) / f"{name}.py" for name in f"{BESIDE} {CONFINING}".split()]
+    files += [Path(attnlib.checks.asking.__path__[0]) / f"{name}.py" for name in f"{BESIDE} {MORE_BESIDE}".split()]
     for file in files:
         shutil.copyfile(file, target / file.name)
     for path in (folder, target, *target.iterdir()):

@@ -141,7 +141,7 @@ class LocalSession:
                 if interrupted.is_set():
                     raise
                 if self.clock.is_over():  # whatever else that has led to: a lock that is released twice, say
-                    raise Failed(overtime(self.clock)) from None
+                    raise Failed(overtime(self.clock, error.__traceback__)) from None
                 raise Failed(failure_of(error)) from None
             finally:
                 self.printed += text.text()

@@ -20,6 +20,7 @@ from attnlib.checks.naming.symptoms import (
     beside_parameters,
     broken_contract,
     gradient_cut_off,
+    never_ends,
     one_property,
     relation_of_numbers,
 )
@@ -83,7 +84,7 @@ def run_exercise(
             if _is_the_end(exercise, case, failure, hidden):
                 break
     if not all(case.hidden for case in given_up):  # there is not enough yet to say what the mistake is
-        return write_report(exercise, trials, cases=cases)
+        return write_report(exercise, trials, cases=cases, findings=never_ends(trials))
     findings = _findings(exercise, attempt, trials, seed=seed, device=device, memory=memory, limits=limits)
     if example is None and any(t.difference for t in trials):
         example = _on_example(exercise, asked)
