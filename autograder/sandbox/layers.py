@@ -26,8 +26,9 @@ ENVIRONMENT = {
     "PYTHONHASHSEED": "0",
     "TORCHDYNAMO_DISABLE": "1",  # torch.compile would start a C compiler; the function itself gives the same numbers
 }
-BESIDE = "attempt clock contract failure given inputs limits other_device ready_made shortcuts time_limits watch window"
-CONFINING = "confine system_calls"
+BESIDE = """attempt clock confine contract endless failure given inputs limits other_device ready_made shortcuts system_calls
+time_limits watch window"""
+"""What the sandbox is made of besides its own `inside`."""
 SCRATCH_BYTES = 64 << 20
 CONTAINER_MEMORY = "4g"
 STUDENT = "/student"
@@ -65,7 +66,7 @@ def runtime(folder: Path) -> Path:
     target = folder / "inside"
     target.mkdir()
     files = [*Path(__file__).with_name("inside").glob("*.py")]
-    files += [Path(attnlib.checks.asking.__path__[0]) / f"{name}.py" for name in f"{BESIDE} {CONFINING}".split()]
+    files += [Path(attnlib.checks.asking.__path__[0]) / f"{name}.py" for name in BESIDE.split()]
     for file in files:
         shutil.copyfile(file, target / file.name)
     for path in (folder, target, *target.iterdir()):

@@ -74,6 +74,13 @@ def test_what_can_be_read_in_the_source_is_told(judged):
 
 
 @pytest.mark.slow
+def test_an_endless_loop_is_told_as_in_the_notebook(judged):
+    report = judged("def pairwise_dot(x, y):\n    i = 0\n    while i < len(x):\n        x = x * 1\n    return x @ y.mT")
+    assert report.diagnosis == "never_ends"
+    assert "Line 3 (`while i < len(x):`)" in " ".join(report.message.split())
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "answer",
     [

@@ -3,12 +3,15 @@
 import json
 import os
 import re
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from jupyter_client import BlockingKernelClient, KernelManager
+
+from attnlib.checks.asking import confine
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
@@ -170,3 +173,27 @@ def test_a_file_that_was_saved_before_the_cell_ran_says_nothing(kernel, tmp_path
     execute(kernel[1], RIGHT + "# in a notebook that is not saved")
     assert OLD not in execute(kernel[1], CHECK)["shown"]
     execute(kernel[1], "del __vsc_ipynb_file__")
+def test_a_search_deletes_nothing_says_nothing_and_leaves_the_kernel_as_it_was(kernel, tmp_path):
+    """The kernel has threads, sockets and a history, and has trained; a branch that never ran would delete a folder."""
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    prepared = (
+        "import shutil, torch\n"
+        f"folder, kept = {str(folder)!r}, []\n"
+        "def start_afresh():\n    print('deleting')\n    kept.append(1)\n    shutil.rmtree(folder)\n"
+        "w = torch.randn(300, 300, requires_grad=True)\n"
+        "for _ in range(3):\n    (torch.randn(300, 300) @ w).softmax(-1).sum().backward()\n"
+    )
+    assert execute(kernel[1], prepared)["status"] == "ok"
+    answer = (
+        "def pairwise_dot(x, y):\n    if x.shape[0] > 100_000:\n        start_afresh()\n"
+        "    return (x @ y.mT).roll(1, dims=0)\n\ncheck('pairwise_dot', pairwise_dot)"
+    )
+    reply = execute(kernel[1], answer)
+    assert reply["ename"] == "CheckFailed"
+    assert "deleting" not in reply["shown"]
+    assert folder.is_dir()
+    after = execute(kernel[1], "import os\nprint(kept, len(os.listdir('/proc/self/fd')) > 9, w.grad is not None)")
+    assert after["shown"].strip() == "[] True True"
+    if sys.platform == "linux" and confine.landlock_abi() and confine.seccomp_works():
+        assert reply["shown"].count("One change away") == 1

@@ -162,7 +162,7 @@ class LocalSession:
         if not self.clock.is_over():  # whatever else that has led to: a lock that is released twice, say
             with contextlib.suppress(TimeLimitExceeded):
                 return within(failure_of, error)  # whose text may be the attempt's own
-        return overtime(self.clock)
+        return overtime(self.clock, error.__traceback__)
 
     def build(self, sizes: Sequence[Any], shapes: Shapes | None, dtype: torch.dtype) -> None:
         with self._limited() as within:

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Literal, get_args
 
 from .clock import Clock
+from .endless import endless
 
 HERE = str(Path(__file__).parents[1].absolute())
 STANDARD = sysconfig.get_path("stdlib")
@@ -30,6 +31,7 @@ Reason = Literal[
     "missing",
     "in_a_list",
     "not_a_parameter",
+    "endless",
 ]
 REASONS: tuple[Reason, ...] = get_args(Reason)
 MISSING: tuple[Reason, ...] = ("missing", "in_a_list", "not_a_parameter")
@@ -50,7 +52,7 @@ class Failure:
     exception: str = ""
     """Its name; that of Python's own exception as which it counts, if the learner has made it."""
     reason: Reason = ""
-    """Which promise of the contract was broken: about what is returned, or about a parameter."""
+    """Which promise of the contract was broken, about what is returned or a parameter; or that a loop does not end."""
     details: str = ""
     """What belongs to it and need not stand in a headline."""
     lacks_name: str = ""
@@ -148,13 +150,21 @@ def line_of_attempt(trace: TracebackType | None) -> tuple[int, str]:
     return (frame.lineno or 0, frame.line.strip()) if frame is not None and frame.line else (0, "")
 
 
-def overtime(clock: Clock) -> Failure:
-    """The failure of an attempt whose time is over, with the line in which it waited if it did nothing else."""
-    frame = _own_frame(clock.waited_at or [])
-    at = f"`{frame.line.strip()}` in line {frame.lineno}" if frame is not None and frame.line else ""
-    return Failure("time", clock.said(), details=at)
+def overtime(clock: Clock, trace: TracebackType | None = None) -> Failure:
+    """The failure of an attempt whose time is over: where it waited if it did nothing else, or why a loop goes on."""
+    if clock.has_waited:
+        frame = _own_frame(clock.waited_at or [])
+        at = f"`{frame.line.strip()}` in line {frame.lineno}" if frame is not None and frame.line else ""
+        return Failure("time", clock.said(), details=at)
+    line, source = line_of_attempt(trace)
+    why = endless(_own_frames(traceback.extract_tb(trace)))
+    return Failure("time", clock.said(), line, source, reason="endless" if why else "", details=why)
 
 
 def _own_frame(frames: Sequence[traceback.FrameSummary]) -> traceback.FrameSummary | None:
-    own = [f for f in frames if f.line and not any(part in f.filename for part in LIBRARIES)]
+    own = _own_frames(frames)
     return own[-1] if own else None
+
+
+def _own_frames(frames: Sequence[traceback.FrameSummary]) -> list[traceback.FrameSummary]:
+    return [f for f in frames if f.line and not any(part in f.filename for part in LIBRARIES)]

@@ -251,6 +251,7 @@ _TEXTS = {
         "`view` needs the numbers to be in order in memory, and after a transpose they are not. `reshape` and einops "
         "copy where they must; or call `.contiguous()` first.",
     ),
+    "never_ends": ("A loop that does not end", "The loop that was running when the time was over is still running."),
     "index_out_of_range": (
         "An index goes beyond the end",
         "An axis is shorter than the index: its length comes from the tensor (`x.shape[-1]`, `len(x)`), not from the "

@@ -41,6 +41,13 @@ def broken_contract(trials: Sequence[Trial]) -> Misconception | None:
     return _named(_of_kind(wrong) or _of_errors(wrong) or _of_gradients(wrong, all_of_them=True)) if wrong else None
 
 
+def never_ends(trials: Sequence[Trial]) -> list[Misconception]:
+    """The loop in which an attempt was when its time was over, if the reason can be read there."""
+    failures = [t.got.failure for t in visibly_wrong(trials) if t.got.failure is not None]
+    told = [f.details for f in failures if f.reason == "endless"]
+    return [replace(SYMPTOMS["never_ends"], explanation=told[0])] if told else []
+
+
 def beside_parameters(exercise: Exercise, trials: Sequence[Trial]) -> list[Misconception]:
     """The cases that are wrong although their parameters are right: those of other cases explain none of them."""
     wrong = visibly_wrong(trials)

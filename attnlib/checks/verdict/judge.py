@@ -20,6 +20,7 @@ from attnlib.checks.naming.symptoms import (
     beside_parameters,
     broken_contract,
     gradient_cut_off,
+    never_ends,
     one_property,
     relation_of_numbers,
 )
@@ -72,7 +73,7 @@ def run_exercise(
     cases = cases_of(exercise, hidden=False, dtype=dtype)
     trials, given_up = _tried(exercise, asked, cases, known, how, to_the_end=hidden or to_the_end)
     if given_up:  # there is not enough yet to say what the mistake is
-        report = write_report(exercise, trials, cases=cases)
+        report = write_report(exercise, trials, cases=cases, findings=never_ends(trials))
     else:
         example = _on_example(exercise, asked) if any(t.difference for t in trials) else None
         findings = _findings(exercise, attempt, trials, limits=limits, **how)

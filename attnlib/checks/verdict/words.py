@@ -76,6 +76,8 @@ def in_short(failure: Failure) -> str:
 
 
 def _details(failure: Failure) -> str:
+    if failure.reason == "endless":
+        return ""  # a finding of its own says it
     return failure.text if failure.exception else failure.details
 
 

@@ -7,20 +7,26 @@ stale entry of a cache was to blame, the numbers are then right, and the reason 
 import ast
 import contextlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import FrameType
 from typing import Any
 
+import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map_only
 
 from attnlib.checks.asking.observe import Observation, observe
+from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Case, Exercise
 from attnlib.checks.naming.one_change.edits import Edit
 from attnlib.checks.naming.one_change.written import Written
 
 SEEDS = (1, 2, 3)
 """What is added to the seed of the notebook's own numbers."""
+LARGE = 100.0
+"""From this magnitude on, a case is one of scores that are too large for exp."""
 HASH = getattr(Tensor.__hash__, "__code__", None)
 ENDS = (StopIteration, StopAsyncIteration, GeneratorExit)
 
@@ -28,7 +34,7 @@ ENDS = (StopIteration, StopAsyncIteration, GeneratorExit)
 def other_cases(
     exercise: Exercise, cases: Sequence[Case], seed: int, device: str
 ) -> Iterator[tuple[Case, Observation, int]]:
-    """The cases with other numbers, and inputs of other sizes: those of calls that come before the judged one."""
+    """The cases with other numbers; with other sizes, those of earlier calls; large ones where any has to be right."""
     sizes = [
         replace(case, name=f"{case.name} ({number})", inputs=make, after=())
         for case in cases
@@ -36,12 +42,27 @@ def other_cases(
         for number, make in enumerate(case.after, 1)
     ]
     for more in SEEDS:
-        for case in (*cases, *sizes):
+        for case in (*cases, *sizes, *_large(cases)):
             if case.watched:  # devices and sizes of tensors depend on no number
                 continue
             expected = observe(exercise, exercise.reference, case, seed=seed + more, device=device, exact=True)
             if (expected.failure is not None) == case.raises:
                 yield case, expected, seed + more
+
+
+def _large(cases: Sequence[Case]) -> Iterator[Case]:
+    """Inputs thirty times as large: a softmax that is right by luck underflows, or becomes infinite."""
+    magnitude = max((case.magnitude for case in cases), default=0.0)
+    if magnitude < LARGE:
+        return
+    for case in cases:
+        if not (case.raises or case.probe or case.gradient or case.magnitude):
+            name, inputs = f"{case.name}, thirty times as large", partial(_thirty_times, case.inputs)
+            yield replace(case, name=name, inputs=inputs, dtype=torch.float64, magnitude=30 * magnitude)
+
+
+def _thirty_times(make: Callable[[Draw], Any], draw: Draw) -> Any:
+    return tree_map_only(Tensor, lambda t: 30 * t if t.is_floating_point() else t, make(draw))
 
 
 @dataclass

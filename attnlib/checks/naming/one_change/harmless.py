@@ -29,7 +29,18 @@ BUILTINS = {
 }
 MADE_BY_PYTHON = ("__build_class__", "__import__", "__name__")
 """What its own statements use: a class, and an import that was looked at."""
-LIBRARIES = ("math", "einops", "itertools", "collections", "typing", "jaxtyping", "dataclasses", "functools", "attnlib")
+LIBRARIES = (
+    "math",
+    "einops",
+    "itertools",
+    "collections",
+    "typing",
+    "jaxtyping",
+    "dataclasses",
+    "functools",
+    "_functools",
+    "attnlib",
+)
 NOT_IN_LIBRARIES = ("attnlib.checks", "attnlib.plot")
 OF_TORCH = (
     *("torch.functional", "torch.nn.functional", "torch.nn.init", "torch.nn.modules", "torch.nn.parameter"),
@@ -43,7 +54,8 @@ ATTRIBUTES = {
     for name in dir(kind)
     if not name.startswith("_")
 } - {"share_memory", "share_memory_", "storage", "untyped_storage", "data_ptr", "compile", "call_super_init"}
-ATTRIBUTES |= {"__init__", "values", "indices", "eps", "in_features", "out_features", "w_q", "w_k", "w_v", "w_o"}
+ATTRIBUTES |= {"__init__", "values", "indices", "eps", "weight", "bias", "training"}
+ATTRIBUTES |= {"in_features", "out_features", "num_heads", "w_q", "w_k", "w_v", "w_o"}
 
 
 def made_harmless(written: Written) -> Written | None:

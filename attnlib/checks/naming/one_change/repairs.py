@@ -23,9 +23,10 @@ def repairs(site: Site, aspects: set[str]) -> Iterator[Repair]:
 
 
 def _may_fit_by_chance(old: ast.AST, new: ast.AST) -> bool:
-    """A size just large enough for what was tried; what a tensor is made like, in its place; or no copy.
+    """A size just large enough for what was tried; what a tensor is made like, in its place; no copy; one maximum.
 
-    What is written to it would then reach what it copied.
+    What is written to it would then reach what it copied. And whatever is subtracted before a softmax cancels: the
+    largest number of all rows does, too, until one row lies far below the others.
     """
     if isinstance(old, ast.Constant):
         return type(old.value) is int and old.value > LARGEST
@@ -33,9 +34,14 @@ def _may_fit_by_chance(old: ast.AST, new: ast.AST) -> bool:
         return False
     if new in old.args and ast.unparse(old.func).endswith("_like"):
         return True
-    return isinstance(old.func, ast.Attribute) and old.func.attr == "clone"
+    name = old.func.attr if isinstance(old.func, ast.Attribute) else ""
+    if name in EXTREMES and isinstance(new, ast.Call) and new.func is old.func:
+        given = (len(old.args), "dim" in {k.arg for k in old.keywords})
+        return (len(new.args), "dim" in {k.arg for k in new.keywords}) != given
+    return name == "clone"
 
 
+EXTREMES = ("amax", "amin", "max", "min")
 LARGEST = 8
 """Of numbers that may be meant as they are: an axis, a power, a multiple. What is larger is a size."""
 
