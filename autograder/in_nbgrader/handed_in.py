@@ -29,9 +29,10 @@ def time_of(coursedir: Any, student: str, lesson: str, found: HandedIn | None = 
         return told, doubt
     known = _received(coursedir, student, lesson)
     received = known.get(digest_of_files(found.files if found else _files(folder, lesson)))
-    if received is None:
+    if received is None:  # it came after all that is known, whatever it claims
         last = max(known.values()).isoformat(" ", "minutes") if known else "a time that cannot be read any more"
-        return told, doubt or f"it is not what was received at {last}: when it was handed in is not known"
+        earliest = max(filter(None, (told, *known.values())), default=None)
+        return earliest, f"it is not what was received at {last}: when it was handed in is not known"
     return weighed(told, doubt, received)
 
 

@@ -43,13 +43,23 @@ def test_a_time_of_receipt_is_of_what_was_handed_in_then(klass):
     assert time_that_counts(klass) == (IN_TIME, "")
     klass.submit("ann", WRONG)
     unknown = "it is not what was received at 2026-01-09 10:00: when it was handed in is not known"
-    assert time_that_counts(klass) == (None, unknown)
+    assert time_that_counts(klass) == (IN_TIME, unknown)
     receive(klass, IN_TIME)  # the table of then, once more: it knows nothing of this one
-    assert time_that_counts(klass) == (None, unknown)
+    assert time_that_counts(klass) == (IN_TIME, unknown)
     receive(klass, LATE)
     assert time_that_counts(klass) == (LATE, "")
     klass.submit("ann", RIGHT)
     assert time_that_counts(klass) == (IN_TIME, "")
+
+
+def test_what_comes_after_a_late_one_is_as_late_whatever_it_claims(klass):
+    path = klass.submit("ann", RIGHT)
+    receive(klass, LATE)
+    klass.submit("ann", WRONG)
+    (path.parent / "timestamp.txt").write_text(f"{IN_TIME} UTC", encoding="ascii")
+    told, doubt = time_that_counts(klass)
+    assert told == LATE
+    assert doubt.endswith("when it was handed in is not known")
 
 
 def test_a_table_that_was_corrected_counts(klass):
