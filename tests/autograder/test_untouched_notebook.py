@@ -53,6 +53,17 @@ def test_nbgrader_gives_it_nothing_and_does_not_validate_it(executed):
     assert Validator()._get_failed_cells(executed) == tests
 
 
+@pytest.mark.slow
+def test_validate_says_of_each_exercise_that_it_is_not_answered(monkeypatch, tmp_path):
+    monkeypatch.setenv(kept.PLACE, str(tmp_path / "kept.json"))
+    failed = Validator().validate(str(Layout().notebooks / f"{LESSON}.ipynb"))["failed"]
+    asked = [name for name, exercise in exercises().items() if exercise.lesson == LESSON and exercise.points]
+    assert len(asked) > 2
+    for name, cell in zip(asked, failed, strict=True):
+        unwritten, as_given = f"○ {name}: is not answered yet", f"✗ {name}: the bug is still there"
+        assert cell["raw_error"].startswith((unwritten, as_given)), cell["raw_error"]
+
+
 def test_the_last_cell_is_the_course_s_own_for_the_grader():
     """It is neither an answer nor code that a student added."""
     for lesson in Layout().lessons():
