@@ -3,6 +3,7 @@
 Here the two halves meet: the course, which has the exercises, and the engine, which judges any exercise it is given.
 """
 
+import os
 import sys
 from dataclasses import replace
 from typing import Any
@@ -51,6 +52,10 @@ def _memory(name: str, default_dtype: torch.dtype) -> Memory:
     if (name, default_dtype) not in _MEMORIES:
         _MEMORIES.clear()
     return _MEMORIES.setdefault((name, default_dtype), {})
+
+
+VALIDATING = "NBGRADER_VALIDATING"
+"""What nbgrader sets while it validates: of a cell without full points it shows errors and what is on stderr."""
 
 
 class CheckFailed(AssertionError):
@@ -110,6 +115,8 @@ def check(name: str, attempt: Any) -> Points | None:
     if report.passed:
         _show(_with_another(report))
         return None
+    if os.environ.get(VALIDATING):
+        print(headline(report), file=sys.stderr)
     if report.unanswered:
         if not in_a_notebook():
             _show(report)

@@ -111,6 +111,11 @@ class Entries:
             comment.auto_comment = comments[comment.name]
         book.db.commit()
 
+    def by_hand(self, judged: Judged) -> dict[str, float]:
+        """The points that a person has given, by the test's grade id."""
+        notebook = self.gradebook.find_submission_notebook(judged.lesson, judged.lesson, judged.student)
+        return {g.name: float(g.score) for g in notebook.grades if g.manual_score is not None or g.extra_credit}
+
     def charge(self, judged: Judged) -> tuple[float, float]:
         """Take off what lateness costs by now; the score, points given by hand included, and what is taken off it.
 

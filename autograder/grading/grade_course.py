@@ -232,10 +232,10 @@ class Run:
             return Graded(
                 judged.student, judged.lesson, problem=problem, remarks=judged.remarks, fault=bool(judged.fault)
             )
-        results = list(results_from(judged, self._assignment(judged.lesson)))
+        results = list(results_from(judged, self._assignment(judged.lesson), self.entries.by_hand(judged)))
         score, penalty = self.entries.charge(judged)
         counts = [f"late: {penalty:g} of {score:g} points are taken off"] if penalty else []
-        if score != (automatic := sum(result.points for result in results)):
+        if score != (automatic := sum(judged.points.values())):
             counts = [f"with points given by hand: {score:g} in place of {automatic:g}", *counts]
         return Graded(judged.student, judged.lesson, results, remarks=(*judged.remarks, *counts))
 

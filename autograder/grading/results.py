@@ -1,6 +1,6 @@
 """What each graded cell of a submission earned, and why not more."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -33,14 +33,18 @@ class Result:
     max_points: float
     diagnosis: str | None = None
     in_short: str | None = None
+    in_place_of: float | None = None
+    """The points that were judged, where a person has given others."""
 
 
-def results_from(judged: Judged, assignment: Assignment) -> Iterator[Result]:
-    """The graded cells in the lesson's order, as they were just judged."""
+def results_from(judged: Judged, assignment: Assignment, by_hand: Mapping[str, float]) -> Iterator[Result]:
+    """The graded cells in the lesson's order, as they were just judged, with the points that a person gave."""
     for question in assignment.questions:
-        name = question.answer or question.test
+        name, points = question.answer or question.test, judged.points[question.test]
         why = Why(NOT_ANSWERED) if name in judged.unanswered else _what_is_said(judged.reports[question.test])
-        yield Result(name, judged.points[question.test], question.points, *why)
+        given = by_hand.get(question.test)
+        counts, replaced = (points, None) if given is None else (given, points)
+        yield Result(name, counts, question.points, *why, in_place_of=replaced)
 
 
 def _what_is_said(report: dict[str, Any]) -> Why:
@@ -54,17 +58,20 @@ def _what_is_said(report: dict[str, Any]) -> Why:
 
 
 def results_of(
-    course: NbgraderCourse, student: str, lesson: str, scores: dict[str, tuple[float, float]]
+    course: NbgraderCourse, student: str, lesson: str, scores: dict[str, tuple[float, float]], answers: Iterable[str]
 ) -> list[Result]:
-    """The graded cells in the graded notebook's order, with their diagnoses."""
+    """The graded cells in the graded notebook's order, with their diagnoses, by the answers that were released.
+
+    Not by those in the notebook: it may have lost its metadata, and its tests stand at its end.
+    """
     notebook = read_notebook(course.path(course.directory.autograded_directory, student, lesson) / f"{lesson}.ipynb")
     cells = {c.metadata.nbgrader.grade_id: c for c in notebook.cells if "grade_id" in c.metadata.get("nbgrader", {})}
-    answers = [name for name, cell in cells.items() if cell.metadata.nbgrader.solution]
+    released = list(answers)
     said = reports(notebook)
     results = []
     for name, cell in cells.items():
         if name in scores:
-            answer = longest_answer(name, answers)
+            answer = longest_answer(name, released)
             why = what_happened(cell, cells.get(answer), said.get(name, {}))
             results.append(Result(answer or name, *scores[name], *why))
     return results

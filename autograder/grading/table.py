@@ -58,9 +58,13 @@ def _add_rows(table: Table, one: Graded, known: Mapping[str, Exercise]) -> None:
         mark = ("✓ ", "green") if full else ("✗ ", "red")
         exercise = Text.assemble(mark, printable(result.exercise))
         points = f"{result.points:g}/{result.max_points:g}"
-        why = "" if full else _told(result, known)
+        why = "; ".join(filter(None, [_by_hand(result), "" if full else _told(result, known)]))
         table.add_row(student, score, exercise, points, why)
         student, score = "", ""
+
+
+def _by_hand(result: Result) -> str:
+    return "" if result.in_place_of is None else f"given by hand in place of {result.in_place_of:g}"
 
 
 def _told(result: Result, known: Mapping[str, Exercise]) -> str:

@@ -93,10 +93,11 @@ def _read(course: NbgraderCourse, gradebook: Gradebook, lesson: str, student: st
         status = Status("not graded", reason.read_text(encoding="utf-8").strip())  # handed in from another folder
     if status.kind != "graded":
         return Submission(printable(student), lesson, problem=status.why)
-    grades = gradebook.find_submission_notebook(lesson, lesson, student).grades
-    scores = {grade.name: (grade.score, grade.max_score) for grade in grades}
+    notebook = gradebook.find_submission_notebook(lesson, lesson, student)
+    scores = {grade.name: (grade.score, grade.max_score) for grade in notebook.grades}
+    answers = [cell.name for cell in notebook.notebook.solution_cells]
     try:
-        results = results_of(course, student, lesson, scores)
+        results = results_of(course, student, lesson, scores, answers)
         folder = course.path(course.directory.autograded_directory, student, lesson)
         said = reports(read_notebook(folder / f"{lesson}.ipynb"))
     except CourseError as error:

@@ -101,6 +101,18 @@ def test_a_student_s_name_is_text():
     assert "&lt;img src=x&gt;, &lt;img src=x&gt;" in page_of([], "formgrade")
 
 
+def test_feedback_s_list_of_contents_names_the_exercises_with_their_points():
+    cells = [new_code_cell("def softmax(): ...", metadata={"nbgrader": {"grade_id": "softmax", "solution": True}})]
+    cells[0].metadata.nbgrader |= {"grade": False, "comment": "Nearly!"}
+    for name, score, most in (("test_softmax", 2.5, 5.0), ("test_scores", 4, 4)):
+        of = {"grade_id": name, "grade": True, "solution": False, "score": score, "points": most}
+        cells.append(new_code_cell("check()", metadata={"nbgrader": of}))
+    contents = re.search(r'<div id="toc">.*?</div>', page_of(cells, "feedback"), re.DOTALL)[0]
+    lines = [re.sub(r"<[^>]*>", "", line).strip() for line in contents.split("</li>")[:-1]]
+    assert lines == ["Comment on softmax", "softmax: 2.5 of 5 points", "scores: 4 of 4 points"]
+    assert 'href="#test_softmax"' in contents
+
+
 def test_formulas_reach_mathjax_as_they_were_written():
     text = (
         "$a_1<b_2$, $x*y*z$ and\n\n$$\\begin{pmatrix}a & b\\\\ c & d\\end{pmatrix}$$\n\n\\begin{align}a&=b\\end{align}"

@@ -60,11 +60,14 @@ def test_a_deadline_that_moves_after_a_verdict_counts_in_the_next_run_and_nothin
     path = klass.submit("late", RIGHT)
     (path.parent / "timestamp.txt").write_text("2026-02-01 00:00:01 UTC", encoding="ascii")
 
+    told = []
+
     def graded_by(deadline):
         with klass.course.gradebook() as gradebook:
             gradebook.update_or_create_assignment(TINY, duedate=deadline)
         (one,) = grade(klass.layout, klass.submitted, (TINY,), How(layers=probe()))
         with klass.course.gradebook() as gradebook:
+            told.append({result.exercise: (result.points, result.in_place_of) for result in one.results})
             return gradebook.find_submission(TINY, "late").late_submission_penalty, one.remarks[1:]
 
     most = sum(POINTS.values())
@@ -82,6 +85,8 @@ def test_a_deadline_that_moves_after_a_verdict_counts_in_the_next_run_and_nothin
         (by_hand, f"late: {rest:g} of {rest:g} points are taken off"),
     )
     assert graded_by("2026-02-28 00:00:00 UTC") == (0, (by_hand,))
+    judged = {name: (points, None) for name, points in POINTS.items()}
+    assert told == [judged] * 2 + [judged | {"pairwise_dot": (0.5, POINTS["pairwise_dot"])}] * 2
 
 
 @pytest.mark.slow

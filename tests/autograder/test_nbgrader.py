@@ -192,6 +192,27 @@ def test_other_systems_get_a_column_for_each_lesson(graded, exported, name, key,
     assert ", ".join(found["absent"][column] for column in named) == 'Long, Very, "Q"'
 
 
+def test_names_come_from_a_list_of_students_as_the_guide_says(graded):
+    guide = (ROOT / "docs" / "instructors.md").read_text(encoding="utf-8")
+    (command,) = re.findall(r"^nbgrader (db student import) \.\./class\.csv$", guide, re.MULTILINE)
+    (columns,) = re.findall(r"columns ((?:`\w+`(?:, | and )?){4})", guide)
+    named = re.findall(r"`(\w+)`", columns)
+    table = graded.layout.course / "class.csv"
+    rows = {"solved": "Ada,Lovelace,ada@example.org", "untouched": "Bob,Müller-Lüdenscheidt,bob@example.org"}
+    lines = [",".join(named), *(f"{student},{about}" for student, about in rows.items())]
+    before = total(graded, "solved")
+    for _ in range(2):
+        table.write_text("\n".join(lines), encoding="utf-8")
+        nbgrader(*command.split(), str(table), course=graded.layout.course)
+        with graded.course.gradebook() as gradebook:
+            found = {student: gradebook.find_student(student) for student in rows}
+            told = {name: f"{one.first_name},{one.last_name},{one.email}" for name, one in found.items()}
+        assert told == rows
+        rows["untouched"] = rows["untouched"].replace("Bob", "Robert")
+        lines[2] = f"untouched,{rows['untouched']}"
+    assert total(graded, "solved") == before > 0
+
+
 def test_a_submission_that_breaks_later_loses_its_old_score(graded, exported):
     path = graded.submit("later", RIGHT)
     assert graded.course.autograde(TINY, "later") is None

@@ -15,12 +15,15 @@ from rich.console import Console
 from small_class import FIVE, KNOWN, LESSON, LOST, attempt, submission
 from tiny_course import RIGHT, TINY
 
+from attnlib.checks import exercises
 from autograder import __main__ as command_line
+from autograder.grading.grade_course import How, grade
 from autograder.report.analysis import MISCONCEPTION, OTHER, analyse, shared_misconceptions
 from autograder.report.collect import Submission, collect
 from autograder.report.csv_files import write_csv
 from autograder.report.page import page
 from autograder.report.tables import tables
+from autograder.sandbox.probe import probe
 
 
 def rows(path):
@@ -49,6 +52,22 @@ def test_no_cell_of_the_csv_is_a_formula(tmp_path):
     path, _ = write_csv(analyse([submission('=cmd|"/c calc"!A1', attempt(0, "@SUM(1)"))], KNOWN), tmp_path / "a.csv")
     found = next(row for row in rows(path) if row["kind"] == OTHER)
     assert (found["finding"], found["students"]) == ("'@SUM(1)", '\'=cmd|"/c calc"!A1')
+
+
+@pytest.mark.slow
+def test_a_notebook_that_lost_its_metadata_is_counted_with_the_others(klass):
+    def lose(notebook):
+        for cell in notebook.cells:
+            cell.metadata.clear()
+
+    klass.submit("kept", RIGHT)
+    klass.submit("lost", RIGHT, lose)
+    graded = grade(klass.layout, klass.submitted, (TINY,), How(layers=probe()))
+    assert [one.problem for one in graded] == [None, None]
+    submissions = collect(klass.layout, (TINY,))
+    assert [[attempt.exercise for attempt in one.attempts] for one in submissions] == [list(RIGHT)] * 2
+    (analysis,) = analyse(submissions, exercises())
+    assert [(item.exercise, item.submissions) for item in analysis.items] == [(name, 2) for name in RIGHT]
 
 
 class Addresses(HTMLParser):

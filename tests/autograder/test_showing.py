@@ -79,6 +79,14 @@ def test_a_misconception_is_told_by_its_title():
     assert "TypeError: no" in of_grade
 
 
+def test_points_that_a_person_gave_stand_in_the_table_of_grade():
+    results = [Result("softmax", 2.5, 4.0, "no_scale", in_place_of=0.0), Result("x", 1.0, 1.0)]
+    text = shown(*grading_tables([Graded("ada", TINY, results)], {}))
+    assert "3.5/5" in text
+    assert "2.5/4" in text
+    assert "given by hand in place of 0; no_scale" in text
+
+
 def test_the_progress_line_moves_no_cursor():
     file = io.StringIO()
     terminal = Terminal(file=file, width=300, force_terminal=True)

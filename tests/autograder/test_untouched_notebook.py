@@ -1,5 +1,7 @@
 """A student's notebook in which nothing is answered: it runs to its end, and it is worth nothing."""
 
+import re
+
 import pytest
 from nbclient import NotebookClient
 from nbgrader.utils import determine_grade
@@ -51,6 +53,17 @@ def test_nbgrader_gives_it_nothing_and_does_not_validate_it(executed):
     tests = [cell for cell in executed.cells if cell.metadata.get("nbgrader", {}).get("grade")]
     assert [determine_grade(cell)[0] for cell in tests] == [0.0] * len(tests)
     assert Validator()._get_failed_cells(executed) == tests
+
+
+@pytest.mark.slow
+def test_validate_says_of_each_exercise_that_it_is_not_answered(monkeypatch, tmp_path):
+    monkeypatch.setenv(kept.PLACE, str(tmp_path / "kept.json"))
+    failed = Validator().validate(str(Layout().notebooks / f"{LESSON}.ipynb"))["failed"]
+    asked = [name for name, exercise in exercises().items() if exercise.lesson == LESSON and exercise.points]
+    assert len(asked) > 2
+    for name, cell in zip(asked, failed, strict=True):
+        said = re.escape(name) + ": (is not (answered|written) yet: .*|the bug is still there) [(]0 of .*"
+        assert re.fullmatch(f"[○✗] {said}\n", cell["raw_error"]), cell["raw_error"]
 
 
 def test_the_last_cell_is_the_course_s_own_for_the_grader():

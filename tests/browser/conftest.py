@@ -11,6 +11,7 @@ import pytest
 from jupyter_servers import BOUND
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path += [str(ROOT / "tests" / "autograder"), str(ROOT / "tests" / "hostile")]  # a tiny course, and hostile text
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
