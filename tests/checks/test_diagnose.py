@@ -183,3 +183,44 @@ def test_a_learners_own_refusal_does_not_hide_another_mistake() -> None:
             self.mlp = attnlib.FeedForward(d_model, int(d_model * mlp_ratio), dropout=dropout)
 
     assert run("EncoderBlock", EncoderBlock).diagnosis == "layers_renamed"
+
+
+@pytest.mark.parametrize(
+    ("second", "diagnosis"),
+    [
+        (lambda self: {"query": self.w_q}, "layer_under_two_names"),
+        (lambda self: {"layers": nn.ModuleList([self.w_q, self.w_k])}, "layer_under_two_names"),
+        (lambda self: {"layers": [self.w_q, self.w_k], "drop": nn.Dropout(), "drop_too": None}, None),
+    ],
+)
+def test_a_layer_has_one_name(second: Any, diagnosis: str | None) -> None:
+    class Projections(nn.Module):
+        def __init__(self, d_model: int, d_k: int, d_v: int, bias: bool = True) -> None:
+            super().__init__()
+            self.w_q, self.w_k = nn.Linear(d_model, d_k, bias=bias), nn.Linear(d_model, d_k, bias=bias)
+            self.w_v = nn.Linear(d_model, d_v, bias=bias)
+            for name, layer in second(self).items():
+                setattr(self, name, layer)
+
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            return self.w_q(x), self.w_k(x), self.w_v(x)
+
+    report = run("QKVProjection", Projections)
+    assert report.passed is (diagnosis is None)
+    assert report.diagnosis == diagnosis
+    assert diagnosis is None or "'w_q' and " in report.message
+
+
+def test_one_layer_for_two_is_a_missing_one_and_not_a_second_name() -> None:
+    class Shared(nn.Module):
+        def __init__(self, d_model: int, d_k: int, d_v: int, bias: bool = True) -> None:
+            super().__init__()
+            self.w_q = self.w_k = nn.Linear(d_model, d_k, bias=bias)
+            self.w_v = nn.Linear(d_model, d_v, bias=bias)
+
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            return self.w_q(x), self.w_k(x), self.w_v(x)
+
+    report = run("QKVProjection", Shared)
+    assert not report.passed
+    assert report.diagnosis != "layer_under_two_names"

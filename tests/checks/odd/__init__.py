@@ -1,6 +1,7 @@
 """Answers that nobody would think of first: right ones that a check might reject, wrong ones that it might miss."""
 
 from odd import (
+    right_as_told,
     right_functions,
     right_modules,
     wrong_by_numbers,
@@ -14,6 +15,7 @@ from odd.collected import RIGHT, WRONG
 __all__ = [
     "RIGHT",
     "WRONG",
+    "right_as_told",
     "right_functions",
     "right_modules",
     "wrong_by_numbers",

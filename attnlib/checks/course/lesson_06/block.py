@@ -622,7 +622,6 @@ MEND_ENCODER_BLOCK = CourseExercise(
         "padding_on_both",
         "padding_repeated_otherwise",
         "padding_not_lined_up",
-        "first_padding_for_all",  # the first sentence has no padding
     ),
     same={"padding_on_queries": "padding_ignored"},
     own=(as_given(_Given),),
