@@ -309,11 +309,11 @@ with suppress(CheckFailed):
 #
 # - Return the dtype and the device that you were given, and let gradients flow to every input and every weight, unless
 #   the exercise says that it asks for none.
-# - Unless changing them is the task, leave your inputs as they were: tensors, lists, dictionaries and models. A slice is
-#   a view of the same memory, so `x[:, 1:] = 0` changes the caller's `x`.
-# - Compute in the dtype you were given, or in a wider one. Going through `.float()` and back is fine for half precision,
-#   and large models do it, but float64 loses half of its digits on the way. A guard such as `1e-12` against a division
-#   by zero does no harm.
+# - Unless changing them is the task, leave your inputs as they were: tensors, lists, dictionaries and models. A slice
+#   is a view of the same memory, so `x[:, 1:] = 0` changes the caller's `x`.
+# - Compute in the dtype you were given, or in a wider one. Going through `.float()` and back is fine for half
+#   precision, and large models do it, but float64 loses half of its digits on the way. A guard such as `1e-12` against
+#   a division by zero does no harm.
 # - The memory of an input need not be contiguous: a transposed tensor keeps its numbers in the old order. `reshape`
 #   doesn't mind, but `view` and `torch.view_as_complex` do. Call `.contiguous()` before them.
 # - Your function may be called again, with more words or fewer, with a mask or without, or with the very same tensors
