@@ -986,6 +986,7 @@ HEAD_CONTRIBUTIONS = CourseExercise(
     parts={"values": 3, "gradient": 1, "robustness": 1},
     stretch=True,
     reference=_head_contributions,
+    attends=True,
     forbidden=(ATTENTION, *ATTENTION_OF_ATTNLIB),
     cases=(
         *usual_cases(

@@ -319,6 +319,10 @@ CACHE_BYTES = CourseExercise(
         _bill("one head", 2, 3, 1, 5, 4, lengths=(7, 2)),
         _bill("a large model", 1, 32, 32, 128, 2, lengths=(1, 4096, 131072)),
         _bill("a single length", 7, 2, 3, 5, 8, lengths=(17,)),
+        replace(
+            _bill("called a second time, with other lengths", 3, 5, 7, 11, 2, lengths=(2, 5, 19)),
+            after=(_bill("", 3, 5, 7, 11, 2, lengths=(1, 13, 1000003)).inputs,),
+        ),
         _bill("a longer text", 64, 80, 8, 128, 2, lengths=(1000000, 2), hidden=True),
     ),
     example=lambda: (1, 2, 3, torch.tensor([10, 20]), 4, 2),

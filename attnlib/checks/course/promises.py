@@ -3,7 +3,7 @@
 That inputs are left as they were needs no case here: it is looked at in each of them (`asking.observe`).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,10 +16,10 @@ from attnlib.checks.exercise import Case, Exercise
 
 LARGE = 1e3
 """Scores of this size are too large for a softmax that does not subtract the largest."""
-TIMES = {"function": 30.0, "module": 1000.0}
-"""Scores of thirty times the queries and keys are beyond 709, whose exp is larger than any float64.
+TIMES = 1000.0
+"""So many times the numbers that a function gets, or the matrices of a module, whose inputs may be normalised first.
 
-A module's inputs may be normalised first, so its matrices are made larger; additive scores grow with only one of them.
+Scores are then far beyond 709, whose exp is larger than any float64.
 """
 
 
@@ -29,73 +29,79 @@ class Promise:
 
     name: str
     is_tried: Callable[[Case], bool]
-    changes: Callable[[Exercise, Case], Mapping[str, Any]]
-    """What makes, of an exercise's first case, one that tries the promise."""
-    means_nothing: Callable[[Exercise, list[Tensor]], bool] = lambda exercise, tensors: not tensors
-    """Whether there is nothing to try, with these tensors among the inputs."""
+    change: Mapping[str, Any] | Callable[[Case], Mapping[str, Any]]
+    """What makes, of a case, one that tries the promise."""
+    can_try: Callable[[Exercise, Case], bool]
+    """Whether this case can be made one."""
 
 
-def _nothing_floats(exercise: Exercise, tensors: list[Tensor]) -> bool:
-    return exercise.kind == "function" and not any(t.is_floating_point() for t in tensors)
+def tensors_of(exercise: Exercise, case: Case) -> list[Tensor]:
+    """The tensors among the inputs of the judged call."""
+    inputs = case.inputs(Draw(exercise.name, "promised", dtype=case.dtype))
+    judged = inputs[1] if exercise.kind == "module" else inputs
+    return [leaf for leaf in tree_leaves(judged) if isinstance(leaf, Tensor)]
 
 
-def _not_turned(_exercise: Exercise, tensors: list[Tensor]) -> bool:
-    return all(t.dim() < 2 for t in tensors)
+def _has_tensors(exercise: Exercise, case: Case) -> bool:
+    return bool(tensors_of(exercise, case))
+
+
+def _is_floating(exercise: Exercise, case: Case) -> bool:
+    return exercise.kind == "module" or any(t.is_floating_point() for t in tensors_of(exercise, case))
+
+
+def _has_two_axes(exercise: Exercise, case: Case) -> bool:
+    """In a tensor of more than one row and more than one column, the order in memory can be another one."""
+    return any(sum(size > 1 for size in t.shape) > 1 for t in tensors_of(exercise, case))
 
 
 PROMISES = (
     Promise(
         "the dtype that was given",
         lambda case: case.dtype == torch.float64 and not (case.raises or case.other_device or case.times != 1),
-        lambda _exercise, _case: {"name": "float64", "dtype": torch.float64},
-        _nothing_floats,
+        {"name": "float64", "dtype": torch.float64},
+        _is_floating,
     ),
     Promise(
         "the device that was given",
         lambda case: case.other_device,
-        lambda _exercise, _case: {"name": "on another device", "other_device": True, "probe": None},
+        {"name": "on another device", "other_device": True, "probe": None},
+        _has_tensors,
     ),
     Promise(
         "memory that is not contiguous",
         lambda case: case.strided,
-        lambda _exercise, _case: {"name": "memory that is not contiguous", "strided": True},
-        _not_turned,
+        {"name": "memory that is not contiguous", "strided": True},
+        _has_two_axes,
     ),
     Promise(
         "a second call with the same objects",
         lambda case: case.twice,
-        lambda _exercise, case: {"name": "called a second time, with other numbers", "after": (case.inputs,)},
+        lambda case: {"name": "called a second time, with other numbers", "after": (case.inputs,)},
+        _has_tensors,
     ),
     Promise(
         "large scores",
-        lambda case: case.magnitude >= LARGE,
-        lambda exercise, _case: {
+        lambda case: case.times >= TIMES,
+        {
             "name": "scores that are far too large for exp",
             "dtype": torch.float64,
-            "times": TIMES[exercise.kind],
+            "times": TIMES,
             "magnitude": LARGE,
         },
-        lambda exercise, _tensors: not exercise.attends,
+        lambda exercise, _case: exercise.attends,
     ),
 )
 
 
-def promised(exercise: Exercise) -> tuple[Case, ...]:
-    """The cases that try what none of the exercise's own does, made of its first one."""
-    first = exercise.cases[0]
+def promised(exercise: Exercise) -> Iterator[Case]:
+    """The cases that try what none of the exercise's own does, each made of the first one that it can be made of."""
     part = "robustness" if "robustness" in exercise.parts else next(iter(exercise.parts))
-    tensors = tensors_of(exercise, first)
-    return tuple(
-        replace(first, part=part, **promise.changes(exercise, first))
-        for promise in PROMISES
-        if promise.name not in exercise.excused
-        and not promise.means_nothing(exercise, tensors)
-        and not any(promise.is_tried(case) for case in exercise.cases if not case.hidden)
-    )
-
-
-def tensors_of(exercise: Exercise, case: Case) -> list[Tensor]:
-    """The tensors among the inputs of the judged call; drawn once, when the exercise is declared."""
-    inputs = case.inputs(Draw(exercise.name, "promised", dtype=case.dtype))
-    judged = inputs[1] if exercise.kind == "module" else inputs
-    return [leaf for leaf in tree_leaves(judged) if isinstance(leaf, Tensor)]
+    visible = [case for case in exercise.cases if not (case.hidden or case.raises)]
+    for promise in PROMISES:
+        if promise.name in exercise.excused or any(promise.is_tried(case) for case in visible):
+            continue
+        first = next((case for case in visible if promise.can_try(exercise, case)), None)
+        if first is not None:
+            change = promise.change(first) if callable(promise.change) else promise.change
+            yield replace(first, part=part, **change)

@@ -1,5 +1,6 @@
 """The exercise `block_cost` of lesson 06: what a block multiplies, and the tables that it fills."""
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -38,6 +39,10 @@ BLOCK_COST = CourseExercise(
         _bill("one head", 5, 1, 11, lengths=(7, 2)),
         _bill("the block of GPT-2", 768, 12, 3072, lengths=(1, 512, 1024)),
         _bill("one length", 14, 7, 3, lengths=(17,)),
+        replace(
+            _bill("called a second time, with other lengths", 15, 3, 7, lengths=(2, 5, 19)),
+            after=(_bill("", 15, 3, 7, lengths=(1, 13, 101)).inputs,),
+        ),
         _bill("the block of GPT-3, and long texts", 12288, 96, 49152, lengths=(1000003, 2048), hidden=True),
     ),
     example=lambda: (torch.tensor([10, 20]), 6, 2, 24),
