@@ -199,7 +199,8 @@ class Judge:
             told = child.listen()
             asked.cells = _outcomes(told.get("cells"))
             explain = partial(self.explainer.explain, task, question, given)
-            asked.report = self._judge(child, question, told, asked.cells, explain)
+            source = "\n".join(cell["source"] for cell in attempt.cells if cell["name"] == question.answer)
+            asked.report = self._judge(child, question, told, asked.cells, explain, source)
         except Died as error:
             asked.report, asked.died = failed(exercise, Failure("died", str(error))), True
         finally:
@@ -225,14 +226,16 @@ class Judge:
             child.close()
         return found if isinstance(found, dict) else {}
 
-    def _judge(self, child: Child, question: Question, told: dict[str, Any], ran: Outcomes, explain: Ask) -> Report:
+    def _judge(
+        self, child: Child, question: Question, told: dict[str, Any], ran: Outcomes, explain: Ask, source: str
+    ) -> Report:
         exercise = question.exercise
         if told.get("missing") or not isinstance(told.get("value"), (dict, type(None))):
             return failed(exercise, _missing(question, failure_from(told.get("missing")), ran))
         if exercise.kind == "choice":
             return run_exercise(exercise, _choice(told.get("value") or {}))
         unfit = told.get("unfit")
-        attempt = RemoteAttempt(child, str(unfit)[:300] if unfit else None, explain)
+        attempt = RemoteAttempt(child, str(unfit)[:300] if unfit else None, explain, source)
         return run_exercise(exercise, attempt, hidden=True, seed=self.seed, memory=self.memory)
 
 

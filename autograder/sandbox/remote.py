@@ -17,8 +17,10 @@ KINDS = ("unwritten", "raised", "time", "type", "parameters", "forbidden", "memo
 class RemoteAttempt(Attempt):
     """See `attnlib.checks.asking.attempt.Attempt`. The child has run the student's cells and holds the answer."""
 
-    def __init__(self, child: Child, unfit: str | None, explain: Callable[[], Any] = lambda: None) -> None:
-        self.child, self.unfit, self.explain = child, unfit, explain
+    def __init__(
+        self, child: Child, unfit: str | None, explain: Callable[[], Any] = lambda: None, source: str = ""
+    ) -> None:
+        self.child, self.unfit, self.explain, self.source = child, unfit, explain, source
 
     def unfit_reason(self, kind: str) -> str | None:
         return self.unfit

@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from . import given, limits  # relative, so that these files can stand elsewhere
 from .clock import Clock, InputAsked, Patience, TimeLimitExceeded, nobody_to_ask, time_limit
-from .contract import checked, compare_parameters, require_detached, require_small, unfit_reason
+from .contract import checked, compare_parameters, parameters_of, require_detached, require_small, unfit_reason
 from .failure import ContractBroken, Failed, Failure, failure_of, line_of_attempt, overtime
 from .other_device import OtherDevice, on_other_device
 from .time_limits import TimeLimits, here
@@ -74,6 +74,9 @@ class Session(Protocol):
 
 class Attempt(ABC):
     """What is judged, wherever it lives."""
+
+    source = ""
+    """Its own text; empty where nobody has it."""
 
     def explained(self) -> Any:
         """What its own source tells of its mistake, from the process where it lives; None if nobody can say."""
@@ -154,7 +157,7 @@ class LocalSession:
             compare_parameters(shapes, module)
             with self.other_device or contextlib.nullcontext():
                 self.call_it = module.to(device=self.terms.device, dtype=dtype).eval()
-            self.weights = dict(self.call_it.named_parameters())
+            self.weights = parameters_of(self.call_it, shapes)
             for weight in self.weights.values():
                 weight.requires_grad_()
 

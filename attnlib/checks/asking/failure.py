@@ -22,6 +22,7 @@ Reason = Literal[
     "nothing",
     "something_else",
     "renamed",
+    "shared",
     "unasked",
     "frozen",
     "another_shape",
@@ -29,10 +30,11 @@ Reason = Literal[
     "missing",
     "in_a_list",
     "not_a_parameter",
+    "square",
 ]
 REASONS: tuple[Reason, ...] = get_args(Reason)
-MISSING: tuple[Reason, ...] = ("missing", "in_a_list", "not_a_parameter")
-"""Of a parameter: it is nowhere, or where no module looks for it, or a tensor that nobody trains."""
+MISSING: tuple[Reason, ...] = ("missing", "in_a_list", "not_a_parameter", "shared")
+"""Of a parameter: it is nowhere, or where no module looks for it, or a tensor that nobody trains, or another one."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class Failure:
     exception: str = ""
     """Its name; that of Python's own exception as which it counts, if the learner has made it."""
     reason: Reason = ""
-    """Which promise of the contract was broken: about what is returned, or about a parameter."""
+    """Which promise of the contract was broken: about what is returned, a parameter, or the size of a tensor."""
     details: str = ""
     """What belongs to it and need not stand in a headline."""
     lacks_name: str = ""
@@ -71,7 +73,7 @@ class Failure:
         """What two failures share that are the same: of exceptions the type, of others the clause."""
         if self.kind == "raised":
             return self.kind, self.exception
-        return (self.kind, self.text, self.details if self.reason in MISSING else "")
+        return (self.kind, self.text, self.reason, self.details if self.reason in MISSING else "")
 
 
 class Failed(Exception):

@@ -4,10 +4,12 @@ The answer may live in another process, which then tells it in JSON's types: wor
 names and headings that are the course's.
 """
 
+import ast
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from attnlib.checks.asking.attempt import Attempt
 from attnlib.checks.asking.time_limits import TimeLimits
 from attnlib.checks.exercise import Exercise, Misconception
 from attnlib.checks.naming.errors import Names
@@ -72,6 +74,17 @@ def _believed(told: Any) -> list[Misconception]:
                 Misconception(id=id, title=title, explanation=explanation, implementation=None, heading=HEADING)
             )
     return found
+
+
+def text_of(attempt: Any) -> str:
+    """The attempt's source without comments, as Python would write it; empty where there is none."""
+    if not isinstance(attempt, Attempt):
+        written = source_of(attempt)
+        return "" if written is None else ast.unparse(written.tree)
+    try:
+        return ast.unparse(ast.parse(attempt.source))
+    except (SyntaxError, ValueError, RecursionError):
+        return ""
 
 
 def read_source(exercise: Exercise, attempt: Any, trials: Sequence[Trial]) -> Read | None:

@@ -24,6 +24,7 @@ PARAMETERS: dict[Reason, str] = {
     "missing": "parameter_missing",
     "in_a_list": "layers_in_a_list",
     "not_a_parameter": "tensor_for_parameter",
+    "shared": "parameter_shared",
     "unasked": "one_parameter_more",
     "frozen": "parameter_frozen",
     "another_shape": "parameter_of_another_shape",
