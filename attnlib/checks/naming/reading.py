@@ -166,8 +166,8 @@ class _Slips:
                         "result_not_kept",
                         f"The result of line {node.lineno} is not kept",
                         f"In {self._line(node)} {what} computed and dropped: every tensor is the same after this line "
-                        "as before it. If the result should count, give it a name and continue with that; if not, leave "
-                        "the line out.",
+                        "as before it. If the result should count, give it a name and continue with that; if not, "
+                        "leave the line out.",
                     )
 
     def dropout(self) -> Iterator[Misconception]:
