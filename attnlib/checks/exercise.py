@@ -62,6 +62,10 @@ class Misconception:
     thread: str = ""
     """The address of a published discussion in which somebody has made this mistake."""
     heading: str = "A common misunderstanding"
+    unless: str = ""
+    """A pattern that contradicts the text: a wrong answer with it in its source has made another mistake."""
+    both: tuple[str, ...] = ()
+    """Of two mistakes at once: their ids."""
 
 
 @dataclass(frozen=True, kw_only=True)

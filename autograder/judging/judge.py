@@ -206,7 +206,10 @@ class Judge:
             child.close()  # it has been asked all that is shown of it
             return self.explainer.explain(task, question, given)
 
-        attempt = RemoteAttempt(child, str(unfit)[:300] if unfit else None, self.budget.check_real_time, explain)
+        source = "\n".join(cell["source"] for cell in task["cells"] if cell["name"] == question.answer)
+        attempt = RemoteAttempt(
+            child, str(unfit)[:300] if unfit else None, self.budget.check_real_time, explain, source
+        )
         return run_exercise(exercise, attempt, to_the_end=True, seed=self.seed, memory=self.memory)
 
 

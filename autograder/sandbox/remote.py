@@ -18,7 +18,8 @@ KINDS = ("unwritten", "raised", "time", "type", "parameters", "forbidden", "memo
 class RemoteAttempt(Attempt):
     """See `attnlib.checks.asking.attempt.Attempt`. The child has run the student's cells and holds the answer.
 
-    `before_each` is called before each case: it raises where the grader's own work has taken too long.
+    `before_each` is called before each case: it raises where the grader's own work has taken too long. `source` is the
+    answer's, where it can be read.
     """
 
     def __init__(
@@ -27,8 +28,10 @@ class RemoteAttempt(Attempt):
         unfit: str | None,
         before_each: Callable[[], None] = lambda: None,
         explain: Callable[[], Any] = lambda: None,
+        source: str = "",
     ) -> None:
-        self.child, self.unfit, self.before_each, self.explain = child, unfit, before_each, explain
+        self.child, self.unfit, self.before_each = child, unfit, before_each
+        self.explain, self.source = explain, source
 
     def unfit_reason(self, kind: str) -> str | None:
         return self.unfit

@@ -173,6 +173,8 @@ def test_a_file_that_was_saved_before_the_cell_ran_says_nothing(kernel, tmp_path
     execute(kernel[1], RIGHT + "# in a notebook that is not saved")
     assert OLD not in execute(kernel[1], CHECK)["shown"]
     execute(kernel[1], "del __vsc_ipynb_file__")
+
+
 def test_a_search_deletes_nothing_says_nothing_and_leaves_the_kernel_as_it_was(kernel, tmp_path):
     """The kernel has threads, sockets and a history, and has trained; a branch that never ran would delete a folder."""
     folder = tmp_path / "mine"

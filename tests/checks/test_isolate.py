@@ -264,7 +264,7 @@ def test_right_cases_are_listed_where_they_have_nothing_in_common() -> None:
 
 def test_wrong_cases_are_listed_where_they_are_fewer() -> None:
     message = " ".join(run("pairwise_dot", lambda x, y: dots(x, y).squeeze()).message.split())
-    wrong = "“a batch of one”, “one entry of the batch”, “sentences of one word”"
+    wrong = "“a batch of one”, “one entry of the batch”, “one query and one key”"
     assert f"Wrong in: {wrong}. Everything else that was tried is right." in message
 
 

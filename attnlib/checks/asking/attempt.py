@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from . import given, limits  # relative, so that these files can stand elsewhere
 from .clock import Clock, InputAsked, Patience, TimeLimitExceeded, nobody_to_ask
-from .contract import checked, compare_parameters, require_detached, require_small, unfit_reason
+from .contract import checked, compare_parameters, parameters_of, require_detached, require_small, unfit_reason
 from .failure import ContractBroken, Failed, Failure, failure_of, line_of_attempt, overtime
 from .inputs import are_alike, copied, form_of, tensors_in, values_in
 from .other_device import OtherDevice
@@ -80,6 +80,9 @@ class Session(Protocol):
 
 class Attempt(ABC):
     """What is judged, wherever it lives."""
+
+    source = ""
+    """Its own text; empty where nobody has it."""
 
     def explained(self) -> Any:
         """What its own source tells of its mistake, from the process where it lives; None if nobody can say."""
@@ -172,7 +175,7 @@ class LocalSession:
             within(compare_parameters, shapes, module)
             with self.other_device or contextlib.nullcontext():
                 self.call_it = within(_placed, module, self.terms.device, dtype)
-            self.weights = within(lambda: dict(self.call_it.named_parameters()))
+            self.weights = within(parameters_of, self.call_it, shapes)
             for weight in self.weights.values():
                 weight.requires_grad_()
 

@@ -1,7 +1,7 @@
 """What every attempt has to be and to return, whatever the exercise: callable, with its parameters, plain tensors."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -18,7 +18,8 @@ def is_tensor(value: Any) -> bool:
 
 def checked(wanted: tuple[str, ...], result: Any) -> tuple[Tensor, ...]:
     """The result as a tuple of as many plain tensors as are wanted; raises `ContractBroken` for anything else."""
-    if len(wanted) == 1 and not isinstance(result, (tuple, list)):
+    within = f"a {type(result).__name__} that holds " if len(wanted) == 1 and isinstance(result, (tuple, list)) else ""
+    if len(wanted) == 1 and not within:
         result = (result,)
     asked = "a tensor" if len(wanted) == 1 else f"a tuple ({', '.join(wanted)}) of {len(wanted)} tensors"
     if not isinstance(result, (tuple, list)):
@@ -28,7 +29,7 @@ def checked(wanted: tuple[str, ...], result: Any) -> tuple[Tensor, ...]:
         raise ContractBroken("type", f"must return {asked}, but returned {found}", reason="something_else")
     for name, value in zip(wanted, result, strict=True):
         if not is_tensor(value):
-            raise _returned(asked if len(wanted) == 1 else f"a tensor as {name}", value)
+            raise _returned(asked if len(wanted) == 1 else f"a tensor as {name}", value, within)
     return tuple(result)
 
 
@@ -38,7 +39,8 @@ def require_small(largest: tuple[int, ...] | None, allowed: int) -> None:
         raise ContractBroken("memory", "cannot be measured while torch's profiler is running")
     if (made := math.prod(largest)) > allowed:
         details = f"one of shape {largest} has {made:,} numbers; the largest that is allowed here has {allowed:,}"
-        raise ContractBroken("memory", "makes too large a tensor", details=details)
+        square = len(largest) > 1 and largest[-1] == largest[-2]
+        raise ContractBroken("memory", "makes too large a tensor", reason="square" if square else "", details=details)
 
 
 def require_detached(outputs: tuple[Tensor, ...]) -> None:
@@ -50,11 +52,12 @@ def require_detached(outputs: tuple[Tensor, ...]) -> None:
         )
 
 
-def _returned(asked: str, value: Any) -> ContractBroken:
-    if value is None:
+def _returned(asked: str, value: Any, within: str = "") -> ContractBroken:
+    if value is None and not within:
         text = f"must return {asked}, but returned None (is the `return` missing?)"
         return ContractBroken("type", text, reason="nothing")
-    return ContractBroken("type", f"must return {asked}, but returned {_kind_of(value)}", reason="something_else")
+    returned = f"{within}{_kind_of(value)}"
+    return ContractBroken("type", f"must return {asked}, but returned {returned}", reason="something_else")
 
 
 def _kind_of(value: Any) -> str:
@@ -93,7 +96,7 @@ def described(value: Any) -> str:
 
 def compare_parameters(wanted: Mapping[str, tuple[int, ...]] | None, module: nn.Module) -> None:
     """Raises `ContractBroken` if the module's parameters are not of these names and shapes, or cannot learn."""
-    parameters = dict(module.named_parameters())
+    parameters = parameters_of(module, wanted)
     if lazy := [name for name, p in parameters.items() if isinstance(p, UninitializedParameter)]:
         raise ContractBroken(
             "parameters",
@@ -127,11 +130,21 @@ def _require_one_name(wanted: Mapping[str, tuple[int, ...]], module: nn.Module) 
             raise ContractBroken("parameters", "has a layer under two names", reason="two_names", details=details)
 
 
+def parameters_of(module: nn.Module, wanted: Mapping[str, tuple[int, ...]] | None) -> dict[str, nn.Parameter]:
+    """Each parameter once; one that has several names, such as a tied head's, under that of the contract."""
+    named = dict(module.named_parameters(remove_duplicate=False))
+    names = {id(named[name]): name for name in reversed([*(wanted or ()), *named]) if name in named}
+    return {name: parameter for name, parameter in named.items() if names[id(parameter)] == name}
+
+
 def _compare_shapes(
     wanted: Mapping[str, tuple[int, ...]], found: Mapping[str, tuple[int, ...]], module: nn.Module
 ) -> None:
     missing = [name for name in wanted if name not in found]
     extra = [name for name in found if name not in wanted]
+    if missing and (other := _shared_with(module, missing[0], found)):
+        text, details = f"has no parameter {missing[0]!r} of its own", f"it is the same object as {other}"
+        raise ContractBroken("parameters", text, reason="shared", details=details)
     if missing and sorted(found.values()) == sorted(map(tuple, wanted.values())):
         numbered = any(part.isdigit() for name in extra for part in name.split("."))
         text = f"has parameters under {'numbers' if numbered else 'other names'}"
@@ -149,6 +162,12 @@ def _compare_shapes(
         if found[name] != tuple(shape):
             text = f"parameter {name!r} must have shape {tuple(shape)}, got {found[name]}"
             raise ContractBroken("parameters", text, reason="another_shape")
+
+
+def _shared_with(module: nn.Module, name: str, found: Iterable[str]) -> str:
+    """The one of these names that stands for the same parameter as another name; empty if there is none."""
+    named = dict(module.named_parameters(remove_duplicate=False))
+    return next((other for other in found if named[other] is named.get(name)), "")
 
 
 def _in_its_place(module: nn.Module, name: str) -> Reason:

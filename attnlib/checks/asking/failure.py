@@ -23,6 +23,7 @@ Reason = Literal[
     "nothing",
     "something_else",
     "renamed",
+    "shared",
     "unasked",
     "two_names",
     "frozen",
@@ -32,10 +33,11 @@ Reason = Literal[
     "in_a_list",
     "not_a_parameter",
     "endless",
+    "square",
 ]
 REASONS: tuple[Reason, ...] = get_args(Reason)
-MISSING: tuple[Reason, ...] = ("missing", "in_a_list", "not_a_parameter")
-"""Of a parameter: it is nowhere, or where no module looks for it, or a tensor that nobody trains."""
+MISSING: tuple[Reason, ...] = ("missing", "in_a_list", "not_a_parameter", "shared")
+"""Of a parameter: it is nowhere, or where no module looks for it, or a tensor that nobody trains, or another one."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,8 @@ class Failure:
     exception: str = ""
     """Its name; that of Python's own exception as which it counts, if the learner has made it."""
     reason: Reason = ""
-    """Which promise of the contract was broken, about what is returned or a parameter; or that a loop does not end."""
+    """Which promise of the contract was broken, about what is returned, a parameter, or a tensor's size; or that a loop
+    does not end."""
     details: str = ""
     """What belongs to it and need not stand in a headline."""
     lacks_name: str = ""
@@ -74,7 +77,7 @@ class Failure:
         """What two failures share that are the same: of exceptions the type, of others the clause."""
         if self.kind == "raised":
             return self.kind, self.exception
-        return (self.kind, self.text, self.details if self.reason in MISSING else "")
+        return (self.kind, self.text, self.reason, self.details if self.reason in MISSING else "")
 
 
 class Failed(Exception):

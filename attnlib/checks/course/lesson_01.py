@@ -453,10 +453,11 @@ class LayersWithBias(ThreeLayers):
         """
         return self.right(d_model, d_k, d_v, not bias)
 
-    def layers_in_a_module_list(self, module: Any, d_model: int, d_k: int, d_v: int, bias: bool) -> Layers:
+    def layers_by_number(self, module: Any, d_model: int, d_k: int, d_v: int, bias: bool) -> Layers:
         """The layers have numbers in place of names.
 
-        In an nn.ModuleList the layers are called 0, 1 and 2. They have to be w_q, w_k and w_v.
+        nn.ModuleList and nn.Sequential number what they hold: 0, 1, 2. Make each layer an attribute under its own name:
+        self.w_q, self.w_k and self.w_v.
         """
         module.layers = nn.ModuleList(nn.Linear(d_model, d, bias=bias) for d in (d_k, d_k, d_v))
         return None, None, None

@@ -44,6 +44,11 @@ def only_with(*facts: str) -> Callable[[ASlip], ASlip]:
     return marked("only_with", facts)
 
 
+def contradicted_by(pattern: str) -> Callable[[ASlip], ASlip]:
+    """A slip whose text is false of an answer that has this pattern in its own source, whatever the numbers say."""
+    return marked("unless", pattern)
+
+
 def discussed_at(thread: str) -> Callable[[ASlip], ASlip]:
     """A slip that is known from a published discussion, whose address the student gets with the explanation."""
     return marked("thread", thread)

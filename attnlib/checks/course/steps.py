@@ -32,12 +32,33 @@ from typing import Any
 
 from torch import nn
 
-from attnlib.checks.course.marks import How, Step, along_with, discussed_at, each, marked, only_with, spells, told_as
+from attnlib.checks.course.marks import (
+    How,
+    Step,
+    along_with,
+    contradicted_by,
+    discussed_at,
+    each,
+    marked,
+    only_with,
+    spells,
+    told_as,
+)
 from attnlib.checks.course.promises import promised
 from attnlib.checks.course.slips.tensors import Handle, Learn, facts
 from attnlib.checks.exercise import Exercise, Misconception
 
-__all__ = ["CourseExercise", "Step", "along_with", "discussed_at", "each", "only_with", "spells", "told_as"]
+__all__ = [
+    "CourseExercise",
+    "Step",
+    "along_with",
+    "contradicted_by",
+    "discussed_at",
+    "each",
+    "only_with",
+    "spells",
+    "told_as",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +71,8 @@ class Slip:
     wrong: Mapping[type[Step], How]
     spells: str | None = None
     thread: str = ""
+    unless: str = ""
+    both: tuple[str, ...] = ()
 
     def and_also(self, other: "Slip") -> "Slip":
         """Both of them, in steps that are not the same."""
@@ -59,6 +82,8 @@ class Slip:
             explanation=f"Two things at once. {self.explanation} {other.explanation}",
             wrong={**self.wrong, **other.wrong},
             thread=self.thread or other.thread,
+            unless="|".join(filter(None, (self.unless, other.unless))),
+            both=(self.id, other.id),
         )
 
 
@@ -118,6 +143,8 @@ class CourseExercise(Exercise):
             implementation=self.answer(slip.wrong),
             same_as=self.same.get(same_as, same_as) if same_as else None,
             thread=slip.thread,
+            unless=slip.unless,
+            both=slip.both,
         )
 
 
@@ -157,6 +184,7 @@ def _slips(
                 wrong={**dict(methods[other] for other in with_others), step: slip},
                 spells=text_of,
                 thread=getattr(told, "thread", ""),
+                unless=getattr(slip, "unless", ""),
             )
     return found
 

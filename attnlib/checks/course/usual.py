@@ -61,7 +61,7 @@ def usual_cases(
     cases = [
         Case(name="every axis of another length", inputs=inputs),
         Case(name="a batch of one" if "b" in sizes else "other sizes", inputs=partial(make, **one)),
-        *(_of_one_word(inputs, partial(make, **word)) if word != sizes else ()),
+        *(_of_one_word(inputs, partial(make, **word), _shortest(sizes)) if word != sizes else ()),
         Case(name="called a second time, with other numbers", inputs=inputs, after=(inputs,)),
         Case(
             name="called before with other sizes",
@@ -94,11 +94,18 @@ def only_built(asked: Asked, inputs: Inputs) -> tuple[Tensor, Tensor]:
     return inputs[0], inputs[0]
 
 
-def _of_one_word(inputs: Make, word: Make) -> tuple[Case, Case]:
+def _shortest(sizes: Sizes) -> str:
+    """What inputs are called that are as short as can be: not all of them are sentences."""
+    counted = tuple(name for name in COUNTS if name in sizes)
+    names = {("b", "n"): "sentences of one word", ("n",): "a single row"}
+    return names.get(counted) or ("one query and one key" if "k" in counted else "axes of length 1")
+
+
+def _of_one_word(inputs: Make, word: Make, name: str) -> tuple[Case, Case]:
     """A kept mask of one entry fits any size, and shows in the numbers in place of an error."""
     return (
-        Case(name="sentences of one word", inputs=word),
-        Case(name="called before with one word", inputs=inputs, after=(word,)),
+        Case(name=name, inputs=word),
+        Case(name=f"called before with {name}", inputs=inputs, after=(word,)),
     )
 
 

@@ -1,4 +1,4 @@
-"""Arguments that an answer never reads: whether it may do so, and what that explains."""
+"""Arguments that an answer never reads, and layers: whether it may do so, and what that explains."""
 
 import ast
 import contextlib
@@ -6,13 +6,25 @@ import dis
 import inspect
 from collections.abc import Sequence
 
+import torch
+
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Case, Exercise
+from attnlib.checks.naming.syntax import is_unwritten, names_read
 
 
 def arguments_of(function: ast.FunctionDef) -> list[str]:
     """The names of a function's arguments, in their order."""
     return [argument.arg for argument in (*function.args.args, *function.args.kwonlyargs)]
+
+
+def unread_arguments(exercise: Exercise, function: ast.FunctionDef) -> list[str]:
+    """Those that it never reads, though a right answer has to; none of a function that is not written yet."""
+    read = names_read(function) | {"self"}
+    if is_unwritten(function) or read & {"locals", "vars", "eval"}:
+        return []
+    unread = [(p, name) for p, name in enumerate(arguments_of(function)) if name not in read and name[:1] != "_"]
+    return [name for place, name in unread if not may_be_left_out(exercise, place)]
 
 
 def may_be_left_out(exercise: Exercise, place: int) -> bool:
@@ -53,3 +65,21 @@ def not_given(exercise: Exercise, wrong: Sequence[Case], place: int, it: str, it
         f" The case “{case.name}” does not give {it}: either what you use in {its} place differs from {its} "
         "default, or there is a second mistake."
     )
+
+
+def layers_in(exercise: Exercise, case: Case) -> set[str]:
+    """The attributes that hold the reference's parameters, built for this case."""
+    sizes, _ = case.inputs(Draw(exercise.name, dtype=case.dtype))
+    with torch.random.fork_rng(devices=[]):
+        return {name.split(".")[0] for name, _ in exercise.reference(*sizes).named_parameters()}
+
+
+def made_elsewhere(exercise: Exercise, wrong: Sequence[Case], name: str) -> str | None:
+    """That the first of the wrong cases does without this layer; empty if it has it, None if all of them do without."""
+    built = [layers_in(exercise, case) for case in exercise.cases if not case.raises]
+    lacking = [name not in layers_in(exercise, case) for case in wrong if not case.raises]
+    if not any(name in layers for layers in built) or True not in lacking[:1]:
+        return ""
+    if all(lacking):
+        return None
+    return f" But the case “{wrong[0].name}” is wrong as well, and has no `{name}`: there is a second mistake."

@@ -25,13 +25,20 @@ class Rival:
 
 
 def diagnose(
-    exercise: Exercise, trials: Sequence[Trial], *, seed: int, device: str, memory: Memory | None = None
+    exercise: Exercise,
+    trials: Sequence[Trial],
+    *,
+    seed: int,
+    device: str,
+    memory: Memory | None = None,
+    source: str = "",
 ) -> list[Misconception]:
     """The one misconception that agrees with the attempt on all cases, on the first failed part, or where none raises.
 
     None where no misconception agrees, where several do that are not declared the same, or where the one that does is
     too close to the reference or to another one (`compare.SEPARATION` tolerances) to be named with confidence. Behind
-    it comes a sentence on the failed parts that it does not explain.
+    it comes a sentence on the failed parts that it does not explain. One that the attempt's own `source` contradicts is
+    no rival, though its numbers are the same.
     """
     failed = [t for t in trials if t.difference is not None]
     if not failed:
@@ -42,7 +49,7 @@ def diagnose(
     up_to: Aspect = "gradient" if aspect in ("dtype", "device") else max(aspect, "values", key=ASPECTS.index)
     if any(t.difference and t.difference.aspect == "mutation" for t in telling):
         up_to = max(up_to, "mutation", key=ASPECTS.index)  # there all numbers are right: none explains a changed input
-    rivals = [Rival(m, memory) for m in exercise.misconceptions]
+    rivals = [Rival(m, memory) for m in exercise.misconceptions if not (m.unless and re.search(m.unless, source))]
     order = _most_telling_first(trials)
     first_part = next(part for part in exercise.parts if any(t.case.part == part for t in failed))
     # numbers that are right elsewhere must be right by the misconception, too: it may speak of more than one part
@@ -59,7 +66,7 @@ def diagnose(
             agreeing = [r for r in agreeing if _raises_too(exercise, r, raising, seed, device)]
         names = {r.misconception.same_as or r.misconception.id for r in agreeing}
         if len(names) > 1:  # several fail with an error of the same type: what it says tells them apart
-            agreeing = [r for r in agreeing if _same_words(r, chosen)]
+            agreeing = _without_more([r for r in agreeing if _same_words(r, chosen)])
             names = {r.misconception.same_as or r.misconception.id for r in agreeing}
         if len(names) == 1 and _stands_apart(exercise, agreeing[0], rivals, chosen, seed, device, up_to):
             named = next(m for m in exercise.misconceptions if m.id in names)
@@ -70,6 +77,13 @@ def diagnose(
     return []
 
 
+def _without_more(agreeing: Sequence[Rival]) -> list[Rival]:
+    """Of a mistake and pairs with it, the mistake alone: what would come with it does not show in these cases."""
+    names = {r.misconception.same_as or r.misconception.id: r.misconception.both for r in agreeing}
+    in_all = {name for name in names if all(name in (other, *both) for other, both in names.items())}
+    return [r for r in agreeing if not in_all or (r.misconception.same_as or r.misconception.id) in in_all]
+
+
 def _not_explained(
     exercise: Exercise, alike: Sequence[Rival], failed: Sequence[Trial], seed: int, device: str
 ) -> list[Misconception]:
@@ -78,16 +92,22 @@ def _not_explained(
     A part, or single cases where the misconception explains the others of their part, or an input that is changed.
     """
     seen = [t for t in failed if not t.case.hidden]
+    theirs = {t.case.name: [_seen(exercise, rival, t.case, seed, device) for rival in alike] for t in seen}
+    # what is left behind after one call, a hook, say, is left behind after any other by the same mistake
+    known = {name for observed in theirs.values() for s in observed for name in s.mutated}
     left: list[Trial] = []
     changed: dict[str, None] = {}
     for trial in seen:
-        theirs = [_seen(exercise, rival, trial.case, seed, device) for rival in alike]
-        if all(first_difference(exercise, trial.case, trial.expected, s, device=device) is None for s in theirs):
-            left.append(trial)
+        of_its_own = [name for name in trial.got.mutated if name not in {*known, *trial.expected.mutated}]
+        rights = (
+            first_difference(exercise, trial.case, trial.expected, s, device=device) for s in theirs[trial.case.name]
+        )
+        only_changed = trial.difference is not None and trial.difference.aspect == "mutation"
+        if all(found is None for found in rights):
+            left += [trial] if of_its_own or not only_changed else []
         else:
-            known = {name for s in (trial.expected, *theirs) for name in s.mutated}
-            changed |= dict.fromkeys(name for name in trial.got.mutated if name not in known)
-    inputs = [f"the input {name}, which is changed in place" for name in changed] if not left else []
+            changed |= dict.fromkeys(of_its_own)
+    inputs = [f"the input {name}, which is changed in place" for name in changed]
     return not_explained(exercise, left, seen, inputs)
 
 
@@ -214,7 +234,7 @@ def _stands_apart(
     if not any(apart(t.case, t.expected, mine[t.case.name]) for t in trials):
         return False
     name = winner.misconception.same_as or winner.misconception.id
-    others = [r for r in rivals if (r.misconception.same_as or r.misconception.id) != name]
+    others = [r for r in rivals if name not in (r.misconception.same_as or r.misconception.id, *r.misconception.both)]
     farthest = sorted(trials, key=lambda t: (t.case.other_device, -t.difference.tolerances if t.difference else 0.0))
     for rival in others:
         known = set(rival.seen)

@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from attnlib.checks.asking.observe import argument_names, input_names
-from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Exercise, Misconception
+from attnlib.checks.naming.arguments import layers_in
 from attnlib.checks.naming.symptom_names import SYMPTOMS
 from attnlib.checks.trial.trial import Trial, visibly_wrong
 
@@ -56,11 +56,7 @@ def names_of(exercise: Exercise, attributes: Iterable[str] = (), local: Iterable
 def _layers(exercise: Exercise) -> set[str]:
     """The attributes that hold the reference's parameters, built for the first case that builds it."""
     case = next((c for c in exercise.cases if not c.raises), None)
-    if case is None:
-        return set()
-    sizes, _ = case.inputs(Draw(exercise.name, dtype=torch.float32))
-    with torch.random.fork_rng(devices=[]):
-        return {name.split(".")[0] for name, _ in exercise.reference(*sizes).named_parameters()}
+    return set() if case is None else layers_in(exercise, case)
 
 
 Reader = Callable[[re.Match[str], Names], Misconception | None]
@@ -276,6 +272,7 @@ PARTS: tuple[tuple[str, Reader], ...] = (
         r"RuntimeError: (stack expects|Sizes of tensors must match|Tensors must have same number of dim)",
         _symptom("pieces_do_not_fit"),
     ),
+    (r"RuntimeError: Expected target size \[", _symptom("classes_on_the_last_axis")),
     (
         r"IndexError: The shape of the mask|(Runtime|Value)Error: .*(size|shape|dim|expand|unpack|broadcast|1D)",
         _symptom("shapes_do_not_fit"),
@@ -292,9 +289,8 @@ def exception(exercise: Exercise, trials: Sequence[Trial], names: Names | None =
     raised = [t.got.failure for t in wrong if t.got.failure is not None and t.got.failure.kind == "raised"]
     if not raised or wrong[0].got.failure is not raised[0] or any(f.own for f in raised):
         return None
-    texts = [failure.error for failure in raised]
     for words, reader in PARTS:
-        found = [re.match(words, text, re.DOTALL) for text in texts]
+        found = [re.match(words, failure.error, re.DOTALL) for failure in raised]
         if found[0] is not None:
             return reader(found[0], names or names_of(exercise)) if all(found) else None
     return None

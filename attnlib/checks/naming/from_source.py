@@ -4,10 +4,12 @@ The answer may live in another process, which then tells it in JSON's types: wor
 names and headings that are the course's.
 """
 
+import ast
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from attnlib.checks.asking.attempt import Attempt
 from attnlib.checks.asking.time_limits import TimeLimits
 from attnlib.checks.exercise import Exercise, Misconception
 from attnlib.checks.naming.errors import Names
@@ -80,6 +82,17 @@ def _believed(told: Any) -> list[Misconception]:
             words = f"{title}. {explanation}" if title != READ[id] else explanation
             found.append(Misconception(id=id, title=READ[id], explanation=words, implementation=None, heading=HEADING))
     return found
+
+
+def text_of(attempt: Any) -> str:
+    """The attempt's source without comments, as Python would write it; empty where there is none."""
+    if not isinstance(attempt, Attempt):
+        written = source_of(attempt)
+        return "" if written is None else ast.unparse(written.tree)
+    try:
+        return ast.unparse(ast.parse(attempt.source))
+    except (SyntaxError, ValueError, RecursionError):
+        return ""
 
 
 def read_source(exercise: Exercise, attempt: Any, trials: Sequence[Trial]) -> Read | None:

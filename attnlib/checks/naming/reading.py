@@ -8,17 +8,18 @@ from dataclasses import dataclass
 
 from attnlib.checks.asking.observe import argument_names
 from attnlib.checks.exercise import Case, Exercise, Misconception
-from attnlib.checks.naming.arguments import arguments_of, may_be_left_out, not_given
+from attnlib.checks.naming.arguments import arguments_of, made_elsewhere, not_given, unread_arguments
 from attnlib.checks.naming.errors import Names, names_of
 from attnlib.checks.naming.one_change.written import Written
 from attnlib.checks.naming.syntax import (
     drops_numbers,
+    forgotten_layers,
     is_functional_dropout,
     is_of_the_notebook,
     is_self,
-    is_unwritten,
     layers_of,
     listed,
+    loops_over,
     lost_by,
     names_filled,
     names_read,
@@ -80,9 +81,10 @@ class _Slips:
         return f"line {number} (`{text}`)"
 
     def methods(self) -> Iterator[Misconception]:
-        """A method without `self`, and one whose name nobody calls."""
+        """A method without `self`, one whose name nobody calls, and a layer that `__init__` forgets."""
         for node in self.classes:
             own = [n for n in node.body if isinstance(n, ast.FunctionDef)]
+            yield from (self._forgotten(*found) for method in own for found in forgotten_layers(method))
             for method in own:
                 first = method.args.args[0].arg if method.args.args else None
                 if not method.decorator_list and first in (None, *names_of(self.exercise).arguments):
@@ -102,6 +104,14 @@ class _Slips:
                             f"Python and PyTorch find a method by its exact name, underscores and capitals included: "
                             f"`{right}`. In {self._line(method)} it has a different one.",
                         )
+
+    def _forgotten(self, name: str, node: ast.Assign) -> Misconception:
+        return _finding(
+            "self_missing",
+            f"`{name}` needs `self.` before it",
+            f"In {self._line(node)} a layer is made, and only a variable of `__init__` holds it: it is gone when "
+            f"`__init__` returns. What the object should keep is stored on it: `self.{name} = …`.",
+        )
 
     def notebook_variables(self) -> Iterator[Misconception]:
         """Tensors, layers and numbers that other cells of the notebook have bound, and that the answer reads."""
@@ -126,8 +136,8 @@ class _Slips:
             meant = f"The object's own is `self.{names[0]}`."
         elif isinstance(value, int | float):
             meant = (
-                f"There, `{names[0]}` is {value}. Take the number from the arguments, from the shape of a tensor, or "
-                "from `self`, if `__init__` kept it."
+                f"There, `{names[0]}` is {value}. If a number is needed in its place, take it from the arguments, from "
+                "the shape of a tensor, or from `self`, if `__init__` kept it."
             )
         else:
             arguments = " and ".join(f"`{a.arg}`" for a in self._arguments()) or "the arguments"
@@ -149,13 +159,15 @@ class _Slips:
         """Statements that compute a new tensor, and that nobody keeps."""
         layers = layers_of(self.written.tree)
         for function in self.functions:
+            called = loops_over(function, layers)
             for node in ast.walk(function):
-                if isinstance(node, ast.Expr) and (what := lost_by(node.value, layers)):
+                if isinstance(node, ast.Expr) and (what := lost_by(node.value, layers, called)):
                     yield _finding(
                         "result_not_kept",
                         f"The result of line {node.lineno} is not kept",
                         f"In {self._line(node)} {what} computed and dropped: every tensor is the same after this line "
-                        "as before it. Give the result a name, and continue with that.",
+                        "as before it. If the result should count, give it a name and continue with that; if not, "
+                        "leave the line out.",
                     )
 
     def dropout(self) -> Iterator[Misconception]:
@@ -230,17 +242,7 @@ class _Slips:
         """The names of arguments on which the result cannot depend."""
         judged = ("forward", "__init__") if self.exercise.kind == "module" else (self.written.name,)
         for function in self.functions:
-            if function.name not in judged or is_unwritten(function):
-                continue
-            read = names_read(function)
-            names = arguments_of(function)
-            unused = [
-                name
-                for place, name in enumerate(names)
-                if not (name == "self" or name.startswith("_") or read & {name, "locals", "vars", "eval"})
-                and not may_be_left_out(self.exercise, place)
-            ]
-            if unused:
+            if function.name in judged and (unused := unread_arguments(self.exercise, function)):
                 yield function, unused
 
     def unused_arguments(self) -> Iterator[Misconception]:
@@ -269,11 +271,12 @@ class _Slips:
             if re.search(r"getattr|children\(|modules\(|super\(\)\.forward|vars\(|__dict__", text):
                 continue
             for name in sorted(layers_of(node) - used):
-                yield _finding(
-                    "layer_not_used",
-                    f"`self.{name}` is made and never used",
-                    "`__init__` makes it, and `forward` does not call it. Where does it belong?",
-                )
+                if (more := made_elsewhere(self.exercise, self.wrong, name)) is not None:
+                    yield _finding(
+                        "layer_not_used",
+                        f"`self.{name}` is made and never used",
+                        f"`__init__` makes it, and `forward` does not call it. Where does it belong?{more}",
+                    )
 
     def unused_variables(self) -> Iterator[Misconception]:
         """Results under a name that nobody reads."""

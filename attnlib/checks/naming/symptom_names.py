@@ -17,6 +17,11 @@ _TEXTS = {
         "A module does not look into a Python list for its layers: what lies in one is neither trained nor saved with "
         "the module, nor moved to another device. Make the list an nn.ModuleList.",
     ),
+    "parameter_shared": (
+        "One parameter under two names",
+        "Python copies nothing when it assigns: after `self.b = self.a`, or in `[layer] * 3`, all names stand for the "
+        "same object, with one set of weights. The contract has a parameter for each name: make each one separately.",
+    ),
     "tensor_for_parameter": (
         "A tensor where a parameter is meant",
         "The tensor is there under the right name, but only an nn.Parameter is handed to the optimiser and learns; a "
@@ -209,8 +214,9 @@ _TEXTS = {
     ),
     "arguments_do_not_fit": (
         "A function is called with the wrong arguments",
-        "There is one too many, one is missing, or one has another name. The line is shown above; `help(function)` or "
-        "a `?` after its name says what it takes.",
+        "There is one too many, one is missing, or one has another name. `help(function)` or a `?` after its name says "
+        "what it takes. Where no line of yours is shown above, the check itself made the call: it passes the arguments "
+        "of the contract in their order, and leaves out those that have a default there.",
     ),
     "dtypes_do_not_fit": (
         "Two tensors of different dtypes meet",
@@ -234,6 +240,12 @@ _TEXTS = {
         "size whatever the inputs are? Then it was made with a number where a length of an input is needed. In "
         "`a @ b` the last axis of a and the last but one of b must have the same length, and are summed over; "
         "elsewhere, axes that meet must have equal lengths, or one of them length 1.",
+    ),
+    "classes_on_the_last_axis": (
+        "cross_entropy finds the classes on axis 1",
+        "F.cross_entropy wants logits of shape (b, classes, n) for targets of shape (b, n), and takes yours, (b, n, "
+        "classes), for n classes. Exchange the last two axes, `logits.mT`, or make one row of all predictions: "
+        "`logits.flatten(0, 1)` against `targets.flatten()`.",
     ),
     "unpacked_otherwise": (
         "There are more names than values, or fewer",

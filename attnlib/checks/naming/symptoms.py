@@ -24,6 +24,7 @@ PARAMETERS: dict[Reason, str] = {
     "missing": "parameter_missing",
     "in_a_list": "layers_in_a_list",
     "not_a_parameter": "tensor_for_parameter",
+    "shared": "parameter_shared",
     "unasked": "one_parameter_more",
     "two_names": "layer_under_two_names",
     "frozen": "parameter_frozen",

@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from torch import Tensor, nn
@@ -21,6 +21,21 @@ def layers_of(tree: ast.AST) -> set[str]:
             if called[:1].isupper():
                 found |= {t.attr for t in node.targets if isinstance(t, ast.Attribute) and is_self(t.value)}
     return found
+
+
+def forgotten_layers(method: ast.FunctionDef) -> list[tuple[str, ast.Assign]]:
+    """The variables of a constructor that hold a layer of torch.nn, and that it never reads: `self.` is missing."""
+    assigned = [n for n in ast.walk(method) if isinstance(n, ast.Assign) and isinstance(n.value, ast.Call)]
+    made = [(n.targets[0], n) for n in assigned if re.match(r"(torch\.)?nn\.[A-Z]", ast.unparse(n.value))]
+    read = names_read(method)
+    unread = [(t.id, n) for t, n in made if isinstance(t, ast.Name) and t.id not in read]
+    return unread if method.name == "__init__" else []
+
+
+def loops_over(function: ast.FunctionDef, layers: set[str]) -> set[str]:
+    """The variables of loops over an attribute that is one of these layers: `for block in self.blocks`."""
+    loops = [n for n in ast.walk(function) if isinstance(n, ast.For) and isinstance(n.iter, ast.Attribute)]
+    return {n.target.id for n in loops if n.iter.attr in layers and isinstance(n.target, ast.Name)}  # type: ignore[attr-defined]
 
 
 def is_functional_dropout(node: ast.Call) -> bool:
@@ -60,14 +75,17 @@ def is_of_the_notebook(name: str, value: Any, constants: bool) -> bool:
     return isinstance(value, Tensor | nn.Module)
 
 
-def lost_by(value: ast.expr, layers: set[str]) -> str:
-    """What a statement of this expression computes for nobody; empty if it may do something else as well."""
+def lost_by(value: ast.expr, layers: set[str], called: Collection[str] = ()) -> str:
+    """What a statement of this expression computes for nobody; empty if it may do something else as well.
+
+    `layers` are attributes that hold one, and `called` are variables.
+    """
     if isinstance(value, ast.BinOp | ast.UnaryOp | ast.Compare):
         return f"`{_short(value)}` is"
     if not isinstance(value, ast.Call):
         return ""
     if isinstance(value.func, ast.Name):
-        return f"`{value.func.id}(…)` is" if value.func.id in EINOPS else ""
+        return f"`{value.func.id}(…)` is" if value.func.id in {*EINOPS, *called} else ""
     if not isinstance(value.func, ast.Attribute):
         return ""
     name, owner = value.func.attr, value.func.value

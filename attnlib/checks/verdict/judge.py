@@ -15,7 +15,7 @@ from attnlib.checks.asking.time_limits import TimeLimits
 from attnlib.checks.exercise import AS_GIVEN, Case, Exercise, Misconception
 from attnlib.checks.naming.diagnose import diagnose
 from attnlib.checks.naming.errors import exception
-from attnlib.checks.naming.from_source import FromSource, from_record, from_source, read_source
+from attnlib.checks.naming.from_source import FromSource, from_record, from_source, read_source, text_of
 from attnlib.checks.naming.symptoms import (
     beside_parameters,
     broken_contract,
@@ -151,7 +151,8 @@ def _findings(
     """What the mistake is: the misconception; or else what the result shows, and what one change would do."""
     if all(t.difference is None for t in trials):
         return []
-    known = diagnose(exercise, trials, seed=seed, device=device, memory=memory)
+    source = "" if _is_of_the_course(attempt) else text_of(attempt)
+    known = diagnose(exercise, trials, seed=seed, device=device, memory=memory, source=source)
     if known and (known[0].id == AS_GIVEN or _is_of_the_course(attempt)):
         return known
     elsewhere = isinstance(attempt, Attempt)

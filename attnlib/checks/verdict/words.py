@@ -1,5 +1,7 @@
 """The one place where failures, differences and isolated traits become sentences; no other module reads them."""
 
+from typing import Any
+
 from torch import Tensor
 
 from attnlib.checks.asking.failure import Failure
@@ -121,3 +123,18 @@ def _both(want: Tensor, have: Tensor) -> tuple[str, str]:
 def _short(value: object) -> str:
     """A shape, a dtype, a device, or the error that is wanted."""
     return value.error if isinstance(value, Failure) else str(value).removeprefix("torch.")
+
+
+def rounded(numbers: Any) -> Any:
+    """Nested lists with four digits behind the point at most, as a person would write them."""
+    if isinstance(numbers, list):
+        return [rounded(number) for number in numbers]
+    return round(numbers, 4) if isinstance(numbers, float) else numbers
+
+
+def rows_of(matrix: Tensor) -> list[str]:
+    """A matrix with two digits behind the point, a line for each row."""
+    rows = matrix.reshape(1, -1) if matrix.dim() < 2 else matrix
+    cells = [[f"{round(v, 2) + 0.0:.2f}" if isinstance(v, float) else str(v) for v in row] for row in rows.tolist()]
+    widths = max((len(cell) for row in cells for cell in row), default=1)
+    return ["[" + "  ".join(f"{cell:>{widths}}" for cell in row) + "]" for row in cells]

@@ -13,11 +13,15 @@ from attnlib.checks.asking.observe import Observation, argument_names, input_nam
 from attnlib.checks.asking.ready_made import instead
 from attnlib.checks.exercise import AS_GIVEN, Case, Exercise, Misconception
 from attnlib.checks.naming.isolate import Isolated, isolate
+from attnlib.checks.naming.one_change import CHANGES
 from attnlib.checks.trial.compare import ASPECTS
 from attnlib.checks.trial.trial import Trial, visibly_wrong
 from attnlib.checks.verdict import words
 from attnlib.checks.verdict.report import Report, Section
 from attnlib.checks.verdict.scoring import earned
+
+ALL_CHANGES = {change.id for change in CHANGES.values()}
+"""Each of them would put everything right, and so there is nothing more to say."""
 
 
 def write_report(
@@ -161,11 +165,28 @@ def _explain_failure(
     where = f"In the case “{chosen.case.name}”, called with {_described_inputs(exercise, chosen)}"
     sections = [Section(where, body.rstrip())]
     known = any(finding in exercise.misconceptions for finding in findings)
-    if not known and (looks_like := _unrecognised(exercise, trials, chosen, findings)):
+    isolated = Isolated() if known else isolate(exercise, trials)
+    if not known and (looks_like := _unrecognised(isolated, trials, chosen, findings)):
         sections.append(looks_like)
+    explained = known or isolated.traits or any(finding.id in ALL_CHANGES for finding in findings)
+    if not explained and (others := _other_parts(order, trials, chosen)):
+        sections.append(Section("Wrong as well", others))
     if example is not None and (side := _side_by_side(exercise, example)):
         sections.append(side)
     return headline, sections
+
+
+def _other_parts(order: Sequence[str], trials: Sequence[Trial], chosen: Trial) -> str:
+    """The first wrong case of every other part that is lost by itself: each ✗ has a sentence."""
+    firsts = {t.case.part: t for t in reversed(visibly_wrong(trials))}
+    if order[0] in firsts:
+        return ""
+    left = [t for part in order if part != chosen.case.part and (t := firsts.get(part)) and t.difference]
+    return "\n".join(
+        f"{t.case.part}, in the case “{t.case.name}”: {words.of_difference(t.difference)}."
+        for t in left
+        if t.difference
+    )
 
 
 def _shows_numbers(trial: Trial) -> bool:
@@ -197,11 +218,10 @@ def _described_inputs(exercise: Exercise, trial: Trial) -> str:
 
 
 def _unrecognised(
-    exercise: Exercise, trials: Sequence[Trial], chosen: Trial, findings: Sequence[Misconception]
+    isolated: Isolated, trials: Sequence[Trial], chosen: Trial, findings: Sequence[Misconception]
 ) -> Section | None:
     """What can be said where no misconception fits: which properties hold, if a finding has not said it yet."""
     assert chosen.difference is not None
-    isolated = isolate(exercise, trials)
     named = {finding.id for finding in findings} - {"not_refused"}  # whose trait says more: that all else is right
     if len(isolated.traits) == 1 and isolated.traits[0].id in named:
         return None
@@ -256,12 +276,12 @@ def _side_by_side(exercise: Exercise, example: tuple[Observation, Observation]) 
         return None
     if want.shape == have.shape and torch.allclose(want.double(), have.double(), atol=5e-3, equal_nan=True):
         return None
-    left, other = _numbers(have), _numbers(want)
+    left, other = words.rows_of(have), words.rows_of(want)
     width = max(len("yours"), *(len(line) for line in left))
     rows = max(len(left), len(other))
     left, other = left + [""] * (rows - len(left)), other + [""] * (rows - len(other))
     given = [
-        f"{name} = {_rounded(value.tolist())}" if isinstance(value, Tensor) else f"{name} = {value}"
+        f"{name} = {words.rounded(value.tolist())}" if isinstance(value, Tensor) else f"{name} = {value}"
         for name, value in zip(input_names(exercise), right.inputs, strict=False)
         if value is not None
     ]
@@ -278,17 +298,3 @@ def _flat(tensor: Tensor) -> Tensor:
     while tensor.dim() > 2 and 1 in tensor.shape:
         tensor = tensor.squeeze(tensor.shape.index(1))
     return tensor
-
-
-def _rounded(numbers: Any) -> Any:
-    """Nested lists with four digits behind the point at most, as a person would write them."""
-    if isinstance(numbers, list):
-        return [_rounded(number) for number in numbers]
-    return round(numbers, 4) if isinstance(numbers, float) else numbers
-
-
-def _numbers(matrix: Tensor) -> list[str]:
-    rows = matrix.reshape(1, -1) if matrix.dim() < 2 else matrix
-    cells = [[f"{round(v, 2) + 0.0:.2f}" if isinstance(v, float) else str(v) for v in row] for row in rows.tolist()]
-    widths = max((len(cell) for row in cells for cell in row), default=1)
-    return ["[" + "  ".join(f"{cell:>{widths}}" for cell in row) + "]" for row in cells]

@@ -1,5 +1,6 @@
 """The exercises of lesson 06: the encoder block, its norms and its MLP."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, cast
 
@@ -8,7 +9,7 @@ from torch import Tensor, nn
 
 import attnlib
 from attnlib.checks.asking.ready_made import BLOCKS, NORMS
-from attnlib.checks.course.slips.attention import Compare
+from attnlib.checks.course.slips.attention import Compare, Scale, Share, masked_softmax
 from attnlib.checks.course.slips.block import (
     AddAttention,
     AddThought,
@@ -40,7 +41,7 @@ from attnlib.checks.course.slips.perceptron import (
     Widen,
 )
 from attnlib.checks.course.slips.post_norm import NormAttention, NormThought, PostParts, StreamToAttention, StreamToMlp
-from attnlib.checks.course.steps import CourseExercise, Step
+from attnlib.checks.course.steps import CourseExercise, Step, told_as
 from attnlib.checks.course.usual import as_given, usual_cases, wrong
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Asked, Case, Exercise
@@ -650,6 +651,18 @@ class PostAttend(Step):
 
     def right(self, attn: nn.Module, x: Tensor, allowed: Tensor) -> Any:
         return attn(x, mask=allowed)
+
+    @told_as(Scale.no_scale)
+    def no_scale(self, attn: Any, x: Tensor, allowed: Tensor) -> Any:
+        return self._by_hand(attn, x, lambda scores, d: masked_softmax(scores, allowed))
+
+    @told_as(Share.over_queries)
+    def over_queries(self, attn: Any, x: Tensor, allowed: Tensor) -> Any:
+        return self._by_hand(attn, x, lambda scores, d: masked_softmax(scores * d**-0.5, allowed, dim=-2))
+
+    def _by_hand(self, attn: Any, x: Tensor, share: Callable[[Tensor, int], Tensor]) -> Any:
+        q, k, v = (attnlib.split_heads(layer(x), attn.num_heads) for layer in (attn.w_q, attn.w_k, attn.w_v))
+        return attn.w_o(attnlib.merge_heads(share(q @ k.mT, q.shape[-1]) @ v))
 
 
 POST_NORM_BLOCK = CourseExercise(

@@ -17,7 +17,7 @@ from attnlib.checks.course.slips.masks import MaskedShare, OptionalKeyMask
 from attnlib.checks.course.slips.norm import Divide, Statistics, Two
 from attnlib.checks.course.slips.perceptron import HiddenLayers
 from attnlib.checks.course.slips.projections import Layer, Layers, OfItself
-from attnlib.checks.course.steps import Step, along_with, each, spells, told_as
+from attnlib.checks.course.steps import Step, along_with, contradicted_by, each, spells, told_as
 
 Norms = tuple[nn.LayerNorm, nn.LayerNorm]
 
@@ -52,9 +52,14 @@ class TwoNorms(Step):
     def one_norm_layer(self, d_model: int) -> Norms:
         """There is only one norm.
 
-        norm1 serves both sub-layers, and there is no norm2. Each has a norm with weights of its own.
+        One layer serves both sub-layers. Each has a norm with weights of its own, norm1 and norm2.
         """
         return (nn.LayerNorm(d_model),) * 2
+
+    @spells(one_norm_layer)
+    @contradicted_by(r"\bnorm2\b")
+    def second_norm_never_made(self, d_model: int) -> tuple[nn.LayerNorm, None]:
+        return nn.LayerNorm(d_model), None
 
     @each(eps=(1e-6, 1e-12, 1e-3))
     def other_eps(self, d_model: int, eps: float) -> Norms:
@@ -424,8 +429,8 @@ class SecondNorm(Step):
     def residual_from_the_norm(self, stream: Tensor, norm2: Layer) -> Two:
         """The residuals are taken after the norms.
 
-        x = norm1(x) overwrites the stream, and what is added is the normalised vector. Only the sub-layer sees the
-        norm: x = x + attn(norm1(x)).
+        What is added is the normalised vector, where x should be: does x = norm1(x) overwrite the stream? Only the
+        sub-layer sees the norm: x = x + attn(norm1(x)).
         """
         return norm2(stream), norm2(stream)
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 import attnlib
 from attnlib.checks.course.slips.lesson08_model import ThroughTheBlocks
 from attnlib.checks.course.slips.projections import Layer
-from attnlib.checks.course.steps import Step, along_with, told_as
+from attnlib.checks.course.steps import Step, along_with, contradicted_by, told_as
 
 Parts = tuple[nn.Module | nn.Parameter, ...]
 CLASSES = 10
@@ -181,6 +181,7 @@ class StackOfBlocks(Step):
             x = block(x)
         return x
 
+    @contradicted_by(r"self\.blocks\[-1\]")
     @told_as(ThroughTheBlocks.blocks_beside_one_another)
     def blocks_beside_one_another(self, x: Tensor, blocks: Any) -> Tensor:
         result: Tensor = blocks[-1](x)
@@ -195,6 +196,7 @@ class StackOfBlocks(Step):
     def blocks_from_the_last(self, x: Tensor, blocks: Any) -> Tensor:
         return self.right(x, [*blocks][::-1])
 
+    @contradicted_by(r"\bin self\.blocks")
     def no_block_called(self, x: Tensor) -> Tensor:
         """No block is called.
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from attnlib.checks.course.slips.attention import Give, Scale, Share
 from attnlib.checks.course.slips.projections import Layer, Layers, ProjectWithLayers, Three, bias, three_layers
-from attnlib.checks.course.steps import Step, along_with, discussed_at, each, spells
+from attnlib.checks.course.steps import Step, along_with, contradicted_by, discussed_at, each, spells
 
 Two = tuple[Tensor, Tensor]
 
@@ -162,6 +162,7 @@ class FourLayers(Step):
         layers = self.right(d_model, num_heads, d_head, bias, d_memory)
         return *self.right(d_model, 1, d_head, bias, d_memory)[:3], layers[3]
 
+    @contradicted_by(r"\bw_o = ")
     def no_output_layer(
         self, d_model: int, num_heads: int, d_head: int, bias: bool, d_memory: int | None = None
     ) -> Layers:

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnlib.checks.course.steps import Step, spells
+from attnlib.checks.course.steps import Step, contradicted_by, spells
 
 Change = Callable[[Tensor, int], Tensor]
 Logits = tuple[Tensor, list[Tensor]]
@@ -65,6 +65,7 @@ class ChangeOne(Step):
         """
         return lambda ids, j: torch.cat([ids[:j], (ids[j:] + 1) % vocab])
 
+    @contradicted_by(r"(\w+) = .*clone\(\)[\s\S]*\n *\1\[.+\] = [\s\S]*model\(\s*\1\b")
     def nothing_exchanged(self) -> Change:
         """Nothing is exchanged.
 

@@ -29,6 +29,10 @@ class MeasureGuesses(Step):
     def guesses_not_shifted(self) -> Loss:
         return lambda logits, excerpt: F.cross_entropy(logits.flatten(0, 1), excerpt[:, :-1].flatten())
 
+    @told_as(PieceLoss.loss_shifted_the_wrong_way)
+    def shifted_the_other_way(self) -> Loss:
+        return lambda logits, excerpt: F.cross_entropy(logits[:, 1:].mT, excerpt[:, :-2])
+
     def last_guess_alone(self) -> Loss:
         """Only the last guess of each excerpt counts.
 
@@ -114,19 +118,20 @@ def descend(
     keep_gradients: bool = False,
     after: bool = False,
     anew: bool = False,
+    read: slice = slice(-1),
 ) -> Losses:
-    """A step on each excerpt, and its loss."""
+    """A step on each excerpt, and its loss; the model gets the characters that are `read`."""
     optimiser, losses = begin(model), []
     for excerpt, rate in zip(excerpts, rates, strict=True):
         optimiser = begin(model) if anew else optimiser
-        loss = loss_of(model(excerpt[:, :-1]), excerpt)
+        loss = loss_of(model(excerpt[:, read]), excerpt)
         for group in optimiser.param_groups:
             group["lr"] = rate
         if not keep_gradients:
             optimiser.zero_grad()
         loss.backward()
         optimiser.step()
-        losses.append((loss_of(model(excerpt[:, :-1]), excerpt) if after else loss).detach())
+        losses.append((loss_of(model(excerpt[:, read]), excerpt) if after else loss).detach())
     return losses
 
 
@@ -137,6 +142,18 @@ class TrainWriter(Step):
 
     def right(self, model: nn.Module, excerpts: Tensor, rates: Tensor, loss_of: Loss, begin: Any) -> Losses:
         return descend(model, begin, excerpts, rates.tolist(), loss_of)
+
+    def past_predicted(self, model: nn.Module, excerpts: Tensor, rates: Tensor, begin: Any) -> Losses:
+        """The model reads what it should guess, and guesses what came before.
+
+        The two slices are exchanged: excerpt[:, 1:] is read, and excerpt[:, :-1] is to be guessed, the character before
+        each one. The model gets all but the last character, and its guesses are compared with all but the first.
+        """
+
+        def loss_of(logits: Tensor, excerpt: Tensor) -> Tensor:
+            return F.cross_entropy(logits.mT, excerpt[:, :-1])
+
+        return descend(model, begin, excerpts, rates.tolist(), loss_of, read=slice(1, None))
 
     @told_as(TakeSteps.gradients_pile_up)
     def gradients_pile_up(self, model: nn.Module, excerpts: Tensor, rates: Tensor, loss_of: Loss, begin: Any) -> Losses:

@@ -7,7 +7,8 @@ from torch import Tensor
 
 import attnlib
 from attnlib.attention import equation
-from attnlib.checks.course.steps import Step, along_with, discussed_at, each, spells
+from attnlib.checks.course.slips.attention import Scale, Share
+from attnlib.checks.course.steps import Step, along_with, discussed_at, each, spells, told_as
 
 
 class TableSizes(Step):
@@ -879,6 +880,17 @@ class AttendCausally(Step):
 
     def right(self, new_q: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         return equation(new_q, keys, values, is_causal=True)[0]
+
+    @told_as(Scale.no_scale)
+    def no_scale(self, new_q: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        return self.right(new_q * math.sqrt(new_q.shape[-1]), keys, values)
+
+    @told_as(Share.over_queries)
+    def over_queries(self, new_q: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        scores = new_q @ keys.mT * new_q.shape[-1] ** -0.5
+        future = torch.ones_like(scores, dtype=torch.bool).triu(1 + keys.shape[-2] - new_q.shape[-2])
+        output: Tensor = scores.masked_fill(future, -torch.inf).softmax(dim=-2) @ values
+        return output
 
     def not_causal(self, new_q: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """The new words see one another's future.

@@ -11,7 +11,7 @@ import attnlib
 from attnlib.checks.course.slips.block import AddAttention, AddThought, FirstNorm, SecondNorm
 from attnlib.checks.course.slips.norm import Two
 from attnlib.checks.course.slips.projections import Layer
-from attnlib.checks.course.steps import Step, along_with, spells, told_as
+from attnlib.checks.course.steps import Step, along_with, contradicted_by, spells, told_as
 
 
 class Shift(Step):
@@ -631,6 +631,20 @@ class ThinkAtLast(Step):
     def second_residual_forgotten(self, stream: Tensor, norm2: Layer, norm3: Any, mlp: Layer) -> Tensor:
         return mlp((norm3 or norm2)(stream))
 
+    def last_residual_from_the_norm(self, stream: Tensor, norm2: Layer, norm3: Any, mlp: Layer) -> Tensor:
+        """The residual around the MLP is taken after the norm.
+
+        The normalised vectors are added where x should be: does the norm before the MLP overwrite x? Only the sub-layer
+        sees the norm: x + mlp(norm2(x)), or norm3 where there is a memory.
+        """
+        normed = (norm3 or norm2)(stream)
+        return normed + mlp(normed)
+
+    @told_as(SecondNorm.residual_from_the_norm)
+    @along_with("first_residual_from_the_norm", "memory_residual_from_the_norm")
+    def residual_from_the_norm(self, stream: Tensor, norm2: Layer, norm3: Any, mlp: Layer) -> Tensor:
+        return self.last_residual_from_the_norm(stream, norm2, norm3, mlp)
+
     @along_with("memory_never_read")
     def memory_after_the_mlp(
         self, stream: Tensor, memory: Tensor | None, norm2: Layer, norm3: Any, cross: Any, mlp: Layer
@@ -734,15 +748,16 @@ class ModelParts(Step):
         return embed, positions, nn.ModuleList([blocks.get_submodule("0")] * depth), norm, head
 
     def blocks_in_a_list(
-        self, vocab: int, d_model: int, num_heads: int, depth: int, max_len: int, tie: bool
-    ) -> tuple[nn.Module | list[nn.Module], ...]:
+        self, module: Any, vocab: int, d_model: int, num_heads: int, depth: int, max_len: int, tie: bool
+    ) -> tuple[nn.Module | None, ...]:
         """The blocks are in a plain list.
 
         A module finds the layers that are its attributes, but does not look into a list: the blocks' weights are
         neither trained nor saved with the model, and do not move to a GPU with it. Put the list into an nn.ModuleList.
         """
         embed, positions, blocks, norm, head = self.right(vocab, d_model, num_heads, depth, max_len, tie)
-        return embed, positions, [*blocks.children()], norm, head
+        module.blocks = [*blocks.children()]
+        return embed, positions, None, norm, head
 
     def positions_of_the_vocabulary(
         self, vocab: int, d_model: int, num_heads: int, depth: int, max_len: int, tie: bool
@@ -851,6 +866,7 @@ class ThroughTheBlocks(Step):
             x = block(x, is_causal=True)
         return x
 
+    @contradicted_by(r"self\.blocks\[-1\]")
     def blocks_beside_one_another(self, x: Tensor, blocks: Any) -> Tensor:
         """Every block gets the embeddings.
 
@@ -876,6 +892,7 @@ class ThroughTheBlocks(Step):
         """
         return self.right(x, [*blocks][::-1])
 
+    @contradicted_by(r"\bin self\.blocks")
     def blocks_never_called(self, x: Tensor) -> Tensor:
         """No block is called.
 

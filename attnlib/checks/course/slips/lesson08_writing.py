@@ -1022,6 +1022,14 @@ class MixOrders(Step):
             unseen=lambda shorter, vocab: 1 / vocab,
         )
 
+    @spells(one_added_to_each_count)
+    def one_added_to_each_count_that_is_there(
+        self, test: Tensor, order: int, vocab: int, followers: Followers
+    ) -> Tensor:
+        return self.right(
+            test, order, vocab, followers, mix=lambda count, total, kinds, shorter: (count + 1) / (total + vocab)
+        )
+
     def totals_for_kinds(self, test: Tensor, order: int, vocab: int, followers: Followers) -> Tensor:
         """All followers are counted where only the *different* ones should be.
 

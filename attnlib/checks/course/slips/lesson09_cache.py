@@ -124,6 +124,15 @@ class Write(Step):
         cache["v"] = torch.cat([cache["v"][:, :, :start], v], dim=2)
         return cache["k"], cache["v"]
 
+    def room_lost_by_cat(self, cache: Cache, k: Tensor, v: Tensor, start: int) -> Two:
+        """The cache loses its room to torch.cat.
+
+        This call is right. But `torch.cat` makes buffers that are just as long as what is in them, so the next call
+        finds them full and refuses, although the cache was made for more. Write into the slice [length, length + n) of
+        the buffer.
+        """
+        return self.grows_by_cat(cache, k, v, start)
+
     @along_with("room_not_checked", "whole_buffer")
     def behind_the_buffer(self, cache: Cache, k: Tensor, v: Tensor) -> Two:
         """The new positions are put after the whole buffer.

@@ -114,8 +114,12 @@ class CutHeads(Step):
 
         In x @ w the rows of w belong to the features of x, and the columns to the heads.
         """
+        k, v = self._rows(w_k, w_v, num_heads, groups)
+        return k.movedim(3, 0), v.movedim(3, 0)
+
+    def _rows(self, w_k: Tensor, w_v: Tensor, num_heads: int, groups: int) -> Two:
         self.right(w_k, w_v, num_heads, groups)
-        k, v = (w.unflatten(0, (groups, num_heads // groups, -1)).movedim(3, 0) for w in (w_k, w_v))
+        k, v = (w.unflatten(0, (groups, num_heads // groups, -1)) for w in (w_k, w_v))
         return k, v
 
     def uneven_pools_accepted(self, w_k: Tensor, w_v: Tensor, num_heads: int, groups: int) -> Two:
@@ -150,6 +154,11 @@ class Pool(Step):
         all three: mean, one head, random.
         """
         return k_heads.select(-2, place).flatten(-2), v_heads.select(-2, place).flatten(-2)
+
+    @spells(CutHeads.rows_pooled)
+    def rows_pooled_where_they_are(self, w_k: Tensor, w_v: Tensor, num_heads: int, groups: int) -> Two:
+        k, v = CutHeads()._rows(w_k, w_v, num_heads, groups)
+        return k.mean(dim=1).flatten(0, 1), v.mean(dim=1).flatten(0, 1)
 
     def keys_pooled_alone(self, k_heads: Tensor, v_heads: Tensor) -> Two:
         """Only the keys are pooled.

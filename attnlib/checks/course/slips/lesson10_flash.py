@@ -67,18 +67,19 @@ class ScoreTiles(Step):
         """
         return self.right(q * (q.shape[-1] / v.shape[-1]) ** 0.5, k, is_causal)
 
-    def whole_mask_made(self, q: Tensor, k: Tensor, is_causal: bool) -> Tile:
-        """A mask for the whole table is made.
+    def square_made(self, q: Tensor, k: Tensor, is_causal: bool) -> Tile:
+        """A tensor of n × n is made.
 
-        The numbers are right. But a mask of all queries and all keys has (n, n) entries, just as the table of scores
-        that this exercise is meant to avoid. Make each block's mask from the positions in it.
+        The numbers are right, and so are the blocks that are visited. But somewhere every query meets every key at
+        once, in a table of scores or in a mask for it. Either has the (n, n) entries that this exercise is meant to
+        avoid: compute what a block needs from that block alone.
         """
         torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool, device=q.device)
         return self.right(q, k, is_causal)
 
-    @spells(whole_mask_made)
-    def whole_mask_made_if_causal(self, q: Tensor, k: Tensor, is_causal: bool) -> Tile:
-        return self.whole_mask_made(q, k, is_causal) if is_causal else self.right(q, k, is_causal)
+    @spells(square_made)
+    def square_made_if_causal(self, q: Tensor, k: Tensor, is_causal: bool) -> Tile:
+        return self.square_made(q, k, is_causal) if is_causal else self.right(q, k, is_causal)
 
     def future_open(self, q: Tensor, k: Tensor) -> Tile:
         """The future is open in the blocks on the diagonal.

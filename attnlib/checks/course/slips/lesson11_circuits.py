@@ -453,6 +453,19 @@ class ScoreTokens(Step):
         """
         return written
 
+    def w_o_before_w_v(self, model: Any, layer: int, columns: Columns) -> Tensor:
+        """W_O comes before W_V.
+
+        The head first makes a value of what it reads, with W_V, and then writes that into the stream, with W_O:
+        W_E W_V W_O W_U. nn.Linear keeps its weight as (out, in), so both have to be transposed; without that, only the
+        wrong order has shapes that fit.
+        """
+        at = model.layers[layer]
+        logits: Tensor = (
+            model.embed.weight @ at.w_o.weight[:, columns] @ at.w_v.weight[columns] @ model.unembed.weight.T
+        )
+        return logits
+
     def direct_path_added(self, model: Any, written: Tensor) -> Tensor:
         """The direct path is included.
 

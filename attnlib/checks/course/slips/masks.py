@@ -336,13 +336,15 @@ class MaskForm(Step):
         return mask
 
 
-WAYS = ("zeros", "nan", "equal", "zeroed")
+WAYS = ("zeros", "nan", "equal", "zeroed", "after")
 
 
 def blocked(scores: Tensor, allowed: Tensor, how: str, dim: int = -1) -> Tensor:
     """Attention weights among what is allowed. The `WAYS` differ where nothing is, and for a wrong `dim`."""
     if how == "zeros":
         return masked_softmax(scores, allowed, dim)
+    if how == "after":
+        return scores.softmax(dim) * allowed
     weights = scores.masked_fill(~allowed, -torch.inf if how == "nan" else torch.finfo(scores.dtype).min).softmax(dim)
     return weights * allowed if how == "zeroed" else weights
 

@@ -56,6 +56,24 @@ class Statistics(Step):
         """
         return (x * x).mean(dim=-1, keepdim=True), x.mean(dim=-1, keepdim=True)
 
+    def differences_not_squared(self, x: Tensor) -> Two:
+        """The differences from the mean are not squared.
+
+        What is above the mean cancels what is below it, so the mean of x - mean is 0, but for rounding: only eps is
+        left under the root. The variance is the mean of (x - mean)².
+        """
+        mean = x.mean(dim=-1, keepdim=True)
+        return (x - mean).mean(dim=-1, keepdim=True), mean
+
+    def absolute_for_squared(self, x: Tensor) -> Two:
+        """Absolute values are taken in place of squares.
+
+        The mean of |x - mean| is a measure of spread as well, but it is no variance, and its root is no standard
+        deviation. The variance is the mean of (x - mean)².
+        """
+        mean = x.mean(dim=-1, keepdim=True)
+        return (x - mean).abs().mean(dim=-1, keepdim=True), mean
+
     def squares_summed(self, x: Tensor) -> Two:
         """The squares are added up, not averaged.
 

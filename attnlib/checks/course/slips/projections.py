@@ -43,8 +43,8 @@ class ThreeLayers(Step):
     def layers_not_registered(self, module: nn.Module, d_model: int, d_k: int) -> Layers:
         """The module does not know its layers.
 
-        Layers in a plain list, or made inside forward, are no parameters of the module: they are neither saved nor
-        trained. Make them in __init__, as self.w_q, self.w_k and self.w_v.
+        A module finds the layers that are its attributes. Those in a plain list, in a variable of __init__, or made
+        inside forward are neither saved nor trained. Make them in __init__, as self.w_q, self.w_k and self.w_v.
         """
         module.layers = [nn.Linear(d_model, d_k)]  # type: ignore[assignment]
         return None, None, None

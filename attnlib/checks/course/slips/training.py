@@ -2,21 +2,23 @@
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from attnlib.checks.course.steps import Step
+from attnlib.checks.course.slips.attention import Scale, Share
+from attnlib.checks.course.steps import Step, told_as
 
 Error = Callable[[Tensor, Tensor], Tensor]
 Trained = tuple[Tensor, tuple[Tensor, ...]]
 Matrices = tuple[Tensor, Tensor, Tensor]
 
 
-def attended(x: Tensor, weights: Sequence[Tensor]) -> Tensor:
+def attended(x: Tensor, weights: Sequence[Tensor], *, scaled: bool = True, dim: int = -1) -> Tensor:
     """One head of self-attention: (b, n, d_model) -> (b, n, d_v)."""
     q, k, v = (x @ w for w in weights)
-    return torch.softmax(q @ k.mT / math.sqrt(q.shape[-1]), dim=-1) @ v
+    return torch.softmax(q @ k.mT / math.sqrt(q.shape[-1] if scaled else 1), dim=dim) @ v
 
 
 def descend(
@@ -29,17 +31,18 @@ def descend(
     piling_up: bool = False,
     after: bool = False,
     turn: Callable[[Tensor], Tensor] = lambda gradient: gradient,
+    attend: Callable[[Tensor, Sequence[Tensor]], Tensor] = attended,
 ) -> Trained:
     """One step of gradient descent for each batch, at the learning rates of the three matrices."""
     losses, sums = [], [torch.zeros_like(w) for w in weights]
     for x, target in zip(words, wanted, strict=True):
         leaves = [w.detach().requires_grad_() for w in weights]
         with torch.enable_grad():
-            loss = error(attended(x, leaves), target)
+            loss = error(attend(x, leaves), target)
             gradients = torch.autograd.grad(loss, leaves, allow_unused=True, materialize_grads=True)
         sums = [total * piling_up + gradient for total, gradient in zip(sums, gradients, strict=True)]
         weights = tuple(w.detach() - rate * turn(g) for w, rate, g in zip(weights, rates, sums, strict=True))  # type: ignore[assignment]
-        losses.append((error(attended(x, weights), target) if after else loss).detach())
+        losses.append((error(attend(x, weights), target) if after else loss).detach())
     return torch.stack(losses), weights
 
 
@@ -141,6 +144,18 @@ class TakeSteps(Step):
         `backward` *adds* to what is in `.grad`. Set it to zero (or to None) before each step: `optimiser.zero_grad()`.
         """
         return descend(words, wanted, (w_q, w_k, w_v), error, [lr] * 3, piling_up=True)
+
+    @told_as(Scale.no_scale)
+    def no_scale(
+        self, words: Tensor, wanted: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, lr: float, error: Error
+    ) -> Trained:
+        return descend(words, wanted, (w_q, w_k, w_v), error, [lr] * 3, attend=partial(attended, scaled=False))
+
+    @told_as(Share.over_queries)
+    def over_queries(
+        self, words: Tensor, wanted: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, lr: float, error: Error
+    ) -> Trained:
+        return descend(words, wanted, (w_q, w_k, w_v), error, [lr] * 3, attend=partial(attended, dim=-2))
 
     def uphill(
         self, words: Tensor, wanted: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, lr: float, error: Error

@@ -4,7 +4,7 @@ import ast
 import contextlib
 import linecache
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import FunctionType, ModuleType
 from typing import Any
@@ -16,6 +16,7 @@ OUTSIDE = {
 }
 """What reaches out of an answer. A check may call it a dozen times, but not some hundred times more."""
 MOST_NODES = 4000  # the longest answer of the course, a block with all of its parts, has a third of it
+SCOPES = (ast.FunctionDef, ast.ClassDef, ast.Lambda)
 HARMLESS = ("torch.", "functools.", "staticmethod", "classmethod", "dataclass")  # decorators
 
 
@@ -32,7 +33,7 @@ class Written:
     can_restart: bool = True
     """Whether a fresh start is possible: the cell itself makes all that the answer changes outside of itself."""
     beside: frozenset[str] = frozenset()
-    """The names that the same cell or file binds."""
+    """The names that the same cell or file binds, or a function around the answer."""
 
     @property
     def path(self) -> str:
@@ -91,7 +92,7 @@ def source_of(attempt: Any) -> Written | None:
     methods = [n for c in body if isinstance(c, ast.ClassDef) for n in c.body if isinstance(n, ast.FunctionDef)]
     behind = frozenset(id(n) for m in methods if m.name != "__init__" for n in ast.walk(m))
     module = ast.fix_missing_locations(ast.Module(body, []))
-    return Written(module, name, namespace, lines, behind, state is not None, _bound(tree))
+    return Written(module, name, namespace, lines, behind, state is not None, frozenset(_bound(tree, node)))
 
 
 def _is_harmless(decorator: ast.expr) -> bool:
@@ -142,9 +143,17 @@ def _state(tree: ast.Module, code: Sequence[ast.AST], libraries: set[str]) -> li
     return [*found] if kept <= set_up else None
 
 
-def _bound(tree: ast.Module) -> frozenset[str]:
-    targets = [t for s in tree.body if isinstance(s, ast.Assign) for t in s.targets]
-    return frozenset(n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name))
+def _bound(around: ast.AST, answer: ast.AST) -> Iterator[str]:
+    """What the cell or file binds, and the functions in it that hold the answer, arguments included."""
+    for node in ast.iter_child_nodes(around):
+        if node is answer:
+            continue
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        if not isinstance(node, SCOPES) or any(inner is answer for inner in ast.walk(node)):
+            yield from _bound(node, answer)
 
 
 def _is_plain(value: ast.expr) -> bool:
