@@ -15,14 +15,15 @@ from autograder.showing.errors import NotGraded
 class Budget:
     """Counts two things. Only one of them can cost a student points.
 
-    What its processes compute and wait is the submission's own doing, and the same on a loaded machine: whoever has
-    used it up gets no further process. Real time may have gone by for other reasons, so it ends in "not graded": no
-    points are lost, and the next run tries again.
+    What its processes compute and wait is the submission's own doing, and the same on a loaded machine, and so is what
+    this thread computes to read and compare what they send: whoever has used it up gets no further process. Real time
+    may have gone by for other reasons, so it ends in "not graded": no points are lost, and the next run tries again.
     """
 
     limits: TimeLimits
     spent: float = 0.0
     began: float = field(default_factory=lambda: time.monotonic())
+    computed: float = field(default_factory=lambda: time.thread_time())
 
     @contextmanager
     def counting(self, child: Child) -> Iterator[None]:
@@ -36,7 +37,7 @@ class Budget:
     @property
     def is_spent(self) -> bool:
         """Whether the submission has used up what it may compute and wait."""
-        return self.spent >= self.limits.submission_cpu
+        return self.spent + time.thread_time() - self.computed >= self.limits.submission_cpu
 
     def failure(self) -> Failure:
         """Why an answer was not tried; the same words whatever the answers before it have used the time for."""

@@ -58,6 +58,15 @@ def test_a_submission_whose_processes_have_used_up_its_budget_gets_no_more(hande
     assert "have used up the 15 minutes" in " ".join(verdicts[-1].report.message.split())
 
 
+def test_what_the_grader_computes_for_a_submission_is_in_its_budget(handed_in, monkeypatch):
+    sandbox, seconds = Greedy(TimeLimits()), iter(range(0, 10**6, 400))
+    sandbox.spent = 0.0
+    monkeypatch.setattr(budget.time, "thread_time", lambda: next(seconds))
+    verdicts = Judge(sandbox).verdicts(*handed_in)
+    assert sandbox.forked == 2
+    assert "have used up the 15 minutes" in " ".join(verdicts[-1].report.message.split())
+
+
 def test_the_next_submission_has_a_budget_of_its_own(handed_in):
     sandbox = Greedy(TimeLimits())
     judge = Judge(sandbox)
@@ -69,7 +78,7 @@ def test_the_next_submission_has_a_budget_of_its_own(handed_in):
 def test_real_time_on_a_busy_machine_costs_no_points(handed_in, monkeypatch):
     sandbox, hours = Greedy(TimeLimits()), iter(range(100))
     sandbox.spent = 0.0
-    monkeypatch.setattr(budget, "time", SimpleNamespace(monotonic=lambda: 3600.0 * next(hours)))
+    monkeypatch.setattr(budget, "time", SimpleNamespace(monotonic=lambda: 3600.0 * next(hours), thread_time=float))
     with pytest.raises(NotGraded, match=r"was not judged within 1\.5 hours"):
         Judge(sandbox).verdicts(*handed_in)
     assert sandbox.forked == 1
