@@ -35,9 +35,10 @@ def softmax_opened_rows(scores, mask):
 
 
 def softmax_by_logsumexp(scores, mask):
-    blocked = scores.masked_fill(~mask, -math.inf)
-    total = torch.logsumexp(blocked.masked_fill(~mask.any(-1, keepdim=True), 0.0), dim=-1, keepdim=True)
-    return (blocked - total).exp().masked_fill(~mask, 0.0)
+    """Of what is left once the largest score is subtracted: a logsumexp near -10¹² is as coarse as the scores."""
+    blocked = scores.masked_fill(~mask, -math.inf).masked_fill(~mask.any(-1, keepdim=True), 0.0)
+    blocked = blocked - blocked.amax(-1, keepdim=True)
+    return (blocked - torch.logsumexp(blocked, dim=-1, keepdim=True)).exp().masked_fill(~mask, 0.0)
 
 
 def softmax_row_by_row(scores, mask):
