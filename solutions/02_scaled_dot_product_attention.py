@@ -430,7 +430,8 @@ show(
 #   in float32, a score near 10,000 minus a logsumexp near 10,000 has few digits left. Minus the largest score, none is
 #   lost.
 # - Not allowed: whatever takes a softmax for you, be it torch's in any form (`F.softmax`, `nn.Softmax`, `log_softmax`,
-#   attention with a unit matrix, …) or another library's.
+#   attention with a unit matrix, …), a derivative (that of `logsumexp` is a softmax), or another library's. SciPy,
+#   scikit-learn and their like cannot be imported while your answer is checked.
 
 
 # %%

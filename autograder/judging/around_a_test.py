@@ -51,7 +51,9 @@ def may_define(cells: Cells, names: Iterable[str]) -> bool:
 def imported_late(cells: Cells) -> list[str]:
     """What takes long to import, if these cells may need it.
 
-    Torch's optimisers and `torch.compile` import its compiler; right answers that do not name them need none of it.
+    Torch's optimisers, `torch.compile` and `torch.func` import its compiler; who does not name them needs none of it.
+    Scikit-learn's data sets are all that a child may have of it: it imports nothing of that library itself.
     """
-    compiler = ["torch._dynamo"] if may_define(cells, ["optim", "compile"]) else []
-    return compiler + (["matplotlib.pyplot"] if any("pyplot" in cell["source"] for cell in cells) else [])
+    compiler = ["torch._dynamo"] if may_define(cells, ["optim", "compile", "func", "vmap"]) else []
+    named = {"pyplot": "matplotlib.pyplot", "sklearn.datasets": "sklearn.datasets"}
+    return compiler + [module for word, module in named.items() if any(word in cell["source"] for cell in cells)]

@@ -12,7 +12,14 @@ from torch import nn
 from attnlib.checks import run
 from attnlib.checks.asking import watch as watching
 from attnlib.checks.asking.clock import Clock, Patience, TimeLimitExceeded
-from attnlib.checks.asking.ready_made import ATTENTION, BLOCKS, MASKED_SOFTMAX, NORMS, SOFTMAX, operators
+from attnlib.checks.asking.ready_made import (
+    ATTENTION,
+    BLOCKS,
+    MASKED_SOFTMAX,
+    NORMS,
+    SOFTMAX,
+    operators,
+)
 from attnlib.checks.asking.watch import Watch
 from attnlib.checks.asking.window import time_limit
 
@@ -27,22 +34,6 @@ def words(text: str) -> str:
 def hide(function):
     """The attempt without a source that could be read: only what it calls can be noticed."""
     return lambda *inputs: function(*inputs)
-
-
-class Detour(torch.autograd.Function):
-    """Numbers that leave torch, and come back with a gradient."""
-
-    @staticmethod
-    def forward(ctx, scores):
-        special = importlib.import_module("scipy.special")
-        weights = torch.from_numpy(vars(special)["softmax"](scores.detach().numpy(), axis=-1))
-        ctx.save_for_backward(weights)
-        return weights
-
-    @staticmethod
-    def backward(ctx, gradient):
-        (weights,) = ctx.saved_tensors
-        return weights * (gradient - (weights * gradient).sum(-1, keepdim=True))
 
 
 def by_fused_attention(s):
@@ -81,7 +72,6 @@ SCRIPT = torch.jit.CompilationUnit("def f(x):\n    return torch." + "softmax(x, 
         ),
         (lambda s: SCRIPT.f(s), "torch.softmax"),
         (lambda s: torch.distributions.Categorical(logits=s).probs, "torch.nn.functional.softmax"),
-        (Detour.apply, "scipy.special._logsumexp.softmax"),
     ],
 )
 def test_whatever_takes_a_softmax_is_noticed_when_it_runs(attempt, name: str) -> None:

@@ -57,6 +57,7 @@ def found(
         ("from scipy.special import softmax\ndef f(s):\n    return softmax(s)", "scipy.special.softmax", 1),
         ("from sklearn._loss import HalfMultinomialLoss as L\nL().link", "sklearn._loss.HalfMultinomialLoss", 1),
         ("import sklearn._loss.link as k\nk.MultinomialLogit().inverse(s)", "sklearn._loss.link.MultinomialLogit", 2),
+        ("import scipy\ndef f(s):\n    return scipy.special.expit(s)", "scipy.special.expit", 3),
         ("import torch\ndef f(s):\n    return torch.ops.aten._softmax(s, -1, False)", "torch.ops.aten._softmax", 3),
         ("from torch._refs import softmax", "torch._refs.softmax", 1),
         ("def f(scores):\n    return scores.softmax(-1)", METHOD, 2),
@@ -122,6 +123,11 @@ def test_only_what_the_exercise_forbids_is_found() -> None:
     source = "import torch\ndef f(s):\n    return torch.softmax(s, -1)"
     assert found(source, (ATTENTION,)) == []
     assert found(source, ()) == []
+    assert found("import scipy\nscipy.linalg.hadamard(4)", ("attnlib.softmax",)) == []
+
+
+def test_data_sets_are_no_shortcut() -> None:
+    assert found("from sklearn.datasets import load_digits\ndigits = load_digits()") == []
 
 
 CODE = [name for name, exercise in exercises().items() if exercise.kind != "choice"]

@@ -84,7 +84,7 @@ class ClassOf:
                     f"{result.exercise}: {result.points:g} points, not {wanted_points:g} ({result.diagnosis})"
                 )
         if not any(words in text for words in entry.says.split("|")):
-            said = re.findall(r"^[✓✗○] .*", text, re.MULTILINE)
+            said = [*re.findall(r"^[✓✗○] .*", text, re.MULTILINE), found.said.get(entry.exercise, "")]
             faults.append(f"the feedback does not say {entry.says!r}: {said}")
         if entry.remark not in " ".join(graded.remarks):
             faults.append(f"there is no remark {entry.remark!r}: {graded.remarks}")

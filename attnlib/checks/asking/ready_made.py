@@ -7,8 +7,11 @@ source and the sandbox all ask here. Nothing in this file knows an answer: it ru
 
 import functools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
 
 import torch
 
@@ -30,10 +33,10 @@ class Family:
 
 FAMILIES = {
     SOFTMAX: Family(
-        r"softmax|softmin|attention|transformer(en|de)coder",
+        r"softmax|softmin|attention|transformer(en|de)coder|autograd::engine|makedual",
         "Here you write the softmax itself, from `torch.exp`, `sum` and `amax`; `torch.logsumexp` is allowed, too. "
         "Nothing that takes a softmax for you is: not torch's own in any of its forms, nor its logarithm, nor "
-        "attention, nor another library's softmax.",
+        "attention, nor a derivative (that of `logsumexp` is a softmax), nor another library.",
     ),
     MASKED_SOFTMAX: Family(
         r"maskedsoftmax|masked\.(ops\.)?(log)?softm|safesoftmax|attention|transformer(en|de)coder",
@@ -61,7 +64,34 @@ FAMILIES = {
         "torch's, einops's or NumPy's, and neither is `tensordot`.",
     ),
 }
+ENGINE = "autograd::engine"  # in what torch's profiler notes of each step back
+ELSEWHERE = (
+    *("cupy", "flax", "jax", "jaxlib", "keras", "mlx", "mxnet", "onnxruntime", "paddle"),
+    *("scipy", "sklearn", "tensorflow", "tinygrad"),
+)
+"""Libraries whose compiled functions have no names by which they could be known: they are not to be imported at all."""
+DATA = "sklearn.datasets."  # what is read of it where it is imported already
+
 BACKWARD = "backward"  # in the name of an operator: what autograd runs, and no way to the result
+
+
+class Elsewhere(MetaPathFinder, Loader):
+    """Refuses those libraries, while it is the first of `sys.meta_path`; one that is imported already stays so.
+
+    Only who imports one meets an error: torch's compiler looks which of them are installed.
+    """
+
+    def find_spec(self, name: str, path: Sequence[str] | None, *_target: ModuleType | None) -> ModuleSpec | None:
+        """A specification of a module that cannot be executed."""
+        if name.partition(".")[0] not in ELSEWHERE or name.startswith(DATA):
+            return None
+        return ModuleSpec(name, self) if PathFinder.find_spec(name, path) is not None else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Raises ModuleNotFoundError, which says why it cannot be had."""
+        library = module.__name__.partition(".")[0]
+        told = f"{library} is not available: this exercise asks you to do without what libraries have ready-made"
+        raise ModuleNotFoundError(told, name=library)
 
 
 def plain(name: str) -> str:
@@ -101,6 +131,8 @@ def operator_called(operator: str) -> str:
     >>> operator_called("aten::softmax.int"), operator_called("aten::_softmax")
     ('torch.softmax', 'torch.ops.aten._softmax')
     """
+    if operator.startswith(ENGINE) or operator == "aten::_make_dual":
+        return "torch.autograd"
     namespace, _, name = operator.partition("::")
     name = name.partition(".")[0]
     if name.startswith("special_"):

@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from .ready_made import pattern_of, plain
+from .ready_made import ELSEWHERE, pattern_of, plain
 
 REFERENCES = ("attnlib.checks.exercises", "attnlib.checks.course")
 """Where the references lie: no answer needs them."""
 
-LIBRARIES = ("torch.", "scipy.", "jax.")
+LIBRARIES = ("torch.", "numpy.")
 """Whose functions are known by their names; what those of others do is seen when it runs."""
 
-COMPILED = re.compile(r"sklearn\.(?!datasets)")
-"""Compiled functions that neither a name nor the watch can tell: the lessons take data from there, and nothing else."""
+COMPILED = re.compile(rf"({'|'.join(ELSEWHERE)})\.(?!datasets)")
+"""Their compiled functions neither a name nor the watch can tell; the lessons take data from there, nothing else."""
 
 LOCAL = ""  # a name that the source binds to something of its own: a tensor, for all that is known
 OBJECT = "an object of the attempt"
@@ -169,10 +169,12 @@ class _Reader:
         return f"{base}.{name}" if base else None
 
     def _is_banned(self, name: str) -> bool:
-        if _short(name) in self.banned or name.startswith(REFERENCES) or COMPILED.match(name):
+        if _short(name) in self.banned or name.startswith(REFERENCES):
             return True
+        if self.pattern is None or COMPILED.match(name):
+            return self.pattern is not None
         last = plain(".".join(name.split(".")[-2:]))
-        return self.pattern is not None and name.startswith(LIBRARIES) and bool(self.pattern.search(last))
+        return name.startswith(LIBRARIES) and bool(self.pattern.search(last))
 
     def _note_method(self, node: ast.AST) -> None:
         """`x.softmax(…)`, `(q @ k).softmax(…)`: a method of what may be a tensor, not of a module or an object."""

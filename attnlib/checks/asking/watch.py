@@ -14,7 +14,7 @@ import torch
 from torch._C import _autograd, _profiler
 
 from .clock import Clock
-from .ready_made import BACKWARD, operator_called, pattern_of, plain
+from .ready_made import BACKWARD, ENGINE, Elsewhere, operator_called, pattern_of, plain
 
 ATTENTION_OF_ATTNLIB = (
     "attnlib.scaled_dot_product_attention",
@@ -78,18 +78,32 @@ class Watch:
         self.most_recorded = 0
         """The most events that were held at one time."""
         self.thread = threading.get_ident()
+        self.elsewhere = Elsewhere()
 
     def __enter__(self) -> "Watch":
         self._previous = sys.getprofile(), threading.getprofile()
+        if self.pattern is not None:
+            sys.meta_path.insert(0, self.elsewhere)
         sys.setprofile(self._on_call)
         threading.setprofile(self._on_call)  # in the threads that it starts, too
         self._observe()
         return self
 
-    def __exit__(self, *exception: Any) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_exception: Any) -> None:
+        own = sys.getprofile()
         sys.setprofile(self._previous[0])  # before the last note: an alarm after it would record for good
         threading.setprofile(self._previous[1])
+        found = {
+            "sys.setprofile": own == self._on_call,
+            "sys.meta_path": self.pattern is None or self.elsewhere in sys.meta_path,
+            "torch's profiler": not self.observing or _autograd._profiler_enabled(),
+        }
+        if self.elsewhere in sys.meta_path:
+            sys.meta_path.remove(self.elsewhere)
         self._note_operators()
+        if kind is None:  # Python itself takes away a profile function in which an exception was raised
+            for name in [name for name, is_there in found.items() if not is_there]:
+                self._note(name)
 
     def _observe(self) -> None:
         """Have torch record its operators, unless somebody profiles the check itself."""
@@ -110,7 +124,9 @@ class Watch:
             given = {tuple(shape) for events in recorded for event in events for shape in event.shapes()}
             self.largest = max(given | {self.largest or ()}, key=math.prod)
 
-    def _on_call(self, frame: FrameType, event: str, _argument: Any) -> None:
+    def _on_call(self, frame: FrameType, event: str, argument: Any) -> None:
+        if event == "c_call":
+            self._on_call_of_c(argument)
         if event != "call":
             return
         code = frame.f_code
@@ -121,6 +137,14 @@ class Watch:
         elif code is ALARM and self.thread == threading.get_ident():  # ten times a second: else a loop fills the memory
             self._note_operators()
             self._observe()
+
+    def _on_call_of_c(self, function: Any) -> None:
+        """NumPy's compiled functions are no operators of torch's."""
+        module = getattr(function, "__module__", None)
+        if type(module) is str and module.startswith("numpy") and self.pattern is not None:
+            name = f"{module}.{function.__name__}"
+            if self.pattern.search(plain(name)):
+                self._note(name)
 
     def _note(self, name: str) -> None:
         if name not in self.called:
@@ -140,6 +164,8 @@ def _settings(sizes: bool) -> Any:
 
 @functools.cache
 def _called_by_operator(name: str, pattern: re.Pattern[str]) -> str | None:
+    if name.startswith(ENGINE):  # whose step that is does not matter
+        name = ENGINE
     found = "::" in name and BACKWARD not in name.lower() and pattern.search(plain(name))
     return operator_called(name) if found else None
 

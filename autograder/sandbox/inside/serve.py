@@ -37,7 +37,8 @@ def serve(connection: Any, limits: dict[str, float]) -> None:
         if task.get("explain"):
             channel.send({"told": explain(prepare(channel, task, times), task, times)})
             return
-        refusal = Refusal(task["forbidden"])
+        named = any("sklearn.datasets" in cell["source"] for cell in task["cells"])
+        refusal = Refusal(task["forbidden"], data=named)
         attempt = prepare(channel, task, times)
         refusal.begin()
         Server(channel, attempt, times).run()

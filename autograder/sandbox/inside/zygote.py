@@ -26,6 +26,7 @@ WARM = (
     "einops",
     "jaxtyping",
     "matplotlib",
+    "contourpy",  # which matplotlib imports late, and whose compiled part no child could import then
     "IPython.core.inputtransformer2",
 )
 REAP_SECONDS = 0.001
@@ -166,7 +167,8 @@ class Zygote:
 
     def _fork(self, limits: dict[str, Any], descriptor: int) -> dict[str, Any]:
         for name in set(limits["late"]) - sys.modules.keys():  # once in this process, or else in each child
-            importlib.import_module(name)
+            with contextlib.suppress(ModuleNotFoundError):  # a child says which cell lacks it
+                importlib.import_module(name)
             gc.freeze()
         self.number += 1
         os.mkdir(self._scratch(), 0o700)
