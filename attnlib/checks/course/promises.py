@@ -98,6 +98,7 @@ def promised(exercise: Exercise) -> Iterator[Case]:
     """The cases that try what none of the exercise's own does, each made of the first one that it can be made of."""
     part = "robustness" if "robustness" in exercise.parts else next(iter(exercise.parts))
     visible = [case for case in exercise.cases if not (case.hidden or case.raises)]
+    visible.sort(key=lambda case: case.probe is not None)  # a probe may call with other inputs than the case's
     for promise in PROMISES:
         if promise.name in exercise.excused or any(promise.is_tried(case) for case in visible):
             continue
