@@ -821,7 +821,10 @@ WRITE_GREEDILY = CourseExercise(
     parts={"values": 3, "stop": 1, "robustness": 1},
     stretch=True,
     reference=_write_greedily,
-    excused={"large scores": "The model is given, and its logits are not large."},
+    excused={
+        "the device that was given": "The tokens may be collected as Python's numbers.",
+        "large scores": "The model is given, and its logits are not large.",
+    },
     outputs=("ids", "ln p"),
     detachable=("ids", "ln p"),
     cases=(
