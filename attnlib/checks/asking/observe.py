@@ -142,7 +142,9 @@ def _observe(
         if exercise.kind == "function" and case.times != 1:
             inputs = tree_map_only(Tensor, lambda t: case.times * t if t.is_floating_point() else t, inputs)
         if case.strided:
-            inputs = tree_map_only(Tensor, _turned_in_memory, inputs)
+            inputs = tuple(
+                value if _is_model(value) else tree_map_only(Tensor, _turned_in_memory, value) for value in inputs
+            )
         return tree_map_only(Tensor, _to_float64, inputs) if seen.exact else inputs
 
     inputs = drawn(case.inputs)
@@ -186,6 +188,10 @@ def _ask(probe: Probe | None, asked: "AskedSession", inputs: tuple[Any, ...]) ->
         if not asked.outputs:
             raise
         return asked.outputs
+
+
+def _is_model(value: Any) -> bool:
+    return isinstance(value, dict) and MODEL in value
 
 
 def _turned_in_memory(tensor: Tensor) -> Tensor:
@@ -253,7 +259,7 @@ def _note_changes(
     """Note which inputs are no longer what they were. Of models, only where the case asks: some are to be trained."""
     changed, left = [], iter(after)
     for name, value in zip(input_names(exercise), inputs, strict=False):
-        is_model = isinstance(value, dict) and MODEL in value
+        is_model = _is_model(value)
         parts = {f"{name} ({part})": held for part, held in value[MODEL].items()} if is_model else {name: value}
         for part, held in parts.items():
             pairs = [(t, next(left)) for t in values_in(held)]

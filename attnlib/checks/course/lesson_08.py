@@ -813,7 +813,10 @@ MEND_TRAINING_LOOP = CourseExercise(
     contract="model, text (b, many), held_out (c, n), window, lr -> the losses on held_out, one after each step",
     parts={"values": 3},
     reference=_train_on_pieces,
-    excused={"large scores": "The model is given, and its logits are not large."},
+    excused={
+        "large scores": "The model is given, and its logits are not large.",
+        "the device that was given": "The losses may be collected as Python's numbers.",
+    },
     cases=(
         Case(name="seven pieces of five tokens", inputs=partial(_to_train, b=2, pieces=7, window=5, vocab=11)),
         Case(name="one piece", inputs=partial(_to_train, b=3, pieces=1, window=4, vocab=5)),

@@ -16,10 +16,11 @@ from attnlib.checks.exercise import Case, Exercise
 
 LARGE = 1e3
 """Scores of this size are too large for a softmax that does not subtract the largest."""
-TIMES = 1000.0
+TIMES = {"function": 30.0, "module": 1000.0}
 """So many times the numbers that a function gets, or the matrices of a module, whose inputs may be normalised first.
 
-Scores are then far beyond 709, whose exp is larger than any float64.
+Scores are then beyond 709, whose exp is larger than any float64. But they are still below the 1e9 that some take for
+infinite: a function may get its matrices as inputs, and a module's scores may grow with one matrix alone.
 """
 
 
@@ -29,7 +30,7 @@ class Promise:
 
     name: str
     is_tried: Callable[[Case], bool]
-    change: Mapping[str, Any] | Callable[[Case], Mapping[str, Any]]
+    change: Mapping[str, Any] | Callable[[Exercise, Case], Mapping[str, Any]]
     """What makes, of a case, one that tries the promise."""
     can_try: Callable[[Exercise, Case], bool]
     """Whether this case can be made one."""
@@ -77,16 +78,16 @@ PROMISES = (
     Promise(
         "a second call with the same objects",
         lambda case: case.twice,
-        lambda case: {"name": "called a second time, with other numbers", "after": (case.inputs,)},
+        lambda _exercise, case: {"name": "called a second time, with other numbers", "after": (case.inputs,)},
         _has_tensors,
     ),
     Promise(
         "large scores",
-        lambda case: case.times >= TIMES,
-        {
+        lambda case: case.times > 1,
+        lambda exercise, _case: {
             "name": "scores that are far too large for exp",
             "dtype": torch.float64,
-            "times": TIMES,
+            "times": TIMES[exercise.kind],
             "magnitude": LARGE,
         },
         lambda exercise, _case: exercise.attends,
@@ -98,10 +99,11 @@ def promised(exercise: Exercise) -> Iterator[Case]:
     """The cases that try what none of the exercise's own does, each made of the first one that it can be made of."""
     part = "robustness" if "robustness" in exercise.parts else next(iter(exercise.parts))
     visible = [case for case in exercise.cases if not (case.hidden or case.raises)]
+    visible.sort(key=lambda case: case.probe is not None)  # a probe may call with other inputs than the case's
     for promise in PROMISES:
         if promise.name in exercise.excused or any(promise.is_tried(case) for case in visible):
             continue
         first = next((case for case in visible if promise.can_try(exercise, case)), None)
         if first is not None:
-            change = promise.change(first) if callable(promise.change) else promise.change
+            change = promise.change(exercise, first) if callable(promise.change) else promise.change
             yield replace(first, part=part, **change)

@@ -33,6 +33,9 @@ BLOCK_COST = CourseExercise(
     "multiplications between words, numbers in the tables of weights",
     parts={"values": 3},
     reference=block_cost,
+    excused={
+        "the device that was given": "The products may be counted in Python, one length after the other.",
+    },
     outputs=("word by word", "between words", "tables"),
     cases=(
         _bill("three lengths", 15, 3, 7, lengths=(1, 13, 101), mutation=True),

@@ -113,7 +113,10 @@ ABLATE_HEAD = CourseExercise(
     "head hands to w_o, or with its mean over batch and positions; the model is as it was afterwards",
     parts={"values": 2, "mean": 1, "the model as it was": 1},
     reference=_ablate_head,
-    excused={"large scores": "The model is given, and takes its softmax by itself."},
+    excused={
+        "large scores": "The model is given, and takes its softmax by itself.",
+        "the device that was given": "Its points are for numbers, and for the model that is left.",
+    },
     cases=(
         _at("layer 0, head 1", 0, 1),
         _at("layer 1, head 2", 1, 2),
@@ -295,7 +298,10 @@ PATH_PATCH = CourseExercise(
     parts={"values": 3, "the model as it was": 1},
     stretch=True,
     reference=_path_patch,
-    excused={"large scores": "The model is given, and takes its softmax by itself."},
+    excused={
+        "large scores": "The model is given, and takes its softmax by itself.",
+        "the device that was given": "Its points are for numbers, and for the model that is left.",
+    },
     cases=(
         _patched("head 1", 1),
         _patched("head 0", 0),
