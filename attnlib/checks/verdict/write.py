@@ -118,7 +118,10 @@ def _explain_failure(
     order = list(exercise.parts)
     failed = [t for t in trials if t.difference is not None]
     only_hidden = {t.case.part for t in failed} - {t.case.part for t in visibly_wrong(trials)}
-    unseen = [_explain_hidden([part for part in order if part in only_hidden])] if only_hidden else []
+    lost = [part for part in order if part in only_hidden]
+    if any(t.case.part == order[0] for t in failed):  # then the others have no mark of their own, and none is told
+        lost = lost[:1]
+    unseen = [_explain_hidden(lost)] if lost else []
     if chosen is None or chosen.difference is None:
         return "fails one of the grader's own cases", unseen
     aspect, failure = chosen.difference.aspect, chosen.got.failure
