@@ -298,3 +298,16 @@ def test_somebody_elses_case_is_linked() -> None:
     [section] = [section for section in report.sections if section.link]
     assert f"Someone else's case: {section.link}" in report.message
     assert f'<a href="{section.link}">' in report._repr_mimebundle_()["text/html"]
+
+
+def test_every_part_that_hidden_inputs_alone_take_is_named_where_the_first_one_is_right() -> None:
+    class CutOffAndChanged:
+        """Right on the visible sizes; on others without a gradient, and in float64 not as exact as it should be."""
+
+        def __call__(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            elsewhere = x.shape[0] > 4 and x.dtype == torch.float64
+            return (x @ y.mT).float().to(x.dtype) if elsewhere else x @ y.mT
+
+    report = run("pairwise_dot", CutOffAndChanged(), hidden=True)
+    assert [part for part, earned in report.parts.items() if not earned] == ["gradient", "robustness"]
+    assert "In a case of the grader's own (gradient, robustness)" in report.message

@@ -88,7 +88,7 @@ def _counted(exercise: Exercise, parts: dict[str, bool]) -> dict[str, Any]:
 def after_hidden_cases(exercise: Exercise, report: Report, left: dict[str, bool]) -> Report:
     """The report on the visible cases once more, with the parts that the grader's own cases have left.
 
-    It says which of the parts failed there first, and nothing that the attempt could have chosen. A shape, a dtype, the
+    It says which of the parts failed there, and nothing that the attempt could have chosen. A shape, a dtype, the
     name of an exception, whether it raised at all, how long it took: an answer could make each of hidden inputs.
     """
     lost = [part for part, counted in report.parts.items() if counted and not left[part]]
@@ -99,7 +99,8 @@ def after_hidden_cases(exercise: Exercise, report: Report, left: dict[str, bool]
         "give what it should, or not in time. Try inputs of your own: other lengths, a batch of one, larger and "
         "smaller numbers."
     )
-    section = Section(f"In a case of the grader's own ({lost[0]})", said)
+    named = lost[:1] if lost[0] == next(iter(exercise.parts)) else lost  # without the first, no other one counts
+    section = Section(f"In a case of the grader's own ({', '.join(named)})", said)
     if report.passed:
         headline = "fails one of the grader's own cases"
         report = replace(report, headline=headline, in_short=headline)
