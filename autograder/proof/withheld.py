@@ -7,7 +7,7 @@ from attnlib.checks import Exercise, Misconception
 from attnlib.checks.asking.attempt import Local
 from attnlib.checks.asking.time_limits import TimeLimits
 from attnlib.checks.naming.errors import exception
-from attnlib.checks.naming.one_change import one_change
+from attnlib.checks.naming.one_change.search import one_change
 from attnlib.checks.naming.symptoms import broken_contract, gradient_cut_off, one_property, relation_of_numbers
 from attnlib.checks.trial.trial import Trial
 from attnlib.checks.verdict.judge import cases_of, try_case

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from attnlib.checks import exercises
 from attnlib.checks.asking.time_limits import TimeLimits
-from attnlib.checks.naming.one_change import one_change
+from attnlib.checks.naming.one_change.search import one_change
 from attnlib.checks.verdict.judge import cases_of, try_case
 
 

@@ -22,9 +22,9 @@ from one_change_tried import PATIENT, the_change
 
 from attnlib.checks import exercises
 from attnlib.checks.asking import confine
-from attnlib.checks.naming.one_change import one_change
 from attnlib.checks.naming.one_change.confined import Unconfined, in_a_child
 from attnlib.checks.naming.one_change.harmless import made_harmless
+from attnlib.checks.naming.one_change.search import one_change
 from attnlib.checks.naming.one_change.written import source_of
 from attnlib.checks.verdict.judge import cases_of, try_case
 

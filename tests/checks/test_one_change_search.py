@@ -14,8 +14,9 @@ from torch import Tensor
 
 import attnlib
 from attnlib.checks import exercises, run
-from attnlib.checks.naming.one_change import in_expressions, one_change
+from attnlib.checks.naming.one_change import in_expressions
 from attnlib.checks.naming.one_change.edits import edits_of
+from attnlib.checks.naming.one_change.search import one_change
 from attnlib.checks.naming.one_change.told import told
 from attnlib.checks.naming.one_change.written import Written, source_of
 from attnlib.checks.verdict.judge import cases_of, try_case
@@ -204,7 +205,7 @@ def test_a_right_answer_is_not_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*args: Any, **options: Any) -> None:
         raise AssertionError("a right answer was changed")
 
-    monkeypatch.setattr("attnlib.checks.naming.from_source.one_change", never)
+    monkeypatch.setattr("attnlib.checks.naming.one_change.search.one_change", never)
     assert run("pairwise_dot", lambda x, y: x @ y.mT).passed
     assert run("pairwise_dot", lambda x, y: y @ x.mT).diagnosis == "exchanged"
 

@@ -102,7 +102,7 @@ def _of_counter(loop: Loop, name: str, asked: str, way: int, op: type[ast.cmpop]
     steps = [_step(n, name) for n in stores]
     for store in stores:
         if store in loop.body and isinstance(store, ast.Assign) and isinstance(store.value, ast.Constant):
-            return f"each round sets `{name}` to {store.value.value!r} again in line {store.lineno}"
+            return f"each round sets `{name}` to {ast.unparse(store.value)} again in line {store.lineno}"
     skipping = [n.lineno for n in _inside(loop, own=True) if isinstance(n, ast.Continue)]
     if skipping and all(store.lineno > min(skipping) for store in stores):
         return f"`continue` in line {min(skipping)} begins the next round before `{name}` is changed"

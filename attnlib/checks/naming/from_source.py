@@ -13,8 +13,7 @@ from attnlib.checks.asking.attempt import Attempt
 from attnlib.checks.asking.time_limits import TimeLimits
 from attnlib.checks.exercise import Exercise, Misconception
 from attnlib.checks.naming.errors import Names
-from attnlib.checks.naming.one_change import CHANGES, one_change
-from attnlib.checks.naming.one_change.kinds import KEPT_STATE
+from attnlib.checks.naming.one_change.kinds import CHANGES, KEPT_STATE
 from attnlib.checks.naming.one_change.written import source_of
 from attnlib.checks.naming.reading import HEADING, Read, read
 from attnlib.checks.trial.trial import Trial, visibly_wrong
@@ -115,6 +114,8 @@ def from_source(
     confined: bool = False,
 ) -> FromSource:
     """All that the source tells, after `read_source` has `found` what can be read in it."""
+    from attnlib.checks.naming.one_change.search import one_change  # a right answer needs nothing of it
+
     change = one_change(exercise, attempt, trials, seed=seed, device=device, limits=limits, confined=confined)
     if found is None:
         return FromSource(change=change)

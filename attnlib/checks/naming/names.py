@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from attnlib.checks.exercise import Exercise, Misconception
-from attnlib.checks.naming.one_change import CHANGES
+from attnlib.checks.naming.one_change.kinds import CHANGES
 from attnlib.checks.naming.symptom_names import SYMPTOMS
 
 IN_ANY_EXERCISE = {change.id: change for change in CHANGES.values()} | {
