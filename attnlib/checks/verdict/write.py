@@ -57,9 +57,8 @@ def write_report(
         headline, sections = _explain_failure(exercise, trials, chosen, findings, example)
     for finding in reversed(findings):
         heading = "" if exercise.kind == "choice" else f"{finding.heading}: "
-        sections.insert(
-            _after_difference(sections), Section(heading + finding.title, finding.explanation, link=finding.thread)
-        )
+        told = Section(heading + finding.title, finding.explanation, link=finding.thread)
+        sections.insert(min(1, len(sections)), told)  # after the difference, if one is shown
     printed = next((t.got.printed for t in trials if t.got.printed), "")
     if printed:
         sections.append(Section("Your code printed (in the first case)", printed.rstrip()[:600], fixed=True))
@@ -116,10 +115,6 @@ def _untried(trials: Sequence[Trial], cases: Sequence[Case]) -> tuple[str, ...]:
     lacking = {c.part for c in cases} - {t.case.part for t in trials if t.difference is not None}
     tried = {t.case.name for t in trials}
     return tuple(dict.fromkeys(c.part for c in cases if c.part in lacking and c.name not in tried))
-
-
-def _after_difference(sections: list[Section]) -> int:
-    return min(1, len(sections))
 
 
 def _chosen(exercise: Exercise, trials: Sequence[Trial], findings: Sequence[Misconception]) -> Trial | None:
