@@ -13,7 +13,7 @@ from attnlib.checks.asking.observe import Observation, argument_names, input_nam
 from attnlib.checks.asking.ready_made import instead
 from attnlib.checks.exercise import AS_GIVEN, Case, Exercise, Misconception
 from attnlib.checks.naming.isolate import Isolated, isolate
-from attnlib.checks.naming.one_change import CHANGES
+from attnlib.checks.naming.one_change.kinds import CHANGES
 from attnlib.checks.trial.compare import ASPECTS
 from attnlib.checks.trial.trial import Trial, visibly_wrong
 from attnlib.checks.verdict import words
