@@ -59,6 +59,7 @@ class RemoteSession:
             "device": terms.device,
             "largest": terms.largest,
             "detached": terms.detached,
+            "again": terms.again,
         }
 
     def _ask(self, what: str, **more: Any) -> dict[str, Any]:

@@ -37,6 +37,8 @@ class Terms:
     """Of how many numbers its largest tensor may be; 0 where that is left open."""
     detached: bool = False
     """Whether its outputs may not require a gradient."""
+    again: int = 0
+    """The number of the call, from 0, that is made with the objects of the call before; 0 for none."""
 
 
 class Session(Protocol):
@@ -193,7 +195,7 @@ class LocalSession:
             within(_require_kept, self.call_it, numbers)
 
     def call(self, inputs: Sequence[Any], gradient: bool = False) -> tuple[Tensor, ...]:
-        drawn = copied(tuple(inputs), self.terms.device, self.given)
+        drawn = copied(tuple(inputs), self.terms.device, self.given if 0 < self.calls == self.terms.again else ())
         self.before, self.arguments, self.given, self.touched = tuple(inputs), drawn, tensors_in(drawn), False
         if gradient:
             for tensor in self._differentiable():

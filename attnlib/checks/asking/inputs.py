@@ -36,7 +36,8 @@ def copied(inputs: tuple[Any, ...], device: str, earlier: Sequence[Tensor]) -> t
     """The inputs in tensors of the attempt's own; in those of an earlier call, where shape, dtype and strides fit.
 
     So a caller calls again with the same objects, which hold other numbers by then: an answer that is remembered for
-    the object, as `functools.cache` remembers it, is seen to be that of before.
+    the object, as `functools.cache` remembers it, is seen to be that of before. All other calls have objects of
+    their own, or else an input that an attempt keeps would be given the numbers of now.
     """
     free = list(earlier) if device != "meta" else []
     leaves, form = tree_flatten(inputs)

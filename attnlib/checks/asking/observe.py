@@ -115,6 +115,7 @@ def observe(
     place = "cpu" if exact else ("meta" if case.other_device else device)
     forbidden = exercise.forbidden if watched else ()
     asked: dict[str, Any] = {"device": place, "largest": case.largest, "detached": case.detached and not exact}
+    asked["again"] = 0 if exact or not case.after else len(case.after) + 1
     session = attempt.open(Terms(outputs=exercise.outputs, forbidden=forbidden, **asked))
     seen = Observation(exact=exact)
     try:
@@ -165,7 +166,8 @@ def _observe(
         if case.gradient and "dropout" not in argument_names(exercise.reference):
             session.train(True)  # as whoever takes gradients does: dropout that nobody asked for shows
     ask = partial(_ask, case.probe)
-    for number, make in enumerate(() if seen.exact else case.after):
+    # the last of them twice: the judged call has the second one's objects, and none that may have been kept before
+    for number, make in enumerate(() if seen.exact else (*case.after, *case.after[-1:])):
         earlier = drawn(make, "earlier", number)
         asked(*(earlier[1] if exercise.kind == "module" else earlier))
     seen.inputs = inputs

@@ -112,12 +112,6 @@ def filled_in_place(lengths, max_len):
     return ~mask.cumsum(1).bool()[:, :-1]
 
 
-@answers("padding_mask")
-@functools.cache
-def kept_by_the_very_tensor(lengths, max_len):
-    return torch.arange(max_len, device=lengths.device).lt(lengths.view(-1, 1))
-
-
 @answers("causal_mask")
 @functools.lru_cache
 def kept_by_both_lengths(q_len, k_len):
