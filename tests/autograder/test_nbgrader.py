@@ -17,6 +17,7 @@ from tiny_course import POINTS, RIGHT, TINY, Class, cell
 
 from attnlib.checks import run
 from autograder.lesson_text.layout import ROOT
+from autograder.sandbox.probe import probe
 
 pytestmark = pytest.mark.slow
 
@@ -58,6 +59,7 @@ def nbgrader(*arguments, course, cwd=ROOT / "autograder", check=True):
 @pytest.fixture(scope="module")
 def graded(prepared, tmp_path_factory):
     """The class, graded by `nbgrader autograde`; its output and exit code are in `.log` and `.code`."""
+    probe()  # says so where there is no sandbox, and nothing can be graded
     folder = tmp_path_factory.mktemp("class")
     shutil.copytree(prepared.course, folder / "course")
     klass = Class(type(prepared)(solutions=prepared.solutions, course=folder / "course"))
