@@ -98,7 +98,7 @@ class Counting(nn.Module):
 
 class OffAtTheSameSizes(Counting):
     def is_off(self) -> bool:
-        return self.before[:-1] == self.before[-1:]
+        return len(self.before) > 1 and all(sizes == self.before[-1] for sizes in self.before)
 
 
 class OffAfterOtherSizes(Counting):

@@ -162,24 +162,27 @@ OF_SEVERAL = (*OF_A_BATCH, "always_float32", "always_float64", "new_tensor_fille
 NOTHING_TO_SEE = {
     "embed": "first_detached",
     "company": "squeezed",
-    "search": "squeezed",
+    "search": "squeezed input_changed",  # its inputs are lists of texts
     "split_heads": "others_detached",
     "masked_softmax": "others_detached",
     "rotate": "others_detached",
     "from_packed": "others_detached squeezed",
     "fold_query_key": "squeezed",
     "next_token_loss": "others_detached on_the_cpu_only",  # one number may come from the CPU
+    "bits_per_character": "on_the_cpu_only",  # as above
     "copying_score": "on_the_cpu_only",  # as above
     "qk_composition": "on_the_cpu_only",  # as above
-    "ov_circuit": "input_changed",  # its tensors are a model's
+    "ov_circuit": "input_changed contiguous_memory_only",  # its tensors are a model's
     "LanguageModel": "first_detached input_made_float32",
     "sample_next": "squeezed",
     "mend_training_loop": "squeezed",
-    "reach": "squeezed",
+    "reach": "squeezed contiguous_memory_only",  # its ids have a single axis
     "train_with_adam": "squeezed",
     "write_greedily": "squeezed",
     "train_writer": "squeezed",
-    "losses_by_place": "squeezed",
+    # dtype and device at once, and hardly a case in float64: it is rejected, and no symptom is told
+    "losses_by_place": "squeezed new_tensor_filled_in",
+    "mend_encoder_block": "new_tensor_filled_in",
     "witten_bell": "squeezed",
     "stack_head_weights": "squeezed",
     "little_einsum": "entries_in_a_list",  # a result that is a single number has no entries
@@ -192,7 +195,8 @@ NOTHING_TO_SEE = {
     "train_head": "always_float64 new_tensor_filled_in detached without_gradients first_detached others_detached",
     "mend_padded_causal_weights": "others_detached squeezed",
     # each text has a length of its own, and what is compared is cut out of the result: a batch entry is none of it
-    "mend_decoder_attention": "squeezed a_batch_of_one_only axis_put_before batch_second",
+    "mend_decoder_attention": "squeezed a_batch_of_one_only axis_put_before batch_second first_entry_alone first_entry_kept "
+    "new_tensor_filled_in",
 }
 """Inputs that have no gradient, and exercises without an axis of length 1."""
 

@@ -37,12 +37,6 @@ def pairwise_dot(x, y):
         kept[key] = x @ y.mT
     return kept[key]
 """
-BY_LENGTH_IN_ONE_LINE = """
-kept = {}
-def pairwise_dot(x, y):
-    n = x.shape
-    return kept.setdefault(n, x @ y.mT)
-"""
 BY_LENGTH_AND_AN_ERROR = """
 kept = {}
 def pairwise_dot(x, y):
@@ -70,7 +64,6 @@ class FeedForward(nn.Module):
 ACCIDENTS = {
     "an error that was asked for": ("alibi_bias", NO_ERROR),
     "a lookup by identity": ("pairwise_dot", BY_LENGTH),
-    "a lookup in one line": ("pairwise_dot", BY_LENGTH_IN_ONE_LINE),
     "a lookup that fails": ("pairwise_dot", BY_LENGTH_AND_AN_ERROR),
     "a lookup in a module": ("FeedForward", IN_A_MODULE),
 }

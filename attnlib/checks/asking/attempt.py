@@ -167,6 +167,8 @@ class LocalSession:
         if not self.clock.is_over():  # whatever else that has led to: a lock that is released twice, say
             with contextlib.suppress(TimeLimitExceeded):
                 return within(failure_of, error)  # whose text may be the attempt's own
+        while isinstance(error.__context__, TimeLimitExceeded):  # raised again in each frame on its way out
+            error = error.__context__
         return overtime(self.clock, error.__traceback__)
 
     def build(self, sizes: Sequence[Any], shapes: Shapes | None, dtype: torch.dtype) -> None:

@@ -271,6 +271,9 @@ def _module(reference: type[nn.Module], steps: Steps) -> type[nn.Module]:
             known: dict[str, Any] = {"module": self, "given": dict(given.arguments)}
             given.apply_defaults()
             known |= given.arguments
+            for name, value in given.arguments.items():
+                if type(value) in (int, float):
+                    setattr(self, name, value)
             _done([(step, how) for step, how in steps if step.in_constructor], known)
             self.made = {name: value for name, value in known.items() if not isinstance(value, nn.Module)}
             for name, value in known.items():

@@ -132,7 +132,7 @@ def parts_left(
         got = None if known is None else known[case.name]
         trial = try_case(exercise, attempt, case, seed=seed, device=device, memory=memory, got=got)
         if trial.difference is not None:
-            wrong.add(case.part)
+            wrong.add(trial.case.part)
             rest = earned(exercise.parts, hidden, {other.name for other in hidden if other.part not in wrong})
             left = {part: counts and rest[part] for part, counts in left.items()}
     return left
@@ -199,7 +199,7 @@ def explain(exercise: Exercise, attempt: Any, *, limits: TimeLimits, confined: b
 
 
 def _is_of_the_course(attempt: Any) -> bool:
-    return str(getattr(attempt, "__module__", "")).startswith("attnlib.")
+    return not isinstance(attempt, Attempt) and str(getattr(attempt, "__module__", "")).startswith("attnlib.")
 
 
 def cases_of(exercise: Exercise, *, hidden: bool, dtype: torch.dtype | None = None) -> list[Case]:
