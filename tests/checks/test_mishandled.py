@@ -195,8 +195,8 @@ NOTHING_TO_SEE = {
     "train_head": "always_float64 new_tensor_filled_in detached without_gradients first_detached others_detached",
     "mend_padded_causal_weights": "others_detached squeezed",
     # each text has a length of its own, and what is compared is cut out of the result: a batch entry is none of it
-    "mend_decoder_attention": "squeezed a_batch_of_one_only axis_put_before batch_second first_entry_alone first_entry_kept "
-    "new_tensor_filled_in",
+    "mend_decoder_attention": "squeezed a_batch_of_one_only axis_put_before batch_second "
+    "first_entry_alone first_entry_kept new_tensor_filled_in",
 }
 """Inputs that have no gradient, and exercises without an axis of length 1."""
 
