@@ -48,7 +48,7 @@ def _mark_what_varies(cells: list[NotebookNode]) -> None:
     """Mark for nbval the cells whose first comment says why their output is not compared: no learner's business."""
     for cell in cells:
         if cell.cell_type == "code" and (why := WHY_NOT_COMPARED.match(cell.source)):
-            cell.source = cell.source[why.end() :]
+            cell.source = cell.source[why.end() :].lstrip("\n")
             cell.metadata["tags"] = [NOT_COMPARED, *cell.metadata.get("tags", [])]
 
 
