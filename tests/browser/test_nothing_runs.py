@@ -189,7 +189,9 @@ def test_no_other_page_of_the_formgrader_runs_a_name(home, opened, place):
 def test_a_form_of_the_formgrader_still_opens(home, opened):
     opened.goto(f"{home}formgrader/manage_students")
     opened.get_by_role("link", name="Add new student").click()
-    opened.get_by_text("First name (optional)").wait_for()
+    field = opened.get_by_text("First name (optional)")
+    field.wait_for()
+    assert field.is_visible()
 
 
 def test_the_formgrader_would_run_nothing_that_was_not_cleaned(home, opened):
