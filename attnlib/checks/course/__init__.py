@@ -16,7 +16,9 @@ def _lessons() -> list[str]:
 
 @functools.cache
 def _exercises_of(lesson: str) -> Sequence[Exercise]:
-    found: Sequence[Exercise] = importlib.import_module(f"{__name__}.{lesson}").EXERCISES
+    own = Path(__path__[0], lesson, "exercises.py")
+    name = f"{__name__}.{lesson}.exercises" if own.exists() else f"{__name__}.{lesson}"
+    found: Sequence[Exercise] = importlib.import_module(name).EXERCISES
     return found
 
 

@@ -464,7 +464,7 @@ PREDICT_LARGEST_DOT = Exercise(
     reference="B",
     explanation="“street” has two t's and two e's, so its dot product with “the” is 2 + 2 = 4. The word “the” gets "
     "only 1 + 1 + 1 = 3 with itself. A long vector can beat a perfect match.",
-    misconceptions=(
+    wrong=(
         wrong(
             "self_fits_best",
             "A vector need not match itself best",

@@ -499,7 +499,7 @@ PREDICT_QUERY_OF_IT = Exercise(
     reference="A",
     explanation="The same token has the same row of the table, and the same row times the same matrix is the same "
     "query. A projection never looks at another word. Only attention, in lesson 02, lets one word learn about another.",
-    misconceptions=(
+    wrong=(
         wrong(
             "query_sees_context",
             "A projection sees only one word",

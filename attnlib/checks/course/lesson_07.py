@@ -49,7 +49,7 @@ PREDICT_NO_POSITION = Exercise(
     explanation="The third word sees the same three words in either order, and every later word sees the same words "
     "as before, too: a sum has no order. Only at the first two positions does a word see different words, or ask a "
     "different question.",
-    misconceptions=(
+    wrong=(
         wrong(
             "everything_after_a_change",
             "A sum has no order",

@@ -69,7 +69,7 @@ PREDICT_FIRST_LOSS = Exercise(
     reference="C",
     explanation="A model that knows nothing gives each of V tokens the probability 1/V, and -ln(1/V) = ln V: for 39 "
     "characters, 3.66. If the first loss is far above that, the model starts out with opinions, and they are wrong.",
-    misconceptions=(
+    wrong=(
         wrong(
             "zero_at_first",
             "Only a model that is always right has a loss of 0",
@@ -101,7 +101,7 @@ PREDICT_TEMPERATURE = Exercise(
     reference="B",
     explanation="Nothing is left to chance, and all twelve begin alike. So they get the same first character, then "
     "the same second one, and so on to the end.",
-    misconceptions=(
+    wrong=(
         wrong(
             "zero_is_even",
             "0 is not the uniform end of the scale",
@@ -135,7 +135,7 @@ PREDICT_OVERFITTED = Exercise(
     reference="C",
     explanation="After the line break that all eight begin with, eight different characters can come, or slightly "
     "fewer. Nobody can know which. Everything after that is known by heart, and costs next to nothing.",
-    misconceptions=(
+    wrong=(
         wrong(
             "falls_to_zero",
             "The beginnings are alike",

@@ -25,7 +25,7 @@ in this exercise. The answer is what the last step makes.
 import functools
 import inspect
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, product
 from typing import Any
@@ -105,7 +105,7 @@ class CourseExercise(Exercise):
     """Slips and pairs that no case of this exercise can tell from another one."""
     own: tuple[Misconception, ...] = ()
     """Misconceptions that are no slip of any step."""
-    misconceptions: tuple[Misconception, ...] = field(init=False, default=())
+    wrong: tuple[Misconception, ...] = field(init=False, default=())
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "cases", (*self.cases, *promised(self)))
@@ -123,7 +123,7 @@ class CourseExercise(Exercise):
             raise KeyError(f"{self.name} has no such slips: {', '.join(sorted(unknown))}")
         left |= {s.id for s in slips.values() if s.id not in self.few.get([*s.wrong][-1], (s.id,)) and not s.spells}
         kept = (m for m in told if m.id not in left and m.same_as not in left)
-        object.__setattr__(self, "misconceptions", tuple(kept))
+        object.__setattr__(self, "wrong", tuple(kept))
 
     def answer(self, wrong: Mapping[type[Step], How]) -> Any:
         """The right answer, a function or a module's class, with some steps done wrong."""
@@ -146,6 +146,32 @@ class CourseExercise(Exercise):
             unless=slip.unless,
             both=slip.both,
         )
+
+
+def mishandled(exercise: Exercise, answer: Any) -> Iterator[Misconception]:
+    """What goes wrong with tensors in any exercise and does not show, done to a right answer."""
+    for slip in _slips((Handle, Learn), _inputs(exercise), facts(exercise)).values():
+        how = slip.wrong.get(Handle)
+        wrong = _handled_module(answer, slip.wrong) if how is None or exercise.kind == "module" else None
+        yield Misconception(
+            id=slip.id,
+            title=slip.title,
+            explanation=slip.explanation,
+            implementation=wrong or _handled(answer, how, exercise.example),  # type: ignore[arg-type]
+        )
+
+
+def together(one: Misconception, other: Misconception) -> Misconception:
+    """Both of them at once, still without an implementation."""
+    return Misconception(
+        id=f"{one.id}_and_{other.id}",
+        title=f"{one.title}, and {_inside(other.title)}",
+        explanation=f"Two things at once. {one.explanation} {other.explanation}",
+        implementation=None,
+        thread=one.thread or other.thread,
+        unless="|".join(filter(None, (one.unless, other.unless))),
+        both=(one.id, other.id),
+    )
 
 
 def _inside(title: str) -> str:

@@ -14,7 +14,7 @@ PREDICT_SINK = Exercise(
     reference="B",
     explanation="The weights of a row add up to 1, so a head that has found nothing must put them somewhere. BOS is in "
     "every sequence and says nothing about the next token, so a look at it can be made harmless: an attention sink.",
-    misconceptions=(
+    wrong=(
         wrong(
             "spread_evenly",
             "Even weights are not harmless",
@@ -49,7 +49,7 @@ PREDICT_FIXED_PERIOD = Exercise(
     reference="B",
     explanation="With a period of 16, the next token is always the one 15 places back. Rotary positions can say “15 "
     "places back” in one layer, without comparing any tokens, and such a head is lost as soon as the period changes.",
-    misconceptions=(
+    wrong=(
         wrong(
             "same_two_heads",
             "There is a shorter way",
