@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from attnlib.checks import course
-from attnlib.checks.verdict import write
+from attnlib.checks.verdict import judge, write
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "how_a_check_works.md"
 BLOCK = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -49,7 +49,7 @@ def put(code: str, where: dict[str, str], lessons: Path, monkeypatch: pytest.Mon
         module, _, name = where["function"].rpartition(".")
         names: dict[str, object] = {}
         exec(code, names)
-        for user in (import_module(module), write):
+        for user in (import_module(module), judge, write):
             monkeypatch.setattr(user, name, names[name])
 
 
