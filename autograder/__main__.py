@@ -267,6 +267,19 @@ def checks(exercises: tuple[str, ...], page: Path | None, seeds: int) -> None:
 
 
 @main.command()
+@click.argument("id")
+@click.argument("exercises", nargs=-1, metavar="[EXERCISE]...")
+def slip(id: str, exercises: tuple[str, ...]) -> None:
+    """Print a mistake as a program: a right answer with the wrong line of the slip ID, marked.
+
+    For each exercise that has it, or for the named ones.
+    """
+    from autograder.proof.wrong_programs import wrong_programs
+
+    say("\n\n".join(wrong_programs(id, exercises)))
+
+
+@main.command()
 @sandbox_option
 def doctor(sandbox: str) -> None:
     """Attack the sandbox from inside, promise by promise, and exit with 1 if one did not hold.

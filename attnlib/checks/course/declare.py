@@ -57,7 +57,10 @@ class WrittenExercise(Exercise):
     @cached_property
     def programs(self) -> dict[str, str]:
         """Its wrong programs by the ids of their misconceptions; what goes wrong with any tensors has none."""
-        return {wrong.told.id: wrong.program for wrong in self._wrong}
+        return {wrong.told.id: wrong.program for wrong in self._wrong if self._stays(wrong.told)}
+
+    def _stays(self, told: Misconception) -> bool:
+        return not {told.id, told.same_as} & {*self.without}
 
     @cached_property
     def misconceptions(self) -> tuple[Misconception, ...]:
@@ -69,12 +72,11 @@ class WrittenExercise(Exercise):
         if given := read(self.files[0]).given.get(self.name):
             told.append(as_given(made(given, self.name)))
         own = {misconception.id for misconception in told}
-        told += [
-            m for m in mishandled(self, made(self.right, self.name)) if m.id not in own and m.id not in self.without
-        ]
-        if unknown := {*self.same, *self.same.values()} - {misconception.id for misconception in told}:
+        told += [m for m in mishandled(self, made(self.right, self.name)) if m.id not in own]
+        known = {misconception.id for misconception in told}
+        if unknown := {*self.same, *self.same.values(), *self.without} - known:
             raise BadCatalogue(f"{self.files[0]}: {self.name} has no such slips: {', '.join(sorted(unknown))}")
-        return tuple(told)
+        return tuple(filter(self._stays, told))
 
     @cached_property
     def _wrong(self) -> tuple[Wrong, ...]:
@@ -93,8 +95,7 @@ class WrittenExercise(Exercise):
         told = {wrong.told.id: wrong.told for wrong in found}
         for one, other in combinations(self.pairs, 2):
             both = together(told[one], told[other])
-            program = None if both.id in self.without else self._both(first[one], first[other])
-            if program is not None:
+            if (program := self._both(first[one], first[other])) is not None:
                 answer = made(program, self.name)
                 found.append(Wrong(replace(both, implementation=answer, same_as=self.same.get(both.id)), program))
         return tuple(found)
@@ -110,8 +111,6 @@ class WrittenExercise(Exercise):
                 continue
             number += 1
             id = slip.id if number == 1 else f"{slip.id}_{number}"
-            if {slip.id, id} & {*self.without}:
-                continue
             same_as = self.same.get(id, None if number == 1 else slip.id)
             same_as = self.same.get(same_as, same_as) if same_as else None
             yield Wrong(replace(_told(slip), id=id, implementation=answer, same_as=same_as), program)
