@@ -37,8 +37,8 @@ def _shown(exercise: WrittenExercise, id: str) -> Iterator[str]:
 def wrong_lines(right: str, program: str) -> list[int]:
     """The numbers, from 1, of the program's lines that are not those of the right answer.
 
-    >>> wrong_lines("a = 1\\nb = 2", "a = 1\\nb = 3")
-    [2]
+    >>> wrong_lines("a = 1", "a = 2")
+    [1]
     """
     matcher = difflib.SequenceMatcher(None, right.split("\n"), program.split("\n"), autojunk=False)
     return [row + 1 for tag, _, _, start, end in matcher.get_opcodes() if tag != "equal" for row in range(start, end)]
