@@ -19,6 +19,8 @@ class Wrong:
 
     told: Misconception
     program: str
+    change: str = ""
+    """The spelling, if it is a single slip."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +88,7 @@ class WrittenExercise(Exercise):
                     raise BadCatalogue(
                         f"{slip.where}: {slip.id} is there a second time, first at {first[slip.id].where}"
                     )
-                first[wrong.told.id] = slip
+                first[wrong.told.id] = replace(slip, spellings=(wrong.change, *slip.spellings))
                 found.append(wrong)
         if unknown := {*self.pairs} - {*first}:
             raise BadCatalogue(f"{self.files[0]}: {self.name} has no such slips to pair: {', '.join(sorted(unknown))}")
@@ -114,7 +116,7 @@ class WrittenExercise(Exercise):
                 continue
             same_as = self.same.get(id, None if number == 1 else slip.id)
             same_as = self.same.get(same_as, same_as) if same_as else None
-            yield Wrong(replace(_told(slip), id=id, implementation=answer, same_as=same_as), program)
+            yield Wrong(replace(_told(slip), id=id, implementation=answer, same_as=same_as), program, change)
 
     def _both(self, one: WrongLine, other: WrongLine) -> str | None:
         """The program with both slips, each in its first spelling that fits; None if one takes the other's place."""
