@@ -5,9 +5,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
+from attnlib.checks.course.marks import How, Step
 from attnlib.checks.course.promises import promised
-from attnlib.checks.course.steps import mishandled, together
+from attnlib.checks.course.slips.tensors import Handle
+from attnlib.checks.course.steps import _handled, _handled_module, mishandled, together
 from attnlib.checks.course.usual import as_given
 from attnlib.checks.course.wronglines import COURSE, BadCatalogue, NoPlace, WrongLine, applied, made, read
 from attnlib.checks.exercise import Exercise, Misconception
@@ -19,6 +22,8 @@ class Wrong:
 
     told: Misconception
     program: str
+    change: str = ""
+    """The spelling, if it is a single slip."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +83,13 @@ class WrittenExercise(Exercise):
             raise BadCatalogue(f"{self.files[0]}: {self.name} has no such slips: {', '.join(sorted(unknown))}")
         return tuple(filter(self._stays, told))
 
+    def answer(self, wrong: Mapping[type[Step], How]) -> Any:
+        """The right answer with its tensors handled in a wrong way, a step of `slips.tensors`."""
+        right = made(self.right, self.name)
+        if self.kind == "module":
+            return _handled_module(right, wrong) if wrong else right
+        return _handled(right, wrong[Handle], self.example) if wrong else right
+
     @cached_property
     def _wrong(self) -> tuple[Wrong, ...]:
         first: dict[str, WrongLine] = {}
@@ -88,7 +100,7 @@ class WrittenExercise(Exercise):
                     raise BadCatalogue(
                         f"{slip.where}: {slip.id} is there a second time, first at {first[slip.id].where}"
                     )
-                first[wrong.told.id] = slip
+                first[wrong.told.id] = replace(slip, spellings=(wrong.change, *slip.spellings))
                 found.append(wrong)
         if unknown := {*self.pairs} - {*first}:
             raise BadCatalogue(f"{self.files[0]}: {self.name} has no such slips to pair: {', '.join(sorted(unknown))}")
@@ -113,7 +125,7 @@ class WrittenExercise(Exercise):
             id = slip.id if number == 1 else f"{slip.id}_{number}"
             same_as = self.same.get(id, None if number == 1 else slip.id)
             same_as = self.same.get(same_as, same_as) if same_as else None
-            yield Wrong(replace(_told(slip), id=id, implementation=answer, same_as=same_as), program)
+            yield Wrong(replace(_told(slip), id=id, implementation=answer, same_as=same_as), program, change)
 
     def _both(self, one: WrongLine, other: WrongLine) -> str | None:
         """The program with both slips, each in its first spelling that fits; None if one takes the other's place."""
