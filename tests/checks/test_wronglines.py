@@ -186,6 +186,11 @@ def test_an_exercise_cannot_speak_of_slips_that_it_does_not_have(course: Path, o
         _ = declared(**option).misconceptions
 
 
+def test_a_line_that_is_taken_away_leaves_none() -> None:
+    assert applied("x = 1\ny = x\nz = y", "y = x →") == "x = 1\nz = y"
+    assert applied("x = 1\ny = x", "x = 1 →") == "y = x"
+
+
 def test_two_lines_of_one_name_need_more_of_the_line() -> None:
     with pytest.raises(BadCatalogue, match="2 lines of the right answer assign x"):
         applied("x = 1\nx = 2", "x = 3", "here:1")

@@ -9,8 +9,7 @@ from typing import Any
 
 from attnlib.checks.course.marks import How, Step
 from attnlib.checks.course.promises import promised
-from attnlib.checks.course.slips.tensors import Handle
-from attnlib.checks.course.steps import _handled, _handled_module, mishandled, together
+from attnlib.checks.course.steps import handled, mishandled, together
 from attnlib.checks.course.usual import as_given
 from attnlib.checks.course.wronglines import COURSE, BadCatalogue, NoPlace, WrongLine, applied, made, read
 from attnlib.checks.exercise import Exercise, Misconception
@@ -77,7 +76,7 @@ class WrittenExercise(Exercise):
         if given := read(self.files[0]).given.get(self.name):
             told.append(as_given(made(given, self.name)))
         own = {misconception.id for misconception in told}
-        told += [m for m in mishandled(self, made(self.right, self.name)) if m.id not in own]
+        told += [m for m in mishandled(self, self.answer) if m.id not in own]
         known = {misconception.id for misconception in told}
         if unknown := {*self.same, *self.same.values(), *self.without} - known:
             raise BadCatalogue(f"{self.files[0]}: {self.name} has no such slips: {', '.join(sorted(unknown))}")
@@ -85,10 +84,7 @@ class WrittenExercise(Exercise):
 
     def answer(self, wrong: Mapping[type[Step], How]) -> Any:
         """The right answer with its tensors handled in a wrong way, a step of `slips.tensors`."""
-        right = made(self.right, self.name)
-        if self.kind == "module":
-            return _handled_module(right, wrong) if wrong else right
-        return _handled(right, wrong[Handle], self.example) if wrong else right
+        return handled(self, made(self.right, self.name), wrong)
 
     @cached_property
     def _wrong(self) -> tuple[Wrong, ...]:

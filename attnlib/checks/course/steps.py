@@ -25,7 +25,7 @@ in this exercise. The answer is what the last step makes.
 import functools
 import inspect
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, product
 from typing import Any
@@ -129,10 +129,8 @@ class CourseExercise(Exercise):
         """The right answer, a function or a module's class, with some steps done wrong."""
         steps = [(step, wrong.get(step, step().right)) for step in self.made_of]
         if self.kind == "module":
-            module = _module(self.reference, steps)
-            return _handled_module(module, wrong) if {Handle, Learn} & wrong.keys() else module
-        function = _function(self.reference, steps)
-        return _handled(function, wrong[Handle], self.example) if Handle in wrong else function
+            return handled(self, _module(self.reference, steps), wrong)
+        return handled(self, _function(self.reference, steps), wrong)
 
     def _misconception(self, slip: Slip) -> Misconception:
         same_as = self.same.get(slip.id, slip.spells)
@@ -148,17 +146,11 @@ class CourseExercise(Exercise):
         )
 
 
-def mishandled(exercise: Exercise, answer: Any) -> Iterator[Misconception]:
-    """What goes wrong with tensors in any exercise and does not show, done to a right answer."""
+def mishandled(exercise: Exercise, answer: Callable[[Mapping[type[Step], How]], Any]) -> Iterator[Misconception]:
+    """What goes wrong with tensors in any exercise and does not show; `answer` makes the answer that does it."""
     for slip in _slips((Handle, Learn), _inputs(exercise), facts(exercise)).values():
-        how = slip.wrong.get(Handle)
-        wrong = _handled_module(answer, slip.wrong) if how is None or exercise.kind == "module" else None
-        yield Misconception(
-            id=slip.id,
-            title=slip.title,
-            explanation=slip.explanation,
-            implementation=wrong or _handled(answer, how, exercise.example),  # type: ignore[arg-type]
-        )
+        made = answer(slip.wrong)
+        yield Misconception(id=slip.id, title=slip.title, explanation=slip.explanation, implementation=made)
 
 
 def together(one: Misconception, other: Misconception) -> Misconception:
@@ -323,6 +315,17 @@ def _part(module: nn.Module, name: str) -> nn.Module:
     if name and not hasattr(module, name):
         setattr(module, name, nn.Module())
     return module.get_submodule(name)
+
+
+def handled(exercise: Exercise, answer: Any, wrong: Mapping[type[Step], How]) -> Any:
+    """The answer with its tensors handled wrong, if a step of `slips.tensors` is among what is wrong."""
+    if not {Handle, Learn} & wrong.keys():
+        return answer
+    return (
+        _handled_module(answer, wrong)
+        if exercise.kind == "module"
+        else _handled(answer, wrong[Handle], exercise.example)
+    )
 
 
 def _handled(answer: How, how: How, example: How | None) -> Any:

@@ -6,7 +6,7 @@ wrong letters of a question. Under `### id: title` stand an explanation and, ind
 
 - a line that assigns what a line of the right answer assigns, or a `return`, takes that line's place; lines before it
   come before it, and `...` among them is the right line itself;
-- `old → new` replaces a piece of the right answer;
+- `old → new` replaces a piece of the right answer, and `old →` takes it away;
 - `and` on a line of its own joins two changes, `or` begins another spelling of the slip, `{4|8|64}` stands for several.
 
 A slip belongs to every exercise whose right answer has such a line and binds all names that the wrong line reads. The
@@ -174,7 +174,10 @@ def _with_piece(source: str, old: str, new: str, where: str) -> str:
         raise NoPlace(f"{old!r} is not there")
     if found > 1:
         raise BadCatalogue(f"{where}: {old!r} stands in {found} places of the right answer; write more of the line")
-    return source.replace(old, new)
+    changed = source.replace(old, new)
+    start = source.rfind("\n", 0, source.index(old)) + 1
+    line = changed[start:].partition("\n")[0]
+    return changed if line.strip() else changed[:start] + changed[start + len(line) + 1 :]
 
 
 def _with_lines(source: str, block: str, where: str) -> str:
