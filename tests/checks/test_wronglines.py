@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+import attnlib.checks.course
 from attnlib.checks import Case, exercises
 from attnlib.checks.course import wronglines
 from attnlib.checks.course.declare import WrittenExercise
@@ -68,8 +69,7 @@ def reference(x: Tensor) -> Tensor:
 @pytest.fixture
 def course(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The catalogue of a lesson 99, in a course of its own."""
-    for module in (wronglines, __import__("attnlib.checks.course.declare", fromlist=["COURSE"])):
-        monkeypatch.setattr(module, "COURSE", tmp_path)
+    monkeypatch.setattr(attnlib.checks.course, "__path__", [str(tmp_path)])
     path = tmp_path / "lesson_99" / "slips.md"
     path.parent.mkdir()
     path.write_text(CATALOGUE.lstrip("\n"), encoding="utf-8")

@@ -1,17 +1,18 @@
 """An exercise whose misconceptions are wrong lines of a plain right answer (see `wronglines`)."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+from attnlib.checks import course
 from attnlib.checks.course.marks import How, Step
 from attnlib.checks.course.promises import promised
 from attnlib.checks.course.steps import handled, mishandled, together
 from attnlib.checks.course.usual import as_given
-from attnlib.checks.course.wronglines import COURSE, BadCatalogue, NoPlace, WrongLine, applied, made, read
+from attnlib.checks.course.wronglines import BadCatalogue, NoPlace, WrongLine, applied, made, read
 from attnlib.checks.exercise import Exercise, Misconception
 
 
@@ -47,8 +48,8 @@ class WrittenExercise(Exercise):
     @property
     def files(self) -> tuple[Path, ...]:
         """Where its slips are written."""
-        own = COURSE / f"lesson_{self.lesson[:2]}" / "slips.md"
-        return (own, *(COURSE / f"{name}.md" for name in self.catalogues))
+        names = f"lesson_{self.lesson[:2]}/slips", *self.catalogues
+        return tuple(_first_of([Path(place, f"{name}.md") for place in course.__path__]) for name in names)
 
     @cached_property
     def right(self) -> str:
@@ -140,6 +141,10 @@ class WrittenExercise(Exercise):
             except NoPlace:
                 continue
         raise NoPlace(slip.id)
+
+
+def _first_of(paths: Sequence[Path]) -> Path:
+    return next((path for path in paths if path.exists()), paths[0])
 
 
 def _told(slip: WrongLine) -> Misconception:

@@ -36,8 +36,6 @@ import attnlib
 WORLD = {"torch": torch, "F": F, "math": math, "nn": nn, "einops": einops, "attnlib": attnlib, **vars(builtins)}
 """What a right answer may use without binding it."""
 
-COURSE = Path(__file__).parent
-
 
 class BadCatalogue(ValueError):
     """What is written in a catalogue cannot be meant; the message begins with file and line."""
@@ -85,7 +83,7 @@ def read(path: Path) -> Catalogue:
     letters: dict[str, dict[str, WrongLine]] = {}
     known, line = slips, 1
     for block in HEADING.split(path.read_text(encoding="utf-8")):
-        where = f"{path.relative_to(COURSE) if path.is_relative_to(COURSE) else path}:{line}"
+        where = f"{path.parent.name}/{path.name}:{line}"
         line += block.count("\n")
         head, _, body = block.partition("\n")
         if top := TOP.fullmatch(head.strip()):
