@@ -19,7 +19,7 @@ from attnlib.checks.course.declare import WrittenExercise
 from attnlib.checks.exercise import AS_GIVEN
 from autograder.lesson_text.layout import ROOT, Layout
 from autograder.lesson_text.notebook import read_notebook, write_notebook
-from autograder.proof.wrong_programs import wrong_lines
+from autograder.showing.wrong_programs import wrong_lines
 
 REPORT = "application/vnd.attnlib.report+json"
 """A verdict for the grader; the reader gets it as text beside that."""
