@@ -61,7 +61,7 @@ PREDICT_BLOCK_SIZE = Exercise(
     reference="B",
     explanation="A block of n is one step, and its scores are the whole table. Blocks of 1 need hardly any room but "
     "n² tiny steps, each of which rescales everything so far. The result is the same, up to rounding.",
-    misconceptions=(
+    wrong=(
         wrong(
             "small_blocks_are_an_approximation",
             "Blocks are not an approximation",
