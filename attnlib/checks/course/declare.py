@@ -5,9 +5,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
+from attnlib.checks.course.marks import How, Step
 from attnlib.checks.course.promises import promised
-from attnlib.checks.course.steps import mishandled, together
+from attnlib.checks.course.slips.tensors import Handle
+from attnlib.checks.course.steps import _handled, _handled_module, mishandled, together
 from attnlib.checks.course.usual import as_given
 from attnlib.checks.course.wronglines import COURSE, BadCatalogue, NoPlace, WrongLine, applied, made, read
 from attnlib.checks.exercise import Exercise, Misconception
@@ -75,6 +78,13 @@ class WrittenExercise(Exercise):
         if unknown := {*self.same, *self.same.values()} - {misconception.id for misconception in told}:
             raise BadCatalogue(f"{self.files[0]}: {self.name} has no such slips: {', '.join(sorted(unknown))}")
         return tuple(told)
+
+    def answer(self, wrong: Mapping[type[Step], How]) -> Any:
+        """The right answer with its tensors handled in a wrong way, a step of `slips.tensors`."""
+        right = made(self.right, self.name)
+        if self.kind == "module":
+            return _handled_module(right, wrong) if wrong else right
+        return _handled(right, wrong[Handle], self.example) if wrong else right
 
     @cached_property
     def _wrong(self) -> tuple[Wrong, ...]:
