@@ -142,6 +142,7 @@ def test_the_wrong_letters_of_a_question_are_its_own(course: Path) -> None:
         name="which", lesson="99_none", contract="A or B", kind="choice", parts={"choice": 1}, reference="B"
     )
     assert [(m.id, m.implementation) for m in question.misconceptions] == [("too_small", "A")]
+    assert question.programs == {}
     assert "too_small" not in {m.id for m in declared().misconceptions}
 
 

@@ -89,6 +89,8 @@ class WrittenExercise(Exercise):
 
     @cached_property
     def _wrong(self) -> tuple[Wrong, ...]:
+        if self.kind == "choice":
+            return ()
         first: dict[str, WrongLine] = {}
         found: list[Wrong] = []
         for slip in (slip for file in self.files for slip in read(file).slips.values()):
