@@ -150,7 +150,7 @@ def test_a_slip_is_printed_as_a_program_for_each_exercise_that_has_it(command):
 
 
 def test_a_slip_that_does_not_exist(command):
-    said = refusal(command("slip", "closed_block_computed", "flash_attention"))
+    said = refusal(command("slip", "keys_left_ou", "flash_attention"))
     assert said == (
-        "no wrong line is called 'closed_block_computed' in flash_attention; did you mean closed_blocks_computed?"
+        "no wrong line is called 'keys_left_ou' in flash_attention; did you mean keys_left_out or keys_left_out_2?"
     )
