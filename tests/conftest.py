@@ -41,6 +41,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         folder = Path(tempfile.mkdtemp(prefix="clean-"))
         config.add_cleanup(lambda: shutil.rmtree(folder))
+        os.environ["IPYTHONDIR"] = str(folder / "ipython")  # HOME may be read-only, and IPython would warn of it
         clean_environment.announce(folder)
 
 
