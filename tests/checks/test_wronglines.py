@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-import attnlib.checks.course
 from attnlib.checks import Case, exercises
+from attnlib.checks import course as course_package
 from attnlib.checks.course import wronglines
 from attnlib.checks.course.declare import WrittenExercise
 from attnlib.checks.course.wronglines import BadCatalogue, applied, read
@@ -69,7 +69,7 @@ def reference(x: Tensor) -> Tensor:
 @pytest.fixture
 def course(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The catalogue of a lesson 99, in a course of its own."""
-    monkeypatch.setattr(attnlib.checks.course, "__path__", [str(tmp_path)])
+    monkeypatch.setattr(course_package, "__path__", [str(tmp_path)])
     path = tmp_path / "lesson_99" / "slips.md"
     path.parent.mkdir()
     path.write_text(CATALOGUE.lstrip("\n"), encoding="utf-8")
@@ -207,6 +207,15 @@ def test_every_slip_has_a_place_in_some_exercise_and_every_program_an_exercise()
         catalogue = read(file)
         assert {slip.where for id, slip in catalogue.slips.items() if id not in known} == set()
         assert {*catalogue.right, *catalogue.given, *catalogue.letters} <= {e.name for e in users}
+
+
+def test_an_id_has_one_title_in_all_catalogues() -> None:
+    written = [s for file in Path(course_package.__path__[0]).rglob("*.md") for s in read(file).slips.values()]
+    titles: dict[str, set[str]] = {}
+    for slip in written:
+        titles.setdefault(slip.id, set()).add(slip.title)
+    assert len(written) > 500
+    assert {id: found for id, found in titles.items() if len(found) > 1} == {}
 
 
 def test_the_right_answer_of_a_catalogue_passes() -> None:

@@ -114,7 +114,7 @@ NEXT_TOKEN_LOSS = WrittenExercise(
             hidden=True,
         ),
     ),
-    pairs=("not_shifted", "past_predicted", "summed", "softmax_twice", "in_bits"),
+    pairs=("not_shifted", "past_predicted", "summed", "softmax_twice", "logarithm_of_base_2"),
 )
 
 
@@ -144,7 +144,7 @@ BITS_PER_CHARACTER = WrittenExercise(
         Case(name="another text", inputs=partial(_paid, tokens=1000, characters=4321), hidden=True),
     ),
     example=lambda: (torch.tensor(2.0), 3, 12),
-    pairs=("per_token", "upside_down", "in_nats", "times_ln_two"),
+    pairs=("per_token", "tokens_and_characters_exchanged", "in_nats", "times_ln_two"),
 )
 
 

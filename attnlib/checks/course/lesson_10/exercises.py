@@ -198,7 +198,7 @@ MEND_ONLINE = WrittenExercise(
         _in_blocks("one row far below zero", b=1, k=7, d=3, low=500.0, magnitude=500.0),
         _in_blocks("other sizes", b=7, k=13, d=2, block=4, close=5, hidden=True),
     ),
-    without=("starts_at_the_lowest_number", "first_block_alone"),
+    without=("starts_at_the_lowest_number", "first_block_read_alone"),
 )
 
 
@@ -406,7 +406,7 @@ FLASH_ATTENTION = WrittenExercise(
         True,
     ),
     pairs=("no_scale", "closed_blocks_computed", "old_sums_not_rescaled"),
-    without=("nothing_minus_nothing", "zero_kept_as_highest", "starts_at_the_lowest_number", "first_block_alone"),
+    without=("nothing_minus_nothing", "zero_kept_as_highest", "starts_at_the_lowest_number", "first_block_read_alone"),
 )
 
 
