@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Column
+from rich.progress import Progress
 
 from autograder.lesson_text.layout import ROOT, Layout, shown
 from autograder.showing.errors import CourseError
-from autograder.showing.terminal import Terminal, say
+from autograder.showing.terminal import Terminal, rated_progress, say
 
 if TYPE_CHECKING:
     from autograder.grading.grade_course import How, State
@@ -197,14 +196,7 @@ def grade_and_show(layout: Layout, folder: Path, assignments: tuple[str, ...], h
     from autograder.grading.table import grading_tables
 
     errors = Terminal(stderr=True)
-    columns = (
-        BarColumn(bar_width=20),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}"),
-        TimeRemainingColumn(),
-        TextColumn("{task.description}", markup=False, table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
-    )
-    with Progress(*columns, console=errors, transient=True, expand=True, disable=not errors.is_terminal) as progress:
+    with rated_progress(errors) as progress:
         task = progress.add_task("preparing the course", total=None, rate="")
 
         def show(state: State) -> None:
@@ -264,6 +256,19 @@ def checks(exercises: tuple[str, ...], page: Path | None, seeds: int) -> None:
     from autograder.proof.command import prove
 
     prove(exercises, seeds=seeds, page_file=page)
+
+
+@main.command()
+@click.argument("id")
+@click.argument("exercises", nargs=-1, metavar="[EXERCISE]...")
+def slip(id: str, exercises: tuple[str, ...]) -> None:
+    """Print a mistake as a program: a right answer with the wrong line of the slip ID, marked.
+
+    For each exercise that has it, or for the named ones.
+    """
+    from autograder.showing.wrong_programs import wrong_programs
+
+    say("\n\n".join(wrong_programs(id, exercises)))
 
 
 @main.command()

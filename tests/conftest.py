@@ -41,6 +41,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         folder = Path(tempfile.mkdtemp(prefix="clean-"))
         config.add_cleanup(lambda: shutil.rmtree(folder))
+        for what in ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR"):  # HOME may be read-only
+            os.environ[what] = str(folder / what.lower())
         clean_environment.announce(folder)
 
 

@@ -137,7 +137,7 @@ class Exercise:
     parts: Mapping[str, int]
     reference: Any
     cases: tuple[Case, ...] = ()
-    misconceptions: tuple[Misconception, ...] = ()
+    wrong: tuple[Misconception, ...] = ()
     kind: Kind = "function"
     outputs: tuple[str, ...] = ("output",)
     detachable: tuple[str, ...] = ()
@@ -158,6 +158,11 @@ class Exercise:
     """Of lesson 00's promises (`course.promises`), those that cannot be tried here, each with the reason."""
     stretch: bool = False
     """Whether it is an extra for those who want more: checked like the others, and worth no points."""
+
+    @property
+    def misconceptions(self) -> tuple[Misconception, ...]:
+        """Every wrong answer that is known by name."""
+        return self.wrong
 
     def part_for(self, case: Case, aspect: str) -> str:
         """The part that a difference counts for, usually the case's own.

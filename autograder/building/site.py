@@ -7,6 +7,7 @@ are the students' notebooks, with the figures of the executed solutions; answers
 import re
 import shutil
 import sys
+import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -14,9 +15,11 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell
 
 from attnlib.checks import Exercise, Misconception, exercises
+from attnlib.checks.course.declare import WrittenExercise
 from attnlib.checks.exercise import AS_GIVEN
 from autograder.lesson_text.layout import ROOT, Layout
 from autograder.lesson_text.notebook import read_notebook, write_notebook
+from autograder.showing.wrong_programs import wrong_lines
 
 REPORT = "application/vnd.attnlib.report+json"
 """A verdict for the grader; the reader gets it as text beside that."""
@@ -38,9 +41,9 @@ SECTIONS = {
 }
 ABOUT = """# Misconceptions: {title}
 
-What the checks of this lesson say about answers that are wrong in a known way, each with its reason folded below. Try
-the exercise first: to say what is wrong, some of these say what would be right. No solution is here, and neither are
-predictions and bug hunts, where the reason would be the answer.
+What the checks of this lesson say about answers that are wrong in a known way, each with its reason and the wrong line
+folded below. Try the exercise first: to say what is wrong, some of these say what would be right. No solution is here,
+and neither are predictions and bug hunts, where the reason would be the answer.
 """
 REASON = """
 ({here})=
@@ -132,7 +135,11 @@ def entry(exercise: Exercise, one: Misconception) -> str:
     """One misconception, with an address of its own."""
     thread = f" [Somebody who met it]({one.thread})" if one.thread else ""
     here = anchor(f"{exercise.name}-{one.id}")
-    return REASON.format(here=here, title=plain(one.title), explanation=plain(one.explanation) + thread)
+    told = plain(one.explanation) + thread
+    if isinstance(exercise, WrittenExercise) and (program := exercise.programs.get(one.id)):
+        rows = [program.split("\n")[number - 1] for number in wrong_lines(exercise.right, program)]
+        told += f"\n\n```python\n{textwrap.dedent(chr(10).join(rows))}\n```" if rows else ""  # a line may be missing
+    return REASON.format(here=here, title=plain(one.title), explanation=told)
 
 
 def anchor(name: str) -> str:

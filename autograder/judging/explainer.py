@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from autograder.judging.around_a_test import imported_late
 from autograder.judging.budget import Budget
+from autograder.judging.cells_around import imported_late
 from autograder.lesson_text.assignment import Question
 from autograder.sandbox.process import Child, Died, Sandbox
 from autograder.sandbox.views import everything, module_of

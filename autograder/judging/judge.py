@@ -18,10 +18,10 @@ from attnlib.checks.exercise import Exercise
 from attnlib.checks.verdict.judge import parts_left, run_exercise
 from attnlib.checks.verdict.report import Report
 from attnlib.checks.verdict.write import after_hidden_cases, write_report
-from autograder.judging.around_a_test import cells_around, grade_id, imported_late, is_untouched, may_define
 from autograder.judging.budget import Budget, OutOfTime
+from autograder.judging.cells_around import cells_around, grade_id, imported_late, is_untouched, may_define
 from autograder.judging.explainer import Explainer
-from autograder.judging.retries import RETRIES, Asked, Attempt, added
+from autograder.judging.retries import RETRIES, Outcome, Run, added
 from autograder.judging.verdict import Verdict
 from autograder.lesson_text.assignment import Assignment, Question
 from autograder.sandbox.process import Child, Died, Sandbox
@@ -99,7 +99,7 @@ class Judge:
         self, settled: NotebookNode, assignment: Assignment, question: Question, stuck: list[str]
     ) -> tuple[Verdict, dict[str, Any] | None]:
         """The verdict by the visible cases, and the task with which the hidden ones can be tried."""
-        attempt = Attempt(*cells_around(settled, assignment, question.test))
+        attempt = Run(*cells_around(settled, assignment, question.test))
         answer = next((c for c in settled.cells if grade_id(c) == question.answer), None)
         untouched = answer is not None and is_untouched(answer)
         expression = [question.expression]
@@ -115,11 +115,11 @@ class Judge:
         answered = not untouched or asked.report.score > 0
         return Verdict(question, asked.report, answered=answered, cells=asked.cells), asked.task
 
-    def _ask(self, attempt: Attempt, question: Question, given: frozenset[str], stuck: list[str]) -> Asked:
+    def _ask(self, attempt: Run, question: Question, given: frozenset[str], stuck: list[str]) -> Outcome:
         exercise = question.exercise
         self.budget.check_real_time()
         if self.budget.is_spent:
-            return Asked(failed(exercise, self.budget.failure()))
+            return Outcome(failed(exercise, self.budget.failure()))
         task: dict[str, Any] = {
             "cells": attempt.cells,
             "beside": self.beside,
@@ -133,7 +133,7 @@ class Judge:
             "forbidden": list(exercise.forbidden),
             "library": view(exercise),
         }
-        asked = Asked(failed(exercise, UNANSWERED))
+        asked = Outcome(failed(exercise, UNANSWERED))
         child = self.sandbox.fork(given, imported_late(attempt.cells), task["library"])
         with self.budget.counting(child):
             try:
@@ -168,7 +168,7 @@ class Judge:
             attempt = RemoteAttempt(child, None, self.budget.check_real_time)
             return parts_left(verdict.question.exercise, attempt, parts, seed=seed)
 
-    def _shown(self, attempt: Attempt, given: frozenset[str]) -> dict[str, Any]:
+    def _shown(self, attempt: Run, given: frozenset[str]) -> dict[str, Any]:
         """What demonstrations bind that need what is withheld: numbers and texts, which each student has seen.
 
         They are computed in a process of their own, in which no student's code runs.

@@ -5,13 +5,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from attnlib.checks.verdict.report import Report
-from autograder.judging.around_a_test import Cells, may_define
+from autograder.judging.cells_around import Cells, may_define
 
 OURS = ("attnlib", "autograder")
 
 
 @dataclass(frozen=True)
-class Attempt:
+class Run:
     """What is run to judge an answer."""
 
     cells: Cells
@@ -24,7 +24,7 @@ class Attempt:
 
 
 @dataclass
-class Asked:
+class Outcome:
     """The outcome of one attempt: what was run for it, what was left out, and whether the child died in the cells."""
 
     report: Report
@@ -62,8 +62,8 @@ class Retry:
     """A reason for which an answer may have failed that is not the answer's fault, and what to run instead."""
 
     why: str
-    applies: Callable[[Attempt, Asked], bool]
-    change: Callable[[Attempt, Asked], Attempt]
+    applies: Callable[[Run, Outcome], bool]
+    change: Callable[[Run, Outcome], Run]
 
 
 RETRIES = (

@@ -41,7 +41,7 @@ class Cost(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Judgement:
     """What the check said of an answer whose kind is known: `misconception` is its name, None for a right answer."""
 
     answer: str
@@ -88,7 +88,7 @@ class Fate:
 class Proof:
     """All that was tried at one exercise, or at several."""
 
-    verdicts: tuple[Verdict, ...] = ()
+    verdicts: tuple[Judgement, ...] = ()
     fates: tuple[Fate, ...] = ()
     stale: tuple[str, ...] = ()
     """Mutants that are listed as equivalent, but are none, or are killed."""
@@ -106,7 +106,7 @@ class Proof:
         )
 
     @property
-    def wrong(self) -> list[Verdict]:
+    def wrong(self) -> list[Judgement]:
         """The verdicts on misconceptions."""
         return [v for v in self.verdicts if v.misconception is not None]
 

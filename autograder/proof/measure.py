@@ -14,7 +14,7 @@ from attnlib.checks.verdict.judge import cases_of, run_exercise, try_case
 from attnlib.checks.verdict.report import Report
 from autograder.lesson_text.layout import Layout
 from autograder.proof.answers import Answer, alternatives, answers_in, run_source, written_plainly
-from autograder.proof.counts import Cost, Fate, Proof, Verdict, Withheld
+from autograder.proof.counts import Cost, Fate, Judgement, Proof, Withheld
 from autograder.proof.equivalent import EQUIVALENT
 from autograder.proof.mutants import Mutant, mutants
 from autograder.proof.observed import Observed
@@ -40,7 +40,7 @@ def verdicts(name: str, seeds: range) -> Proof:
     right += [(f"alternative {i}", None, answer) for i, answer in enumerate(alternatives().get(name, []), 1)]
     answers = [*right, *wrong]
     _warm_up(exercise)
-    found: list[Verdict] = []
+    found: list[Judgement] = []
     withheld: list[Withheld] = []
     for seed in seeds:
         observed = Observed(exercise, seed)
@@ -49,13 +49,13 @@ def verdicts(name: str, seeds: range) -> Proof:
     return Proof(verdicts=tuple(found), withheld=tuple(withheld))
 
 
-def _verdict(observed: Observed, answer: str, expected: str | None, attempt: Any, hidden: bool) -> Verdict:
+def _verdict(observed: Observed, answer: str, expected: str | None, attempt: Any, hidden: bool) -> Judgement:
     """All that a check would say, though whatever an answer does on a case is asked only once."""
     exercise, seed, name = observed.exercise, observed.seed, f"{observed.exercise.name}: {answer}"
     report = observed.report(attempt, hidden=hidden)
     timed = seed == 0 and not hidden and (expected is None or crc32(name.encode()) % ONE_IN == 0)
     cost = _cost(exercise, attempt) if timed else None
-    return Verdict(name, expected, hidden, seed, report.passed, report.diagnosis, cost)
+    return Judgement(name, expected, hidden, seed, report.passed, report.diagnosis, cost)
 
 
 def _cost(exercise: Exercise, attempt: Any) -> Cost:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from attnlib.checks.exercise import Exercise
 from attnlib.checks.naming.names import names_in
 from autograder.grading.results import NOT_ANSWERED
-from autograder.report.collect import Attempt, Submission
+from autograder.report.collect import Mark, Submission
 from autograder.report.statistics import chance, discrimination, wilson
 
 MISCONCEPTION, OTHER = "misconception", "other"
@@ -175,7 +175,7 @@ def _item(lesson: str, name: str, graded: list[Submission], known: Mapping[str, 
     )
 
 
-def _kind(attempt: Attempt, known: Mapping[str, Exercise]) -> str | None:
+def _kind(attempt: Mark, known: Mapping[str, Exercise]) -> str | None:
     """What an attempt without full points is; None for one that passed."""
     if attempt.passed:
         return None
@@ -199,7 +199,7 @@ def _finding(
 
 
 def _parts(
-    name: str, of: list[tuple[Submission, Attempt]], known: Mapping[str, Exercise], names: bool
+    name: str, of: list[tuple[Submission, Mark]], known: Mapping[str, Exercise], names: bool
 ) -> tuple[Part, ...]:
     """The share of students who earned each part; empty where an exercise has only one."""
     worth = known[name].parts if name in known else {}
@@ -219,7 +219,7 @@ def _parts(
     )
 
 
-def _earned(attempt: Attempt, worth: Mapping[str, int]) -> Mapping[str, bool] | None:
+def _earned(attempt: Mark, worth: Mapping[str, int]) -> Mapping[str, bool] | None:
     """Which parts an attempt earned; None where the report does not add up to the points in the gradebook."""
     if attempt.points in (0, attempt.max_points):
         return dict.fromkeys(worth, attempt.points > 0)

@@ -21,7 +21,7 @@ Step = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
-class Attempt:
+class Mark:
     """What one student earned in one exercise, why not more, and which parts the check's report says are right."""
 
     exercise: str
@@ -43,7 +43,7 @@ class Submission:
 
     student: str
     lesson: str
-    attempts: tuple[Attempt, ...] = ()
+    attempts: tuple[Mark, ...] = ()
     problem: str | None = None
 
 
@@ -105,7 +105,7 @@ def _read(course: NbgraderCourse, gradebook: Gradebook, lesson: str, student: st
     return Submission(student, lesson, attempts=_attempts(results, said))
 
 
-def _attempts(results: list[Result], said: dict[str, dict[str, Any]]) -> tuple[Attempt, ...]:
+def _attempts(results: list[Result], said: dict[str, dict[str, Any]]) -> tuple[Mark, ...]:
     """One attempt an exercise, its cells taken together; parts only where one report speaks for the whole exercise."""
     exercises = dict.fromkeys(result.exercise for result in results if result.max_points > 0)
     attempts = []
@@ -114,7 +114,7 @@ def _attempts(results: list[Result], said: dict[str, dict[str, Any]]) -> tuple[A
         lost = next((cell for cell in cells if cell.points < cell.max_points), None)
         parts = [report.get("parts") for report in said.values() if report.get("exercise") == name]
         attempts.append(
-            Attempt(
+            Mark(
                 exercise=name,
                 points=sum(cell.points for cell in cells),
                 max_points=sum(cell.max_points for cell in cells),

@@ -5,7 +5,9 @@ from typing import Any
 
 import click
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.segment import Segment
+from rich.table import Column
 from rich.text import Text
 
 from autograder.showing.text import printable
@@ -29,3 +31,15 @@ class Terminal(Console):
 def say(text: object, *, err: bool = False) -> None:
     """A line, or several, on the terminal."""
     click.echo(printable(text, keep="\n"), err=err)
+
+
+def rated_progress(console: Console) -> Progress:
+    """How far a long command is, how fast (a task's field `rate`), and what it does; nothing where nobody watches."""
+    columns = (
+        BarColumn(bar_width=20),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+        TextColumn("{task.description}", markup=False, table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
+    )
+    return Progress(*columns, console=console, transient=True, expand=True, disable=not console.is_terminal)

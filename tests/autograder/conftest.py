@@ -4,6 +4,7 @@ import dataclasses
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,12 @@ sys.path.insert(0, str(ROOT))  # this folder is called autograder, too: the pack
 from tiny_course import TINY, Class, make_layout  # noqa: E402
 
 from autograder.building.build_course import prepare  # noqa: E402
+from autograder.grading import grade_course  # noqa: E402
+from autograder.judging.submission import Judged  # noqa: E402
 from autograder.lesson_text.layout import Layout  # noqa: E402
 from autograder.lesson_text.lesson import read_lesson  # noqa: E402
 from autograder.lesson_text.notebook import read_notebook  # noqa: E402
+from autograder.sandbox.probe import probe  # noqa: E402
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -63,3 +67,23 @@ def klass(prepared, tmp_path) -> Class:
     """An own copy of the prepared course."""
     shutil.copytree(prepared.course, tmp_path / "course")
     return Class(dataclasses.replace(prepared, course=tmp_path / "course"))
+
+
+@pytest.fixture
+def run(klass, monkeypatch) -> Callable[[], list[str]]:
+    """Grade the class with a judge that finds nothing to judge; say which students it was asked about."""
+    seen: list[str] = []
+
+    def unfit(tasks, layers, workers):
+        for task in tasks:
+            seen.append(task.student)
+            yield Judged(task.student, task.lesson, problem="not judged")
+
+    monkeypatch.setattr(grade_course, "judge_all", unfit)
+
+    def run() -> list[str]:
+        seen.clear()
+        grade_course.grade(klass.layout, klass.submitted, (TINY,), grade_course.How(layers=probe("none")))
+        return list(seen)
+
+    return run

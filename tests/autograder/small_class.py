@@ -1,7 +1,7 @@
 """A class of five and its attempts, counted by hand in the tests of the report."""
 
 from attnlib.checks import exercises
-from autograder.report.collect import Attempt, Submission
+from autograder.report.collect import Mark, Submission
 
 KNOWN = exercises()
 LESSON = "02_scaled_dot_product_attention"
@@ -11,7 +11,7 @@ PARTS = KNOWN["softmax"].parts  # values 2, large scores 1, gradient 1, robustne
 def attempt(points, diagnosis=None, right=(), exercise="softmax", in_short=None):
     worth = KNOWN[exercise].parts
     parts = {part: part in right for part in worth}
-    return Attempt(exercise, points, sum(worth.values()), diagnosis, parts, in_short or diagnosis)
+    return Mark(exercise, points, sum(worth.values()), diagnosis, parts, in_short or diagnosis)
 
 
 def submission(student, *attempts):

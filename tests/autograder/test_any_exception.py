@@ -16,15 +16,10 @@ MORE = [*ANY, SystemExit, asyncio.CancelledError, GeneratorExit]
 
 
 @pytest.fixture
-def three(klass, monkeypatch):
+def three(klass, run):
     """Three submissions, and a grader that judges none of them: what matters here is around that."""
     for student in ("a", "b", "c"):
         klass.submit(student, RIGHT)
-
-    def unfit(tasks, layers, workers):
-        return (Judged(task.student, task.lesson, problem="not judged") for task in tasks)
-
-    monkeypatch.setattr(grade_course, "judge_all", unfit)
     return klass
 
 

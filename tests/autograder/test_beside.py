@@ -4,17 +4,14 @@ import io
 import json
 import zipfile
 
-from tiny_course import RIGHT, TINY
+from tiny_course import RIGHT
 
-from autograder.grading import grade_course
 from autograder.grading.entering import digest_of
 from autograder.judging.intake import custody
 from autograder.judging.intake.custody import take_in
-from autograder.judging.submission import Judged, Task
 from autograder.sandbox.inside.beside import modules_in, put_beside
 from autograder.sandbox.inside.cells import parse
 from autograder.sandbox.inside.needed import definitions
-from autograder.sandbox.probe import probe
 
 LESSON = "00_tiny"
 NOTEBOOK = json.dumps({"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}).encode()
@@ -74,19 +71,13 @@ def test_a_changed_helper_is_judged_again():
     assert digest_of(files, "") != digest_of({**files, "helper.py": b"two"}, "")
 
 
-def test_a_changed_file_is_noticed_whatever_its_name(klass, monkeypatch):
-    def unfit(tasks, layers, workers):
-        for task in tasks:
-            seen.append(task)
-            yield Judged(task.student, task.lesson, problem="not judged")
-
-    seen: list[Task] = []
-    monkeypatch.setattr(grade_course, "judge_all", unfit)
+def test_a_changed_file_is_noticed_whatever_its_name(klass, run):
+    seen: list[str] = []
     folder = klass.submit("a", RIGHT).parent
     for name in ("timestamp", "remarks"):
         for text in ("one", "two", "two"):
             (folder / name).write_text(text, encoding="utf-8")
-            grade_course.grade(klass.layout, klass.submitted, (TINY,), grade_course.How(layers=probe("none")))
+            seen += run()
     assert len(seen) == 4
 
 

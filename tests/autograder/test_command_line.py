@@ -141,3 +141,16 @@ def test_a_name_is_never_read_as_markup():
 def test_grading_needs_a_lesson_that_exists(tmp_path):
     with pytest.raises(CourseError, match="No lesson is called '99_none'"):
         grade(Layout(solutions=tmp_path), tmp_path, ("99_none",), How(layers=None))
+
+
+def test_a_slip_is_printed_as_a_program_for_each_exercise_that_has_it(command):
+    shown = command("slip", "closed_blocks_computed").output
+    assert shown.startswith("flash_attention: Closed blocks are computed as well\n\n  def flash_attention(")
+    assert len([line for line in shown.splitlines() if line.startswith(">")]) == 1
+
+
+def test_a_slip_that_does_not_exist(command):
+    said = refusal(command("slip", "keys_left_ou", "flash_attention"))
+    assert said == (
+        "no wrong line is called 'keys_left_ou' in flash_attention; did you mean keys_left_out or keys_left_out_2?"
+    )

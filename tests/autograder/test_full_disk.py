@@ -8,13 +8,10 @@ import sys
 
 import pytest
 from sqlalchemy.exc import OperationalError
-from tiny_course import HANGS, RIGHT, TINY
+from tiny_course import HANGS, RIGHT
 
-from autograder.grading import entering, grade_course
-from autograder.grading.grade_course import How, grade
-from autograder.judging.submission import Judged
+from autograder.grading import entering
 from autograder.lesson_text.layout import ROOT
-from autograder.sandbox.probe import probe
 from autograder.showing.errors import CourseError
 
 FULL = OSError(errno.ENOSPC, "No space left on device")
@@ -39,24 +36,10 @@ code = __main__.main(["grade", "--sandbox", "none", "--workers", "1"], standalon
 
 
 @pytest.fixture
-def three(klass, monkeypatch):
-    """Three submissions, and a grader that finds nothing in them: a function that grades, and tells who was judged."""
+def three(klass, run):
+    """Three submissions."""
     for student in "abc":
         klass.submit(student, RIGHT)
-    seen: list[str] = []
-
-    def unfit(tasks, layers, workers):
-        for task in tasks:
-            seen.append(task.student)
-            yield Judged(task.student, task.lesson, problem="not judged")
-
-    monkeypatch.setattr(grade_course, "judge_all", unfit)
-
-    def run() -> list[str]:
-        seen.clear()
-        grade(klass.layout, klass.submitted, (TINY,), How(layers=probe("none")))
-        return list(seen)
-
     return run
 
 

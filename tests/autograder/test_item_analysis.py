@@ -10,7 +10,7 @@ from small_class import FIVE, KNOWN, LESSON, LOST, PARTS, attempt, submission
 
 from autograder.grading.results import NOT_ANSWERED, what_happened
 from autograder.report.analysis import OTHER, analyse, shared_misconceptions
-from autograder.report.collect import Attempt
+from autograder.report.collect import Mark
 from autograder.report.page import page
 from autograder.report.statistics import chance, discrimination, wilson
 from autograder.report.tables import tables
@@ -124,7 +124,7 @@ def test_what_a_result_shows_is_a_mistake_with_a_title_too():
 
 def test_parts_that_contradict_the_gradebook_are_not_counted():
     forged = submission("x", attempt(3, right=PARTS))
-    unknown = submission("y", Attempt("softmax", 3, 5, None, {"anything": True}))
+    unknown = submission("y", Mark("softmax", 3, 5, None, {"anything": True}))
     item = softmax([*FIVE, forged, unknown])
     assert (item.parts[0].earned, item.parts[0].known, item.submissions) == (2, 5, 7)
 

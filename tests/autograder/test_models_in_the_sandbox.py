@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from attnlib.checks import exercises
-from autograder.judging.around_a_test import imported_late
-from autograder.judging.judge import Attempt, Judge
+from autograder.judging.cells_around import imported_late
+from autograder.judging.judge import Judge, Run
 from autograder.lesson_text.assignment import Question
 from autograder.sandbox.probe import NOTHING, probe
 from autograder.sandbox.process import Sandbox
@@ -71,7 +71,7 @@ def test_no_child_waits_for_torch_s_compiler_but_one_that_trains(judge):
 def judged(judge, exercise, source, expression):
     cells = [{"name": "answer", "source": source, "role": "answer"}]
     question = Question("test", exercises()[exercise], expression, "answer", exercises()[exercise].points)
-    return judge._ask(Attempt(cells, []), question, frozenset(), []).report
+    return judge._ask(Run(cells, []), question, frozenset(), []).report
 
 
 @pytest.mark.parametrize(

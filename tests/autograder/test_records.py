@@ -16,7 +16,6 @@ from autograder.in_nbgrader.handed_in import record_all_received, time_of
 from autograder.in_nbgrader.names import LONGEST
 from autograder.in_nbgrader.record_failures import reason_file
 from autograder.judging import version
-from autograder.judging.submission import Judged
 from autograder.lesson_text.layout import ROOT
 from autograder.sandbox.probe import probe
 from autograder.showing.errors import CourseError
@@ -112,23 +111,9 @@ def test_a_seed_that_is_damaged_is_named(tmp_path):
 
 
 @pytest.fixture
-def judged(klass, monkeypatch):
-    """A class of one, and a grader that finds nothing to judge in it: the students whom it looked at, by run."""
-    seen: list[str] = []
-
-    def unfit(tasks, layers, workers):
-        for task in tasks:
-            seen.append(task.student)
-            yield Judged(task.student, task.lesson, problem="not judged")
-
-    monkeypatch.setattr(grade_course, "judge_all", unfit)
+def judged(klass, run):
+    """A class of one: the students whom the grader looks at, by run."""
     klass.submit("ann", RIGHT)
-
-    def run() -> list[str]:
-        seen.clear()
-        grade(klass.layout, klass.submitted, (TINY,), How(layers=probe("none")))
-        return list(seen)
-
     assert run() == ["ann"]
     assert run() == []
     return run

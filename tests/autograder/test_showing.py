@@ -17,7 +17,7 @@ from autograder.grading.grade_course import Graded
 from autograder.grading.results import Result
 from autograder.grading.table import grading_tables
 from autograder.report.analysis import analyse
-from autograder.report.collect import Attempt, Submission
+from autograder.report.collect import Mark, Submission
 from autograder.report.csv_files import write_csv
 from autograder.report.page import page
 from autograder.report.tables import tables
@@ -56,7 +56,7 @@ def test_the_tables_of_grade_and_report_move_no_cursor():
         Graded(HOSTILE, TINY, [Result(HOSTILE, 0.0, 1.0, HOSTILE)]),
         Graded(HOSTILE, HOSTILE, problem=HOSTILE),
     ]
-    attempts = [Attempt("softmax", 0.0, 5.0, HOSTILE), Attempt(HOSTILE, 0.0, 1.0, HOSTILE)]
+    attempts = [Mark("softmax", 0.0, 5.0, HOSTILE), Mark(HOSTILE, 0.0, 1.0, HOSTILE)]
     submissions = [Submission(HOSTILE, TINY, tuple(attempts)), Submission(HOSTILE, HOSTILE, problem=HOSTILE)]
     made = [*grading_tables(graded, {}), *(table for one in analyse(submissions, {}) for table in tables(one))]
     for table in made:
@@ -68,7 +68,7 @@ def test_the_tables_of_grade_and_report_move_no_cursor():
 def test_a_misconception_is_told_by_its_title():
     said = {"not_summed": "", "TypeError: no": "TypeError", "argument_not_used": "the values are not right"}
     graded = Graded("ada", TINY, [Result("pairwise_dot", 0.0, 1.0, *why) for why in said.items()])
-    attempts = [Attempt("pairwise_dot", 0.0, 1.0, in_short=short, diagnosis=name) for name, short in said.items()]
+    attempts = [Mark("pairwise_dot", 0.0, 1.0, in_short=short, diagnosis=name) for name, short in said.items()]
     (analysis,) = analyse([Submission("ada", TINY, tuple(attempts))], exercises())
     *_, found = tables(analysis)
     of_grade, of_report = map(shown, (*grading_tables([graded], exercises()), found))
@@ -128,7 +128,7 @@ def test_a_csv_file_is_read_as_it_was_written(tmp_path):
 
 def test_the_files_of_a_report_hold_nothing_invisible(tmp_path):
     submissions = [
-        Submission(f"\udcff{HOSTILE}", TINY, (Attempt("softmax", 0.0, 5.0, HOSTILE),)),
+        Submission(f"\udcff{HOSTILE}", TINY, (Mark("softmax", 0.0, 5.0, HOSTILE),)),
         Submission("=1", TINY, problem="\udcff"),
     ]
     analyses = analyse(submissions, {})

@@ -13,7 +13,7 @@ from autograder.in_nbgrader.nbgrader_course import NbgraderCourse
 from autograder.in_nbgrader.preprocessors.hide_hidden_tests import HideHiddenTests
 from autograder.judging.settle.distrust_metadata import distrust_metadata
 from autograder.judging.settle.keep_one_copy import keep_one_copy
-from autograder.judging.settle.test_below_answer import test_below_answer as put_test_below_answer
+from autograder.judging.settle.put_tests_below import put_test_below_answer
 from autograder.judging.verdict import earned, reports
 from autograder.lesson_text.lesson import KERNEL
 from autograder.lesson_text.regions import split_regions

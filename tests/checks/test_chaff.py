@@ -7,7 +7,6 @@ import torch
 
 from attnlib.checks import Misconception, exercises
 from attnlib.checks.asking.observe import Memory, Observation, observe
-from attnlib.checks.course.slips.tensors import Handle, Learn
 from attnlib.checks.exercise import Case
 from attnlib.checks.trial.compare import SEPARATION, first_difference
 from attnlib.checks.verdict.judge import cases_of, run_exercise
@@ -109,33 +108,6 @@ def test_the_declaration_is_whole(name: str) -> None:
     names = [c.name for c in exercise.cases]
     assert len(names) == len(set(names))
     assert any(c.hidden for c in exercise.cases)
-
-
-USUAL = {*vars(Handle), *vars(Learn)}
-CORE = (
-    "scaled_dot_product_attention",
-    "SelfAttention",
-    "MultiHeadSelfAttention",
-    "cross_attention",
-    "MultiHeadCrossAttention",
-    "causal_mask",
-    "padding_mask",
-    "masked_softmax",
-    "CausalSelfAttention",
-    "EncoderBlock",
-)
-"""Attention itself, multi-head attention, masks, the encoder block: at least twelve mistakes, the others eight."""
-
-
-@pytest.mark.parametrize("name", CODE)
-def test_an_exercise_knows_the_mistakes_that_learners_make_in_it(name: str) -> None:
-    """Those of any code (float32 only, detached, ...) are not counted."""
-    own = {m.same_as or m.id for m in exercises()[name].misconceptions} - USUAL
-    assert len(own) >= (12 if name in CORE else 8)
-
-
-def test_the_core_exercises_exist() -> None:
-    assert set(CORE) <= set(exercises())
 
 
 def test_verdicts_do_not_depend_on_the_number_of_threads_nor_on_the_order_of_checks() -> None:

@@ -1,8 +1,10 @@
 """docs/how_a_check_works.md is followed word by word: its code runs, its files are made, its outputs are compared."""
 
 import contextlib
+import importlib
 import io
 import re
+import shutil
 import sys
 from collections.abc import Iterator
 from importlib import import_module
@@ -11,45 +13,48 @@ from pathlib import Path
 import pytest
 
 from attnlib.checks import course
-from attnlib.checks.verdict import write
+from attnlib.checks.course import wronglines
+from attnlib.checks.verdict import judge, write
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "how_a_check_works.md"
+LESSON = "lesson_07"
 BLOCK = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture
 def lessons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder whose lessons belong to the course, until the test ends."""
-    monkeypatch.setattr(course, "__path__", [*course.__path__, str(tmp_path)])
+    """A folder with a copy of lesson 07, which takes the place of the course's own until the test ends."""
+    shutil.copytree(Path(course.__path__[0], LESSON), tmp_path / LESSON, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(course, "__path__", [str(tmp_path), *course.__path__])
+    before = {name: module for name, module in sys.modules.items() if name.startswith(f"{course.__name__}.{LESSON}")}
     forget()
     yield tmp_path
     forget()
+    sys.modules.update(before)
 
 
 def forget() -> None:
-    """The course is read anew."""
-    for name in [name for name in sys.modules if name.startswith(f"{course.__name__}.lesson_12")]:
+    """The lesson is read anew."""
+    for name in [name for name in sys.modules if name.startswith(f"{course.__name__}.{LESSON}")]:
         del sys.modules[name]
-    for cached in (course._exercises_of, course.called):
+    importlib.invalidate_caches()
+    for cached in (course._exercises_of, course.called, wronglines.read):
         cached.cache_clear()
     import_module("attnlib.checks.check")._MEMORIES.clear()
 
 
 def put(code: str, where: dict[str, str], lessons: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Do with a block what the page says: make a file, add to a class of it, or put a function in another's place."""
-    if "class" in where:
-        file = lessons / where["file"]
-        before, after = re.split(rf"(?<=\n)(?=class {where['class']}\b)", file.read_text(encoding="utf-8"))
-        body, rest = re.split(r"\n(?=\n\n\S)", after, maxsplit=1)
-        code = f"{before}{body}\n\n{code.rstrip()}\n{rest}"
+    """Do with a block what the page says: add to a file of the lesson, or put a function in another's place."""
     if "file" in where:
-        (lessons / where["file"]).write_text(code, encoding="utf-8")
+        with (lessons / where["file"]).open("a", encoding="utf-8") as file:
+            file.write(f"\n\n{code}")
+        shutil.rmtree(lessons / LESSON / "__pycache__", ignore_errors=True)  # a second change within a second
         forget()
     else:
         module, _, name = where["function"].rpartition(".")
         names: dict[str, object] = {}
         exec(code, names)
-        for user in (import_module(module), write):
+        for user in (import_module(module), judge, write):
             monkeypatch.setattr(user, name, names[name])
 
 
@@ -58,7 +63,7 @@ def test_every_block_of_the_page_does_what_it_says(lessons: Path, monkeypatch: p
     printed, compared = "", 0
     for language, info, code in BLOCK.findall(PAGE.read_text(encoding="utf-8")):
         where = dict(word.split("=") for word in info.split())
-        if language == "python" and where:
+        if where:
             put(code, where, lessons, monkeypatch)
         elif language == "python":
             with contextlib.redirect_stdout(io.StringIO()) as out:

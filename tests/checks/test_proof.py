@@ -14,14 +14,14 @@ from rich.console import Console
 from attnlib.checks import exercises
 from autograder.__main__ import main
 from autograder.proof import counts, mutants, tables
-from autograder.proof.counts import Cost, Fate, Proof, Rate, Verdict
+from autograder.proof.counts import Cost, Fate, Judgement, Proof, Rate
 from autograder.proof.measure import verdicts
 from autograder.proof.page import page
 from autograder.proof.requirements import requirements
 
 ROOT = Path(__file__).resolve().parents[2]
-WRONG = Verdict("softmax: no_shift", "no_shift", False, 0, False, "no_shift", Cost(20.0, 30.0))
-RIGHT = Verdict("softmax: the lesson's", None, False, 0, True, None, Cost(10.0, 40.0))
+WRONG = Judgement("softmax: no_shift", "no_shift", False, 0, False, "no_shift", Cost(20.0, 30.0))
+RIGHT = Judgement("softmax: the lesson's", None, False, 0, True, None, Cost(10.0, 40.0))
 KILLED, EQUAL, SURVIVING = Fate("a → b", "visible"), Fate("a → c", "", "The same."), Fate("a → d", "")
 TOLD = Fate("a → e", "visible", told_by="misconception", cpu_ms=900.0)
 GOOD = Proof((WRONG, RIGHT), (KILLED, EQUAL))

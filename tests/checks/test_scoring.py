@@ -136,7 +136,7 @@ def test_parts_that_were_not_tried_to_the_end_are_no_crosses() -> None:
 
 
 def test_what_the_hidden_cases_can_tell() -> None:
-    """CONTRIBUTING's numbers: the outcomes for every set of parts that fail there, if all visible cases are right."""
+    """The numbers of docs/grading.md: the outcomes for every set of parts that fail there, if all else is right."""
     bits: dict[str, list[float]] = {}
     for exercise in exercises().values():
         hidden = [case for case in exercise.cases if case.hidden]
@@ -169,7 +169,7 @@ def test_every_part_has_a_visible_case(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name, e in exercises().items() if e.kind != "choice"])
 def test_few_bits_of_hidden_inputs_can_leave_with_a_report(name: str) -> None:
-    """Which parts count, and one of the exercise's misconceptions or none: CONTRIBUTING.md states the bound.
+    """Which parts count, and one of the exercise's misconceptions or none: docs/grading.md states the bound.
 
     Where it is none, what the visible cases have in common is told if it holds of the hidden ones, too. One report more
     says that the answer was not tried, since those before it have used up the time.

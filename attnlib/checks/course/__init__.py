@@ -11,12 +11,14 @@ from attnlib.checks.exercise import Exercise
 
 
 def _lessons() -> list[str]:
-    return sorted(m.name for m in pkgutil.iter_modules(__path__) if m.name.startswith("lesson_"))
+    return sorted({m.name for m in pkgutil.iter_modules(__path__) if m.name.startswith("lesson_")})
 
 
 @functools.cache
 def _exercises_of(lesson: str) -> Sequence[Exercise]:
-    found: Sequence[Exercise] = importlib.import_module(f"{__name__}.{lesson}").EXERCISES
+    written = any(Path(place, lesson, "exercises.py").exists() for place in __path__)
+    name = f"{__name__}.{lesson}.exercises" if written else f"{__name__}.{lesson}"
+    found: Sequence[Exercise] = importlib.import_module(name).EXERCISES
     return found
 
 

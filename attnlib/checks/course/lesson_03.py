@@ -1024,7 +1024,7 @@ PREDICT_HEAD_PARAMETERS = Exercise(
     reference="B",
     explanation="Eight matrices (512, 64) side by side are one matrix (512, 512). That holds for queries, keys and "
     "values, and eight times 64 is what W^O takes in. More heads have no more weights to learn: they share one width.",
-    misconceptions=(
+    wrong=(
         wrong(
             "full_width_each",
             "Each head has its share of the width",
@@ -1058,7 +1058,7 @@ PREDICT_RESHAPED_HEADS = Exercise(
     reference="B",
     explanation="reshape leaves the numbers in order and only breaks the lines elsewhere. In that order, the first "
     "third of the numbers is the first four words, all nine columns of each. Every word is cut into three rows.",
-    misconceptions=(
+    wrong=(
         wrong(
             "shape_is_meaning",
             "The shape is right, but the numbers are not",

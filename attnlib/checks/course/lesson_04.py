@@ -701,7 +701,7 @@ PREDICT_WHO_SETS_THE_LENGTH = Exercise(
     reference="B",
     explanation="Each of the 3 askers gets one answer: 3 rows, as wide as a value. Each looks at 11 words: 3 rows of "
     "11 weights. The length of the memory is summed away.",
-    misconceptions=(
+    wrong=(
         wrong(
             "answers_set_the_length",
             "The words that ask get the rows",
@@ -735,7 +735,7 @@ PREDICT_SHUFFLED_MEMORY = Exercise(
     reference="C",
     explanation="Each key moves together with its value. So every asker finds the same pairs, gives them the same "
     "weights, and adds up the same terms. Only the columns of the table are in another order.",
-    misconceptions=(
+    wrong=(
         wrong(
             "equivariant_here_too",
             "There the words that asked had moved",
@@ -769,7 +769,7 @@ PREDICT_LONGER_SOURCE = Exercise(
     reference="B",
     explanation="The ten questions are parameters: they do not depend on the date at all. The digit brings its key "
     "along when it moves, and the same query fits the same key at the new place.",
-    misconceptions=(
+    wrong=(
         wrong(
             "query_adapts",
             "The questions have not seen the text",

@@ -60,7 +60,7 @@ PREDICT_WHAT_TO_KEEP = Exercise(
     reference="B",
     explanation="The new token brings one query, which meets all earlier keys and takes home their values. An earlier "
     "query has already been answered: it would only repeat a computation.",
-    misconceptions=(
+    wrong=(
         wrong(
             "queries_kept_too",
             "An old query is never used again",
@@ -94,7 +94,7 @@ PREDICT_REACH = Exercise(
     reference="C",
     explanation="The last token sees three positions back, and in the first layer the token there saw three further: "
     "2 · (4 - 1) = 6. Each layer adds window - 1. Mistral has 32 layers and a window of 4096.",
-    misconceptions=(
+    wrong=(
         wrong(
             "one_layer_only",
             "The second layer sees further",

@@ -25,7 +25,7 @@ in this exercise. The answer is what the last step makes.
 import functools
 import inspect
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, product
 from typing import Any
@@ -105,7 +105,7 @@ class CourseExercise(Exercise):
     """Slips and pairs that no case of this exercise can tell from another one."""
     own: tuple[Misconception, ...] = ()
     """Misconceptions that are no slip of any step."""
-    misconceptions: tuple[Misconception, ...] = field(init=False, default=())
+    wrong: tuple[Misconception, ...] = field(init=False, default=())
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "cases", (*self.cases, *promised(self)))
@@ -123,16 +123,14 @@ class CourseExercise(Exercise):
             raise KeyError(f"{self.name} has no such slips: {', '.join(sorted(unknown))}")
         left |= {s.id for s in slips.values() if s.id not in self.few.get([*s.wrong][-1], (s.id,)) and not s.spells}
         kept = (m for m in told if m.id not in left and m.same_as not in left)
-        object.__setattr__(self, "misconceptions", tuple(kept))
+        object.__setattr__(self, "wrong", tuple(kept))
 
     def answer(self, wrong: Mapping[type[Step], How]) -> Any:
         """The right answer, a function or a module's class, with some steps done wrong."""
         steps = [(step, wrong.get(step, step().right)) for step in self.made_of]
         if self.kind == "module":
-            module = _module(self.reference, steps)
-            return _handled_module(module, wrong) if {Handle, Learn} & wrong.keys() else module
-        function = _function(self.reference, steps)
-        return _handled(function, wrong[Handle], self.example) if Handle in wrong else function
+            return handled(self, _module(self.reference, steps), wrong)
+        return handled(self, _function(self.reference, steps), wrong)
 
     def _misconception(self, slip: Slip) -> Misconception:
         same_as = self.same.get(slip.id, slip.spells)
@@ -146,6 +144,26 @@ class CourseExercise(Exercise):
             unless=slip.unless,
             both=slip.both,
         )
+
+
+def mishandled(exercise: Exercise, answer: Callable[[Mapping[type[Step], How]], Any]) -> Iterator[Misconception]:
+    """What goes wrong with tensors in any exercise and does not show; `answer` makes the answer that does it."""
+    for slip in _slips((Handle, Learn), _inputs(exercise), facts(exercise)).values():
+        made = answer(slip.wrong)
+        yield Misconception(id=slip.id, title=slip.title, explanation=slip.explanation, implementation=made)
+
+
+def together(one: Misconception, other: Misconception) -> Misconception:
+    """Both of them at once, still without an implementation."""
+    return Misconception(
+        id=f"{one.id}_and_{other.id}",
+        title=f"{one.title}, and {_inside(other.title)}",
+        explanation=f"Two things at once. {one.explanation} {other.explanation}",
+        implementation=None,
+        thread=one.thread or other.thread,
+        unless="|".join(filter(None, (one.unless, other.unless))),
+        both=(one.id, other.id),
+    )
 
 
 def _inside(title: str) -> str:
@@ -297,6 +315,17 @@ def _part(module: nn.Module, name: str) -> nn.Module:
     if name and not hasattr(module, name):
         setattr(module, name, nn.Module())
     return module.get_submodule(name)
+
+
+def handled(exercise: Exercise, answer: Any, wrong: Mapping[type[Step], How]) -> Any:
+    """The answer with its tensors handled wrong, if a step of `slips.tensors` is among what is wrong."""
+    if not {Handle, Learn} & wrong.keys():
+        return answer
+    return (
+        _handled_module(answer, wrong)
+        if exercise.kind == "module"
+        else _handled(answer, wrong[Handle], exercise.example)
+    )
 
 
 def _handled(answer: How, how: How, example: How | None) -> Any:

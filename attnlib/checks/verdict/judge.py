@@ -26,7 +26,7 @@ from attnlib.checks.naming.symptoms import (
 )
 from attnlib.checks.trial.trial import Trial, judged, visibly_wrong
 from attnlib.checks.verdict.report import Report
-from attnlib.checks.verdict.scoring import earned
+from attnlib.checks.verdict.scoring import earned, still_open
 from attnlib.checks.verdict.write import after_hidden_cases, write_report
 
 GIVEN_UP = ("time", "unwritten", "forbidden", "died")
@@ -104,7 +104,7 @@ def _tried(
         if failure is not None and failure.kind in GIVEN_UP:
             given_up.append(case.part)
             too_long = failure.kind == "time" and not to_the_end  # a student has waited long enough
-            if case.part == next(iter(exercise.parts)) or failure.kind == "died" or too_long:
+            if not still_open(exercise.parts, [case.part]) or failure.kind == "died" or too_long:
                 break  # or no part is left that could be earned, or nobody to ask
     return trials, given_up
 

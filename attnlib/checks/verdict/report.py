@@ -12,6 +12,7 @@ from typing import Any
 
 from attnlib.checks.asking.failure import Failure
 from attnlib.checks.exercise import AS_GIVEN
+from attnlib.checks.verdict.scoring import still_open
 
 MIME = "application/vnd.attnlib.report+json"
 WIDTH = 96
@@ -97,10 +98,10 @@ def parts_line(report: Report) -> str:
     """Which properties hold; empty where there is only one, and before anything is written."""
     if len(report.parts) < 2 or report.passed or report.unwritten:
         return ""
-    base = next(iter(report.parts))
-    if not report.parts[base] and base not in report.untried:
-        rest = ", ".join(part for part in report.parts if part != base)
-        return f"Checked: ✗ {base} · {rest}: counted once the {base} are right"
+    for base, counted in report.parts.items():
+        if not counted and base not in report.untried and not still_open(report.parts, [base]):
+            rest = ", ".join(part for part in report.parts if part != base)
+            return f"Checked: ✗ {base} · {rest}: counted once the {base} are right"
     marks = {part: "✓" if passed else "–" if part in report.untried else "✗" for part, passed in report.parts.items()}
     meaning = " (–: not tried to the end, and so not counted)" if "–" in marks.values() else ""
     return "Checked: " + " · ".join(f"{mark} {part}" for part, mark in marks.items()) + meaning

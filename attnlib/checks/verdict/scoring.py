@@ -18,3 +18,13 @@ def earned(parts: Mapping[str, int], cases: Iterable[Case], right: Collection[st
     lost = {case.part for case in cases if case.name not in right}
     condition = next(iter(parts))
     return {part: lost.isdisjoint((condition, part)) for part in parts}
+
+
+def still_open(parts: Mapping[str, int], lost: Collection[str]) -> set[str]:
+    """The parts that can count although these are lost, by the rule of `earned`.
+
+    >>> still_open({"values": 2, "gradient": 1}, lost=["gradient"])
+    {'values'}
+    """
+    cases = [Case(name=part, inputs=lambda _draw: (), part=part) for part in parts]
+    return {part for part, counts in earned(parts, cases, {*parts} - {*lost}).items() if counts}

@@ -18,7 +18,7 @@ from attnlib.checks.trial.compare import ASPECTS
 from attnlib.checks.trial.trial import Trial, visibly_wrong
 from attnlib.checks.verdict import words
 from attnlib.checks.verdict.report import Report, Section
-from attnlib.checks.verdict.scoring import earned
+from attnlib.checks.verdict.scoring import earned, still_open
 
 ALL_CHANGES = {change.id for change in CHANGES.values()}
 """Each of them would put everything right, and so there is nothing more to say."""
@@ -98,7 +98,7 @@ def after_hidden_cases(exercise: Exercise, report: Report, left: dict[str, bool]
         "give what it should, or not in time. Try inputs of your own: other lengths, a batch of one, larger and "
         "smaller numbers."
     )
-    named = lost[:1] if lost[0] == next(iter(exercise.parts)) else lost  # without the first, no other one counts
+    named = lost if still_open(exercise.parts, lost[:1]) else lost[:1]
     section = Section(f"In a case of the grader's own ({', '.join(named)})", said)
     if report.passed:
         headline = "fails one of the grader's own cases"

@@ -12,7 +12,7 @@ PREDICT_BLANK_QUERY = Exercise(
     reference="B",
     explanation="A query of zeros scores 0 with every key, and e⁰ = 1 for all of them: eleven equal shares of 1/11. A "
     "word that asks for nothing gets the plain average of all values.",
-    misconceptions=(
+    wrong=(
         wrong(
             "zero_score_zero_weight",
             "A score of 0 is not a weight of 0",
@@ -47,7 +47,7 @@ PREDICT_DOT_SPREAD = Exercise(
     reference="B",
     explanation="Each of the 256 terms has variance 1, variances of independent terms add up to 256, and the standard "
     "deviation is the root of that: √256 = 16.",
-    misconceptions=(
+    wrong=(
         wrong(
             "terms_cancel",
             "The mean stays 0, the spread does not stay 1",
@@ -82,7 +82,7 @@ PREDICT_SWAPPED_WORDS = Exercise(
     reference="B",
     explanation="Each output is made from one query and the same eleven pairs of keys and values. Their order does "
     "not enter a sum, so every word gets what it got before, at its new place.",
-    misconceptions=(
+    wrong=(
         wrong(
             "neighbours_matter",
             "Attention has no neighbours",

@@ -631,7 +631,7 @@ PREDICT_ZEROED_FUTURE = Exercise(
     reference="C",
     explanation="Every weight of the softmax is divided by a sum over all keys, future ones included. A large future "
     "score makes that sum large and the kept weights small. So an output near zero tells what is to come.",
-    misconceptions=(
+    wrong=(
         wrong(
             "zero_weight_no_influence",
             "A weight of zero does not end the influence",
@@ -665,7 +665,7 @@ PREDICT_BLOCKED_ROW = Exercise(
     reference="B",
     explanation="Softmax sees only differences. A row of equal numbers has none, whether they are 0 or -1e9: four "
     "keys, 1/4 each. The query attends to everything that it must not see.",
-    misconceptions=(
+    wrong=(
         wrong(
             "low_scores_low_weights",
             "Low scores are not low weights",
@@ -699,7 +699,7 @@ PREDICT_OTHER_ENDING = Exercise(
     reference="A",
     explanation="Only the last position sees the last word. All others see the same words in both sentences, and give "
     "the same output, to the last bit. “it” cannot know yet what it stands for.",
-    misconceptions=(
+    wrong=(
         wrong(
             "it_looks_ahead",
             "“it” comes before the word that explains it",

@@ -57,7 +57,7 @@ PREDICT_NO_RESIDUALS = Exercise(
     reference="B",
     explanation="Attention averages, and averages of averages of the same eleven words have less and less left to "
     "differ in. With nothing to bring back what a word was, all eleven end up as one vector.",
-    misconceptions=(
+    wrong=(
         wrong(
             "random_stays_random",
             "Random matrices, but the same ones for all words",
@@ -92,7 +92,7 @@ PREDICT_CROSSOVER = Exercise(
     reference="C",
     explanation="Scores and mixture cost 2·N²·D multiplications, the four projections 4·N·D², the MLP 8·N·D². "
     "2·N²·D = 12·N·D² at N = 6·D = 384. Below that, most of the work is plain matrix products, word by word.",
-    misconceptions=(
+    wrong=(
         wrong(
             "square_is_always_larger",
             "A square with a small factor",

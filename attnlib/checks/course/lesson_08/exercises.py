@@ -12,55 +12,14 @@ from torch import Tensor, nn
 import attnlib
 from attnlib.checks.asking.given import GENERATOR, MODEL, described, made
 from attnlib.checks.asking.ready_made import BLOCKS
-from attnlib.checks.course.slips.lesson08_model import (
-    DecoderParts,
-    EnterTheStream,
-    InBits,
-    LookAtMemory,
-    LookBack,
-    MeanSurprise,
-    ModelParts,
-    PerCharacter,
-    RoomForText,
-    ScoreTheVocabulary,
-    Shift,
-    Surprise,
-    ThinkAtLast,
-    ThroughTheBlocks,
-)
-from attnlib.checks.course.slips.lesson08_writing import (
-    CountGrams,
-    CutWindow,
-    DrawNext,
-    DrawOne,
-    EndOfText,
-    FillStopped,
-    GatherTrainer,
-    GatherWriter,
-    HandOver,
-    HeldOutMode,
-    KeepBest,
-    MixOrders,
-    Nucleus,
-    PieceLoss,
-    PiecePlaces,
-    Prepare,
-    ReadLast,
-    RowsThatStopped,
-    StepMode,
-    StopAt,
-    Temper,
-    TrainOnPieces,
-    WriteOn,
-)
-from attnlib.checks.course.steps import CourseExercise
-from attnlib.checks.course.usual import as_given, usual_cases, wrong
+from attnlib.checks.course.declare import WrittenExercise
+from attnlib.checks.course.usual import usual_cases
 from attnlib.checks.draw import Draw
-from attnlib.checks.exercise import Asked, Case, Exercise
+from attnlib.checks.exercise import Asked, Case
 
 LESSON = "08_language_model"
 
-PREDICT_FIRST_LOSS = Exercise(
+PREDICT_FIRST_LOSS = WrittenExercise(
     name="predict_first_loss",
     lesson=LESSON,
     contract="the loss of an untrained model over 39 characters",
@@ -69,30 +28,9 @@ PREDICT_FIRST_LOSS = Exercise(
     reference="C",
     explanation="A model that knows nothing gives each of V tokens the probability 1/V, and -ln(1/V) = ln V: for 39 "
     "characters, 3.66. If the first loss is far above that, the model starts out with opinions, and they are wrong.",
-    misconceptions=(
-        wrong(
-            "zero_at_first",
-            "Only a model that is always right has a loss of 0",
-            "-ln p is 0 only if p is 1. An untrained model does not give the right character such a probability.",
-            "A",
-        ),
-        wrong(
-            "half_and_half",
-            "There are 39 characters, not two",
-            "ln 2 = 0.69 is the loss of a guess between two. Here there are 39 possible characters.",
-            "B",
-        ),
-        wrong(
-            "nobody_knows",
-            "You can know it in advance",
-            "The weights are random, but small: all logits are then near 0, whatever the text, and the softmax of "
-            "equal numbers is uniform. So you can compute the first loss in advance, and check it.",
-            "D",
-        ),
-    ),
 )
 
-PREDICT_TEMPERATURE = Exercise(
+PREDICT_TEMPERATURE = WrittenExercise(
     name="predict_temperature_0",
     lesson=LESSON,
     contract="what twelve texts look like that a model writes from the same beginning at temperature 0",
@@ -101,32 +39,9 @@ PREDICT_TEMPERATURE = Exercise(
     reference="B",
     explanation="Nothing is left to chance, and all twelve begin alike. So they get the same first character, then "
     "the same second one, and so on to the end.",
-    misconceptions=(
-        wrong(
-            "zero_is_even",
-            "0 is not the uniform end of the scale",
-            "Dividing by a *large* temperature makes all logits nearly equal, and the choice uniform. Dividing by a "
-            "small one makes their differences grow, until the best token gets everything.",
-            "A",
-        ),
-        wrong(
-            "best_text",
-            "The best next character is not the best text",
-            "Each step takes the likeliest character, and never looks further. A text whose first character is "
-            "a little less likely may be more likely as a whole.",
-            "C",
-        ),
-        wrong(
-            "zero_divides_all",
-            "The limit is defined",
-            "A division by 0 would end like that. So temperature 0 is defined as the limit: as the temperature goes "
-            "to 0, the largest logit wins with probability 1.",
-            "D",
-        ),
-    ),
 )
 
-PREDICT_OVERFITTED = Exercise(
+PREDICT_OVERFITTED = WrittenExercise(
     name="predict_overfitted",
     lesson=LESSON,
     contract="how far the loss falls when a model learns eight names by heart, all of which begin alike",
@@ -135,29 +50,6 @@ PREDICT_OVERFITTED = Exercise(
     reference="C",
     explanation="After the line break that all eight begin with, eight different characters can come, or slightly "
     "fewer. Nobody can know which. Everything after that is known by heart, and costs next to nothing.",
-    misconceptions=(
-        wrong(
-            "falls_to_zero",
-            "The beginnings are alike",
-            "It would fall to 0 if the first token of each text revealed which one it is. Here all of them begin with "
-            "the same line break, and what follows *that* is a matter of chance, however long you train.",
-            "A",
-        ),
-        wrong(
-            "nothing_is_learned",
-            "A few names are nothing for 100,000 weights",
-            "There are hundreds of weights for each character. Such a model can learn the names by heart, and if it "
-            "does not, there is a bug.",
-            "B",
-        ),
-        wrong(
-            "only_noise_is_left",
-            "Nothing here is noise",
-            "The same eight names come in every step, and there is no dropout. The remaining loss can be computed in "
-            "advance, from the different ways in which each beginning continues.",
-            "D",
-        ),
-    ),
 )
 
 
@@ -187,7 +79,7 @@ def _rough(draw: Draw) -> tuple[Tensor, Tensor]:
 
 _GUESSES: dict[str, Any] = {"b": 2, "n": 5, "vocab": 7}
 
-NEXT_TOKEN_LOSS = CourseExercise(
+NEXT_TOKEN_LOSS = WrittenExercise(
     name="next_token_loss",
     lesson=LESSON,
     contract="logits (b, n, vocab), ids (b, n), ignore_index=-100 -> a scalar: the mean of -ln p of each id at i + 1, "
@@ -222,8 +114,7 @@ NEXT_TOKEN_LOSS = CourseExercise(
             hidden=True,
         ),
     ),
-    made_of=(Shift, Surprise, MeanSurprise),
-    pairs=("not_shifted", "past_predicted", "summed", "softmax_twice", "in_bits"),
+    pairs=("not_shifted", "past_predicted", "summed", "softmax_twice", "logarithm_of_base_2"),
 )
 
 
@@ -235,7 +126,7 @@ def _paid(draw: Draw, *, tokens: int, characters: int) -> tuple[Any, ...]:
     return draw.normal(1).abs().squeeze(0) + 0.5, tokens, characters
 
 
-BITS_PER_CHARACTER = CourseExercise(
+BITS_PER_CHARACTER = WrittenExercise(
     name="bits_per_character",
     lesson=LESSON,
     contract="loss (a scalar tensor, nats per token), tokens, characters -> a scalar tensor: bits per character",
@@ -253,8 +144,7 @@ BITS_PER_CHARACTER = CourseExercise(
         Case(name="another text", inputs=partial(_paid, tokens=1000, characters=4321), hidden=True),
     ),
     example=lambda: (torch.tensor(2.0), 3, 12),
-    made_of=(PerCharacter, InBits),
-    pairs=("per_token", "upside_down", "in_nats", "times_ln_two"),
+    pairs=("per_token", "tokens_and_characters_exchanged", "in_nats", "times_ln_two"),
 )
 
 
@@ -293,7 +183,7 @@ _WITH_MEMORY = usual_cases(
     more=[{"b": 3, "n": 7, "k": 2, "sizes": (8, 2, 5)}, {"b": 2, "n": 3, "k": 11, "sizes": (12, 4, 13)}],
 )
 
-DECODER_BLOCK = CourseExercise(
+DECODER_BLOCK = WrittenExercise(
     name="DecoderBlock",
     lesson=LESSON,
     contract="DecoderBlock(d_model, num_heads, d_memory=None), forward(x, memory=None): (b, n, d_model), "
@@ -334,7 +224,6 @@ DECODER_BLOCK = CourseExercise(
             given="a memory",
         ),
     ),
-    made_of=(DecoderParts, LookBack, LookAtMemory, ThinkAtLast),
     pairs=("future_seen", "memory_never_read", "norm2_for_the_mlp", "first_norm_forgotten"),
     without=("mask_lives_on", "first_key_mask_kept"),  # a memory is no mask
 )
@@ -371,7 +260,7 @@ def _texts(draw: Draw, *, b: int, n: int, sizes: tuple[Any, ...]) -> tuple[tuple
 _SIZES = (11, 12, 3, 2, 7)
 """vocab, d_model, num_heads, depth, max_len."""
 
-LANGUAGE_MODEL = CourseExercise(
+LANGUAGE_MODEL = WrittenExercise(
     name="LanguageModel",
     lesson=LESSON,
     contract="LanguageModel(vocab, d_model, num_heads, depth, max_len, tie=True), forward: ids (b, n), "
@@ -419,8 +308,8 @@ LANGUAGE_MODEL = CourseExercise(
             hidden=True,
         ),
     ),
-    made_of=(ModelParts, RoomForText, EnterTheStream, ThroughTheBlocks, ScoreTheVocabulary),
     pairs=("places_left_out", "stack_not_normed", "future_open_to_blocks", "places_counted_from_one"),
+    without=("places_left_out_and_places_counted_from_one",),
 )
 
 
@@ -525,7 +414,7 @@ def _best(draw: Draw, *, b: int, vocab: int, ties: bool = False) -> tuple[Any, .
     return logits, 0.0
 
 
-SAMPLE_NEXT = CourseExercise(
+SAMPLE_NEXT = WrittenExercise(
     name="sample_next",
     lesson=LESSON,
     contract="logits (b, vocab), temperature=1.0, top_k=None, top_p=None, generator=None -> (b): one id for each row, "
@@ -576,7 +465,6 @@ SAMPLE_NEXT = CourseExercise(
         _drawn("10,000 draws with top_p = 0.9", 1.0, None, 0.9, part="top_p", hidden=True),
         Case(name="temperature 0, other sizes", inputs=partial(_best, b=7, vocab=31, ties=True), hidden=True),
     ),
-    made_of=(Temper, KeepBest, Nucleus, DrawOne),
     pairs=("temperature_multiplied", "ties_dropped", "crossing_left_out", "generator_unused"),
 )
 
@@ -659,7 +547,7 @@ _SMALL: dict[str, Any] = {"b": 3, "n": 4, "vocab": 11, "max_len": 9, "more": 5}
 _LONG: dict[str, Any] = {"b": 7, "n": 4, "vocab": 11, "max_len": 5, "more": 7}
 _FIVE: dict[str, Any] = {"b": 1, "n": 3, "vocab": 5, "max_len": 6, "more": 1}
 
-GENERATE = CourseExercise(
+GENERATE = WrittenExercise(
     name="generate",
     lesson=LESSON,
     contract="model, ids (b, n), num_tokens, temperature=1.0, top_k=None, top_p=None, stop_id=None, generator=None -> "
@@ -749,20 +637,8 @@ GENERATE = CourseExercise(
             hidden=True,
         ),
     ),
-    made_of=(
-        Prepare,
-        CutWindow,
-        ReadLast,
-        DrawNext,
-        RowsThatStopped,
-        FillStopped,
-        EndOfText,
-        StopAt,
-        GatherWriter,
-        WriteOn,
-        HandOver,
-    ),
     pairs=("dropout_goes_on", "window_not_cut", "never_over"),
+    without=("tested_in_training",),
 )
 
 
@@ -782,22 +658,6 @@ def _train_on_pieces(model: nn.Module, text: Tensor, held_out: Tensor, window: i
     return torch.stack(losses)
 
 
-def _train_as_given(model: nn.Module, text: Tensor, held_out: Tensor, window: int, lr: float) -> Tensor:
-    optimiser = torch.optim.SGD(model.parameters(), lr=lr)
-    losses = []
-    for start in range(0, text.shape[1] - window + 1, window):
-        ids = text[:, start : start + window]
-        logits = model(ids, torch.arange(start, start + window))
-        loss = nn.functional.cross_entropy(logits.flatten(0, 1), ids.flatten())
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-        model.eval()
-        with torch.no_grad():
-            losses.append(_next_token_loss(model(held_out, torch.arange(held_out.shape[1])), held_out))
-    return torch.stack(losses)
-
-
 def _to_train(
     draw: Draw, *, b: int, pieces: int, window: int, vocab: int, left: int = 1, training: bool = True
 ) -> tuple[Any, ...]:
@@ -807,7 +667,7 @@ def _to_train(
     return model, text, draw.integers(0, vocab, (b + 1, window + 1)), window, 0.1
 
 
-MEND_TRAINING_LOOP = CourseExercise(
+MEND_TRAINING_LOOP = WrittenExercise(
     name="mend_training_loop",
     lesson=LESSON,
     contract="model, text (b, many), held_out (c, n), window, lr -> the losses on held_out, one after each step",
@@ -833,14 +693,13 @@ MEND_TRAINING_LOOP = CourseExercise(
         ),
         Case(name="other sizes", inputs=partial(_to_train, b=5, pieces=4, window=7, vocab=11), hidden=True),
     ),
-    made_of=(PiecePlaces, PieceLoss, StepMode, HeldOutMode, GatherTrainer, TrainOnPieces),
     pairs=("positions_run_on", "loss_not_shifted", "evaluation_never_left"),
-    own=(as_given(_train_as_given),),
+    without=("dropout_goes_on",),  # it is tested in training
 )
 
 
 def _witten_bell(text: Tensor, test: Tensor, order: int, vocab: int) -> Tensor:
-    """What `Followers` and `MixOrders` do, in one."""
+    """From the shortest context to the longest, each mixed with what the shorter one said."""
     tokens = text.tolist()
     followers: dict[tuple[int, ...], Counter[int]] = {}
     for length in range(order):
@@ -865,7 +724,7 @@ def _counted(draw: Draw, *, n: int, m: int, order: int, vocab: int) -> tuple[Any
     return text, test, order, vocab
 
 
-WITTEN_BELL = CourseExercise(
+WITTEN_BELL = WrittenExercise(
     name="witten_bell",
     lesson=LESSON,
     contract="text (n), test (m), order, vocab -> float32 (m - order + 1): the probability of each token of test from "
@@ -889,7 +748,6 @@ WITTEN_BELL = CourseExercise(
         ),
     ),
     example=lambda: (torch.tensor([0, 1, 0, 1, 0, 2]), torch.tensor([0, 1, 2]), 2, 3),
-    made_of=(CountGrams, MixOrders),
 )
 
 EXERCISES = (

@@ -6,7 +6,7 @@ from nbformat.v4 import new_code_cell
 from autograder.lesson_text.released import Released, answer_of
 
 
-def test_below_answer(notebook: NotebookNode, released: Released) -> NotebookNode:
+def put_test_below_answer(notebook: NotebookNode, released: Released) -> NotebookNode:
     """Put back the tests that were deleted, and move those that stand above their answer to right below it.
 
     A test whose answer cell is gone goes to the end: the student may have written the answer in a cell of their own.

@@ -9,37 +9,14 @@ from torch import Tensor
 
 import attnlib
 from attnlib.attention import equation
-from attnlib.checks.course.slips.lesson07_positions import (
-    Angles,
-    AppendNew,
-    AttendCausally,
-    Below,
-    ColumnOrder,
-    Completed,
-    Distance,
-    EvenWidth,
-    Exponents,
-    GivenPlaces,
-    NewPlaces,
-    Penalise,
-    PowerOfTwo,
-    Reorder,
-    Slopes,
-    Speeds,
-    TableOfHands,
-    TablePlaces,
-    TableSizes,
-    TurnNew,
-    TurnPairs,
-)
-from attnlib.checks.course.steps import CourseExercise
-from attnlib.checks.course.usual import as_given, of_sizes, usual_cases, wrong
+from attnlib.checks.course.declare import WrittenExercise
+from attnlib.checks.course.usual import of_sizes, usual_cases
 from attnlib.checks.draw import Draw
-from attnlib.checks.exercise import Asked, Case, Exercise
+from attnlib.checks.exercise import Asked, Case
 
 LESSON = "07_positions"
 
-PREDICT_NO_POSITION = Exercise(
+PREDICT_NO_POSITION = WrittenExercise(
     name="predict_no_position",
     lesson=LESSON,
     contract="which outputs of causal attention without positions differ when the first two words are swapped",
@@ -49,30 +26,6 @@ PREDICT_NO_POSITION = Exercise(
     explanation="The third word sees the same three words in either order, and every later word sees the same words "
     "as before, too: a sum has no order. Only at the first two positions does a word see different words, or ask a "
     "different question.",
-    misconceptions=(
-        wrong(
-            "everything_after_a_change",
-            "A sum has no order",
-            "Later words do see both of the words that were swapped. But they see both in either sentence, each with "
-            "its own key and value, and a weighted sum does not depend on the order in which it is added up.",
-            "A",
-        ),
-        wrong(
-            "mask_forgotten",
-            "The mask knows who is first",
-            "Without a mask you would be right: the outputs would change places with their words. With it, the first "
-            "word sees only itself, and the second one sees both. So each of the two sees something different after "
-            "the swap.",
-            "C",
-        ),
-        wrong(
-            "last_word_counts",
-            "The last word sees what it saw before",
-            "The last word sees the same words in both sentences. In one layer that is all it can know about them. "
-            "(It *can* tell how many there are: an even share of attention is 1 divided by their number.)",
-            "D",
-        ),
-    ),
 )
 
 
@@ -81,7 +34,7 @@ def _sinusoidal_positions(n: int, d_model: int, base: float = 10000.0) -> Tensor
     return attnlib.sinusoidal_positions(n, d_model, base=base)
 
 
-SINUSOIDAL_POSITIONS = CourseExercise(
+SINUSOIDAL_POSITIONS = WrittenExercise(
     name="sinusoidal_positions",
     lesson=LESSON,
     contract="n, d_model, base -> float32 (n, d_model): sin and cos of position / base^(2i / d_model) in columns 2i, "
@@ -101,7 +54,6 @@ SINUSOIDAL_POSITIONS = CourseExercise(
         of_sizes("4096 words, an odd width, another base", 4096, 9, 777.0, part="far positions", hidden=True),
     ),
     example=lambda: (3, 4),
-    made_of=(TableSizes, Exponents, Speeds, TablePlaces, Angles, TableOfHands),
     pairs=("sin_cos_exchanged", "exponent_doubled", "times_the_base", "places_from_one", "sines_then_cosines"),
 )
 
@@ -134,7 +86,7 @@ def _in_an_example() -> tuple[Tensor, ...]:
     return torch.tensor([[1.0, 0.0, 0.0, 2.0], [1.0, 0.0, 0.0, 2.0]]), torch.tensor([0, 1])
 
 
-ROTATE = CourseExercise(
+ROTATE = WrittenExercise(
     name="rotate",
     lesson=LESSON,
     contract="x (…, n, d), positions (n,) or broadcast to (…, n), base -> (…, n, d): the columns 2i, 2i + 1 turned by "
@@ -174,7 +126,6 @@ ROTATE = CourseExercise(
         ),
     ),
     example=_in_an_example,
-    made_of=(EvenWidth, Exponents, Speeds, GivenPlaces, Angles, TurnPairs),
     pairs=("turned_backwards", "halves_paired", "exponent_doubled", "positions_assumed", "sin_cos_mixed_up"),
 )
 
@@ -192,7 +143,7 @@ def _projection(draw: Draw, *, n: int, heads: int, d: int, back: bool = False) -
 PROJECTION: dict[str, Any] = {"n": 7, "heads": 3, "d": 10}
 OTHER_PROJECTION: dict[str, Any] = {"n": 5, "heads": 5, "d": 6}
 
-TO_HALF_PAIRS = CourseExercise(
+TO_HALF_PAIRS = WrittenExercise(
     name="to_half_pairs",
     lesson=LESSON,
     contract="w (d_model, h·d), num_heads, back=False -> the columns of each head from neighbour pairs to half pairs",
@@ -219,7 +170,6 @@ TO_HALF_PAIRS = CourseExercise(
         ),
     ),
     example=lambda: (torch.arange(12.0)[None], 2),
-    made_of=(ColumnOrder, Reorder),
 )
 
 
@@ -242,7 +192,7 @@ def _bias(name: str, *sizes: int, raises: bool = False, **more: Any) -> Case:
     return of_sizes(name, *sizes, raises=raises, probe=None if raises else _in_the_past, **more)
 
 
-ALIBI_BIAS = CourseExercise(
+ALIBI_BIAS = WrittenExercise(
     name="alibi_bias",
     lesson=LESSON,
     contract="num_heads, q_len, k_len -> float32 (h, q, k): minus slope times distance, the last query at the last key",
@@ -264,14 +214,17 @@ ALIBI_BIAS = CourseExercise(
         _bias("two new queries", 8, 2, 13, part="more keys than queries", hidden=True),
     ),
     example=lambda: (2, 2, 3),
-    made_of=(PowerOfTwo, Slopes, Distance, Penalise),
     pairs=(
         "first_slope_is_one",
         "slopes_reversed",
         "aligned_to_the_first_key",
-        "aligned_to_the_first_key_absolute",
+        "aligned_to_the_first_key_2",
         "rewarded",
         "keys_counted_alone",
+    ),
+    without=(
+        "aligned_to_the_first_key_and_keys_counted_alone",
+        "aligned_to_the_first_key_2_and_keys_counted_alone",
     ),
 )
 
@@ -290,16 +243,9 @@ def _after_a_cache(q: Tensor, k: Tensor, v: Tensor, past_k: Tensor, past_v: Tens
     return equation(attnlib.rotate(q, positions), keys, values, is_causal=True)[0]
 
 
-def _after_a_cache_as_given(q: Tensor, k: Tensor, v: Tensor, past_k: Tensor, past_v: Tensor) -> Tensor:
-    positions = torch.arange(q.shape[-2], device=q.device)
-    q, k, v = (attnlib.rotate(x, positions) for x in (q, k, v))
-    keys, values = torch.cat([past_k, k], dim=-2), torch.cat([past_v, v], dim=-2)
-    return equation(q, keys, values, is_causal=True)[0]
-
-
 _STEP = partial(_step_after_a_cache, b=2, n=3, k=7, d=6)
 
-MEND_ROTARY = CourseExercise(
+MEND_ROTARY = WrittenExercise(
     name="mend_rotary",
     lesson=LESSON,
     contract="new q, k, v (b, h, n, d), turned past_k and past_v (b, h, m, d) -> (b, h, n, d): causal rotary attention",
@@ -315,8 +261,6 @@ MEND_ROTARY = CourseExercise(
         Case(name="other sizes (1)", inputs=partial(_step_after_a_cache, b=5, n=2, k=11, d=10), hidden=True),
         Case(name="other sizes (2)", inputs=partial(_step_after_a_cache, b=1, n=4, k=4, d=6, h=1), hidden=True),
     ),
-    made_of=(NewPlaces, TurnNew, AppendNew, AttendCausally),
-    own=(as_given(_after_a_cache_as_given),),
 )
 
 
@@ -325,7 +269,7 @@ def _alibi_slopes(num_heads: int) -> Tensor:
     return attnlib.alibi_slopes(num_heads)
 
 
-ALIBI_SLOPES = CourseExercise(
+ALIBI_SLOPES = WrittenExercise(
     name="alibi_slopes",
     lesson=LESSON,
     contract="num_heads, any number from 1 -> float32 (h): the slopes of the paper's code",
@@ -338,7 +282,7 @@ ALIBI_SLOPES = CourseExercise(
         *(of_sizes(f"{h} heads", h, hidden=True) for h in (2, 11, 15, 16, 25, 40)),
     ),
     example=lambda: (3,),
-    made_of=(Below, Completed),
+    without=("slopes_even",),
 )
 
 EXERCISES = (

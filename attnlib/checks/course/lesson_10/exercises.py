@@ -12,47 +12,15 @@ from torch import Tensor
 from attnlib.checks.asking import ready_made
 from attnlib.checks.asking.given import BLOCKS, FLEETING
 from attnlib.checks.asking.watch import ATTENTION_OF_ATTNLIB
-from attnlib.checks.course.slips.lesson10_blocks import (
-    AddUp,
-    Base,
-    Divide,
-    Factors,
-    Fold,
-    Higher,
-    Highest,
-    MergedInOrder,
-    MergeOutputs,
-    MergeSums,
-    MixIn,
-    Powers,
-    Rescale,
-    RunBlocks,
-    RunRow,
-    based,
-)
-from attnlib.checks.course.slips.lesson10_flash import (
-    AddTiles,
-    CarryTiles,
-    FinishTiles,
-    FoldRow,
-    GradientTiles,
-    RowSums,
-    ScaleGradients,
-    ScoreGradients,
-    ScoreTiles,
-    VisitBlocks,
-    WeightTiles,
-    blocks_of,
-)
-from attnlib.checks.course.steps import CourseExercise
-from attnlib.checks.course.usual import as_given, usual_cases, wrong
+from attnlib.checks.course.declare import WrittenExercise
+from attnlib.checks.course.usual import usual_cases
 from attnlib.checks.draw import Draw
-from attnlib.checks.exercise import Asked, Case, Exercise, Inputs
+from attnlib.checks.exercise import Asked, Case, Inputs
 
 LESSON = "10_flash_attention"
 Three = tuple[Tensor, Tensor, Tensor]
 
-PREDICT_BLOCK_SIZE = Exercise(
+PREDICT_BLOCK_SIZE = WrittenExercise(
     name="predict_block_size",
     lesson=LESSON,
     contract="what changes with the block size, for n = 1024 words: 1, 64, or 1024",
@@ -61,30 +29,12 @@ PREDICT_BLOCK_SIZE = Exercise(
     reference="B",
     explanation="A block of n is one step, and its scores are the whole table. Blocks of 1 need hardly any room but "
     "n² tiny steps, each of which rescales everything so far. The result is the same, up to rounding.",
-    misconceptions=(
-        wrong(
-            "small_blocks_are_an_approximation",
-            "Blocks are not an approximation",
-            "Every key is read, whatever the block size, and the rescaling is exact: exp(a) · exp(b) = exp(a + b). "
-            "Only the rounding differs, as with any sum in a different order.",
-            "A",
-        ),
-        wrong(
-            "smallest_is_fastest",
-            "Small is not fast",
-            "The number of scores is the same, n². With blocks of 1 there are n² steps, and each of them rescales m, "
-            "l and the output. That costs more than the single score it adds.",
-            "C",
-        ),
-        wrong(
-            "always_the_same_room",
-            "The result is not the only thing that takes room",
-            "The output is (n, d) for every block size. But while a block is being processed, its scores are in "
-            "memory: block² numbers, and for a block of n that is n².",
-            "D",
-        ),
-    ),
 )
+
+
+def _based(highest: Tensor) -> Tensor:
+    """What is subtracted: the largest score, or 0 where nothing was open yet."""
+    return highest.masked_fill(highest == -torch.inf, 0.0)
 
 
 def online_softmax(blocks: Iterable[Tensor]) -> tuple[Tensor, Tensor]:
@@ -95,7 +45,7 @@ def online_softmax(blocks: Iterable[Tensor]) -> tuple[Tensor, Tensor]:
             highest = torch.full_like(block[..., 0], -torch.inf)
             total = torch.zeros_like(highest)
         new = torch.maximum(highest, block.amax(dim=-1))
-        total = (highest - based(new)).exp() * total + (block - based(new)[..., None]).exp().sum(dim=-1)
+        total = (highest - _based(new)).exp() * total + (block - _based(new)[..., None]).exp().sum(dim=-1)
         highest = new
     return highest, total
 
@@ -153,7 +103,7 @@ def _many_blocks(name: str, *, b: int, q: int, k: int, width: int, hidden: bool 
     return Case(name=name, inputs=inputs, part="one block at a time", hidden=hidden, largest=4 * b * q * width)
 
 
-ONLINE_SOFTMAX = CourseExercise(
+ONLINE_SOFTMAX = WrittenExercise(
     name="online_softmax",
     lesson=LESSON,
     contract="an iterator of blocks of scores, each (…, k) with a k of its own -> the largest score m and the sum l of "
@@ -180,7 +130,6 @@ ONLINE_SOFTMAX = CourseExercise(
         _of_rows("a row is closed, other sizes", b=3, q=5, k=11, close=_whole_rows, part="closed blocks", hidden=True),
         _many_blocks("thirty blocks", b=1, q=7, k=450, width=15, hidden=True),
     ),
-    made_of=(Highest, Base, Rescale, Powers, AddUp, Fold, RunBlocks),
     same={"sum_not_rescaled": "old_sums_not_rescaled"},
 )
 
@@ -192,21 +141,8 @@ def attend_in_blocks(scores: Tensor, v: Tensor, block_size: int) -> Tensor:
     for start in range(0, scores.shape[-1], block_size):
         block, values = scores[..., start : start + block_size], v[..., start : start + block_size, :]
         new = torch.maximum(highest, block.amax(dim=-1))
-        shrink, powers = (highest - based(new)).exp(), (block - based(new)[..., None]).exp()
+        shrink, powers = (highest - _based(new)).exp(), (block - _based(new)[..., None]).exp()
         total = shrink * total + powers.sum(dim=-1)
-        output = shrink[..., None] * output + (powers[..., None] * values).sum(dim=-2)
-        highest = new
-    return output / total[..., None]
-
-
-def _as_given(scores: Tensor, v: Tensor, block_size: int) -> Tensor:
-    highest = torch.full_like(scores[..., 0], -torch.inf)
-    total, output = torch.zeros_like(highest), torch.zeros_like(v[..., 0, :])
-    for start in range(0, scores.shape[-1], block_size):
-        block, values = scores[..., start : start + block_size], v[..., start : start + block_size, :]
-        new = torch.maximum(highest, block.amax(dim=-1))
-        shrink, powers = (highest - new).exp(), (block - new[..., None]).exp()
-        total = total + powers.sum(dim=-1)
         output = shrink[..., None] * output + (powers[..., None] * values).sum(dim=-2)
         highest = new
     return output / total[..., None]
@@ -239,7 +175,7 @@ def _in_blocks(
     return Case(name=name, inputs=make, hidden=hidden, magnitude=magnitude, mutation=mutation)
 
 
-MEND_ONLINE = CourseExercise(
+MEND_ONLINE = WrittenExercise(
     name="mend_online",
     lesson=LESSON,
     contract="scores (…, k), values (…, k, d), block_size -> (…, d), the softmax of the scores times the values",
@@ -262,27 +198,21 @@ MEND_ONLINE = CourseExercise(
         _in_blocks("one row far below zero", b=1, k=7, d=3, low=500.0, magnitude=500.0),
         _in_blocks("other sizes", b=7, k=13, d=2, block=4, close=5, hidden=True),
     ),
-    made_of=(Highest, Base, Rescale, Powers, AddUp, Fold, MixIn, RunRow, Divide),
-    few={
-        Highest: ("highest_of_the_block", "highest_of_all_rows"),
-        Rescale: ("old_sums_not_rescaled", "rescaled_the_wrong_way"),
-        Powers: ("own_highest_subtracted",),
-    },
-    own=(as_given(_as_given),),
+    without=("starts_at_the_lowest_number", "first_block_read_alone"),
 )
 
 
 def merge(o1: Tensor, m1: Tensor, l1: Tensor, o2: Tensor, m2: Tensor, l2: Tensor) -> Three:
     """Two parts of the same rows as one: output (…, d), not divided, largest score and sum (…)."""
     m = torch.maximum(m1, m2)
-    first, second = (m1 - based(m)).exp(), (m2 - based(m)).exp()
+    first, second = (m1 - _based(m)).exp(), (m2 - _based(m)).exp()
     return first[..., None] * o1 + second[..., None] * o2, m, first * l1 + second * l2
 
 
 def part_of(scores: Tensor, v: Tensor) -> Three:
     """What a part of the keys contributes: scores (…, q, k) and values (…, k, d) -> o, m, l."""
     highest = scores.amax(dim=-1)
-    powers = (scores - based(highest)[..., None]).exp()
+    powers = (scores - _based(highest)[..., None]).exp()
     return powers @ v, highest, powers.sum(dim=-1)
 
 
@@ -313,7 +243,7 @@ def _of_parts(name: str, *, part: str = "values", hidden: bool = False, probe: A
     return Case(name=name, inputs=partial(_parts, **inputs), part=part, hidden=hidden, probe=probe)
 
 
-MERGE = CourseExercise(
+MERGE = WrittenExercise(
     name="merge",
     lesson=LESSON,
     contract="two parts o (…, d), m (…), l (…), of other keys for the same queries -> the same three of both together; "
@@ -345,9 +275,13 @@ MERGE = CourseExercise(
         *part_of(torch.tensor([[1.0, 3.0]]), torch.tensor([[10.0], [20.0]])),
         *part_of(torch.tensor([[2.0, 5.0]]), torch.tensor([[30.0], [40.0]])),
     ),
-    made_of=(Higher, Factors, MergeSums, MergeOutputs, MergedInOrder),
     pairs=("merged_as_they_are", "highest_of_the_first"),
 )
+
+
+def _blocks_of(length: int, size: int) -> list[slice]:
+    """Blocks of positions; the last one may be shorter."""
+    return [slice(start, min(start + size, length)) for start in range(0, length, size)]
 
 
 def _scores(q: Tensor, k: Tensor, rows: slice, columns: slice, is_causal: bool) -> Tensor:
@@ -362,11 +296,11 @@ def _scores(q: Tensor, k: Tensor, rows: slice, columns: slice, is_causal: bool) 
 def flash_attention(q: Tensor, k: Tensor, v: Tensor, block_size: int, is_causal: bool) -> tuple[Tensor, Tensor]:
     """Attention and the log-sum-exp of its scores, tile by tile."""
     outputs, sums = [], []
-    for rows in blocks_of(q.shape[-2], block_size):
+    for rows in _blocks_of(q.shape[-2], block_size):
         output = torch.zeros_like(v[..., rows, :])
         highest = torch.full_like(output[..., 0], -torch.inf)
         total = torch.zeros_like(highest)
-        for columns in blocks_of(k.shape[-2], block_size):
+        for columns in _blocks_of(k.shape[-2], block_size):
             if is_causal and columns.start >= rows.stop:
                 break
             scores = _scores(q, k, rows, columns, is_causal)
@@ -395,7 +329,7 @@ def _visits(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
     A value that is NaN spoils every output into which it is multiplied, even with a weight of zero.
     """
     q, k, v, size, is_causal = inputs
-    blocks = blocks_of(q.shape[-2], size)
+    blocks = _blocks_of(q.shape[-2], size)
     met = torch.zeros(len(blocks), len(blocks), dtype=torch.long)
     for j, columns in enumerate(blocks):
         spoiled = v.clone()
@@ -416,7 +350,7 @@ def _small(name: str, make: Any, *, b: int, n: int, block: int, hidden: bool = F
     return Case(name=name, inputs=inputs_of, part="no table", largest=4 * b * n * block, hidden=hidden)
 
 
-FLASH_ATTENTION = CourseExercise(
+FLASH_ATTENTION = WrittenExercise(
     name="flash_attention",
     lesson=LESSON,
     contract="q, k (…, n, d), v (…, n, d_v), block_size, is_causal -> output (…, n, d_v) and log-sum-exp (…, n), "
@@ -471,29 +405,8 @@ FLASH_ATTENTION = CourseExercise(
         2,
         True,
     ),
-    made_of=(
-        ScoreTiles,
-        VisitBlocks,
-        Highest,
-        Base,
-        Rescale,
-        Powers,
-        AddUp,
-        Fold,
-        MixIn,
-        FoldRow,
-        CarryTiles,
-        FinishTiles,
-    ),
-    few={
-        Highest: ("highest_of_the_block", "highest_of_all_rows"),
-        Base: (),
-        Rescale: ("old_sums_not_rescaled", "rescaled_the_wrong_way"),
-        Powers: ("highest_not_subtracted", "own_highest_subtracted"),
-        AddUp: ("sum_not_rescaled", "sum_of_the_last_block"),
-        Fold: (),
-    },
     pairs=("no_scale", "closed_blocks_computed", "old_sums_not_rescaled"),
+    without=("nothing_minus_nothing", "zero_kept_as_highest", "starts_at_the_lowest_number", "first_block_read_alone"),
 )
 
 
@@ -503,8 +416,8 @@ def flash_backward(
     """The gradients of queries, keys and values, tile by tile, from what the forward pass has kept."""
     along = (grad_o * o).sum(dim=-1, keepdim=True)
     grad_q, grad_k, grad_v = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)
-    for rows in blocks_of(q.shape[-2], block_size):
-        for columns in blocks_of(k.shape[-2], block_size):
+    for rows in _blocks_of(q.shape[-2], block_size):
+        for columns in _blocks_of(k.shape[-2], block_size):
             if is_causal and columns.start >= rows.stop:
                 break
             weights = (_scores(q, k, rows, columns, is_causal) - lse[..., rows, None]).exp()
@@ -527,7 +440,7 @@ def _of_kept(name: str, **inputs: Any) -> Case:
     return Case(name=name, inputs=partial(_kept, **inputs))
 
 
-FLASH_BACKWARD = CourseExercise(
+FLASH_BACKWARD = WrittenExercise(
     name="flash_backward",
     lesson=LESSON,
     contract="q, k (…, n, d), v, o and grad_o (…, n, d_v), lse (…, n), block_size, is_causal -> the gradients of q, k "
@@ -559,12 +472,8 @@ FLASH_BACKWARD = CourseExercise(
         _small("160 words in blocks of 16, not causal", _kept, b=1, n=160, block=16, causal=False),
         _small("190 words in blocks of 10", _kept, b=2, n=190, block=10, hidden=True),
     ),
-    made_of=(ScoreTiles, VisitBlocks, RowSums, WeightTiles, ScoreGradients, AddTiles, GradientTiles, ScaleGradients),
-    few={
-        ScoreTiles: ("no_scale", "scaled_by_d", "future_open", "mask_from_the_corner"),
-        VisitBlocks: ("diagonal_skipped", "keys_left_out", "diagonal_alone"),
-    },
     pairs=("row_sum_left_out", "scale_forgotten"),
+    without=("closed_blocks_computed",),
 )
 
 EXERCISES = (

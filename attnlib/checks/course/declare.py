@@ -1,0 +1,160 @@
+"""An exercise whose misconceptions are wrong lines of a plain right answer (see `wronglines`)."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+from attnlib.checks import course
+from attnlib.checks.course.marks import How, Step
+from attnlib.checks.course.promises import promised
+from attnlib.checks.course.steps import handled, mishandled, together
+from attnlib.checks.course.usual import as_given
+from attnlib.checks.course.wronglines import BadCatalogue, NoPlace, WrongLine, applied, made, read
+from attnlib.checks.exercise import Exercise, Misconception
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """A wrong answer: the whole program, what it defines, and what is said of it."""
+
+    told: Misconception
+    program: str
+    change: str = ""
+    """The spelling, if it is a single slip."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WrittenExercise(Exercise):
+    """An exercise that has its right answer and its slips in catalogues, and those of any exercise with tensors.
+
+    Nothing is read before somebody asks for its misconceptions: a right answer never does.
+    """
+
+    catalogues: tuple[str, ...] = ()
+    """Files with lines of several lessons, without `.md`, besides the lesson's own `slips.md`."""
+    pairs: tuple[str, ...] = ()
+    """The commonest slips. Any two of them, if both fit, are known together, too: as `one_and_other`."""
+    without: tuple[str, ...] = ()
+    """Slips, spellings and pairs that are right here, or mean nothing."""
+    same: Mapping[str, str] = field(default_factory=dict)
+    """Slips and pairs that no case of this exercise can tell from another one."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "cases", (*self.cases, *promised(self)))
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Where its slips are written."""
+        names = f"lesson_{self.lesson[:2]}/slips", *self.catalogues
+        return tuple(_first_of([Path(place, f"{name}.md") for place in course.__path__]) for name in names)
+
+    @cached_property
+    def right(self) -> str:
+        """The right answer whose lines go wrong."""
+        found = [read(file).right[self.name] for file in self.files if self.name in read(file).right]
+        if len(found) != 1:
+            raise BadCatalogue(f"{self.files[0]}: required is one `# right {self.name}`, found {len(found)}")
+        return found[0]
+
+    @cached_property
+    def programs(self) -> dict[str, str]:
+        """Its wrong programs by the ids of their misconceptions; what goes wrong with any tensors has none."""
+        return {wrong.told.id: wrong.program for wrong in self._wrong if self._stays(wrong.told)}
+
+    def _stays(self, told: Misconception) -> bool:
+        return not {told.id, told.same_as} & {*self.without}
+
+    @cached_property
+    def misconceptions(self) -> tuple[Misconception, ...]:
+        """Its slips, in the order of the files; then pairs; then what goes wrong with any tensors."""
+        if self.kind == "choice":
+            letters = read(self.files[0]).letters.get(self.name, {}).values()
+            return tuple(replace(_told(slip), implementation=slip.spellings[0]) for slip in letters)
+        told = [wrong.told for wrong in self._wrong]
+        if given := read(self.files[0]).given.get(self.name):
+            told.append(as_given(made(given, self.name)))
+        own = {misconception.id for misconception in told}
+        told += [m for m in mishandled(self, self.answer) if m.id not in own]
+        known = {misconception.id for misconception in told}
+        if unknown := {*self.same, *self.same.values(), *self.without} - known:
+            raise BadCatalogue(f"{self.files[0]}: {self.name} has no such slips: {', '.join(sorted(unknown))}")
+        return tuple(filter(self._stays, told))
+
+    def answer(self, wrong: Mapping[type[Step], How]) -> Any:
+        """The right answer with its tensors handled in a wrong way, a step of `slips.tensors`."""
+        return handled(self, made(self.right, self.name), wrong)
+
+    @cached_property
+    def _wrong(self) -> tuple[Wrong, ...]:
+        if self.kind == "choice":
+            return ()
+        first: dict[str, WrongLine] = {}
+        found: list[Wrong] = []
+        for slip in (slip for file in self.files for slip in read(file).slips.values()):
+            for wrong in self._spelled(slip):
+                if wrong.told.id in first:
+                    raise BadCatalogue(
+                        f"{slip.where}: {slip.id} is there a second time, first at {first[slip.id].where}"
+                    )
+                first[wrong.told.id] = replace(slip, spellings=(wrong.change, *slip.spellings))
+                found.append(wrong)
+        if unknown := {*self.pairs} - {*first}:
+            raise BadCatalogue(f"{self.files[0]}: {self.name} has no such slips to pair: {', '.join(sorted(unknown))}")
+        told = {wrong.told.id: wrong.told for wrong in found}
+        for one, other in combinations(self.pairs, 2):
+            both = together(told[one], told[other])
+            if (program := self._both(first[one], first[other])) is not None:
+                answer = made(program, self.name)
+                found.append(Wrong(replace(both, implementation=answer, same_as=self.same.get(both.id)), program))
+        return tuple(found)
+
+    def _spelled(self, slip: WrongLine) -> Iterator[Wrong]:
+        """The slip in each spelling that has a place here: `no_scale`, and for another one `no_scale_2`."""
+        number = 0
+        for change in slip.spellings:
+            try:
+                program = applied(self.right, change, slip.where)
+                answer = made(program, self.name)
+            except NoPlace:
+                continue
+            number += 1
+            id = slip.id if number == 1 else f"{slip.id}_{number}"
+            same_as = self.same.get(id, None if number == 1 else slip.id)
+            same_as = self.same.get(same_as, same_as) if same_as else None
+            yield Wrong(replace(_told(slip), id=id, implementation=answer, same_as=same_as), program, change)
+
+    def _both(self, one: WrongLine, other: WrongLine) -> str | None:
+        """The program with both slips, each in its first spelling that fits; None if one takes the other's place."""
+        alone = self._first(self.right, other)
+        try:
+            program = self._first(self._first(self.right, one), other)
+            made(program, self.name)
+        except NoPlace:
+            return None
+        return program if program != alone else None
+
+    def _first(self, source: str, slip: WrongLine) -> str:
+        for change in slip.spellings:
+            try:
+                return applied(source, change, slip.where)
+            except NoPlace:
+                continue
+        raise NoPlace(slip.id)
+
+
+def _first_of(paths: Sequence[Path]) -> Path:
+    return next((path for path in paths if path.exists()), paths[0])
+
+
+def _told(slip: WrongLine) -> Misconception:
+    return Misconception(
+        id=slip.id,
+        title=slip.title,
+        explanation=slip.explanation,
+        implementation=None,
+        thread=slip.thread,
+        unless=slip.unless,
+    )

@@ -1,0 +1,1 @@
+"""Lesson 01: queries, keys and values."""

@@ -1,0 +1,356 @@
+"""Lesson 01, queries, keys and values: the look-up, three matrices, one matrix for all, three layers."""
+
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import attnlib
+from attnlib.checks.course.declare import WrittenExercise
+from attnlib.checks.course.usual import usual_cases
+from attnlib.checks.draw import Draw
+from attnlib.checks.exercise import Case, Inputs
+
+LESSON = "01_qkv_projections"
+QKV = ("q", "k", "v")
+PAIRS = ("scaled_query", "q_k_exchanged", "keys_values_exchanged", "order_returned")
+NO_PAIRS = ("q_k_exchanged_and_order_returned", "keys_values_exchanged_and_order_returned")
+"""Two exchanges, which are no more than another order."""
+
+
+def _tokens(draw: Draw, *, b: int, n: int, vocabulary: int, d_model: int) -> tuple[Tensor, Tensor]:
+    return draw.integers(0, vocabulary, (b, n)), draw.normal(vocabulary, d_model)
+
+
+def _every_token(draw: Draw, *, b: int, n: int, vocabulary: int, d_model: int) -> tuple[Tensor, Tensor]:
+    """Each token comes up, the first one and the last one, too."""
+    ids = draw.normal(b * n).argsort().reshape(b, n) % vocabulary
+    return ids, draw.normal(vocabulary, d_model)
+
+
+def _rare_tokens(draw: Draw, *, b: int, n: int, vocabulary: int, d_model: int) -> tuple[Tensor, Tensor]:
+    """The last two tokens do not come up."""
+    return draw.integers(0, vocabulary - 2, (b, n)), draw.normal(vocabulary, d_model)
+
+
+class QKVProjection(attnlib.QKVProjection):
+    """The contract's signature: `bias` by position."""
+
+    def __init__(self, d_model: int, d_k: int, d_v: int, bias: bool = True) -> None:
+        super().__init__(d_model, d_k, d_v, bias=bias)
+
+
+PREDICT_QUERY_OF_IT = WrittenExercise(
+    name="predict_query_of_it",
+    lesson=LESSON,
+    contract='"A", "B", "C" or "D": is the query of “it” the same in both sentences?',
+    parts={"prediction": 1},
+    kind="choice",
+    reference="A",
+    explanation="The same token has the same row of the table, and the same row times the same matrix is the same "
+    "query. A projection never looks at another word. Only attention, in lesson 02, lets one word learn about another.",
+)
+
+
+EMBED = WrittenExercise(
+    name="embed",
+    lesson=LESSON,
+    contract="int (b, n), (vocabulary, d_model) -> (b, n, d_model)",
+    parts={"values": 1, "gradient": 1, "robustness": 1},
+    reference=attnlib.embed,
+    forbidden=("attnlib.embed",),
+    cases=(
+        *usual_cases(
+            _tokens,
+            {"b": 2, "n": 5, "vocabulary": 11, "d_model": 3},
+            one={"b": 1, "n": 7, "vocabulary": 5, "d_model": 2},
+            more=[{"b": 3, "n": 2, "vocabulary": 13, "d_model": 7}, {"b": 5, "n": 17, "vocabulary": 3, "d_model": 11}],
+        ),
+        Case(
+            name="every token, more features than tokens",
+            inputs=lambda draw: _every_token(draw, b=2, n=7, vocabulary=3, d_model=5),
+            part="gradient",
+            gradient=True,
+        ),
+        Case(
+            name="the last tokens do not come up",
+            inputs=lambda draw: _rare_tokens(draw, b=3, n=2, vocabulary=7, d_model=2),
+        ),
+        Case(name="vectors of one number", inputs=partial(_tokens, b=2, n=5, vocabulary=11, d_model=1)),
+        Case(name="a vocabulary of one token", inputs=partial(_tokens, b=2, n=5, vocabulary=1, d_model=3)),
+    ),
+    example=lambda: (torch.tensor([[2, 0, 2]]), torch.tensor([[0.0, 1.0], [5.0, 5.0], [20.0, 21.0]])),
+)
+
+
+def _three_matrices(draw: Draw, *, b: int, n: int, d_model: int, d_k: int, d_v: int) -> tuple[Tensor, ...]:
+    scale = d_model**-0.5
+    x = draw.normal(b, n, d_model)
+    shapes = ((d_model, d_k), (d_model, d_k), (d_model, d_v))
+    return (x, *(draw.normal(*shape, scale=scale) for shape in shapes))
+
+
+PROJECT_QKV = WrittenExercise(
+    name="project_qkv",
+    lesson=LESSON,
+    contract="(b, n, d_model), (d_model, d_k), (d_model, d_k), (d_model, d_v) -> q, k, v",
+    parts={"values": 2, "gradient": 1, "robustness": 1},
+    reference=attnlib.project_qkv,
+    outputs=QKV,
+    forbidden=("attnlib.project_qkv", "attnlib.project_qkv_fused"),
+    cases=(
+        *usual_cases(
+            _three_matrices,
+            {"b": 2, "n": 5, "d_model": 7, "d_k": 3, "d_v": 11},
+            one={"b": 1, "n": 3, "d_model": 5, "d_k": 2, "d_v": 7},
+            more=[
+                {"b": 3, "n": 11, "d_model": 13, "d_k": 5, "d_v": 2},
+                {"b": 5, "n": 2, "d_model": 3, "d_k": 3, "d_v": 3},
+                {"b": 2, "n": 7, "d_model": 5, "d_k": 5, "d_v": 5},
+            ],
+        ),
+        # where nothing raises an error, the numbers tell what was multiplied with what
+        Case(name="all axes of one length", inputs=partial(_three_matrices, b=3, n=3, d_model=3, d_k=3, d_v=3)),
+        Case(name="every width is 1", inputs=partial(_three_matrices, b=2, n=5, d_model=1, d_k=1, d_v=1)),
+    ),
+    example=lambda: (
+        torch.tensor([[[1.0, 0.0], [0.0, 1.0]]]),
+        torch.tensor([[1.0, 2.0], [3.0, 4.0]]),
+        torch.tensor([[5.0, 6.0], [7.0, 8.0]]),
+        torch.tensor([[9.0], [10.0]]),
+    ),
+    pairs=PAIRS,
+    without=NO_PAIRS,
+)
+
+
+def _one_matrix(draw: Draw, *, b: int, n: int, d_model: int, d_k: int, d_v: int) -> tuple[Tensor, Tensor, int, int]:
+    return draw.normal(b, n, d_model), draw.normal(d_model, 2 * d_k + d_v, scale=d_model**-0.5), d_k, d_v
+
+
+PROJECT_QKV_FUSED = WrittenExercise(
+    name="project_qkv_fused",
+    lesson=LESSON,
+    contract="(b, n, d_model), (d_model, 2·d_k + d_v), d_k, d_v -> q, k, v",
+    parts={"values": 2, "gradient": 1, "robustness": 1},
+    reference=attnlib.project_qkv_fused,
+    outputs=QKV,
+    forbidden=("attnlib.project_qkv", "attnlib.project_qkv_fused"),
+    cases=(
+        *usual_cases(
+            _one_matrix,
+            {"b": 2, "n": 5, "d_model": 7, "d_k": 3, "d_v": 11},
+            one={"b": 1, "n": 3, "d_model": 7, "d_k": 2, "d_v": 5},  # three thirds of 9 are whole, and wrong
+            more=[
+                {"b": 3, "n": 11, "d_model": 13, "d_k": 5, "d_v": 2},
+                {"b": 5, "n": 2, "d_model": 3, "d_k": 3, "d_v": 3},
+                {"b": 2, "n": 3, "d_model": 7, "d_k": 2, "d_v": 3},
+            ],
+        ),
+        # where nothing raises an error, the numbers tell which axis was cut
+        Case(name="as many of everything as columns", inputs=partial(_one_matrix, b=9, n=9, d_model=9, d_k=3, d_v=3)),
+        Case(name="every width is 1", inputs=partial(_one_matrix, b=2, n=5, d_model=1, d_k=1, d_v=1)),
+    ),
+    example=lambda: (
+        torch.eye(2).unsqueeze(0),
+        torch.tensor([[1.0, 2.0, 3.0, 4.0, 5.0], [6.0, 7.0, 8.0, 9.0, 10.0]]),
+        2,
+        1,
+    ),
+    pairs=PAIRS,
+    without=(*NO_PAIRS, "pieces_of_three"),
+)
+
+
+def _packed(draw: Draw, *, b: int, n: int, d_model: int, d: int) -> tuple[Tensor, Tensor]:
+    return draw.normal(b, n, d_model), draw.normal(d_model, 3 * d, scale=d_model**-0.5)
+
+
+MEND_UNPACK_QKV = WrittenExercise(
+    name="mend_unpack_qkv",
+    lesson=LESSON,
+    contract="(b, n, d_model), (d_model, 3·d) -> q, k, v; columns: all of q, then all of k, then all of v",
+    parts={"values": 1, "gradient": 1, "robustness": 1},
+    reference=lambda x, w_qkv: (x @ w_qkv).chunk(3, dim=-1),
+    outputs=QKV,
+    cases=(
+        *usual_cases(
+            _packed,
+            {"b": 2, "n": 5, "d_model": 7, "d": 11},
+            one={"b": 1, "n": 3, "d_model": 5, "d": 2},
+            more=[{"b": 3, "n": 11, "d_model": 13, "d": 5}, {"b": 5, "n": 2, "d_model": 3, "d": 7}],
+        ),
+        Case(name="as many columns as features, and d = 3", inputs=partial(_packed, b=2, n=5, d_model=9, d=3)),
+        Case(name="every width is 1", inputs=partial(_packed, b=2, n=5, d_model=1, d=1)),
+    ),
+    example=lambda: (torch.ones(1, 1, 1), torch.arange(6.0).unsqueeze(0)),
+    pairs=("take_turns", *PAIRS),
+    without=(*NO_PAIRS, "equal_thirds", "values_d_k_wide", "stacked", "interleaved"),
+    same={"take_turns": "as_given"},
+)
+
+
+def _module_inputs(draw: Draw, *, b: int, n: int, sizes: tuple[int, ...]) -> tuple[Inputs, Inputs]:
+    return sizes, (draw.normal(b, n, sizes[0]),)
+
+
+QKV_PROJECTION = WrittenExercise(
+    name="QKVProjection",
+    lesson=LESSON,
+    contract="QKVProjection(d_model, d_k, d_v, bias=True), forward: (b, n, d_model) -> q, k, v",
+    parts={"values": 2, "gradient": 1, "robustness": 1},
+    kind="module",
+    reference=QKVProjection,
+    outputs=QKV,
+    forbidden=("attnlib.QKVProjection.forward",),
+    cases=(
+        *usual_cases(
+            _module_inputs,
+            {"b": 2, "n": 5, "sizes": (7, 3, 11)},
+            one={"b": 1, "n": 3, "sizes": (5, 2, 7, False)},
+            more=[
+                {"b": 3, "n": 11, "sizes": (13, 5, 2, True)},
+                {"b": 5, "n": 2, "sizes": (3, 3, 3)},
+                {"b": 2, "n": 7, "sizes": (5, 7, 3, False)},
+            ],
+        ),
+        # where nothing raises an error, the numbers tell what was multiplied with what
+        Case(name="all axes of one length", inputs=partial(_module_inputs, b=3, n=3, sizes=(3, 3, 3))),
+        Case(name="bias=True is said", inputs=partial(_module_inputs, b=2, n=5, sizes=(7, 3, 11, True))),
+        Case(name="every width is 1", inputs=partial(_module_inputs, b=2, n=5, sizes=(1, 1, 1))),
+    ),
+    pairs=PAIRS,
+    without=NO_PAIRS,
+)
+
+
+def _fold_query_key(w_q: Tensor, b_q: Tensor, w_k: Tensor, b_k: Tensor) -> tuple[Tensor, Tensor]:
+    return w_q @ w_k.mT, w_k @ b_q
+
+
+def _query_key(draw: Draw, *, d_model: int, d_k: int) -> tuple[Tensor, ...]:
+    return draw.normal(d_model, d_k), draw.normal(d_k), draw.normal(d_model, d_k), draw.normal(d_k)
+
+
+FOLD_QUERY_KEY = WrittenExercise(
+    name="fold_query_key",
+    lesson=LESSON,
+    contract="w_q (d_model, d_k), b_q (d_k), w_k (d_model, d_k), b_k (d_k) -> m (d_model, d_model), u (d_model)",
+    parts={"values": 3, "gradient": 1, "robustness": 1},
+    stretch=True,
+    reference=_fold_query_key,
+    outputs=("m", "u"),
+    cases=(
+        *usual_cases(
+            _query_key,
+            {"d_model": 7, "d_k": 3},
+            one={"d_model": 5, "d_k": 2},
+            more=[{"d_model": 3, "d_k": 11}, {"d_model": 13, "d_k": 5}, {"d_model": 2, "d_k": 7}],
+        ),
+        # where nothing raises an error, the numbers tell what was multiplied with what
+        Case(name="a square", inputs=partial(_query_key, d_model=5, d_k=5)),
+        Case(name="queries and keys of one number", inputs=partial(_query_key, d_model=5, d_k=1)),
+        Case(name="words of one number", inputs=partial(_query_key, d_model=1, d_k=3)),
+        Case(name="every width is 1", inputs=partial(_query_key, d_model=1, d_k=1)),
+    ),
+)
+
+
+def _recurrent_states(x: Tensor, w: Tensor) -> Tensor:
+    states = [x.new_zeros(x.shape[0], x.shape[-1])]
+    for word in x.unbind(dim=1):
+        states.append(torch.tanh(states[-1] @ w + word))
+    return torch.stack(states[1:], dim=1)
+
+
+def _words_to_read(draw: Draw, *, b: int, n: int, d: int) -> tuple[Tensor, Tensor]:
+    return draw.normal(b, n, d, scale=0.7), draw.normal(d, d, scale=d**-0.5)
+
+
+RECURRENT_STATES = WrittenExercise(
+    name="recurrent_states",
+    lesson=LESSON,
+    contract="words (b, n, d), one matrix (d, d) -> the state after each word (b, n, d)",
+    parts={"values": 2, "gradient": 1, "robustness": 1},
+    stretch=True,
+    reference=_recurrent_states,
+    cases=(
+        *usual_cases(
+            _words_to_read,
+            {"b": 2, "n": 5, "d": 7},
+            one={"b": 1, "n": 3, "d": 5},
+            more=[{"b": 3, "n": 11, "d": 2}, {"b": 5, "n": 2, "d": 13}],
+        ),
+        Case(name="all axes of one length", inputs=partial(_words_to_read, b=3, n=3, d=3)),
+        Case(name="vectors of one number", inputs=partial(_words_to_read, b=2, n=5, d=1)),
+    ),
+    pairs=("no_tanh", "matrix_transposed", "last_state_alone", "batch_second"),
+)
+
+
+def _company(texts: Tensor, vocabulary: int, window: int) -> Tensor:
+    counts = torch.zeros(vocabulary, vocabulary, device=texts.device)
+    for distance in range(1, min(window, texts.shape[1] - 1) + 1):
+        places = (texts[:, :-distance] * vocabulary + texts[:, distance:]).flatten()
+        found = torch.bincount(places, minlength=vocabulary**2).reshape(vocabulary, vocabulary)
+        counts = counts + found + found.T
+    often = counts.sum(dim=1)
+    by_chance = often[:, None] * often / counts.sum()
+    return torch.where(counts > 0, (counts / by_chance).log(), 0).clamp(min=0)
+
+
+def _texts(draw: Draw, *, b: int, n: int, vocabulary: int, window: int, absent: int = 0) -> tuple[Any, ...]:
+    """The last `absent` words of the vocabulary are in no text."""
+    return draw.integers(0, vocabulary - absent, (b, n)), vocabulary, window
+
+
+COMPANY = WrittenExercise(
+    name="company",
+    lesson=LESSON,
+    contract="texts (b, n) of ids, vocabulary, window -> (vocabulary, vocabulary), ln(met / by chance) where positive",
+    parts={"values": 3, "robustness": 1},
+    stretch=True,
+    reference=_company,
+    excused={
+        "the device that was given": "The pairs may be counted in Python.",
+    },
+    cases=(
+        Case(name="texts of seven words", inputs=partial(_texts, b=5, n=7, vocabulary=6, window=2)),
+        Case(name="a window of one", inputs=partial(_texts, b=3, n=5, vocabulary=4, window=1)),
+        Case(name="a single text", inputs=partial(_texts, b=1, n=13, vocabulary=5, window=3)),
+        Case(name="a window wider than the texts", inputs=partial(_texts, b=5, n=3, vocabulary=7, window=11)),
+        Case(name="a window that just fits", inputs=partial(_texts, b=5, n=4, vocabulary=5, window=3)),
+        Case(
+            name="words that are in no text",
+            inputs=partial(_texts, b=3, n=7, vocabulary=11, window=2, absent=3),
+            part="robustness",
+        ),
+        Case(name="texts of one word", inputs=partial(_texts, b=3, n=1, vocabulary=5, window=2), part="robustness"),
+        Case(
+            name="a vocabulary of one word", inputs=partial(_texts, b=2, n=5, vocabulary=1, window=2), part="robustness"
+        ),
+        Case(
+            name="the texts after the call",
+            inputs=partial(_texts, b=5, n=7, vocabulary=6, window=2),
+            part="robustness",
+            mutation=True,
+        ),
+        Case(name="other texts", inputs=partial(_texts, b=11, n=5, vocabulary=7, window=2), hidden=True),
+        Case(name="longer texts", inputs=partial(_texts, b=2, n=17, vocabulary=13, window=5), hidden=True),
+    ),
+    pairs=("own_place_counted", "following_words_alone", "negative_kept", "no_logarithm"),
+    without=("negative_kept_and_no_logarithm",),
+)
+
+EXERCISES = (
+    RECURRENT_STATES,
+    EMBED,
+    COMPANY,
+    PREDICT_QUERY_OF_IT,
+    PROJECT_QKV,
+    PROJECT_QKV_FUSED,
+    MEND_UNPACK_QKV,
+    QKV_PROJECTION,
+    FOLD_QUERY_KEY,
+)
