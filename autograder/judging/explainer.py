@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
+from attnlib.checks.course import module_of
 from autograder.judging.budget import Budget
 from autograder.judging.cells_around import imported_late
 from autograder.lesson_text.assignment import Question
 from autograder.sandbox.process import Child, Died, Sandbox
-from autograder.sandbox.views import everything, module_of
+from autograder.sandbox.views import everything
 from autograder.showing.errors import CourseError
 
 JUDGE = "attnlib.checks.verdict.judge"
@@ -56,7 +57,7 @@ class Explainer:
         knowing = self.judging.companion
         if not isinstance(knowing, KnowingSandbox):
             knowing = self.judging.companion = KnowingSandbox(self.judging)
-        exercise, module = question.exercise, module_of(question.exercise)
+        exercise, module = question.exercise, module_of(f"lesson_{question.exercise.lesson[:2]}")
         before = self.budget.spent
         try:
             child = knowing.fork_knowing(module, given, imported_late(task["cells"]))

@@ -75,11 +75,6 @@ def everything() -> dict[str, str]:
     return {name.removesuffix(".__init__"): path.read_text(encoding="utf-8") for path, name in sorted(found.items())}
 
 
-def module_of(exercise: Exercise) -> str:
-    """The module of the course in which the exercise's lesson is."""
-    return f"attnlib.checks.course.lesson_{exercise.lesson[:2]}"
-
-
 def withheld(exercise: Exercise) -> set[str]:
     """attnlib's names that the exercise forbids, and its reference."""
     names = {name.split(".")[1] for name in exercise.forbidden if name.startswith("attnlib.")}

@@ -21,8 +21,9 @@ from autograder.lesson_text.notebook import read_notebook, to_text
 from autograder.sandbox.process import Child, Sandbox
 
 pytestmark = pytest.mark.slow
-FILE = os.path.join(os.path.dirname(importlib.util.find_spec("torch").origin), "include", "ATen", "core", "Tensor.h")
-"""One that a child can read and that no Python program does."""
+TORCH = os.path.dirname(importlib.util.find_spec("torch").origin)
+FILE = os.path.join(TORCH, "share", "cmake", "Torch", "TorchConfig.cmake")
+"""One that a child can read, and that nothing else does: torch's compiler, in a test beside this one, reads headers."""
 
 RIGHT = "def attention_scores(q, k):\n    return q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5\n"
 WRONG = "def attention_scores(q, k):\n    return q @ k.transpose(-2, -1) * 3\n"

@@ -14,11 +14,15 @@ def _lessons() -> list[str]:
     return sorted({m.name for m in pkgutil.iter_modules(__path__) if m.name.startswith("lesson_")})
 
 
+def module_of(lesson: str) -> str:
+    """The module that holds the exercises of a lesson such as `lesson_07`."""
+    written = any(Path(place, lesson, "exercises.py").exists() for place in __path__)
+    return f"{__name__}.{lesson}.exercises" if written else f"{__name__}.{lesson}"
+
+
 @functools.cache
 def _exercises_of(lesson: str) -> Sequence[Exercise]:
-    written = any(Path(place, lesson, "exercises.py").exists() for place in __path__)
-    name = f"{__name__}.{lesson}.exercises" if written else f"{__name__}.{lesson}"
-    found: Sequence[Exercise] = importlib.import_module(name).EXERCISES
+    found: Sequence[Exercise] = importlib.import_module(module_of(lesson)).EXERCISES
     return found
 
 
