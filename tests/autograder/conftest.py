@@ -87,3 +87,9 @@ def run(klass, monkeypatch) -> Callable[[], list[str]]:
         return list(seen)
 
     return run
+
+
+@pytest.fixture
+def sandboxed() -> None:
+    """What asks for this is skipped where there is no sandbox (see tests/conftest.py)."""
+    probe()

@@ -44,12 +44,14 @@ def judges(klass: Class, found: tuple[int, str]) -> bool:
     return found[0] == 0 and scores["test_predict_largest_dot"] > 0 == scores["test_pairwise_dot"]
 
 
+@pytest.mark.usefixtures("sandboxed")
 @pytest.mark.slow
 def test_in_the_course_s_own_folder_it_judges_with_the_instructor_s_settings(escaping):
     (escaping.layout.course / SETTINGS).write_text(OWN, encoding="utf-8")
     assert judges(escaping, autograde(escaping, escaping.layout.course))
 
 
+@pytest.mark.usefixtures("sandboxed")
 @pytest.mark.slow
 def test_from_anywhere_else_it_judges_by_the_course_s_own_config(escaping, tmp_path):
     assert judges(escaping, autograde(escaping, ROOT, f"--course-dir={escaping.layout.course}"))

@@ -93,6 +93,7 @@ def signed(folder, name):
     return Certificates(folder / "ca.pem", folder / "own.pem", folder / "own.key")
 
 
+@pytest.mark.usefixtures("sandboxed")
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="NOT TESTED: the program openssl is not installed")
 def test_over_tls_a_cluster_believes_nobody_without_its_certificate(klass, tmp_path):
     ours, theirs = signed(tmp_path / "ours", "course"), signed(tmp_path / "theirs", "stranger")
@@ -180,6 +181,7 @@ workers.judge_task, workers.longest, workers.LOOK_SECONDS = judge_task, longest,
 """
 
 
+@pytest.mark.usefixtures("sandboxed")
 @pytest.mark.parametrize("nanny", [["--nanny"], pytest.param([], marks=pytest.mark.again)])
 def test_a_submission_that_does_not_come_to_an_end_is_ended_on_the_worker(klass, tmp_path, nanny):
     """Its sandbox is not enough for that: here it is the judging itself that hangs.
