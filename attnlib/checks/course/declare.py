@@ -105,10 +105,11 @@ class WrittenExercise(Exercise):
             raise BadCatalogue(f"{self.files[0]}: {self.name} has no such slips to pair: {', '.join(sorted(unknown))}")
         told = {wrong.told.id: wrong.told for wrong in found}
         for one, other in combinations(self.pairs, 2):
-            both = together(told[one], told[other])
             if (program := self._both(first[one], first[other])) is not None:
+                both = together(told[one], told[other])
+                same_as = self.same.get(both["id"])
                 answer = made(program, self.name)
-                found.append(Wrong(replace(both, implementation=answer, same_as=self.same.get(both.id)), program))
+                found.append(Wrong(Misconception(**both, implementation=answer, same_as=same_as), program))
         return tuple(found)
 
     def _spelled(self, slip: WrongLine) -> Iterator[Wrong]:

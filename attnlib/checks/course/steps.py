@@ -76,15 +76,7 @@ class Slip:
 
     def and_also(self, other: "Slip") -> "Slip":
         """Both of them, in steps that are not the same."""
-        return Slip(
-            id=f"{self.id}_and_{other.id}",
-            title=f"{self.title}, and {_inside(other.title)}",
-            explanation=f"Two things at once. {self.explanation} {other.explanation}",
-            wrong={**self.wrong, **other.wrong},
-            thread=self.thread or other.thread,
-            unless="|".join(filter(None, (self.unless, other.unless))),
-            both=(self.id, other.id),
-        )
+        return Slip(wrong={**self.wrong, **other.wrong}, **together(self, other))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,17 +145,16 @@ def mishandled(exercise: Exercise, answer: Callable[[Mapping[type[Step], How]], 
         yield Misconception(id=slip.id, title=slip.title, explanation=slip.explanation, implementation=made)
 
 
-def together(one: Misconception, other: Misconception) -> Misconception:
-    """Both of them at once, still without an implementation."""
-    return Misconception(
-        id=f"{one.id}_and_{other.id}",
-        title=f"{one.title}, and {_inside(other.title)}",
-        explanation=f"Two things at once. {one.explanation} {other.explanation}",
-        implementation=None,
-        thread=one.thread or other.thread,
-        unless="|".join(filter(None, (one.unless, other.unless))),
-        both=(one.id, other.id),
-    )
+def together(one: Slip | Misconception, other: Slip | Misconception) -> dict[str, Any]:
+    """What is told of both at once, as the fields of either."""
+    return {
+        "id": f"{one.id}_and_{other.id}",
+        "title": f"{one.title}, and {_inside(other.title)}",
+        "explanation": f"Two things at once. {one.explanation} {other.explanation}",
+        "thread": one.thread or other.thread,
+        "unless": "|".join(filter(None, (one.unless, other.unless))),
+        "both": (one.id, other.id),
+    }
 
 
 def _inside(title: str) -> str:
