@@ -101,6 +101,7 @@ class Sub(Tensor):
             lambda x, y: torch.quantize_per_tensor((x @ y.mT).float(), 0.1, 0, torch.qint8),
             "must return a tensor, but returned a quantized tensor",
         ),
+        (lambda x, y: torch.zeros(1).expand(10**8), "returns too large a tensor"),
         (lambda x, y: (x @ y.mT).to("meta"), "expected a tensor on cpu, got one on meta"),
         (lambda x, y: (x @ y.mT).to(torch.float8_e4m3fn), "expected dtype float32, got float8_e4m3fn"),
         (lambda x, y: (x @ y.mT) * 1.5, "every number is 1.5 times the right one"),

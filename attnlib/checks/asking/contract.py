@@ -10,6 +10,9 @@ from torch.nn.parameter import UninitializedParameter
 
 from .failure import ContractBroken, Reason
 
+LARGEST_RESULT = 10**7
+"""Of how many numbers an output may be: each is copied and compared, and no right answer comes near."""
+
 
 def is_tensor(value: Any) -> bool:
     """A plain tensor or parameter, with all of its numbers: a subclass could answer the comparison itself."""
@@ -30,6 +33,9 @@ def checked(wanted: tuple[str, ...], result: Any) -> tuple[Tensor, ...]:
     for name, value in zip(wanted, result, strict=True):
         if not is_tensor(value):
             raise _returned(asked if len(wanted) == 1 else f"a tensor as {name}", value, within)
+        if value.numel() > LARGEST_RESULT and not value.is_meta:
+            details = f"of shape {tuple(value.shape)}; no result here has more than {LARGEST_RESULT:,} numbers"
+            raise ContractBroken("memory", "returns too large a tensor", details=details)
     return tuple(result)
 
 
