@@ -35,6 +35,8 @@ class WrittenExercise(Exercise):
 
     catalogues: tuple[str, ...] = ()
     """Files with lines of several lessons, without `.md`, besides the lesson's own `slips.md`."""
+    few: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """More such files, which earlier exercises are about, and those of their slips that are worth knowing here, too."""
     pairs: tuple[str, ...] = ()
     """The commonest slips. Any two of them, if both fit, are known together, too: as `one_and_other`."""
     without: tuple[str, ...] = ()
@@ -48,7 +50,7 @@ class WrittenExercise(Exercise):
     @property
     def files(self) -> tuple[Path, ...]:
         """Where its slips are written."""
-        names = f"lesson_{self.lesson[:2]}/slips", *self.catalogues
+        names = f"lesson_{self.lesson[:2]}/slips", *self.catalogues, *self.few
         return tuple(_first_of([Path(place, f"{name}.md") for place in course.__path__]) for name in names)
 
     @cached_property
@@ -93,7 +95,7 @@ class WrittenExercise(Exercise):
             return ()
         first: dict[str, WrongLine] = {}
         found: list[Wrong] = []
-        for slip in (slip for file in self.files for slip in read(file).slips.values()):
+        for slip in (slip for file in self.files for slip in read(file).slips.values() if self._known(slip, file)):
             for wrong in self._spelled(slip):
                 if wrong.told.id in first:
                     raise BadCatalogue(
@@ -111,6 +113,9 @@ class WrittenExercise(Exercise):
                 answer = made(program, self.name)
                 found.append(Wrong(Misconception(**both, implementation=answer, same_as=same_as), program))
         return tuple(found)
+
+    def _known(self, slip: WrongLine, file: Path) -> bool:
+        return slip.id in self.few.get(file.stem, (slip.id,))
 
     def _spelled(self, slip: WrongLine) -> Iterator[Wrong]:
         """The slip in each spelling that has a place here: `no_scale`, and for another one `no_scale_2`."""
