@@ -33,7 +33,7 @@ READ = {
     "variable_not_used": "A variable that is computed and never used",
 }
 """What `read` finds: the ids, and the titles under which another process may tell of it."""
-MOST_FOUND, LONGEST = 3, 600
+MOST_FOUND, LONGEST = 3, 1000
 
 
 @dataclass(frozen=True)

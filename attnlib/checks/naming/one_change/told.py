@@ -7,6 +7,7 @@ from dataclasses import replace
 from attnlib.checks.exercise import Misconception
 from attnlib.checks.naming.one_change.edits import Edit
 from attnlib.checks.naming.one_change.kinds import CHANGES
+from attnlib.checks.naming.one_change.reasons import reason
 from attnlib.checks.naming.one_change.repair import OLD
 from attnlib.checks.naming.one_change.written import Written
 
@@ -61,4 +62,4 @@ def told(written: Written, edit: Edit) -> Misconception:
     else:
         way = f"with `{ast.unparse(new)}` in place of {which_one}"
     sentence = f"In {places} (`{text}`): {way}{several}, the answer would pass all that was checked."
-    return replace(CHANGES[repair.kind], explanation=sentence)
+    return replace(CHANGES[repair.kind], explanation=f"{sentence} {reason(written.tree, edit)}".rstrip())

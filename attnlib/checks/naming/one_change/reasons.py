@@ -1,0 +1,145 @@
+"""Why a place needs a kind of change: the texts of `repairs.md`, found by the syntax around the place."""
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from attnlib.checks.naming.one_change.edits import Edit
+from attnlib.checks.naming.one_change.in_expressions import TRUTHS
+from attnlib.checks.naming.one_change.kinds import CHANGES
+
+SIGNS: dict[type[ast.AST], str] = {
+    **{ast.Add: "+", ast.Sub: "-", ast.Mult: "times", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "power"},
+    **{ast.MatMult: "@", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^", ast.Invert: "~", ast.Not: "not"},
+    **{ast.And: "and", ast.Or: "or", ast.USub: "-", ast.UAdd: "+", ast.Is: "is", ast.IsNot: "is not"},
+    **{ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="},
+}
+
+
+@dataclass(frozen=True)
+class Reason:
+    """A text, and where it is told."""
+
+    kinds: frozenset[str]
+    places: tuple[str, ...]
+    text: str
+
+    def fits(self, kind: str, called: set[str]) -> bool:
+        """Whether it is about such a change, at a place that is called so."""
+        return kind in self.kinds and any(fnmatchcase(place, known) for place in called for known in self.places)
+
+
+def read(path: Path) -> tuple[Reason, ...]:
+    """The reasons in a file, in their order; ValueError where one is about a kind of change that does not exist."""
+    found = []
+    for heading, text in re.findall(r"^### (.*)\n((?:(?!###).*\n)*)", path.read_text(encoding="utf-8"), re.MULTILINE):
+        kinds, places = (part.split(", ") for part in heading.split(": "))
+        if unknown := {*kinds} - CHANGES.keys():
+            raise ValueError(f"{path.name}: required is a kind of change in `### {heading}`, got {', '.join(unknown)}")
+        found.append(Reason(frozenset(kinds), tuple(places), " ".join(text.split())))
+    return tuple(found)
+
+
+REASONS = read(Path(__file__).with_name("repairs.md"))
+"""Read once, before a search begins: where it runs, nothing can be read."""
+
+
+def reason(tree: ast.AST, edit: Edit) -> str:
+    """Why the first place of an edit needs its kind of change; empty where `repairs.md` has nothing to say."""
+    called = {*places(tree, edit)}
+    return next((known.text for known in REASONS if known.fits(edit.repair.kind, called)), "")
+
+
+def places(tree: ast.AST, edit: Edit) -> Iterator[str]:
+    """What the first place of an edit is called.
+
+    Its node: `relu()` and `.relu()` for a call, `.T`, an operator such as `@`, `index`, `slice`, `tuple`, `condition`,
+    `mask` for what is called like one, `without dim` where an argument is left out. What the node is part of: `dim of
+    softmax()`, `argument of range()`, `bound of slice`, `index of shape`, `operand of power`, `- in bound of slice`.
+    Last, what is put there: `keepdim of sum()`, `to @`, `arrow` in a pattern of einsum, `result kept`.
+    """
+    (site, new), parents = edit.places[0], _parents(tree)
+    around = list(_around(site.node, parents))
+    own = list(_own(site.node, new))
+    yield from own
+    yield from around
+    yield from (f"{name} in {place}" for name in own for place in around)
+    yield from _added(site.node, new)
+    words = f"{edit.repair.what} {edit.repair.clause}"
+    yield from (word for word in ("result kept", "transposed") if word in words)
+
+
+def _parents(tree: ast.AST) -> dict[ast.AST, ast.AST]:
+    return {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+
+
+def _name(function: ast.AST) -> str:
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
+def _own(node: Any, new: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Assign | ast.Expr | ast.Return) and isinstance(node.value, ast.AST):
+        yield from _own(node.value, new)
+    elif isinstance(node, ast.Call):
+        yield f"{_name(node.func)}()"
+        yield "call"
+        if isinstance(node.func, ast.Attribute):
+            yield f".{node.func.attr}()"
+        if isinstance(new, ast.Call) and new.func is node.func:
+            kept = {id(part) for part in (*new.args, *new.keywords)}
+            yield from (f"without {key.arg}" for key in node.keywords if id(key) not in kept)
+            yield from (f"without {i}" for i, part in enumerate(node.args) if id(part) not in kept)
+    elif isinstance(node, ast.Attribute):
+        yield from (f".{node.attr}", f"{node.attr}()")
+    elif isinstance(node, ast.BinOp | ast.UnaryOp | ast.BoolOp | ast.AugAssign):
+        yield SIGNS[type(node.op)]
+    elif isinstance(node, ast.Compare):
+        yield SIGNS.get(type(node.ops[0]), "in")
+    elif isinstance(node, ast.Subscript):
+        yield "slice" if any(isinstance(part, ast.Slice) for part in ast.walk(node.slice)) else "index"
+    elif isinstance(node, ast.Tuple | ast.List):
+        yield "tuple"
+    elif isinstance(node, ast.If | ast.IfExp):
+        yield "condition"
+    elif isinstance(node, ast.With):
+        yield from (f"{_name(getattr(item.context_expr, 'func', item.context_expr))}()" for item in node.items)
+    elif isinstance(node, ast.Name) and TRUTHS.search(node.id):
+        yield "mask"
+
+
+def _around(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> Iterator[str]:
+    """What the node is a part of, through a sign and through a tuple of axes or of indices."""
+    part, around = node, parents.get(node)
+    while isinstance(around, ast.UnaryOp | ast.keyword | ast.Tuple) and part is not getattr(around, "func", None):
+        part, around = around, parents.get(around)
+    if isinstance(around, ast.Call) and part is not around.func:
+        word = part.arg if isinstance(part, ast.keyword) else "argument"
+        yield f"{word} of {_name(around.func)}()"
+    elif isinstance(around, ast.Slice):
+        yield "bound of slice"
+    elif isinstance(around, ast.Subscript) and part is around.slice:
+        yield "index of shape" if _name(around.value) == "shape" else "index"
+    elif isinstance(around, ast.Attribute):
+        yield f"index of {around.attr}" if around.attr == "shape" else f"argument of {around.attr}()"
+    elif isinstance(around, ast.BinOp):
+        yield f"operand of {SIGNS[type(around.op)]}"
+    elif isinstance(around, ast.If | ast.IfExp) and part is around.test:
+        yield "condition"
+
+
+def _added(node: ast.AST, new: ast.AST) -> Iterator[str]:
+    """The argument that the new node has and the old one has not; the dtype or device it is brought to."""
+    known = {ast.dump(part) for part in ast.walk(node)}
+    if isinstance(new, ast.BinOp) and isinstance(node, ast.BinOp):
+        yield f"to {SIGNS[type(new.op)]}"
+    if isinstance(new, ast.Constant) and "->" in str(new.value):
+        yield "arrow"
+    for part in ast.walk(new):
+        if isinstance(part, ast.keyword) and isinstance(new, ast.Call) and ast.dump(part) not in known:
+            yield f"{part.arg} of {_name(new.func)}()"
+        elif isinstance(part, ast.Attribute) and part.attr in ("dtype", "device") and ast.dump(part) not in known:
+            yield f"{part.attr} of {ast.unparse(part.value)}"
