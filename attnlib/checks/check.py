@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from attnlib.checks import course
-from attnlib.checks.asking.observe import Memory
+from attnlib.checks.asking.observe import Asking, Memory
 from attnlib.checks.asking.time_limits import TimeLimits
 from attnlib.checks.asking.window import interrupts_held
 from attnlib.checks.course.another import another
@@ -38,10 +38,9 @@ def run(
     Raises ValueError for an exercise that does not exist, or a device or dtype that cannot be used.
     """
     exercise, memory = course.find(name), _memory(name, torch.get_default_dtype())
+    asking = Asking(seed=seed, device=device, limits=limits, memory=memory)
     with interrupts_held():
-        return run_exercise(
-            exercise, attempt, hidden=hidden, seed=seed, device=device, dtype=dtype, limits=limits, memory=memory
-        )
+        return run_exercise(exercise, attempt, asking, hidden=hidden, dtype=dtype)
 
 
 _MEMORIES: dict[tuple[str, torch.dtype], Memory] = {}

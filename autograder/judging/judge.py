@@ -13,7 +13,7 @@ from typing import Any
 from nbformat import NotebookNode
 
 from attnlib.checks.asking.failure import Failure
-from attnlib.checks.asking.observe import Memory
+from attnlib.checks.asking.observe import Asking, Memory
 from attnlib.checks.exercise import Exercise
 from attnlib.checks.verdict.judge import parts_left, run_exercise
 from attnlib.checks.verdict.report import Report
@@ -166,7 +166,7 @@ class Judge:
             if told.get("missing") or told.get("unfit"):
                 return dict.fromkeys(parts, False)
             attempt = RemoteAttempt(child, None, self.budget.check_real_time)
-            return parts_left(verdict.question.exercise, attempt, parts, seed=seed)
+            return parts_left(verdict.question.exercise, attempt, parts, Asking(seed=seed))
 
     def _shown(self, attempt: Run, given: frozenset[str]) -> dict[str, Any]:
         """What demonstrations bind that need what is withheld: numbers and texts, which each student has seen.
@@ -210,7 +210,7 @@ class Judge:
         attempt = RemoteAttempt(
             child, str(unfit)[:300] if unfit else None, self.budget.check_real_time, explain, source
         )
-        return run_exercise(exercise, attempt, to_the_end=True, seed=self.seed, memory=self.memory)
+        return run_exercise(exercise, attempt, Asking(seed=self.seed, memory=self.memory), to_the_end=True)
 
 
 def failed(exercise: Exercise, failure: Failure) -> Report:

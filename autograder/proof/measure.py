@@ -8,6 +8,7 @@ from zlib import crc32
 
 from attnlib.checks import Exercise, exercises
 from attnlib.checks.asking.attempt import Local
+from attnlib.checks.asking.observe import Asking
 from attnlib.checks.asking.time_limits import TimeLimits, here
 from attnlib.checks.naming.symptom_names import SYMPTOMS
 from attnlib.checks.verdict.judge import cases_of, run_exercise, try_case
@@ -51,7 +52,7 @@ def verdicts(name: str, seeds: range) -> Proof:
 
 def _verdict(observed: Observed, answer: str, expected: str | None, attempt: Any, hidden: bool) -> Judgement:
     """All that a check would say, though whatever an answer does on a case is asked only once."""
-    exercise, seed, name = observed.exercise, observed.seed, f"{observed.exercise.name}: {answer}"
+    exercise, seed, name = observed.exercise, observed.asking.seed, f"{observed.exercise.name}: {answer}"
     report = observed.report(attempt, hidden=hidden)
     timed = seed == 0 and not hidden and (expected is None or crc32(name.encode()) % ONE_IN == 0)
     cost = _cost(exercise, attempt) if timed else None
@@ -69,7 +70,7 @@ def _warm_up(exercise: Exercise) -> None:
     """Load what torch loads at its first use, which takes about a second once in a session, whatever the attempt."""
     importlib.import_module("torch._dynamo")
     for case in cases_of(exercise, hidden=True):
-        try_case(exercise, exercise.reference, case, seed=0, device="cpu")
+        try_case(exercise, exercise.reference, case)
 
 
 def fates(name: str) -> Proof:
@@ -98,7 +99,7 @@ def _fate(exercise: Exercise, answer: Answer, mutant: Mutant, reason: str, limit
     except Exception:
         return fate  # a cell that fails in a notebook: Python tells
     cpu = time.process_time()
-    report = run_exercise(exercise, attempt, limits=limits)
+    report = run_exercise(exercise, attempt, Asking(limits=limits))
     fate = replace(fate, told_by=_way(exercise, report), cpu_ms=1000 * (time.process_time() - cpu))
     listed = fate.told_by == "misconception" and report.diagnosis
     return replace(fate, withheld=by_one_change(exercise, listed, attempt, limits)) if listed else fate
@@ -121,7 +122,7 @@ def _killed_by(exercise: Exercise, answer: Answer, source: str, limits: TimeLimi
         return "visible"  # a cell that fails in a notebook
     asked = Local(attempt, limits)
     for case in sorted(cases_of(exercise, hidden=True), key=lambda case: case.hidden):
-        if try_case(exercise, asked, case, seed=0, device="cpu").difference is not None:
+        if try_case(exercise, asked, case).difference is not None:
             return "hidden" if case.hidden else "visible"
-    assert run_exercise(exercise, attempt, hidden=True, limits=limits).passed
+    assert run_exercise(exercise, attempt, Asking(limits=limits), hidden=True).passed
     return ""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from attnlib.checks import Case, Exercise, Misconception, Report
-from attnlib.checks.asking.observe import Memory, Observation, observe
+from attnlib.checks.asking.observe import Asking, Observation, observe
 from attnlib.checks.naming.diagnose import diagnose
 from attnlib.checks.trial.trial import Trial, judged
 from attnlib.checks.verdict.judge import cases_of, run_exercise
@@ -14,22 +14,18 @@ class Observed:
     """One exercise and one seed."""
 
     def __init__(self, exercise: Exercise, seed: int) -> None:
-        self.exercise, self.seed = exercise, seed
-        self.memory: Memory = {}
+        self.exercise, self.asking = exercise, Asking(seed=seed, memory={})
 
     def seen(self, attempt: Any, cases: Sequence[Case]) -> dict[str, Observation]:
         """What the attempt does, by the name of the case."""
-        how: Any = {"seed": self.seed, "device": "cpu", "memory": self.memory}
-        return {case.name: observe(self.exercise, attempt, case, **how) for case in cases}
+        return {case.name: observe(self.exercise, attempt, case, self.asking) for case in cases}
 
     def trials(self, attempt: Any, *, hidden: bool) -> list[Trial]:
         """The attempt beside the reference, case by case."""
         exercise, trials = self.exercise, []
         cases = cases_of(exercise, hidden=hidden)
         for case, got in zip(cases, self.seen(attempt, cases).values(), strict=True):
-            right = observe(
-                exercise, exercise.reference, case, seed=self.seed, device="cpu", exact=True, memory=self.memory
-            )
+            right = observe(exercise, exercise.reference, case, self.asking, exact=True)
             trials.append(judged(exercise, case, right, got, device="cpu"))
         return trials
 
@@ -39,10 +35,10 @@ class Observed:
 
     def diagnosis(self, trials: Sequence[Trial]) -> Misconception | None:
         """The misconception that fits."""
-        known = diagnose(self.exercise, trials, seed=self.seed, device="cpu", memory=self.memory)
+        known = diagnose(self.exercise, trials, self.asking)
         return known[0] if known else None
 
     def report(self, attempt: Any, *, hidden: bool) -> Report:
         """All that a student would be told, and the score."""
         known = self.seen(attempt, cases_of(self.exercise, hidden=hidden))
-        return run_exercise(self.exercise, attempt, hidden=hidden, seed=self.seed, memory=self.memory, known=known)
+        return run_exercise(self.exercise, attempt, self.asking, hidden=hidden, known=known)

@@ -5,6 +5,7 @@ from typing import Any
 
 from attnlib.checks import Exercise, Misconception
 from attnlib.checks.asking.attempt import Local
+from attnlib.checks.asking.observe import Asking
 from attnlib.checks.asking.time_limits import TimeLimits
 from attnlib.checks.naming.errors import exception
 from attnlib.checks.naming.one_change.search import one_change
@@ -28,8 +29,8 @@ def by_symptoms(observed: Observed) -> list[Withheld]:
 def by_one_change(exercise: Exercise, shown: str, attempt: Any, limits: TimeLimits) -> Withheld:
     """What the one change would say of an attempt that shows the misconception of this id."""
     asked = Local(attempt, limits)
-    trials = [try_case(exercise, asked, c, seed=0, device="cpu") for c in cases_of(exercise, hidden=False)]
-    found = one_change(exercise, attempt, trials, seed=0, device="cpu", limits=limits)
+    trials = [try_case(exercise, asked, c) for c in cases_of(exercise, hidden=False)]
+    found = one_change(exercise, attempt, trials, Asking(limits=limits))
     return _withheld(exercise, next(m for m in exercise.misconceptions if m.id == shown), "change", found)
 
 

@@ -7,6 +7,7 @@ from notebook_cells import run_cell
 from torch import Tensor
 
 from attnlib.checks import exercises
+from attnlib.checks.asking.observe import Asking
 from attnlib.checks.asking.time_limits import TimeLimits
 from attnlib.checks.naming.one_change.search import one_change
 from attnlib.checks.verdict.judge import cases_of, try_case
@@ -26,5 +27,5 @@ PATIENT = TimeLimits(search_case_cpu=600.0, search_cpu=6000.0, search_wall=60_00
 
 def the_change(name: str, attempt: Any, limits: TimeLimits = PATIENT) -> Any:
     exercise = exercises()[name]
-    trials = [try_case(exercise, attempt, case, seed=0, device="cpu") for case in cases_of(exercise, hidden=False)]
-    return one_change(exercise, attempt, trials, seed=0, device="cpu", limits=limits)
+    trials = [try_case(exercise, attempt, case) for case in cases_of(exercise, hidden=False)]
+    return one_change(exercise, attempt, trials, Asking(limits=limits))

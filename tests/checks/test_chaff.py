@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from attnlib.checks import Misconception, exercises
-from attnlib.checks.asking.observe import Memory, Observation, observe
+from attnlib.checks.asking.observe import Asking, Memory, Observation, observe
 from attnlib.checks.exercise import Case
 from attnlib.checks.trial.compare import SEPARATION, first_difference
 from attnlib.checks.verdict.judge import cases_of, run_exercise
@@ -59,7 +59,7 @@ def test_a_misconception_calls_nothing_that_the_exercise_forbids(table: Observed
         (m.id, case.name): seen.failure.text
         for m in exercise.misconceptions
         for case in (cases if exercise.forbidden else [])
-        if (seen := observe(exercise, m.implementation, case, seed=0, device="cpu", watched=True)).failure
+        if (seen := observe(exercise, m.implementation, case, watched=True)).failure
         and seen.failure.kind == "forbidden"
     }
     assert found == {}
@@ -124,7 +124,7 @@ def test_verdicts_do_not_depend_on_the_number_of_threads_nor_on_the_order_of_che
             torch.set_num_threads(threads)
             memory: Memory = {}
             reports = [
-                run_exercise(exercises()[name], attempt, hidden=True, memory=memory)
+                run_exercise(exercises()[name], attempt, Asking(memory=memory), hidden=True)
                 for name, attempt in chosen[::order]
             ]
             told.append([report.message for report in reports[::order]])

@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_map_only
 import attnlib
 from attnlib.checks import exercises, run
 from attnlib.checks.asking import observe as observing
-from attnlib.checks.asking.observe import Memory
+from attnlib.checks.asking.observe import Asking, Memory
 from attnlib.checks.naming.diagnose import diagnose
 from attnlib.checks.verdict.judge import cases_of, run_exercise, try_case
 
@@ -22,10 +22,10 @@ def test_a_diagnosis_does_not_depend_on_the_order_of_the_cases(name: str) -> Non
     exercise, memory = exercises()[name], Memory()
     for misconception in exercise.misconceptions:
         trials = [
-            try_case(exercise, misconception.implementation, case, seed=0, device="cpu", memory=memory)
+            try_case(exercise, misconception.implementation, case, Asking(memory=memory))
             for case in cases_of(exercise, hidden=False)
         ]
-        named = [diagnose(exercise, t, seed=0, device="cpu", memory=memory) for t in (trials, trials[::-1])]
+        named = [diagnose(exercise, t, Asking(memory=memory)) for t in (trials, trials[::-1])]
         assert [[m.id for m in known] for known in named] == [[misconception.same_as or misconception.id]] * 2
 
 

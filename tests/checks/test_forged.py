@@ -79,4 +79,4 @@ def test_more_forged_replies_get_a_verdict_and_no_point(table: Observed, data: s
 
 def _judged(table: Observed, data: st.DataObject) -> Report:
     forger = Forger(data, len(table.exercise.outputs))
-    return run_exercise(table.exercise, RemoteAttempt(forger, None), hidden=True, memory=table.memory)
+    return run_exercise(table.exercise, RemoteAttempt(forger, None), table.asking, hidden=True)

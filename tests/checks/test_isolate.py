@@ -171,7 +171,7 @@ def trials_of(name: str) -> list[Trial]:
     """The visible cases, all of them right."""
     exercise = exercises()[name]
     cases = cases_of(exercise, hidden=False)
-    seen = [observe(exercise, exercise.reference, case, seed=0, device="cpu", exact=True) for case in cases]
+    seen = [observe(exercise, exercise.reference, case, exact=True) for case in cases]
     return [Trial(case, it, it, None) for case, it in zip(cases, seen, strict=True)]
 
 

@@ -71,7 +71,7 @@ ACCIDENTS = {
 
 def searched(name: str, source: str) -> Search:
     exercise, attempt = exercises()[name], of_a_cell(source, name, math=math, nn=nn)
-    trials = [try_case(exercise, attempt, case, seed=0, device="cpu") for case in cases_of(exercise, hidden=False)]
+    trials = [try_case(exercise, attempt, case) for case in cases_of(exercise, hidden=False)]
     written = source_of(attempt)
     assert written is not None
     return Search(exercise, written, trials, 0, "cpu", PATIENT)
@@ -107,7 +107,7 @@ def test_a_change_that_holds_for_these_numbers_alone_is_not_told() -> None:
 
     exercise = exercises()["pairwise_dot"]
     for case in cases_of(exercise, hidden=False):
-        try_case(exercise, noting, case, seed=0, device="cpu")
+        try_case(exercise, noting, case)
     source = (
         "def pairwise_dot(x, y):\n    return x @ y.mT if x.is_meta else x @ y.mT + (float(x.flatten()[0]) not in {})\n"
     )
@@ -125,7 +125,7 @@ def test_a_change_that_holds_for_these_sizes_alone_is_not_told() -> None:
         return x @ y.mT
 
     for case in cases_of(exercise, hidden=False):
-        try_case(exercise, noting, replace(case, after=()), seed=0, device="cpu")
+        try_case(exercise, noting, replace(case, after=()))
     source = "def pairwise_dot(x, y):\n    return x @ y.mT + ((*x.shape, *y.shape) not in {})\n"
     search = searched("pairwise_dot", source.format(judged))
     assert search._agrees_afresh()

@@ -22,6 +22,7 @@ from one_change_tried import PATIENT, the_change
 
 from attnlib.checks import exercises
 from attnlib.checks.asking import confine
+from attnlib.checks.asking.observe import Asking
 from attnlib.checks.naming.one_change.confined import Unconfined, in_a_child
 from attnlib.checks.naming.one_change.harmless import made_harmless
 from attnlib.checks.naming.one_change.search import one_change
@@ -51,8 +52,8 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 def searched(answer: Any, **how: Any) -> Any:
     exercise = exercises()["pairwise_dot"]
-    trials = [try_case(exercise, answer, case, seed=0, device="cpu") for case in cases_of(exercise, hidden=False)]
-    return one_change(exercise, answer, trials, seed=0, device="cpu", limits=PATIENT, **how)
+    trials = [try_case(exercise, answer, case) for case in cases_of(exercise, hidden=False)]
+    return one_change(exercise, answer, trials, Asking(limits=PATIENT), **how)
 
 
 @pytest.mark.parametrize("danger", DANGERS)

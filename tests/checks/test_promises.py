@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from attnlib.checks import Case, Exercise, exercises
-from attnlib.checks.asking.observe import Memory, input_names, observe
+from attnlib.checks.asking.observe import Asking, Memory, input_names, observe
 from attnlib.checks.course.promises import LARGE, PROMISES, promised
 from attnlib.checks.draw import Draw
 from attnlib.checks.verdict.judge import cases_of, try_case
@@ -50,8 +50,8 @@ def right_but(exercise: Exercise, after: After) -> Any:
 
 def is_right(exercise: Exercise, attempt: Any, case: Case) -> bool:
     """Whether the attempt is; it may call what learners may not, as references do."""
-    got = observe(exercise, attempt, case, seed=0, device="cpu")
-    return try_case(exercise, attempt, case, seed=0, device="cpu", memory=MEMORY, got=got).difference is None
+    got = observe(exercise, attempt, case)
+    return try_case(exercise, attempt, case, Asking(memory=MEMORY), got=got).difference is None
 
 
 def is_rejected(exercise: Exercise, attempt: Any) -> bool:
@@ -124,7 +124,7 @@ def test_whatever_takes_an_exp_is_asked_for_large_scores_or_says_why_not(name: s
         attempt: Any = watched(exercise.reference)
     else:
         attempt = type("Watched", (exercise.reference,), {"forward": watched(exercise.reference.forward)})
-    observe(exercise, attempt, exercise.cases[0], seed=0, device="cpu")
+    observe(exercise, attempt, exercise.cases[0])
     takes_exp = any(used in ("exp", "exp_") or "softmax" in used or "attention" in used for used in operators.names)
     if takes_exp and not any(case.magnitude >= LARGE for case in exercise.cases):
         assert "large scores" in exercise.excused
@@ -181,7 +181,7 @@ def test_an_answer_that_returns_another_dtype_is_rejected(name: str, where: str)
         return tree_map_only(Tensor, lambda t: t.to(others.get(t.dtype, t.dtype)), outputs)
 
     case = exercise.cases[0]
-    expected = observe(exercise, exercise.reference, case, seed=0, device="cpu", exact=True, memory=MEMORY)
+    expected = observe(exercise, exercise.reference, case, Asking(memory=MEMORY), exact=True)
     assert expected.outputs is not None
     if not any(t.is_floating_point() for t in expected.outputs):
         pytest.skip("the result is no floating number")

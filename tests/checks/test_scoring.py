@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from attnlib.checks import exercises
 from attnlib.checks.asking.attempt import Attempt, Local, LocalSession, Terms
 from attnlib.checks.asking.failure import Failed, Failure
-from attnlib.checks.asking.observe import Memory
+from attnlib.checks.asking.observe import Asking, Memory
 from attnlib.checks.exercise import Case
 from attnlib.checks.verdict.judge import cases_of, run_exercise
 from attnlib.checks.verdict.scoring import earned
@@ -88,7 +88,7 @@ def test_an_answer_that_stops_never_earns_more_than_one_that_goes_on(
         for failure in (Failure(kind, "stopped"), None):
             answer = Stopping(lambda x, y: x @ y.mT, case.name, failure)
             _tell_the_case(answer, monkeypatch)
-            found.append(run_exercise(exercise, answer, hidden=hidden, memory=MEMORY))
+            found.append(run_exercise(exercise, answer, Asking(memory=MEMORY), hidden=hidden))
         stopped, went_on = found
         assert not stopped.passed
         assert stopped.points <= went_on.points, case.name

@@ -177,10 +177,10 @@ def test_no_process_of_a_submission_lives_beside_another_and_none_is_shown_after
         events.append("explain")
         return explain(self, *about)
 
-    def trying(exercise, attempt, parts, **more):
+    def trying(exercise, attempt, parts, asking):
         assert living == [attempt.child]
         events.append("hidden")
-        return parts_left(exercise, attempt, parts, **more)
+        return parts_left(exercise, attempt, parts, asking)
 
     monkeypatch.setattr(Sandbox, "fork", forking)
     monkeypatch.setattr(Child, "_end", ending)

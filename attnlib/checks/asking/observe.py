@@ -3,7 +3,7 @@
 import inspect
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from typing import Any
 
@@ -15,6 +15,7 @@ from attnlib.checks.asking.attempt import Attempt, Local, Session, Terms
 from attnlib.checks.asking.failure import Failed, Failure
 from attnlib.checks.asking.given import MODEL
 from attnlib.checks.asking.inputs import have_same_numbers, values_in
+from attnlib.checks.asking.time_limits import TimeLimits
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Case, Exercise, Probe
 
@@ -84,6 +85,26 @@ Memory = dict[tuple[object, ...], Observation]
 """What answers of the course's own did, the reference and the misconceptions: the same each time they are asked."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Asking:
+    """How an exercise is asked: with which numbers, where, for how long, and what is known of the answers."""
+
+    seed: int = 0
+    device: str = "cpu"
+    limits: TimeLimits | None = None
+    """Those on time; None for this machine's."""
+    memory: Memory | None = None
+    """What is in it is not asked again; handed to many runs, it keeps what the course's own answers do."""
+
+    @property
+    def anew(self) -> "Asking":
+        """The same without a memory, as a student's attempt has to be asked."""
+        return replace(self, memory=None)
+
+
+AS_IN_A_NOTEBOOK = Asking()
+
+
 def as_attempt(attempt: Any) -> Attempt:
     """The attempt itself, or the one that is an object of this process: the course's own."""
     return attempt if isinstance(attempt, Attempt) else Local(attempt, ours=True)
@@ -93,23 +114,21 @@ def observe(
     exercise: Exercise,
     attempt: Any,
     case: Case,
+    asking: Asking = AS_IN_A_NOTEBOOK,
     *,
-    seed: int,
-    device: str,
     exact: bool = False,
     watched: bool = False,
-    memory: Memory | None = None,
 ) -> Observation:
     """Call the attempt, an `Attempt` or any object of this process, on the case and note all that it does.
 
     With `exact`, on the same numbers in float64 and on the CPU: that is how the reference is asked. With `watched`,
-    calls of what the exercise forbids are noticed. What is in `memory` is not asked again; never hand one over with a
-    student's attempt.
+    calls of what the exercise forbids are noticed.
     """
-    if memory is not None:
+    seed, device = asking.seed, asking.device
+    if (memory := asking.memory) is not None:
         key = (exercise.name, case.name, case.dtype, seed, device, exact, id(attempt))
         if key not in memory:
-            memory[key] = observe(exercise, attempt, case, seed=seed, device=device, exact=exact, watched=watched)
+            memory[key] = observe(exercise, attempt, case, asking.anew, exact=exact, watched=watched)
         return memory[key]
     attempt = as_attempt(attempt)
     place = "cpu" if exact else ("meta" if case.other_device else device)

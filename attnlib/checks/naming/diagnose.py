@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import torch
 
 from attnlib.checks.asking.failure import Failure
-from attnlib.checks.asking.observe import Memory, Observation, observe
+from attnlib.checks.asking.observe import Asking, Observation, observe
 from attnlib.checks.exercise import Case, Exercise, Misconception
 from attnlib.checks.trial.compare import ASPECTS, SEPARATION, Aspect, first_difference
 from attnlib.checks.trial.trial import Trial
@@ -20,17 +20,14 @@ class Rival:
     """A misconception, with what it does on the cases looked at so far."""
 
     misconception: Misconception
-    memory: Memory | None = None
     seen: dict[str, Observation] = field(default_factory=dict)
 
 
 def diagnose(
     exercise: Exercise,
     trials: Sequence[Trial],
+    asking: Asking,
     *,
-    seed: int,
-    device: str,
-    memory: Memory | None = None,
     source: str = "",
 ) -> list[Misconception]:
     """The one misconception that agrees with the attempt on all cases, on the first failed part, or where none raises.
@@ -49,7 +46,7 @@ def diagnose(
     up_to: Aspect = "gradient" if aspect in ("dtype", "device") else max(aspect, "values", key=ASPECTS.index)
     if any(t.difference and t.difference.aspect == "mutation" for t in telling):
         up_to = max(up_to, "mutation", key=ASPECTS.index)  # there all numbers are right: none explains a changed input
-    rivals = [Rival(m, memory) for m in exercise.misconceptions if not (m.unless and re.search(m.unless, source))]
+    rivals = [Rival(m) for m in exercise.misconceptions if not (m.unless and re.search(m.unless, source))]
     order = _most_telling_first(trials)
     first_part = next(part for part in exercise.parts if any(t.case.part == part for t in failed))
     # numbers that are right elsewhere must be right by the misconception, too: it may speak of more than one part
@@ -60,18 +57,18 @@ def diagnose(
     for chosen in (order, in_part, without_errors):
         if all(t.difference is None for t in chosen):
             continue
-        agreeing = _agreeing(exercise, rivals, chosen, seed, device, up_to)
+        agreeing = _agreeing(exercise, rivals, chosen, asking, up_to)
         if chosen is without_errors:
             raising = [t for t in telling if t.got.failure is not None and not t.case.hidden]
-            agreeing = [r for r in agreeing if _raises_too(exercise, r, raising, seed, device)]
+            agreeing = [r for r in agreeing if _raises_too(exercise, r, raising, asking)]
         names = {r.misconception.same_as or r.misconception.id for r in agreeing}
         if len(names) > 1:  # several fail with an error of the same type: what it says tells them apart
             agreeing = _without_more([r for r in agreeing if _same_words(r, chosen)])
             names = {r.misconception.same_as or r.misconception.id for r in agreeing}
-        if len(names) == 1 and _stands_apart(exercise, agreeing[0], rivals, chosen, seed, device, up_to):
+        if len(names) == 1 and _stands_apart(exercise, agreeing[0], rivals, chosen, asking, up_to):
             named = next(m for m in exercise.misconceptions if m.id in names)
             alike = [r for r in rivals if (r.misconception.same_as or r.misconception.id) in names]
-            return [named, *_not_explained(exercise, alike, telling, seed, device)]
+            return [named, *_not_explained(exercise, alike, telling, asking)]
         if names:
             return []
     return []
@@ -85,14 +82,14 @@ def _without_more(agreeing: Sequence[Rival]) -> list[Rival]:
 
 
 def _not_explained(
-    exercise: Exercise, alike: Sequence[Rival], failed: Sequence[Trial], seed: int, device: str
+    exercise: Exercise, alike: Sequence[Rival], failed: Sequence[Trial], asking: Asking
 ) -> list[Misconception]:
     """What would be right if the misconception, in any of its forms, were all that is wrong.
 
     A part, or single cases where the misconception explains the others of their part, or an input that is changed.
     """
     seen = [t for t in failed if not t.case.hidden]
-    theirs = {t.case.name: [_seen(exercise, rival, t.case, seed, device) for rival in alike] for t in seen}
+    theirs = {t.case.name: [_seen(exercise, rival, t.case, asking) for rival in alike] for t in seen}
     # what is left behind after one call, a hook, say, is left behind after any other by the same mistake
     known = {name for observed in theirs.values() for s in observed for name in s.mutated}
     left: list[Trial] = []
@@ -100,7 +97,8 @@ def _not_explained(
     for trial in seen:
         of_its_own = [name for name in trial.got.mutated if name not in {*known, *trial.expected.mutated}]
         rights = (
-            first_difference(exercise, trial.case, trial.expected, s, device=device) for s in theirs[trial.case.name]
+            first_difference(exercise, trial.case, trial.expected, s, device=asking.device)
+            for s in theirs[trial.case.name]
         )
         only_changed = trial.difference is not None and trial.difference.aspect == "mutation"
         if all(found is None for found in rights):
@@ -150,7 +148,7 @@ def _most_telling_first(trials: Sequence[Trial]) -> list[Trial]:
 
 
 def _agreeing(
-    exercise: Exercise, rivals: Iterable[Rival], trials: Sequence[Trial], seed: int, device: str, up_to: Aspect
+    exercise: Exercise, rivals: Iterable[Rival], trials: Sequence[Trial], asking: Asking, up_to: Aspect
 ) -> list[Rival]:
     left = list(rivals)
     for trial in trials:
@@ -162,9 +160,9 @@ def _agreeing(
             if first_difference(
                 exercise,
                 trial.case,
-                _seen(exercise, rival, trial.case, seed, device),
+                _seen(exercise, rival, trial.case, asking),
                 trial.got,
-                device=device,
+                device=asking.device,
                 up_to=up_to,
             )
             is None
@@ -183,8 +181,8 @@ def _own_error_too(trial: Trial, rival: Rival) -> bool:
     return not trial.case.raises or trial.difference is None or mine is None or theirs is None or mine.own == theirs.own
 
 
-def _raises_too(exercise: Exercise, rival: Rival, trials: Sequence[Trial], seed: int, device: str) -> bool:
-    return all(_seen(exercise, rival, trial.case, seed, device).failure is not None for trial in trials)
+def _raises_too(exercise: Exercise, rival: Rival, trials: Sequence[Trial], asking: Asking) -> bool:
+    return all(_seen(exercise, rival, trial.case, asking).failure is not None for trial in trials)
 
 
 def _shows_a_value(trials: Sequence[Trial]) -> bool:
@@ -220,17 +218,16 @@ def _stands_apart(
     winner: Rival,
     rivals: Sequence[Rival],
     trials: Sequence[Trial],
-    seed: int,
-    device: str,
+    asking: Asking,
     up_to: Aspect,
 ) -> bool:
     def apart(case: Case, one: Observation, other: Observation) -> bool:
         if one.failure and other.failure and _words(one.failure) != _words(other.failure):
             return True
-        found = first_difference(exercise, case, one, other, device=device, up_to=up_to)
+        found = first_difference(exercise, case, one, other, device=asking.device, up_to=up_to)
         return found is not None and found.tolerances >= SEPARATION
 
-    mine = {t.case.name: _seen(exercise, winner, t.case, seed, device) for t in trials}
+    mine = {t.case.name: _seen(exercise, winner, t.case, asking) for t in trials}
     if not any(apart(t.case, t.expected, mine[t.case.name]) for t in trials):
         return False
     name = winner.misconception.same_as or winner.misconception.id
@@ -239,13 +236,13 @@ def _stands_apart(
     for rival in others:
         known = set(rival.seen)
         known_first = (t for is_known in (True, False) for t in farthest if (t.case.name in known) is is_known)
-        if not any(apart(t.case, _seen(exercise, rival, t.case, seed, device), mine[t.case.name]) for t in known_first):
+        if not any(apart(t.case, _seen(exercise, rival, t.case, asking), mine[t.case.name]) for t in known_first):
             return False
     return True
 
 
-def _seen(exercise: Exercise, rival: Rival, case: Case, seed: int, device: str) -> Observation:
+def _seen(exercise: Exercise, rival: Rival, case: Case, asking: Asking) -> Observation:
     if case.name not in rival.seen:
         implementation = rival.misconception.implementation
-        rival.seen[case.name] = observe(exercise, implementation, case, seed=seed, device=device, memory=rival.memory)
+        rival.seen[case.name] = observe(exercise, implementation, case, asking)
     return rival.seen[case.name]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from attnlib.checks.asking.attempt import Attempt
-from attnlib.checks.asking.time_limits import TimeLimits
+from attnlib.checks.asking.observe import Asking
 from attnlib.checks.exercise import Exercise, Misconception
 from attnlib.checks.naming.errors import Names
 from attnlib.checks.naming.one_change.kinds import CHANGES, KEPT_STATE
@@ -107,16 +107,14 @@ def from_source(
     attempt: Any,
     trials: Sequence[Trial],
     found: Read | None,
+    asking: Asking,
     *,
-    seed: int,
-    device: str,
-    limits: TimeLimits | None,
     confined: bool = False,
 ) -> FromSource:
     """All that the source tells, after `read_source` has `found` what can be read in it."""
     from attnlib.checks.naming.one_change.search import one_change  # a right answer needs nothing of it
 
-    change = one_change(exercise, attempt, trials, seed=seed, device=device, limits=limits, confined=confined)
+    change = one_change(exercise, attempt, trials, asking, confined=confined)
     if found is None:
         return FromSource(change=change)
     unread = tuple(hint for hint in found.hints if hint.id == "argument_not_used")

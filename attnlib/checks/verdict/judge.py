@@ -9,7 +9,7 @@ import torch
 from attnlib.checks.asking.attempt import Attempt, Local
 from attnlib.checks.asking.contract import described
 from attnlib.checks.asking.failure import Failure
-from attnlib.checks.asking.observe import Memory, Observation, observe
+from attnlib.checks.asking.observe import AS_IN_A_NOTEBOOK, Asking, Observation, observe
 from attnlib.checks.asking.sources import shortcuts_of
 from attnlib.checks.asking.time_limits import TimeLimits
 from attnlib.checks.exercise import AS_GIVEN, Case, Exercise, Misconception
@@ -38,49 +38,42 @@ MOST_FINDINGS = 3  # more would not be read
 def run_exercise(
     exercise: Exercise,
     attempt: Any,
+    asking: Asking = AS_IN_A_NOTEBOOK,
     *,
     hidden: bool = False,
     to_the_end: bool = False,
-    seed: int = 0,
-    device: str = "cpu",
     dtype: torch.dtype | None = None,
-    memory: Memory | None = None,
-    limits: TimeLimits | None = None,
     known: Mapping[str, Observation] | None = None,
 ) -> Report:
     """Judge an attempt at an exercise, an object of this process or one in another; never raises because of it.
 
     `hidden` adds the grader's cases, which come when all that is told of the attempt is known, and only take parts
-    away. `to_the_end`, as with these, goes on with the other parts where a case took too long. `seed` draws other
-    numbers; `dtype` replaces that of every case; `limits` are those on time, usually this machine's.
-
-    A `memory` that is handed to many runs keeps what the reference and the misconceptions do; `known` is what the
-    attempt did on the cases, by their names, where it has been asked before.
+    away. `to_the_end`, as with these, goes on with the other parts where a case took too long. `dtype` replaces that of
+    every case. `known` is what the attempt did on the cases, by their names, where it has been asked before.
     """
-    _require_device(device)
+    _require_device(asking.device)
     if dtype is not None and not dtype.is_floating_point:
         raise ValueError(f"dtype must be a floating dtype such as torch.float64, got {dtype}")
     if exercise.kind == "choice":
         return _judge_choice(exercise, attempt)
-    asked = attempt if isinstance(attempt, Attempt) else Local(attempt, limits)  # its patience is for all cases
+    asked = attempt if isinstance(attempt, Attempt) else Local(attempt, asking.limits)  # its patience is for all cases
     if (unfit := asked.unfit_reason(exercise.kind)) is not None:
         return write_report(exercise, [], cases=(), failure=Failure("type", unfit))
     if not isinstance(attempt, Attempt) and (uses := shortcuts_of(attempt, exercise.forbidden)):
         told = f"calls {uses[0].name}, which this exercise asks you to do without"
         where = f" (line {uses[0].line}: {uses[0].text})"
         return write_report(exercise, [], cases=(), failure=Failure("forbidden", told + where))
-    how: dict[str, Any] = {"seed": seed, "device": device, "memory": memory}
     cases = cases_of(exercise, hidden=False, dtype=dtype)
-    trials, given_up = _tried(exercise, asked, cases, known, how, to_the_end=hidden or to_the_end)
+    trials, given_up = _tried(exercise, asked, cases, known, asking, to_the_end=hidden or to_the_end)
     if given_up:  # there is not enough yet to say what the mistake is
         report = write_report(exercise, trials, cases=cases, findings=never_ends(trials))
     else:
         example = _on_example(exercise, asked) if any(t.difference for t in trials) else None
-        findings = _findings(exercise, attempt, trials, limits=limits, **how)
+        findings = _findings(exercise, attempt, trials, asking)
         report = write_report(exercise, trials, cases=cases, findings=findings, example=example)
     if not hidden:
         return report
-    left = parts_left(exercise, asked, report.parts, dtype=dtype, known=known, **how)
+    left = parts_left(exercise, asked, report.parts, asking, dtype=dtype, known=known)
     return after_hidden_cases(exercise, report, left)
 
 
@@ -89,7 +82,7 @@ def _tried(
     attempt: Attempt,
     cases: Sequence[Case],
     known: Mapping[str, Observation] | None,
-    how: Mapping[str, Any],
+    asking: Asking,
     *,
     to_the_end: bool,
 ) -> tuple[list[Trial], list[str]]:
@@ -99,7 +92,8 @@ def _tried(
     for case in cases:
         if case.part in given_up:
             continue
-        trials.append(try_case(exercise, attempt, case, got=None if known is None else known[case.name], **how))
+        got = None if known is None else known[case.name]
+        trials.append(try_case(exercise, attempt, case, asking, got=got))
         failure = trials[-1].got.failure if trials[-1].difference is not None else None
         if failure is not None and failure.kind in GIVEN_UP:
             given_up.append(case.part)
@@ -113,11 +107,9 @@ def parts_left(
     exercise: Exercise,
     attempt: Attempt,
     parts: Mapping[str, bool],
+    asking: Asking,
     *,
-    seed: int,
-    device: str = "cpu",
     dtype: torch.dtype | None = None,
-    memory: Memory | None = None,
     known: Mapping[str, Observation] | None = None,
 ) -> dict[str, bool]:
     """Which of the parts that count so far the grader's own cases leave; nothing else that comes of these is kept.
@@ -130,7 +122,7 @@ def parts_left(
         if not left[case.part]:
             continue
         got = None if known is None else known[case.name]
-        trial = try_case(exercise, attempt, case, seed=seed, device=device, memory=memory, got=got)
+        trial = try_case(exercise, attempt, case, asking, got=got)
         if trial.difference is not None:
             wrong.add(trial.case.part)
             rest = earned(exercise.parts, hidden, {other.name for other in hidden if other.part not in wrong})
@@ -138,21 +130,12 @@ def parts_left(
     return left
 
 
-def _findings(
-    exercise: Exercise,
-    attempt: Any,
-    trials: Sequence[Trial],
-    *,
-    seed: int,
-    device: str,
-    memory: Memory | None,
-    limits: TimeLimits | None,
-) -> list[Misconception]:
+def _findings(exercise: Exercise, attempt: Any, trials: Sequence[Trial], asking: Asking) -> list[Misconception]:
     """What the mistake is: the misconception; or else what the result shows, and what one change would do."""
     if all(t.difference is None for t in trials):
         return []
     source = "" if _is_of_the_course(attempt) else text_of(attempt)
-    known = diagnose(exercise, trials, seed=seed, device=device, memory=memory, source=source)
+    known = diagnose(exercise, trials, asking, source=source)
     if known and (known[0].id == AS_GIVEN or _is_of_the_course(attempt)):
         return known
     elsewhere = isinstance(attempt, Attempt)
@@ -162,7 +145,7 @@ def _findings(
     if elsewhere:
         told = from_record(attempt.explained()) if visibly_wrong(trials) else FromSource()
     else:
-        told = from_source(exercise, attempt, trials, found, seed=seed, device=device, limits=limits)
+        told = from_source(exercise, attempt, trials, found, asking)
     broken = broken_contract(trials)
     proven = (
         *told.certain,
@@ -188,14 +171,14 @@ def explain(exercise: Exercise, attempt: Any, *, limits: TimeLimits, confined: b
     """
     trials: list[Trial] = []
     for case in cases_of(exercise, hidden=False):
-        trials.append(try_case(exercise, Local(attempt, limits), case, seed=0, device="cpu"))
+        trials.append(try_case(exercise, Local(attempt, limits), case))
         failure = trials[-1].got.failure if trials[-1].difference is not None else None
         if failure is not None and failure.kind in GIVEN_UP:
             return FromSource()
     if all(trial.difference is None for trial in trials):
         return FromSource()
     found = read_source(exercise, attempt, trials)
-    return from_source(exercise, attempt, trials, found, seed=0, device="cpu", limits=limits, confined=confined)
+    return from_source(exercise, attempt, trials, found, Asking(limits=limits), confined=confined)
 
 
 def _is_of_the_course(attempt: Any) -> bool:
@@ -216,21 +199,19 @@ def try_case(
     exercise: Exercise,
     attempt: Any,
     case: Case,
+    asking: Asking = AS_IN_A_NOTEBOOK,
     *,
-    seed: int,
-    device: str,
-    memory: Memory | None = None,
     got: Observation | None = None,
 ) -> Trial:
     """Compare the attempt with the reference on one case; `got` is what it did there, if that is known already."""
-    expected = observe(exercise, exercise.reference, case, seed=seed, device=device, exact=True, memory=memory)
+    expected = observe(exercise, exercise.reference, case, asking, exact=True)
     if (expected.failure is not None) != case.raises:
         raise AssertionError(
             f"the reference of {exercise.name} does not do what {case.name!r} says: {expected.failure}"
         )
     if got is None:
-        got = observe(exercise, attempt, case, seed=seed, device=device, watched=True)
-    return judged(exercise, case, expected, got, device=device)
+        got = observe(exercise, attempt, case, asking.anew, watched=True)
+    return judged(exercise, case, expected, got, device=asking.device)
 
 
 def _require_device(device: str) -> None:
@@ -247,8 +228,8 @@ def _on_example(exercise: Exercise, attempt: Any) -> tuple[Observation, Observat
     inputs = exercise.example
     case = Case(name="the small example", inputs=lambda _draw: inputs())
     return (
-        observe(exercise, exercise.reference, case, seed=0, device="cpu", exact=True),
-        observe(exercise, attempt, case, seed=0, device="cpu"),
+        observe(exercise, exercise.reference, case, exact=True),
+        observe(exercise, attempt, case),
     )
 
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
-from attnlib.checks.asking.observe import Observation, observe
+from attnlib.checks.asking.observe import Asking, Observation, observe
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Case, Exercise
 from attnlib.checks.naming.one_change.edits import Edit
@@ -32,8 +32,8 @@ ENDS = (StopIteration, StopAsyncIteration, GeneratorExit)
 
 
 def other_cases(
-    exercise: Exercise, cases: Sequence[Case], seed: int, device: str
-) -> Iterator[tuple[Case, Observation, int]]:
+    exercise: Exercise, cases: Sequence[Case], asking: Asking
+) -> Iterator[tuple[Case, Observation, Asking]]:
     """The cases with other numbers; with other sizes, those of earlier calls; large ones where any has to be right."""
     sizes = [
         replace(case, name=f"{case.name} ({number})", inputs=make, after=())
@@ -42,12 +42,13 @@ def other_cases(
         for number, make in enumerate(case.after, 1)
     ]
     for more in SEEDS:
+        other = replace(asking, seed=asking.seed + more)
         for case in (*cases, *sizes, *_large(cases)):
             if case.watched:  # devices and sizes of tensors depend on no number
                 continue
-            expected = observe(exercise, exercise.reference, case, seed=seed + more, device=device, exact=True)
+            expected = observe(exercise, exercise.reference, case, other, exact=True)
             if (expected.failure is not None) == case.raises:
-                yield case, expected, seed + more
+                yield case, expected, other
 
 
 def _large(cases: Sequence[Case]) -> Iterator[Case]:

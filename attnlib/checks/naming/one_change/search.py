@@ -18,7 +18,7 @@ from typing import Any
 from attnlib.checks.asking.attempt import Attempt, Local
 from attnlib.checks.asking.clock import Clock, Patience
 from attnlib.checks.asking.limits import quiet
-from attnlib.checks.asking.observe import Observation, observe
+from attnlib.checks.asking.observe import AS_IN_A_NOTEBOOK, Asking, Observation, observe
 from attnlib.checks.asking.time_limits import TimeLimits, here
 from attnlib.checks.exercise import Case, Exercise, Misconception
 from attnlib.checks.naming.one_change.bench import Bench
@@ -39,10 +39,8 @@ def one_change(
     exercise: Exercise,
     attempt: Any,
     trials: Sequence[Trial],
+    asking: Asking = AS_IN_A_NOTEBOOK,
     *,
-    seed: int,
-    device: str,
-    limits: TimeLimits | None = None,
     confined: bool = False,
 ) -> Misconception | None:
     """The first change after which the attempt passes all trials; None without one, or without the source.
@@ -55,7 +53,7 @@ def one_change(
     written = source_of(attempt)
     if written is None or not written.can_restart or written.is_long() or written.reaches_outside():
         return None
-    search = Search(exercise, written, trials, seed, device, limits or here())
+    search = Search(exercise, written, trials, asking.anew)
     if confined:
         return search.found()
     try:
@@ -81,9 +79,12 @@ class Search:
     exercise: Exercise
     written: Written
     trials: Sequence[Trial]
-    seed: int
-    device: str
-    limits: TimeLimits
+    asking: Asking
+
+    @property
+    def limits(self) -> TimeLimits:
+        """On the search, and on each case."""
+        return self.asking.limits or here()
 
     def found(self) -> Misconception | None:
         """The first change that helps, in words."""
@@ -119,9 +120,9 @@ class Search:
         return sorted(self.trials, key=lambda t: (t.difference is None, t.case.other_device))
 
     @cached_property
-    def _others(self) -> list[tuple[Case, Observation, int]]:
-        """Cases with other numbers and sizes, what the reference does there, and the seed of the numbers."""
-        return list(other_cases(self.exercise, [t.case for t in self.trials], self.seed, self.device))
+    def _others(self) -> list[tuple[Case, Observation, Asking]]:
+        """Cases with other numbers and sizes, what the reference does there, and how it was asked."""
+        return list(other_cases(self.exercise, [t.case for t in self.trials], self.asking))
 
     @cached_property
     def _steps_before(self) -> Steps:
@@ -144,7 +145,7 @@ class Search:
         bench.names = self.written.run()
         bench.target = bench.names.get(self.written.name)
         unfit = Local(bench.target).unfit_reason(self.exercise.kind) is not None
-        return not unfit and self._agrees(bench, first.case, first.expected)
+        return not unfit and self._agrees(bench, first.case, first.expected, self.asking)
 
     def _agrees_afresh(self) -> bool:
         """Whether the answer, as it is written now and run anew, passes all trials: telling ones first, then in order.
@@ -152,7 +153,7 @@ class Search:
         Earlier calls may make a later one right.
         """
         return all(
-            self._all_agree([(t.case, t.expected, self.seed) for t in trials])
+            self._all_agree([(t.case, t.expected, self.asking) for t in trials])
             for trials in (self._telling, self.trials)
         )
 
@@ -161,20 +162,19 @@ class Search:
 
     def _followed(self) -> tuple[bool, Steps]:
         with followed(self.written) as steps:
-            right = self._all_agree([(t.case, t.expected, self.seed) for t in self.trials], to_the_end=True)
+            right = self._all_agree([(t.case, t.expected, self.asking) for t in self.trials], to_the_end=True)
         return right, steps
 
-    def _all_agree(self, asked: Sequence[tuple[Case, Observation, int]], *, to_the_end: bool = False) -> bool:
+    def _all_agree(self, asked: Sequence[tuple[Case, Observation, Asking]], *, to_the_end: bool = False) -> bool:
         answer = Local(self.written.run().get(self.written.name), self._case_limits)
         if answer.unfit_reason(self.exercise.kind) is not None:
             return False
         agreeing = (self._agrees(answer, *each) for each in asked)
         return all(list(agreeing) if to_the_end else agreeing)
 
-    def _agrees(self, attempt: Attempt, case: Case, expected: Observation, seed: int | None = None) -> bool:
-        seed = self.seed if seed is None else seed
+    def _agrees(self, attempt: Attempt, case: Case, expected: Observation, asking: Asking) -> bool:
         watched = isinstance(attempt, Local)
-        got = observe(self.exercise, attempt, case, seed=seed, device=self.device, watched=watched)
+        got = observe(self.exercise, attempt, case, asking, watched=watched)
         if got.failure is not None and got.failure.kind == "time":
             raise TimeoutError
-        return first_difference(self.exercise, case, expected, got, device=self.device) is None
+        return first_difference(self.exercise, case, expected, got, device=asking.device) is None
