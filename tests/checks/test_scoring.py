@@ -99,9 +99,9 @@ def _tell_the_case(answer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The case whose turn it is: an answer of this test has to know."""
     from attnlib.checks.verdict import judge
 
-    def try_case(exercise: Any, attempt: Any, case: Case, **more: Any) -> Any:
+    def try_case(exercise: Any, attempt: Any, case: Case, *asked: Any, **more: Any) -> Any:
         answer.now = case.name
-        return honest(exercise, attempt, case, **more)
+        return honest(exercise, attempt, case, *asked, **more)
 
     honest = getattr(judge.try_case, "honest", judge.try_case)
     try_case.honest = honest  # type: ignore[attr-defined]
