@@ -10,10 +10,18 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from autograder.lesson_text.layout import shown
 from autograder.proof.counts import Proof
-from autograder.proof.measure import code_exercises, fates, verdicts
+from autograder.proof.measure import code_exercises, fates, slips, verdicts
 from autograder.proof.page import page
 from autograder.proof.requirements import requirements
-from autograder.proof.tables import cost_table, requirement_table, right_table, slips_table, told_table, wrong_table
+from autograder.proof.tables import (
+    beside_table,
+    cost_table,
+    requirement_table,
+    right_table,
+    slips_table,
+    told_table,
+    wrong_table,
+)
 from autograder.showing.errors import CourseError
 from autograder.showing.terminal import Terminal
 
@@ -30,6 +38,8 @@ def prove(wanted: tuple[str, ...], *, seeds: int, page_file: Path | None) -> Non
     console = Terminal()
     for table in (wrong_table, right_table, told_table, slips_table, cost_table):
         console.print(table(proofs))
+    if wanted:  # of all exercises, the page says it
+        console.print(beside_table(proofs))
     console.print(requirement_table(total))
     if page_file is not None:
         page_file.parent.mkdir(parents=True, exist_ok=True)
@@ -47,7 +57,7 @@ def one_thread_each() -> None:
 
 def measure(names: list[str], seeds: int) -> dict[str, Proof]:
     """What was found, by exercise; two processes share the work, and each task is one exercise and one thing to try."""
-    tasks: dict[str, list[Task]] = {name: [(fates, (name,))] for name in names}
+    tasks: dict[str, list[Task]] = {name: [(fates, (name,)), (slips, (name,))] for name in names}
     for name in names:
         for start in range(0, seeds, SEEDS_AT_ONCE):
             tasks[name].append((verdicts, (name, range(start, min(seeds, start + SEEDS_AT_ONCE)))))

@@ -60,13 +60,12 @@ shows, by the words of the exception in which it ends; or by the first wrong num
 
 @dataclass(frozen=True)
 class Withheld:
-    """What would be said of a misconception by the "change" or the "symptom" if it were on no list; "" is nothing."""
+    """What is said of a slip, and what would be if it were on no list."""
 
     exercise: str
     id: str
-    title: str
-    way: str
-    instead: str
+    said: str
+    instead: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,6 @@ class Fate:
     reason: str = ""
     told_by: str = ""
     cpu_ms: float = 0.0
-    withheld: Withheld | None = None
 
 
 @dataclass(frozen=True)
@@ -155,16 +153,6 @@ class Proof:
     def told_by(self, way: str) -> Rate:
         """Those of them that are told in one of `WAYS`."""
         return Rate(sum(f.told_by == way for f in self.told), len(self.told))
-
-    @property
-    def slips(self) -> dict[tuple[str, str, str], dict[str, str]]:
-        """Of each misconception, as exercise, id and title: what each way would say in its place."""
-        found: dict[tuple[str, str, str], dict[str, str]] = {}
-        for w in self.withheld:
-            said = found.setdefault((w.exercise, w.id, w.title), {})
-            if w.instead:
-                said.setdefault(w.way, w.instead)
-        return found
 
     @property
     def equivalent(self) -> list[Fate]:

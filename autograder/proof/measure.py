@@ -10,16 +10,17 @@ from attnlib.checks import Exercise, exercises
 from attnlib.checks.asking.attempt import Local
 from attnlib.checks.asking.observe import Asking
 from attnlib.checks.asking.time_limits import TimeLimits, here
+from attnlib.checks.course.declare import WrittenExercise
 from attnlib.checks.naming.symptom_names import SYMPTOMS
 from attnlib.checks.verdict.judge import cases_of, run_exercise, try_case
 from attnlib.checks.verdict.report import Report
 from autograder.lesson_text.layout import Layout
 from autograder.proof.answers import Answer, alternatives, answers_in, run_source, written_plainly
-from autograder.proof.counts import Cost, Fate, Judgement, Proof, Withheld
+from autograder.proof.counts import Cost, Fate, Judgement, Proof
 from autograder.proof.equivalent import EQUIVALENT
 from autograder.proof.mutants import Mutant, mutants
 from autograder.proof.observed import Observed
-from autograder.proof.withheld import by_one_change, by_symptoms
+from autograder.proof.withheld import told_instead
 
 ONE_IN = 10
 """Of so many mutants, what the student is told is noted; and of so many misconceptions, what the check costs."""
@@ -42,12 +43,20 @@ def verdicts(name: str, seeds: range) -> Proof:
     answers = [*right, *wrong]
     _warm_up(exercise)
     found: list[Judgement] = []
-    withheld: list[Withheld] = []
     for seed in seeds:
         observed = Observed(exercise, seed)
-        withheld += by_symptoms(observed) if seed == 0 else ()
         found += [_verdict(observed, *answer, hidden) for hidden in (False, True) for answer in answers]
-    return Proof(verdicts=tuple(found), withheld=tuple(withheld))
+    return Proof(verdicts=tuple(found))
+
+
+def slips(name: str) -> Proof:
+    """What is said of each slip, and what would be said of it without a catalogue."""
+    exercise = exercises()[name]
+    if not isinstance(exercise, WrittenExercise):
+        return Proof()
+    _warm_up(exercise)
+    lesson = answers_in(Layout(), exercise.lesson)[name]
+    return Proof(withheld=tuple(told_instead(exercise, lesson, Asking(limits=here()))))
 
 
 def _verdict(observed: Observed, answer: str, expected: str | None, attempt: Any, hidden: bool) -> Judgement:
@@ -85,9 +94,8 @@ def fates(name: str) -> Proof:
         mutant.key: _fate(exercise, answer, mutant, reasons.get(mutant.key, ""), limits, one_in)
         for answer, mutant in tried
     }
-    changes = tuple(fate.withheld for fate in found.values() if fate.withheld)
     stale = [key for key in reasons if key not in found or found[key].killed_by]
-    return Proof(fates=tuple(found.values()), stale=tuple(f"{name}: {key}" for key in stale), withheld=changes)
+    return Proof(fates=tuple(found.values()), stale=tuple(f"{name}: {key}" for key in stale))
 
 
 def _fate(exercise: Exercise, answer: Answer, mutant: Mutant, reason: str, limits: TimeLimits, one_in: int) -> Fate:
@@ -100,9 +108,7 @@ def _fate(exercise: Exercise, answer: Answer, mutant: Mutant, reason: str, limit
         return fate  # a cell that fails in a notebook: Python tells
     cpu = time.process_time()
     report = run_exercise(exercise, attempt, Asking(limits=limits))
-    fate = replace(fate, told_by=_way(exercise, report), cpu_ms=1000 * (time.process_time() - cpu))
-    listed = fate.told_by == "misconception" and report.diagnosis
-    return replace(fate, withheld=by_one_change(exercise, listed, attempt, limits)) if listed else fate
+    return replace(fate, told_by=_way(exercise, report), cpu_ms=1000 * (time.process_time() - cpu))
 
 
 def _way(exercise: Exercise, report: Report) -> str:

@@ -61,11 +61,22 @@ def told_table(proofs: Mapping[str, Proof]) -> Table:
 
 
 def slips_table(proofs: Mapping[str, Proof]) -> Table:
-    """What would be said of the misconceptions if they were on no list; the page says it of each."""
-    table = _table("Misconceptions, were they on no list", "slips", "change\nor symptom", "neither")
+    """Of how many slips something would be said without a catalogue; the page has it beside the slip's own text."""
+    table = _table("Slips, were they on no list", "slips", "change\nor symptom", "neither")
     for name, proof in with_total(proofs).items():
-        said = [bool(ways) for ways in proof.slips.values()]
+        said = [bool(withheld.instead) for withheld in proof.withheld]
         _add(table, name, str(len(said)), str(sum(said)), str(len(said) - sum(said)))
+    return table
+
+
+def beside_table(proofs: Mapping[str, Proof]) -> Table:
+    """The text of each slip beside what would be said of it without a catalogue."""
+    table = Table(title="Slips, and what would be said without them", title_justify="left", box=box.SIMPLE_HEAD)
+    for heading in ("slip", "its text", "without it"):
+        table.add_column(heading, ratio=1 + 2 * (heading != "slip"))
+    for proof in proofs.values():
+        for slip in proof.withheld:
+            table.add_row(slip.id, slip.said, "\n".join(slip.instead) or "(nothing)", end_section=True)
     return table
 
 

@@ -1,44 +1,37 @@
-"""What a student would be told of a misconception if it were on no list: a slip earns its place if it teaches more."""
+"""What a student would be told of a slip if it were on no list: a slip earns its place if its text teaches more."""
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import fields
 
 from attnlib.checks import Exercise, Misconception
-from attnlib.checks.asking.attempt import Local
 from attnlib.checks.asking.observe import Asking
-from attnlib.checks.asking.time_limits import TimeLimits
+from attnlib.checks.course.declare import WrittenExercise
 from attnlib.checks.naming.errors import exception
-from attnlib.checks.naming.one_change.search import one_change
 from attnlib.checks.naming.symptoms import broken_contract, gradient_cut_off, one_property, relation_of_numbers
 from attnlib.checks.trial.trial import Trial
-from attnlib.checks.verdict.judge import cases_of, try_case
+from attnlib.checks.verdict.judge import cases_of, findings, try_case
+from autograder.proof.answers import Answer, run_source
 from autograder.proof.counts import Withheld
-from autograder.proof.observed import Observed
 
 
-def by_symptoms(observed: Observed) -> list[Withheld]:
-    """What the result of each misconception shows by itself; other spellings of a slip are left out."""
-    exercise = observed.exercise
-    return [
-        _withheld(exercise, m, "symptom", symptom(exercise, observed.trials(m.implementation, hidden=False)))
-        for m in exercise.misconceptions
-        if m.same_as is None
-    ]
+def told_instead(exercise: WrittenExercise, answer: Answer, asking: Asking) -> list[Withheld]:
+    """Each slip with a wrong line, in its first spelling, beside what is told of its program without a catalogue."""
+    bare = Exercise(
+        **{field.name: getattr(exercise, field.name) for field in fields(Exercise) if field.name != "wrong"}
+    )
+    slips = [m for m in exercise.misconceptions if m.id in exercise.programs and not (m.same_as or m.both)]
+    return [_told(bare, slip, answer, exercise.programs[slip.id], asking) for slip in slips]
 
 
-def by_one_change(exercise: Exercise, shown: str, attempt: Any, limits: TimeLimits) -> Withheld:
-    """What the one change would say of an attempt that shows the misconception of this id."""
-    asked = Local(attempt, limits)
-    trials = [try_case(exercise, asked, c) for c in cases_of(exercise, hidden=False)]
-    found = one_change(exercise, attempt, trials, Asking(limits=limits))
-    return _withheld(exercise, next(m for m in exercise.misconceptions if m.id == shown), "change", found)
+def _told(exercise: Exercise, slip: Misconception, answer: Answer, program: str, asking: Asking) -> Withheld:
+    attempt = run_source(Answer(answer.exercise, program, exercise.name, answer.namespace), program)
+    trials = [try_case(exercise, attempt, case, asking) for case in cases_of(exercise, hidden=False)]
+    instead = findings(exercise, attempt, trials, asking)
+    said = tuple(f"{finding.title}. {finding.explanation}" for finding in instead)
+    return Withheld(exercise.name, slip.id, f"{slip.title}. {slip.explanation}", said)
 
 
 def symptom(exercise: Exercise, trials: Sequence[Trial]) -> Misconception | None:
     """The first symptom of a wrong answer."""
     ways = (broken_contract(trials), one_property(exercise, trials), relation_of_numbers(exercise, trials))
     return next((by for by in (*ways, exception(exercise, trials), gradient_cut_off(trials)) if by is not None), None)
-
-
-def _withheld(exercise: Exercise, listed: Misconception, way: str, instead: Misconception | None) -> Withheld:
-    return Withheld(exercise.name, listed.id, listed.title, way, instead.title if instead else "")

@@ -15,7 +15,7 @@ from attnlib.checks import exercises
 from autograder.__main__ import main
 from autograder.proof import counts, mutants, tables
 from autograder.proof.counts import Cost, Fate, Judgement, Proof, Rate
-from autograder.proof.measure import verdicts
+from autograder.proof.measure import slips, verdicts
 from autograder.proof.page import page
 from autograder.proof.requirements import requirements
 
@@ -112,6 +112,21 @@ def test_the_page_is_whole_and_escapes_what_it_shows() -> None:
     assert "<script" not in html
     assert "http" not in html
     assert re.search(r'class="bad">✗</td><td>no mutant survives without a reason</td><td>1 survive', html)
+
+
+@pytest.mark.slow
+def test_a_slip_stands_beside_what_would_be_said_without_it() -> None:
+    proof = slips("pairwise_dot")
+    exercise = exercises()["pairwise_dot"]
+    told = {each.id: each for each in proof.withheld}
+    assert set(told) <= set(exercise.programs)
+    assert all(each.said.startswith(f"{m.title}. ") for m in exercise.misconceptions if (each := told.get(m.id)))
+    assert any("the answer would pass all that was checked" in each for one in told.values() for each in one.instead)
+    console = Console(width=200, file=StringIO())
+    console.print(tables.beside_table({"pairwise_dot": proof}))
+    html = page({"pairwise_dot": proof})
+    assert all(id in console.file.getvalue() for id in told)
+    assert all(f"<code>{id}</code>" in html for id in told)
 
 
 def test_the_tables_of_the_whole_course_fit_80_columns() -> None:

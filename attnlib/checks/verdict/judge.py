@@ -69,8 +69,8 @@ def run_exercise(
         report = write_report(exercise, trials, cases=cases, findings=never_ends(trials))
     else:
         example = _on_example(exercise, asked) if any(t.difference for t in trials) else None
-        findings = _findings(exercise, attempt, trials, asking)
-        report = write_report(exercise, trials, cases=cases, findings=findings, example=example)
+        found = findings(exercise, attempt, trials, asking)
+        report = write_report(exercise, trials, cases=cases, findings=found, example=example)
     if not hidden:
         return report
     left = parts_left(exercise, asked, report.parts, asking, dtype=dtype, known=known)
@@ -130,7 +130,7 @@ def parts_left(
     return left
 
 
-def _findings(exercise: Exercise, attempt: Any, trials: Sequence[Trial], asking: Asking) -> list[Misconception]:
+def findings(exercise: Exercise, attempt: Any, trials: Sequence[Trial], asking: Asking) -> list[Misconception]:
     """What the mistake is: the misconception; or else what the result shows, and what one change would do."""
     if all(t.difference is None for t in trials):
         return []
