@@ -105,6 +105,7 @@ def test_a_program_is_the_right_answer_with_one_wrong_line(course: Path) -> None
     assert programs["added_first"] == (
         "def double(x):\n    x = x + 1\n    doubled = 2 * x\n    doubled = doubled\n    return doubled"
     )
+    assert applied("doubled = 2 * x", "x = x + 1\ndoubled = ...") == "x = x + 1\ndoubled = 2 * x"
 
 
 def test_spellings_share_name_and_text(course: Path) -> None:
@@ -112,6 +113,20 @@ def test_spellings_share_name_and_text(course: Path) -> None:
     assert [id for id in found if id.startswith("tripled")] == ["tripled", "tripled_2", "tripled_3"]
     assert found["tripled_3"].same_as == "tripled"
     assert found["tripled_3"].implementation(torch.ones(1)) == 6
+
+
+def test_equal_braces_stand_for_one_choice(course: Path) -> None:
+    catalogue = CATALOGUE.replace(
+        "    doubled + 1 → doubled - 1", "    {doubled|tripled} + 1 → {doubled|tripled} - {1|2}"
+    )
+    course.write_text(catalogue, encoding="utf-8")
+    read.cache_clear()
+    assert [found.split("→")[1] for found in read(course).slips["taken_away"].spellings] == [
+        " doubled - 1",
+        " doubled - 2",
+        " tripled - 1",
+        " tripled - 2",
+    ]
 
 
 def test_a_slip_belongs_where_its_line_is_and_its_names_are_bound(course: Path) -> None:

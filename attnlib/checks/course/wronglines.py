@@ -5,9 +5,10 @@ A catalogue is a Markdown file. Under `# right NAME` stands a right answer to th
 wrong letters of a question. Under `### id: title` stand an explanation and, indented, the letter, or the change:
 
 - a line that assigns what a line of the right answer assigns, or a `return`, takes that line's place; lines before it
-  come before it, and `...` among them is the right line itself;
+  come before it, and `...` among them, or `name = ...`, is the right line itself;
 - `old → new` replaces a piece of the right answer, and `old →` takes it away;
-- `and` on a line of its own joins two changes, `or` begins another spelling of the slip, `{4|8|64}` stands for several.
+- `and` on a line of its own joins two changes, `or` begins another spelling of the slip, `{4|8|64}` stands for several
+  (and where it is written twice, for the same one).
 
 A slip belongs to every exercise whose right answer has such a line and binds all names that the wrong line reads. The
 explanation may end with the address of a discussion, `<https://…>`. A comment, `<!-- unless: PATTERN -->`, says what
@@ -140,9 +141,12 @@ def _slip(id: str, title: str, body: str, where: str) -> WrongLine:
 
 def _expanded(change: str) -> Iterator[str]:
     """The change with each of the values in `{4|8|64}`."""
-    pieces = re.split(r"\{([^{}]*\|[^{}]*)\}", change)
-    for chosen in itertools.product(*(piece.split("|") if i % 2 else [piece] for i, piece in enumerate(pieces))):
-        yield "".join(chosen)
+    several = [*dict.fromkeys(re.findall(r"\{([^{}]*\|[^{}]*)\}", change))]
+    for chosen in itertools.product(*(values.split("|") for values in several)):
+        expanded = change
+        for values, value in zip(several, chosen, strict=True):
+            expanded = expanded.replace(f"{{{values}}}", value)
+        yield expanded
 
 
 def applied(source: str, change: str, where: str = "") -> str:
@@ -198,7 +202,7 @@ def _with_lines(source: str, block: str, where: str) -> str:
     lines = source.split("\n")
     first, last = place.lineno - 1, place.end_lineno or place.lineno
     own = [line[place.col_offset :] for line in lines[first:last]]
-    put = [line for row in rows for line in (own if row == "..." else [row])]
+    put = [line for row in rows for line in (own if row == "..." or row.endswith(" = ...") else [row])]
     return "\n".join([*lines[:first], *(" " * place.col_offset + line if line else "" for line in put), *lines[last:]])
 
 
