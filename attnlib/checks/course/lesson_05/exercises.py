@@ -48,7 +48,7 @@ CAUSAL_MASK = WrittenExercise(
     ),
     example=lambda: (2, 4),
     catalogues=("masks",),
-    pairs=("top_left", "upside_down", "upper_triangle", "strict", "one_ahead", "numbers"),
+    pairs=("top_left", "causal_mask_upside_down", "upper_triangle", "strict", "one_ahead", "numbers"),
 )
 
 
@@ -77,7 +77,7 @@ RENORMALISED_CAUSAL_WEIGHTS = WrittenExercise(
     ),
     example=_small_scores,
     catalogues=("masks", "attention"),
-    pairs=("top_left", "upside_down", "upper_triangle", "strict", "one_ahead", "not_renormalised"),
+    pairs=("top_left", "causal_mask_upside_down", "upper_triangle", "strict", "one_ahead", "not_renormalised"),
     without=(
         "causal",
         "axis_of_softmax_left_out",
