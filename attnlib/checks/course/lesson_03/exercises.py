@@ -14,32 +14,17 @@ from attnlib.checks.asking.failure import Failed
 from attnlib.checks.asking.given import described
 from attnlib.checks.asking.ready_made import ATTENTION
 from attnlib.checks.asking.watch import ATTENTION_OF_ATTNLIB
-from attnlib.checks.course.slips.attention import LEADING_AXES, Compare, Mix
-from attnlib.checks.course.slips.contributions import GiveAdded, OwnRows
-from attnlib.checks.course.slips.heads import (
-    Finish,
-    FourLayers,
-    HeadGive,
-    HeadScale,
-    HeadShare,
-    Merge,
-    ProjectHeads,
-    Split,
-    Width,
-)
-from attnlib.checks.course.slips.lesson03_adam import CorrectMeans, Divide, Gather, KeepMeans, TakeAdamSteps
-from attnlib.checks.course.slips.lesson05_training import GiveLosses
-from attnlib.checks.course.slips.packing import JoinHeads, Unpack, Unpacked
-from attnlib.checks.course.slips.projections import Matrices, Multiply, OfItself, Project
-from attnlib.checks.course.slips.training import MeasureError
-from attnlib.checks.course.steps import CourseExercise, Step, along_with, spells, told_as
+from attnlib.checks.course.declare import WrittenExercise
 from attnlib.checks.course.trained import trained
-from attnlib.checks.course.usual import as_given, only_built, usual_cases, wrong
+from attnlib.checks.course.usual import only_built, usual_cases
 from attnlib.checks.draw import Draw
-from attnlib.checks.exercise import Asked, Case, Exercise, Inputs
+from attnlib.checks.exercise import Asked, Case, Inputs
 from attnlib.checks.trial.compare import counts_as
 
 LESSON = "03_multi_head_attention"
+
+LEADING_AXES = ("products_not_summed", "scaled_by_axis_one", "over_axis_one", "axis_of_softmax_left_out")
+"""Slips that mean something only where any number of axes may come before the last two."""
 
 
 def _matrices(draw: Draw, *, h: int, d_model: int, d: int) -> tuple[list[Tensor]]:
@@ -302,8 +287,12 @@ MULTI_HEAD_SELF_ATTENTION = WrittenExercise(
         "one_length_only",
         "one_width_only",
         "values_first",
-        "error_in_forward",
+        "only_output_mended",
+        "only_weights_mended",
+        "neither_mended",
+        "one_sentence",
     ),
+    same={"over_heads_and_sentences": "over_first_axis"},
 )
 
 
@@ -358,9 +347,9 @@ MEND_MULTI_HEAD = WrittenExercise(
         "one_length_only",
         "values_first",
         "one_width_only",
-        "bias_of_w_o_unused",
-        "bias_for_each_head",
+        "merged_to_d_model",
     ),
+    same={"over_heads_and_sentences": "over_first_axis"},
 )
 
 
@@ -415,6 +404,7 @@ HEAD_CONTRIBUTIONS = WrittenExercise(
         ),
         "projections": ("matrices_transposed",),
     },
+    without=("over_heads_and_sentences",),
 )
 
 PREDICT_HEAD_PARAMETERS = WrittenExercise(
