@@ -287,6 +287,8 @@ MULTI_HEAD_SELF_ATTENTION = WrittenExercise(
         "one_length_only",
         "one_width_only",
         "values_first",
+        "all_as_wide_as_x",
+        "fixed_widths",
         "only_output_mended",
         "only_weights_mended",
         "neither_mended",
