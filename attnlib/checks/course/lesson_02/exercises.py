@@ -314,7 +314,7 @@ SELF_ATTENTION = WrittenExercise(
         "no_softmax",
         "order_returned",
     ),
-    without=(*LEADING_AXES, "over_heads", "scaled_by_root_q", "one_length_only", "biases_unused"),
+    without=(*LEADING_AXES, "over_heads", "scaled_by_root_q", "one_length_only"),
 )
 
 
