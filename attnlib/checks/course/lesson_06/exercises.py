@@ -1,6 +1,7 @@
-"""The exercises of lesson 06: the encoder block, its norms and its MLP."""
+"""Exercises of lesson 06: the encoder block, its norms, MLP and cost, and a reader of digits made of blocks."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
@@ -9,6 +10,7 @@ from torch import Tensor, nn
 
 import attnlib
 from attnlib.checks.asking.ready_made import BLOCKS, NORMS
+from attnlib.checks.course.declare import WrittenExercise
 from attnlib.checks.course.slips.attention import Compare, Scale, Share, masked_softmax
 from attnlib.checks.course.slips.block import (
     AddAttention,
@@ -29,26 +31,24 @@ from attnlib.checks.course.slips.block import (
     WholeParts,
 )
 from attnlib.checks.course.slips.heads import EvenSplit, EvenWidth, Finish, HeadScale, Merge, ProjectHeads
-from attnlib.checks.course.slips.norm import Centre, Divide, GainAndBias, Statistics
 from attnlib.checks.course.slips.perceptron import (
     Bend,
     Drop,
     DropHidden,
     DropOutput,
-    HiddenLayers,
     Narrow,
     Probability,
     Widen,
 )
 from attnlib.checks.course.slips.post_norm import NormAttention, NormThought, PostParts, StreamToAttention, StreamToMlp
 from attnlib.checks.course.steps import CourseExercise, Step, told_as
-from attnlib.checks.course.usual import as_given, usual_cases, wrong
+from attnlib.checks.course.usual import as_given, usual_cases
 from attnlib.checks.draw import Draw
-from attnlib.checks.exercise import Asked, Case, Exercise
+from attnlib.checks.exercise import Asked, Case
 
 LESSON = "06_encoder_block"
 
-PREDICT_NO_RESIDUALS = Exercise(
+PREDICT_NO_RESIDUALS = WrittenExercise(
     name="predict_no_residuals",
     lesson=LESSON,
     contract='"A", "B", "C" or "D": how alike eleven random words are after 24 layers of attention and nothing else',
@@ -57,33 +57,9 @@ PREDICT_NO_RESIDUALS = Exercise(
     reference="B",
     explanation="Attention averages, and averages of averages of the same eleven words have less and less left to "
     "differ in. With nothing to bring back what a word was, all eleven end up as one vector.",
-    wrong=(
-        wrong(
-            "random_stays_random",
-            "Random matrices, but the same ones for all words",
-            "Random words are at right angles to one another, and a random matrix would leave them so. But an "
-            "average comes with it: each output is mixed from the same eleven values, and mixtures of the same things "
-            "resemble one another.",
-            "A",
-        ),
-        wrong(
-            "heads_specialise",
-            "Nothing drives the words apart",
-            "Heads that pick different words would help, and trained ones do. But all a head can do is pick among "
-            "the vectors that are there; it cannot make a difference that is not there. Each layer can only lose some.",
-            "C",
-        ),
-        wrong(
-            "numbers_explode",
-            "An average cannot explode",
-            "Each output lies between the values that it is made of, and each layer here normalises what it gets. The "
-            "numbers stay tame. What is lost is the difference between the words.",
-            "D",
-        ),
-    ),
 )
 
-PREDICT_CROSSOVER = Exercise(
+PREDICT_CROSSOVER = WrittenExercise(
     name="predict_crossover",
     lesson=LESSON,
     contract='"A", "B", "C" or "D": from which length on a block of width 64 spends most on comparing words',
@@ -92,28 +68,6 @@ PREDICT_CROSSOVER = Exercise(
     reference="C",
     explanation="Scores and mixture cost 2·N²·D multiplications, the four projections 4·N·D², the MLP 8·N·D². "
     "2·N²·D = 12·N·D² at N = 6·D = 384. Below that, most of the work is plain matrix products, word by word.",
-    wrong=(
-        wrong(
-            "square_is_always_larger",
-            "A square with a small factor",
-            "N² grows faster, but from far below: at N = 8 the words' comparisons cost 2·64·64 = 8192 multiplications, "
-            "the projections and the MLP 12·8·4096 = 393216.",
-            "A",
-        ),
-        wrong(
-            "forgets_the_factors",
-            "The factors count",
-            "N²·D and N·D² are equal at N = D, you are right so far. But N²·D comes twice, for scores and mixture, and "
-            "N·D² twelve times: four for the projections, four each for up and down. So 2·N²·D = 12·N·D².",
-            "B",
-        ),
-        wrong(
-            "compares_n_with_d_squared",
-            "One factor D too many",
-            "Set 2·N²·D equal to 12·N·D² and divide both sides by 2·N·D: what is left is N = 6·D, not D².",
-            "D",
-        ),
-    ),
 )
 
 
@@ -147,7 +101,7 @@ def _example() -> tuple[Tensor, ...]:
     return torch.tensor([[1.0, 3.0, 4.0, 5.0, 7.0]]), torch.ones(5), torch.zeros(5)
 
 
-LAYER_NORM = CourseExercise(
+LAYER_NORM = WrittenExercise(
     name="layer_norm",
     lesson=LESSON,
     contract="(…, d_model), gain and bias (d_model), eps -> (…, d_model), normalised along the last axis",
@@ -189,7 +143,6 @@ LAYER_NORM = CourseExercise(
         ),
     ),
     example=_example,
-    made_of=(Statistics, Centre, Divide, GainAndBias),
     pairs=("unbiased_variance", "over_positions", "no_eps", "eps_fixed", "no_gain_and_bias", "no_bias"),
 )
 
@@ -264,7 +217,7 @@ def in_training(asked: Asked, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
     return asked(*inputs)
 
 
-FEED_FORWARD = CourseExercise(
+FEED_FORWARD = WrittenExercise(
     name="FeedForward",
     lesson=LESSON,
     contract="FeedForward(d_model, d_hidden, dropout=0.0), forward: (b, n, d_model) -> (b, n, d_model)",
@@ -309,7 +262,6 @@ FEED_FORWARD = CourseExercise(
             probe=partial(_dropped, training=True),
         ),
     ),
-    made_of=(Probability, HiddenLayers, Drop, Widen, Bend, DropHidden, Narrow, DropOutput),
     pairs=("gelu_by_tanh", "relu", "no_dropout"),
 )
 
@@ -708,4 +660,145 @@ POST_NORM_BLOCK = CourseExercise(
     ),
     pairs=("first_norm_forgotten", "second_residual_forgotten", "padding_ignored"),
     few={RealWords: ("padding_ignored", "padding_upside_down", "key_mask_demanded", "real_keys_counted")},
+)
+
+
+class DigitReader(nn.Module):
+    """Images (b, side, side) -> logits (b, 10)."""
+
+    def __init__(self, side: int, patch: int, d_model: int, num_heads: int, depth: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.patch = patch
+        self.embed = nn.Linear(patch**2, d_model)
+        self.positions = nn.Parameter(0.5 * torch.randn((side // patch) ** 2, d_model))
+        self.blocks = nn.ModuleList(
+            attnlib.EncoderBlock(d_model, num_heads, mlp_ratio=2.0, dropout=dropout) for _ in range(depth)
+        )
+        self.norm = nn.LayerNorm(d_model)
+        self.head = nn.Linear(d_model, 10)
+
+    def forward(self, images: Tensor) -> Tensor:
+        squares = images.unflatten(2, (-1, self.patch)).unflatten(1, (-1, self.patch)).transpose(2, 3)
+        patches = squares.flatten(3).flatten(1, 2)
+        x = self.embed(patches) + self.positions
+        for block in self.blocks:
+            x = block(x)
+        logits: Tensor = self.head(self.norm(x).mean(dim=1))
+        return logits
+
+
+def _images(draw: Draw, *, b: int, sizes: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Tensor]]:
+    return sizes, (draw.normal(b, sizes[0], sizes[0]),)
+
+
+def _whether_dropped(asked: Asked, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
+    """Whether two calls differ, in training and at evaluation."""
+    found = []
+    for training in (True, False):
+        asked.train(training)
+        (first,), (second,) = asked(*inputs), asked(*inputs)
+        found.append(not torch.equal(first, second))
+    return (torch.tensor(found).long(),)
+
+
+_SIZES = (6, 2, 12, 3, 2)
+"""side, patch, d_model, num_heads, depth."""
+
+DIGIT_READER = WrittenExercise(
+    name="DigitReader",
+    lesson=LESSON,
+    contract="DigitReader(side, patch, d_model, num_heads, depth, dropout=0.0), forward: images (b, side, side) -> "
+    "logits (b, 10)",
+    parts={"values": 3, "dropout": 1, "gradient": 1, "robustness": 1},
+    stretch=True,
+    kind="module",
+    reference=DigitReader,
+    attends=True,
+    weight_scale=1.2,
+    cases=(
+        *usual_cases(
+            _images,
+            {"b": 3, "sizes": _SIZES},
+            one={"b": 1, "sizes": (9, 3, 20, 5, 1)},
+            word={"b": 3, "sizes": _SIZES},  # the number of patches is the constructor's
+            more=[
+                {"b": 2, "sizes": (8, 4, 8, 2, 3)},
+                {"b": 5, "sizes": (10, 2, 4, 1, 1)},
+                {"b": 2, "sizes": (5, 5, 6, 2, 2)},
+            ],
+        ),
+        Case(
+            name="dropout 0.3, in training and at evaluation",
+            inputs=lambda draw: _images(draw, b=2, sizes=(*_SIZES, 0.3)),
+            part="dropout",
+            probe=_whether_dropped,
+        ),
+        Case(
+            name="dropout 1.0 in training: the blocks add nothing",
+            inputs=lambda draw: _images(draw, b=2, sizes=(*_SIZES, 1.0)),
+            part="dropout",
+            probe=in_training,
+        ),
+        Case(
+            name="in training, dropout not given",
+            inputs=lambda draw: _images(draw, b=2, sizes=_SIZES),
+            part="dropout",
+            probe=in_training,
+            hidden=True,
+        ),
+    ),
+    pairs=("runs_for_squares", "positions_not_added", "last_norm_missing", "first_patch_alone"),
+)
+
+
+def block_cost(lengths: Tensor, d_model: int, num_heads: int, d_hidden: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Four projections and two matrices for each word; a score and a mixture for each pair, in every head."""
+    tables = num_heads * lengths**2
+    word_by_word = lengths * (4 * d_model**2 + 2 * d_model * d_hidden)
+    return word_by_word, 2 * tables * (d_model // num_heads), tables
+
+
+def _bill(name: str, *sizes: int, lengths: tuple[int, ...], **more: Any) -> Case:
+    def inputs(draw: Draw) -> tuple[Any, ...]:
+        return torch.tensor(lengths), *sizes
+
+    return Case(name=name, inputs=inputs, **more)
+
+
+BLOCK_COST = WrittenExercise(
+    name="block_cost",
+    lesson=LESSON,
+    contract="lengths (n,), d_model, num_heads, d_hidden -> three int64 (n,): multiplications word by word, "
+    "multiplications between words, numbers in the tables of weights",
+    parts={"values": 3},
+    reference=block_cost,
+    excused={
+        "the device that was given": "The products may be counted in Python, one length after the other.",
+    },
+    outputs=("word by word", "between words", "tables"),
+    cases=(
+        _bill("three lengths", 15, 3, 7, lengths=(1, 13, 101), mutation=True),
+        _bill("one head", 5, 1, 11, lengths=(7, 2)),
+        _bill("the block of GPT-2", 768, 12, 3072, lengths=(1, 512, 1024)),
+        _bill("one length", 14, 7, 3, lengths=(17,)),
+        replace(
+            _bill("called a second time, with other lengths", 15, 3, 7, lengths=(2, 5, 19)),
+            after=(_bill("", 15, 3, 7, lengths=(1, 13, 101)).inputs,),
+        ),
+        _bill("the block of GPT-3, and long texts", 12288, 96, 49152, lengths=(1000003, 2048), hidden=True),
+    ),
+    example=lambda: (torch.tensor([10, 20]), 6, 2, 24),
+    pairs=("w_o_left_out", "mixture_left_out", "one_table_counted", "additions_counted"),
+)
+
+EXERCISES = (
+    PREDICT_NO_RESIDUALS,
+    LAYER_NORM,
+    FEED_FORWARD,
+    ENCODER_BLOCK,
+    DIGIT_READER,
+    MEND_ENCODER_BLOCK,
+    POST_NORM_BLOCK,
+    PREDICT_CROSSOVER,
+    BLOCK_COST,
 )
