@@ -1,9 +1,8 @@
 """Exercises of lesson 06: the encoder block, its norms, MLP and cost, and a reader of digits made of blocks."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -11,38 +10,7 @@ from torch import Tensor, nn
 import attnlib
 from attnlib.checks.asking.ready_made import BLOCKS, NORMS
 from attnlib.checks.course.declare import WrittenExercise
-from attnlib.checks.course.slips.attention import Compare, Scale, Share, masked_softmax
-from attnlib.checks.course.slips.block import (
-    AddAttention,
-    AddThought,
-    Attend,
-    AttentionLayers,
-    FirstNorm,
-    HiddenLayersOfBlock,
-    HiddenWidth,
-    MemoryOfBlock,
-    MixWhole,
-    OpenWords,
-    RealWords,
-    SecondNorm,
-    ShareWithWords,
-    Think,
-    TwoNorms,
-    WholeParts,
-)
-from attnlib.checks.course.slips.heads import EvenSplit, EvenWidth, Finish, HeadScale, Merge, ProjectHeads
-from attnlib.checks.course.slips.perceptron import (
-    Bend,
-    Drop,
-    DropHidden,
-    DropOutput,
-    Narrow,
-    Probability,
-    Widen,
-)
-from attnlib.checks.course.slips.post_norm import NormAttention, NormThought, PostParts, StreamToAttention, StreamToMlp
-from attnlib.checks.course.steps import CourseExercise, Step, told_as
-from attnlib.checks.course.usual import as_given, usual_cases
+from attnlib.checks.course.usual import usual_cases
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Asked, Case
 
@@ -377,7 +345,16 @@ _PADDED_AND_STRIDED = Case(
     mutation=True,
 )
 
-ENCODER_BLOCK = CourseExercise(
+KEY_MASKS = (
+    "padding_on_queries",
+    "padding_on_the_heads",
+    "first_padding_for_all",
+    "real_keys_counted",
+    "key_mask_demanded",
+    "truth_of_the_key_mask",
+)
+
+ENCODER_BLOCK = WrittenExercise(
     name="EncoderBlock",
     lesson=LESSON,
     contract="EncoderBlock(d_model, num_heads, mlp_ratio=4.0, dropout=0.0), forward(x, key_mask=None): "
@@ -433,94 +410,57 @@ ENCODER_BLOCK = CourseExercise(
             raises=True,
         ),
     ),
-    made_of=(
-        TwoNorms,
-        EvenWidth,
-        AttentionLayers,
-        HiddenWidth,
-        HiddenLayersOfBlock,
-        Probability,
-        Drop,
-        FirstNorm,
-        MemoryOfBlock,
-        RealWords,
-        OpenWords,
-        ProjectHeads,
-        EvenSplit,
-        Compare,
-        HeadScale,
-        ShareWithWords,
-        MixWhole,
-        Merge,
-        Finish,
-        AddAttention,
-        SecondNorm,
-        Widen,
-        Bend,
-        DropHidden,
-        Narrow,
-        DropOutput,
-        AddThought,
-    ),
     pairs=("padding_ignored", "one_norm_twice", "gelu_by_tanh", "no_dropout", "dropout_on_weights"),
     few={
-        Probability: ("no_dropout", "fixed_share_dropped"),
-        HiddenLayersOfBlock: ("without_bias",),
-        Drop: ("dropout_always", "dropout_only_at_evaluation", "dropout_not_scaled", "scaled_at_evaluation"),
-        ProjectHeads: (),
-        EvenSplit: (
+        "attention": (
+            "exchanged",
+            "keys_values_exchanged",
+            "no_scale",
+            "scaled_by_d",
+            "multiplied_by_root_d",
+            "scaled_by_root_d_model",
+            "fixed_scale",
+            "no_softmax",
+            "softmax_twice",
+            "dropout_returned",
+            "weights_transposed",
+        ),
+        "heads": (
+            "no_error",
+            "assertion",
             "split_by_reshape",
             "split_and_merged_by_reshape",
             "split_taking_turns",
             "heads_taking_turns",
             "heads_left_behind_words",
             "never_split",
-            "torch_complains",
+            "merged_by_reshape",
+            "merged_taking_turns",
+            "no_output_projection",
+            "output_projection_transposed",
         ),
-        Compare: ("exchanged", "keys_values_exchanged"),
-        HeadScale: ("no_scale", "scaled_by_d", "multiplied_by_root_d", "scaled_by_root_d_model", "fixed_scale"),
-        ShareWithWords: (
-            "over_queries",
-            "over_heads",
-            "over_first_axis",
-            "no_softmax",
-            "softmax_twice",
-            "causal",
-            "dropout_returned",
+        "masks": (
+            *KEY_MASKS,
             "mask_after_softmax",
             "scores_times_mask",
             "mask_added",
             "empty_rows_nan",
             "nan_swept_forward",
         ),
-        MixWhole: ("dropout_on_weights", "weights_transposed"),
-        Merge: ("merged_by_reshape", "merged_taking_turns"),
-        Finish: ("no_output_projection", "output_projection_transposed"),
-        Widen: ("norm_inside", "dropout_of_the_input"),
-        Bend: ("gelu_by_tanh", "gelu_by_sigmoid", "relu", "silu", "no_activation", "dropout_before_gelu"),
-        Narrow: ("activation_after_down",),
     },
     without=(
-        "padding_on_both",  # what comes out at padded positions is left open
-        "padding_repeated_otherwise",
-        "fixed_scale_4",  # right where a head is 4 wide
-        "no_bias_by_default",
-        "padding_not_lined_up",
-        "layers_as_wide_as_words",
-        "no_dropout_and_dropout_on_weights",
+        "fixed_scale_2",  # right where a head is 4 wide
+        "dropped_once_for_all",  # FeedForward is called twice, a block is not
     ),
-    same={"padding_on_queries": "padding_ignored"},
+    same={
+        "padding_on_queries": "padding_ignored",
+        "second_norm_never_made": "one_norm_layer",
+        "width_ignored": "ratio_ignored",
+    },
 )
 
 
-class _Given(EncoderBlock):
-    def forward(self, x: Tensor, key_mask: Tensor | None = None) -> Tensor:  # type: ignore[override]
-        x = self.norm1(x)
-        x = x + self.attn(x, key_mask=key_mask)
-        return x + cast(Tensor, self.mlp(self.norm1(x)))
-
-
-MEND_ENCODER_BLOCK = CourseExercise(
+MEND_ENCODER_BLOCK = WrittenExercise(
     name="mend_encoder_block",
     lesson=LESSON,
     contract="a pre-LN block: x + attn(norm1(x)), then x + mlp(norm2(x))",
@@ -557,27 +497,17 @@ MEND_ENCODER_BLOCK = CourseExercise(
             hidden=True,
         ),
     ),
-    made_of=(
-        WholeParts,
-        FirstNorm,
-        MemoryOfBlock,
-        RealWords,
-        OpenWords,
-        Attend,
-        AddAttention,
-        SecondNorm,
-        Think,
-        AddThought,
-    ),
     pairs=("first_norm_forgotten", "first_residual_from_the_norm", "one_norm_twice", "padding_ignored"),
+    few={"masks": KEY_MASKS},
     without=(
         "first_residual_from_the_norm_and_one_norm_twice",  # that is how the code is given
-        "padding_on_both",
-        "padding_repeated_otherwise",
-        "padding_not_lined_up",
+        "first_norm_forgotten_and_first_residual_from_the_norm",  # without norm1 there is nothing to take it from
+        "dropout_after_attention",
+        "dropout_twice",
+        "dropout_on_both_branches",
+        "dropout_of_the_sum",
     ),
     same={"padding_on_queries": "padding_ignored"},
-    own=(as_given(_Given),),
 )
 
 
@@ -596,28 +526,7 @@ def _two_branches(draw: Draw) -> tuple[tuple[Any, ...], tuple[Tensor]]:
     return (12, 3, 1.3), (draw.normal(2, 7, 12, scale=3.0, shift=2.0),)
 
 
-class PostAttend(Step):
-    """Attention as a whole, to real words."""
-
-    makes = ("output",)
-
-    def right(self, attn: nn.Module, x: Tensor, allowed: Tensor) -> Any:
-        return attn(x, mask=allowed)
-
-    @told_as(Scale.no_scale)
-    def no_scale(self, attn: Any, x: Tensor, allowed: Tensor) -> Any:
-        return self._by_hand(attn, x, lambda scores, d: masked_softmax(scores, allowed))
-
-    @told_as(Share.over_queries)
-    def over_queries(self, attn: Any, x: Tensor, allowed: Tensor) -> Any:
-        return self._by_hand(attn, x, lambda scores, d: masked_softmax(scores * d**-0.5, allowed, dim=-2))
-
-    def _by_hand(self, attn: Any, x: Tensor, share: Callable[[Tensor, int], Tensor]) -> Any:
-        q, k, v = (attnlib.split_heads(layer(x), attn.num_heads) for layer in (attn.w_q, attn.w_k, attn.w_v))
-        return attn.w_o(attnlib.merge_heads(share(q @ k.mT, q.shape[-1]) @ v))
-
-
-POST_NORM_BLOCK = CourseExercise(
+POST_NORM_BLOCK = WrittenExercise(
     name="PostNormBlock",
     lesson=LESSON,
     contract="PostNormBlock(d_model, num_heads, mlp_ratio=4.0), forward(x, key_mask=None): (b, n, d_model) -> "
@@ -647,19 +556,9 @@ POST_NORM_BLOCK = CourseExercise(
         _PADDED_AND_STRIDED,
         padding_case("padding before the words", lengths=(7, 2), sizes=(8, 2, 1.9), first=True, hidden=True),
     ),
-    made_of=(
-        PostParts,
-        StreamToAttention,
-        RealWords,
-        OpenWords,
-        PostAttend,
-        NormAttention,
-        StreamToMlp,
-        Think,
-        NormThought,
-    ),
-    pairs=("first_norm_forgotten", "second_residual_forgotten", "padding_ignored"),
-    few={RealWords: ("padding_ignored", "padding_upside_down", "key_mask_demanded", "real_keys_counted")},
+    pairs=("first_sum_not_normed", "second_sum_without_x", "padding_ignored"),
+    few={"attention": ("no_scale",), "masks": KEY_MASKS},
+    same={"padding_on_queries": "padding_ignored", "second_norm_never_made": "one_norm_layer"},
 )
 
 
