@@ -111,7 +111,7 @@ LAYER_NORM = WrittenExercise(
         ),
     ),
     example=_example,
-    pairs=("unbiased_variance", "over_positions", "no_eps", "eps_fixed", "no_gain_and_bias", "no_bias"),
+    pairs=("unbiased_variance", "mean_over_positions", "no_eps", "eps_fixed", "no_gain_and_bias", "no_bias"),
 )
 
 
@@ -410,7 +410,7 @@ ENCODER_BLOCK = WrittenExercise(
             raises=True,
         ),
     ),
-    pairs=("padding_ignored", "one_norm_twice", "gelu_by_tanh", "no_dropout", "dropout_on_weights"),
+    pairs=("padding_looked_at", "one_norm_twice", "gelu_by_tanh", "no_dropout", "dropout_on_weights"),
     few={
         "attention": (
             "exchanged",
@@ -420,6 +420,9 @@ ENCODER_BLOCK = WrittenExercise(
             "multiplied_by_root_d",
             "scaled_by_root_d_model",
             "fixed_scale",
+            "over_queries",
+            "over_heads",
+            "over_first_axis",
             "no_softmax",
             "softmax_twice",
             "dropout_returned",
@@ -453,7 +456,7 @@ ENCODER_BLOCK = WrittenExercise(
         "dropped_once_for_all",  # FeedForward is called twice, a block is not
     ),
     same={
-        "padding_on_queries": "padding_ignored",
+        "padding_on_queries": "padding_looked_at",
         "second_norm_never_made": "one_norm_layer",
         "width_ignored": "ratio_ignored",
     },
@@ -497,7 +500,7 @@ MEND_ENCODER_BLOCK = WrittenExercise(
             hidden=True,
         ),
     ),
-    pairs=("first_norm_forgotten", "first_residual_from_the_norm", "one_norm_twice", "padding_ignored"),
+    pairs=("first_norm_forgotten", "first_residual_from_the_norm", "one_norm_twice", "padding_looked_at"),
     few={"masks": KEY_MASKS},
     without=(
         "first_residual_from_the_norm_and_one_norm_twice",  # that is how the code is given
@@ -507,7 +510,7 @@ MEND_ENCODER_BLOCK = WrittenExercise(
         "dropout_on_both_branches",
         "dropout_of_the_sum",
     ),
-    same={"padding_on_queries": "padding_ignored"},
+    same={"padding_on_queries": "padding_looked_at"},
 )
 
 
@@ -556,9 +559,9 @@ POST_NORM_BLOCK = WrittenExercise(
         _PADDED_AND_STRIDED,
         padding_case("padding before the words", lengths=(7, 2), sizes=(8, 2, 1.9), first=True, hidden=True),
     ),
-    pairs=("first_sum_not_normed", "second_sum_without_x", "padding_ignored"),
-    few={"attention": ("no_scale",), "masks": KEY_MASKS},
-    same={"padding_on_queries": "padding_ignored", "second_norm_never_made": "one_norm_layer"},
+    pairs=("first_sum_not_normed", "second_sum_without_x", "padding_looked_at"),
+    few={"attention": ("no_scale", "over_queries"), "masks": KEY_MASKS},
+    same={"padding_on_queries": "padding_looked_at", "second_norm_never_made": "one_norm_layer"},
 )
 
 
@@ -687,7 +690,7 @@ BLOCK_COST = WrittenExercise(
         _bill("the block of GPT-3, and long texts", 12288, 96, 49152, lengths=(1000003, 2048), hidden=True),
     ),
     example=lambda: (torch.tensor([10, 20]), 6, 2, 24),
-    pairs=("w_o_left_out", "mixture_left_out", "one_table_counted", "additions_counted"),
+    pairs=("three_projections_counted", "mixture_left_out", "one_table_counted", "additions_counted"),
 )
 
 EXERCISES = (
