@@ -1,54 +1,22 @@
-"""The exercises of lesson 06: the encoder block, its norms and its MLP."""
+"""Exercises of lesson 06: the encoder block, its norms, MLP and cost, and a reader of digits made of blocks."""
 
-from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 import attnlib
 from attnlib.checks.asking.ready_made import BLOCKS, NORMS
-from attnlib.checks.course.slips.attention import Compare, Scale, Share, masked_softmax
-from attnlib.checks.course.slips.block import (
-    AddAttention,
-    AddThought,
-    Attend,
-    AttentionLayers,
-    FirstNorm,
-    HiddenLayersOfBlock,
-    HiddenWidth,
-    MemoryOfBlock,
-    MixWhole,
-    OpenWords,
-    RealWords,
-    SecondNorm,
-    ShareWithWords,
-    Think,
-    TwoNorms,
-    WholeParts,
-)
-from attnlib.checks.course.slips.heads import EvenSplit, EvenWidth, Finish, HeadScale, Merge, ProjectHeads
-from attnlib.checks.course.slips.norm import Centre, Divide, GainAndBias, Statistics
-from attnlib.checks.course.slips.perceptron import (
-    Bend,
-    Drop,
-    DropHidden,
-    DropOutput,
-    HiddenLayers,
-    Narrow,
-    Probability,
-    Widen,
-)
-from attnlib.checks.course.slips.post_norm import NormAttention, NormThought, PostParts, StreamToAttention, StreamToMlp
-from attnlib.checks.course.steps import CourseExercise, Step, told_as
-from attnlib.checks.course.usual import as_given, usual_cases, wrong
+from attnlib.checks.course.declare import WrittenExercise
+from attnlib.checks.course.usual import usual_cases
 from attnlib.checks.draw import Draw
-from attnlib.checks.exercise import Asked, Case, Exercise
+from attnlib.checks.exercise import Asked, Case
 
 LESSON = "06_encoder_block"
 
-PREDICT_NO_RESIDUALS = Exercise(
+PREDICT_NO_RESIDUALS = WrittenExercise(
     name="predict_no_residuals",
     lesson=LESSON,
     contract='"A", "B", "C" or "D": how alike eleven random words are after 24 layers of attention and nothing else',
@@ -57,33 +25,9 @@ PREDICT_NO_RESIDUALS = Exercise(
     reference="B",
     explanation="Attention averages, and averages of averages of the same eleven words have less and less left to "
     "differ in. With nothing to bring back what a word was, all eleven end up as one vector.",
-    wrong=(
-        wrong(
-            "random_stays_random",
-            "Random matrices, but the same ones for all words",
-            "Random words are at right angles to one another, and a random matrix would leave them so. But an "
-            "average comes with it: each output is mixed from the same eleven values, and mixtures of the same things "
-            "resemble one another.",
-            "A",
-        ),
-        wrong(
-            "heads_specialise",
-            "Nothing drives the words apart",
-            "Heads that pick different words would help, and trained ones do. But all a head can do is pick among "
-            "the vectors that are there; it cannot make a difference that is not there. Each layer can only lose some.",
-            "C",
-        ),
-        wrong(
-            "numbers_explode",
-            "An average cannot explode",
-            "Each output lies between the values that it is made of, and each layer here normalises what it gets. The "
-            "numbers stay tame. What is lost is the difference between the words.",
-            "D",
-        ),
-    ),
 )
 
-PREDICT_CROSSOVER = Exercise(
+PREDICT_CROSSOVER = WrittenExercise(
     name="predict_crossover",
     lesson=LESSON,
     contract='"A", "B", "C" or "D": from which length on a block of width 64 spends most on comparing words',
@@ -92,28 +36,6 @@ PREDICT_CROSSOVER = Exercise(
     reference="C",
     explanation="Scores and mixture cost 2·N²·D multiplications, the four projections 4·N·D², the MLP 8·N·D². "
     "2·N²·D = 12·N·D² at N = 6·D = 384. Below that, most of the work is plain matrix products, word by word.",
-    wrong=(
-        wrong(
-            "square_is_always_larger",
-            "A square with a small factor",
-            "N² grows faster, but from far below: at N = 8 the words' comparisons cost 2·64·64 = 8192 multiplications, "
-            "the projections and the MLP 12·8·4096 = 393216.",
-            "A",
-        ),
-        wrong(
-            "forgets_the_factors",
-            "The factors count",
-            "N²·D and N·D² are equal at N = D, you are right so far. But N²·D comes twice, for scores and mixture, and "
-            "N·D² twelve times: four for the projections, four each for up and down. So 2·N²·D = 12·N·D².",
-            "B",
-        ),
-        wrong(
-            "compares_n_with_d_squared",
-            "One factor D too many",
-            "Set 2·N²·D equal to 12·N·D² and divide both sides by 2·N·D: what is left is N = 6·D, not D².",
-            "D",
-        ),
-    ),
 )
 
 
@@ -147,7 +69,7 @@ def _example() -> tuple[Tensor, ...]:
     return torch.tensor([[1.0, 3.0, 4.0, 5.0, 7.0]]), torch.ones(5), torch.zeros(5)
 
 
-LAYER_NORM = CourseExercise(
+LAYER_NORM = WrittenExercise(
     name="layer_norm",
     lesson=LESSON,
     contract="(…, d_model), gain and bias (d_model), eps -> (…, d_model), normalised along the last axis",
@@ -189,8 +111,7 @@ LAYER_NORM = CourseExercise(
         ),
     ),
     example=_example,
-    made_of=(Statistics, Centre, Divide, GainAndBias),
-    pairs=("unbiased_variance", "over_positions", "no_eps", "eps_fixed", "no_gain_and_bias", "no_bias"),
+    pairs=("unbiased_variance", "mean_over_positions", "no_eps", "eps_fixed", "no_gain_and_bias", "no_bias"),
 )
 
 
@@ -264,7 +185,7 @@ def in_training(asked: Asked, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
     return asked(*inputs)
 
 
-FEED_FORWARD = CourseExercise(
+FEED_FORWARD = WrittenExercise(
     name="FeedForward",
     lesson=LESSON,
     contract="FeedForward(d_model, d_hidden, dropout=0.0), forward: (b, n, d_model) -> (b, n, d_model)",
@@ -309,7 +230,6 @@ FEED_FORWARD = CourseExercise(
             probe=partial(_dropped, training=True),
         ),
     ),
-    made_of=(Probability, HiddenLayers, Drop, Widen, Bend, DropHidden, Narrow, DropOutput),
     pairs=("gelu_by_tanh", "relu", "no_dropout"),
 )
 
@@ -425,7 +345,16 @@ _PADDED_AND_STRIDED = Case(
     mutation=True,
 )
 
-ENCODER_BLOCK = CourseExercise(
+KEY_MASKS = (
+    "padding_on_queries",
+    "padding_on_the_heads",
+    "first_padding_for_all",
+    "real_keys_counted",
+    "key_mask_demanded",
+    "truth_of_the_key_mask",
+)
+
+ENCODER_BLOCK = WrittenExercise(
     name="EncoderBlock",
     lesson=LESSON,
     contract="EncoderBlock(d_model, num_heads, mlp_ratio=4.0, dropout=0.0), forward(x, key_mask=None): "
@@ -481,94 +410,60 @@ ENCODER_BLOCK = CourseExercise(
             raises=True,
         ),
     ),
-    made_of=(
-        TwoNorms,
-        EvenWidth,
-        AttentionLayers,
-        HiddenWidth,
-        HiddenLayersOfBlock,
-        Probability,
-        Drop,
-        FirstNorm,
-        MemoryOfBlock,
-        RealWords,
-        OpenWords,
-        ProjectHeads,
-        EvenSplit,
-        Compare,
-        HeadScale,
-        ShareWithWords,
-        MixWhole,
-        Merge,
-        Finish,
-        AddAttention,
-        SecondNorm,
-        Widen,
-        Bend,
-        DropHidden,
-        Narrow,
-        DropOutput,
-        AddThought,
-    ),
-    pairs=("padding_ignored", "one_norm_twice", "gelu_by_tanh", "no_dropout", "dropout_on_weights"),
+    pairs=("padding_looked_at", "one_norm_twice", "gelu_by_tanh", "no_dropout", "dropout_on_weights"),
     few={
-        Probability: ("no_dropout", "fixed_share_dropped"),
-        HiddenLayersOfBlock: ("without_bias",),
-        Drop: ("dropout_always", "dropout_only_at_evaluation", "dropout_not_scaled", "scaled_at_evaluation"),
-        ProjectHeads: (),
-        EvenSplit: (
+        "attention": (
+            "exchanged",
+            "keys_values_exchanged",
+            "no_scale",
+            "scaled_by_d",
+            "multiplied_by_root_d",
+            "scaled_by_root_d_model",
+            "fixed_scale",
+            "over_queries",
+            "over_heads",
+            "over_first_axis",
+            "no_softmax",
+            "softmax_twice",
+            "dropout_returned",
+            "weights_transposed",
+        ),
+        "heads": (
+            "no_error",
+            "assertion",
             "split_by_reshape",
             "split_and_merged_by_reshape",
             "split_taking_turns",
             "heads_taking_turns",
             "heads_left_behind_words",
             "never_split",
-            "torch_complains",
+            "merged_by_reshape",
+            "merged_taking_turns",
+            "no_output_projection",
+            "output_projection_transposed",
         ),
-        Compare: ("exchanged", "keys_values_exchanged"),
-        HeadScale: ("no_scale", "scaled_by_d", "multiplied_by_root_d", "scaled_by_root_d_model", "fixed_scale"),
-        ShareWithWords: (
-            "over_queries",
-            "over_heads",
-            "over_first_axis",
-            "no_softmax",
-            "softmax_twice",
-            "causal",
-            "dropout_returned",
+        "masks": (
+            *KEY_MASKS,
             "mask_after_softmax",
             "scores_times_mask",
             "mask_added",
             "empty_rows_nan",
             "nan_swept_forward",
         ),
-        MixWhole: ("dropout_on_weights", "weights_transposed"),
-        Merge: ("merged_by_reshape", "merged_taking_turns"),
-        Finish: ("no_output_projection", "output_projection_transposed"),
-        Widen: ("norm_inside", "dropout_of_the_input"),
-        Bend: ("gelu_by_tanh", "gelu_by_sigmoid", "relu", "silu", "no_activation", "dropout_before_gelu"),
-        Narrow: ("activation_after_down",),
     },
     without=(
-        "padding_on_both",  # what comes out at padded positions is left open
-        "padding_repeated_otherwise",
-        "fixed_scale_4",  # right where a head is 4 wide
-        "no_bias_by_default",
-        "padding_not_lined_up",
-        "layers_as_wide_as_words",
-        "no_dropout_and_dropout_on_weights",
+        "fixed_scale_2",  # right where a head is 4 wide
+        "dropped_once_for_all",  # FeedForward is called twice, a block is not
     ),
-    same={"padding_on_queries": "padding_ignored"},
+    same={
+        "padding_on_queries": "padding_looked_at",
+        "second_norm_never_made": "one_norm_layer",
+        "width_ignored": "ratio_ignored",
+    },
 )
 
 
-class _Given(EncoderBlock):
-    def forward(self, x: Tensor, key_mask: Tensor | None = None) -> Tensor:  # type: ignore[override]
-        x = self.norm1(x)
-        x = x + self.attn(x, key_mask=key_mask)
-        return x + cast(Tensor, self.mlp(self.norm1(x)))
-
-
-MEND_ENCODER_BLOCK = CourseExercise(
+MEND_ENCODER_BLOCK = WrittenExercise(
     name="mend_encoder_block",
     lesson=LESSON,
     contract="a pre-LN block: x + attn(norm1(x)), then x + mlp(norm2(x))",
@@ -605,27 +500,17 @@ MEND_ENCODER_BLOCK = CourseExercise(
             hidden=True,
         ),
     ),
-    made_of=(
-        WholeParts,
-        FirstNorm,
-        MemoryOfBlock,
-        RealWords,
-        OpenWords,
-        Attend,
-        AddAttention,
-        SecondNorm,
-        Think,
-        AddThought,
-    ),
-    pairs=("first_norm_forgotten", "first_residual_from_the_norm", "one_norm_twice", "padding_ignored"),
+    pairs=("first_norm_forgotten", "first_residual_from_the_norm", "one_norm_twice", "padding_looked_at"),
+    few={"masks": KEY_MASKS},
     without=(
         "first_residual_from_the_norm_and_one_norm_twice",  # that is how the code is given
-        "padding_on_both",
-        "padding_repeated_otherwise",
-        "padding_not_lined_up",
+        "first_norm_forgotten_and_first_residual_from_the_norm",  # without norm1 there is nothing to take it from
+        "dropout_after_attention",
+        "dropout_twice",
+        "dropout_on_both_branches",
+        "dropout_of_the_sum",
     ),
-    same={"padding_on_queries": "padding_ignored"},
-    own=(as_given(_Given),),
+    same={"padding_on_queries": "padding_looked_at"},
 )
 
 
@@ -644,28 +529,7 @@ def _two_branches(draw: Draw) -> tuple[tuple[Any, ...], tuple[Tensor]]:
     return (12, 3, 1.3), (draw.normal(2, 7, 12, scale=3.0, shift=2.0),)
 
 
-class PostAttend(Step):
-    """Attention as a whole, to real words."""
-
-    makes = ("output",)
-
-    def right(self, attn: nn.Module, x: Tensor, allowed: Tensor) -> Any:
-        return attn(x, mask=allowed)
-
-    @told_as(Scale.no_scale)
-    def no_scale(self, attn: Any, x: Tensor, allowed: Tensor) -> Any:
-        return self._by_hand(attn, x, lambda scores, d: masked_softmax(scores, allowed))
-
-    @told_as(Share.over_queries)
-    def over_queries(self, attn: Any, x: Tensor, allowed: Tensor) -> Any:
-        return self._by_hand(attn, x, lambda scores, d: masked_softmax(scores * d**-0.5, allowed, dim=-2))
-
-    def _by_hand(self, attn: Any, x: Tensor, share: Callable[[Tensor, int], Tensor]) -> Any:
-        q, k, v = (attnlib.split_heads(layer(x), attn.num_heads) for layer in (attn.w_q, attn.w_k, attn.w_v))
-        return attn.w_o(attnlib.merge_heads(share(q @ k.mT, q.shape[-1]) @ v))
-
-
-POST_NORM_BLOCK = CourseExercise(
+POST_NORM_BLOCK = WrittenExercise(
     name="PostNormBlock",
     lesson=LESSON,
     contract="PostNormBlock(d_model, num_heads, mlp_ratio=4.0), forward(x, key_mask=None): (b, n, d_model) -> "
@@ -695,17 +559,148 @@ POST_NORM_BLOCK = CourseExercise(
         _PADDED_AND_STRIDED,
         padding_case("padding before the words", lengths=(7, 2), sizes=(8, 2, 1.9), first=True, hidden=True),
     ),
-    made_of=(
-        PostParts,
-        StreamToAttention,
-        RealWords,
-        OpenWords,
-        PostAttend,
-        NormAttention,
-        StreamToMlp,
-        Think,
-        NormThought,
+    pairs=("first_sum_not_normed", "second_sum_without_x", "padding_looked_at"),
+    few={"attention": ("no_scale", "over_queries"), "masks": KEY_MASKS},
+    same={"padding_on_queries": "padding_looked_at", "second_norm_never_made": "one_norm_layer"},
+)
+
+
+class DigitReader(nn.Module):
+    """Images (b, side, side) -> logits (b, 10)."""
+
+    def __init__(self, side: int, patch: int, d_model: int, num_heads: int, depth: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.patch = patch
+        self.embed = nn.Linear(patch**2, d_model)
+        self.positions = nn.Parameter(0.5 * torch.randn((side // patch) ** 2, d_model))
+        self.blocks = nn.ModuleList(
+            attnlib.EncoderBlock(d_model, num_heads, mlp_ratio=2.0, dropout=dropout) for _ in range(depth)
+        )
+        self.norm = nn.LayerNorm(d_model)
+        self.head = nn.Linear(d_model, 10)
+
+    def forward(self, images: Tensor) -> Tensor:
+        squares = images.unflatten(2, (-1, self.patch)).unflatten(1, (-1, self.patch)).transpose(2, 3)
+        patches = squares.flatten(3).flatten(1, 2)
+        x = self.embed(patches) + self.positions
+        for block in self.blocks:
+            x = block(x)
+        logits: Tensor = self.head(self.norm(x).mean(dim=1))
+        return logits
+
+
+def _images(draw: Draw, *, b: int, sizes: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Tensor]]:
+    return sizes, (draw.normal(b, sizes[0], sizes[0]),)
+
+
+def _whether_dropped(asked: Asked, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
+    """Whether two calls differ, in training and at evaluation."""
+    found = []
+    for training in (True, False):
+        asked.train(training)
+        (first,), (second,) = asked(*inputs), asked(*inputs)
+        found.append(not torch.equal(first, second))
+    return (torch.tensor(found).long(),)
+
+
+_SIZES = (6, 2, 12, 3, 2)
+"""side, patch, d_model, num_heads, depth."""
+
+DIGIT_READER = WrittenExercise(
+    name="DigitReader",
+    lesson=LESSON,
+    contract="DigitReader(side, patch, d_model, num_heads, depth, dropout=0.0), forward: images (b, side, side) -> "
+    "logits (b, 10)",
+    parts={"values": 3, "dropout": 1, "gradient": 1, "robustness": 1},
+    stretch=True,
+    kind="module",
+    reference=DigitReader,
+    attends=True,
+    weight_scale=1.2,
+    cases=(
+        *usual_cases(
+            _images,
+            {"b": 3, "sizes": _SIZES},
+            one={"b": 1, "sizes": (9, 3, 20, 5, 1)},
+            word={"b": 3, "sizes": _SIZES},  # the number of patches is the constructor's
+            more=[
+                {"b": 2, "sizes": (8, 4, 8, 2, 3)},
+                {"b": 5, "sizes": (10, 2, 4, 1, 1)},
+                {"b": 2, "sizes": (5, 5, 6, 2, 2)},
+            ],
+        ),
+        Case(
+            name="dropout 0.3, in training and at evaluation",
+            inputs=lambda draw: _images(draw, b=2, sizes=(*_SIZES, 0.3)),
+            part="dropout",
+            probe=_whether_dropped,
+        ),
+        Case(
+            name="dropout 1.0 in training: the blocks add nothing",
+            inputs=lambda draw: _images(draw, b=2, sizes=(*_SIZES, 1.0)),
+            part="dropout",
+            probe=in_training,
+        ),
+        Case(
+            name="in training, dropout not given",
+            inputs=lambda draw: _images(draw, b=2, sizes=_SIZES),
+            part="dropout",
+            probe=in_training,
+            hidden=True,
+        ),
     ),
-    pairs=("first_norm_forgotten", "second_residual_forgotten", "padding_ignored"),
-    few={RealWords: ("padding_ignored", "padding_upside_down", "key_mask_demanded", "real_keys_counted")},
+    pairs=("runs_for_squares", "positions_not_added", "last_norm_missing", "first_patch_alone"),
+)
+
+
+def block_cost(lengths: Tensor, d_model: int, num_heads: int, d_hidden: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Four projections and two matrices for each word; a score and a mixture for each pair, in every head."""
+    tables = num_heads * lengths**2
+    word_by_word = lengths * (4 * d_model**2 + 2 * d_model * d_hidden)
+    return word_by_word, 2 * tables * (d_model // num_heads), tables
+
+
+def _bill(name: str, *sizes: int, lengths: tuple[int, ...], **more: Any) -> Case:
+    def inputs(draw: Draw) -> tuple[Any, ...]:
+        return torch.tensor(lengths), *sizes
+
+    return Case(name=name, inputs=inputs, **more)
+
+
+BLOCK_COST = WrittenExercise(
+    name="block_cost",
+    lesson=LESSON,
+    contract="lengths (n,), d_model, num_heads, d_hidden -> three int64 (n,): multiplications word by word, "
+    "multiplications between words, numbers in the tables of weights",
+    parts={"values": 3},
+    reference=block_cost,
+    excused={
+        "the device that was given": "The products may be counted in Python, one length after the other.",
+    },
+    outputs=("word by word", "between words", "tables"),
+    cases=(
+        _bill("three lengths", 15, 3, 7, lengths=(1, 13, 101), mutation=True),
+        _bill("one head", 5, 1, 11, lengths=(7, 2)),
+        _bill("the block of GPT-2", 768, 12, 3072, lengths=(1, 512, 1024)),
+        _bill("one length", 14, 7, 3, lengths=(17,)),
+        replace(
+            _bill("called a second time, with other lengths", 15, 3, 7, lengths=(2, 5, 19)),
+            after=(_bill("", 15, 3, 7, lengths=(1, 13, 101)).inputs,),
+        ),
+        _bill("the block of GPT-3, and long texts", 12288, 96, 49152, lengths=(1000003, 2048), hidden=True),
+    ),
+    example=lambda: (torch.tensor([10, 20]), 6, 2, 24),
+    pairs=("three_projections_counted", "mixture_left_out", "one_table_counted", "additions_counted"),
+)
+
+EXERCISES = (
+    PREDICT_NO_RESIDUALS,
+    LAYER_NORM,
+    FEED_FORWARD,
+    ENCODER_BLOCK,
+    DIGIT_READER,
+    MEND_ENCODER_BLOCK,
+    POST_NORM_BLOCK,
+    PREDICT_CROSSOVER,
+    BLOCK_COST,
 )
