@@ -11,26 +11,16 @@ import attnlib
 from attnlib.checks.asking.given import described, made
 from attnlib.checks.asking.ready_made import ATTENTION
 from attnlib.checks.asking.watch import ATTENTION_OF_ATTNLIB
+from attnlib.checks.course.declare import WrittenExercise
 from attnlib.checks.course.slips.attention import LEADING_AXES, Compare, Give, Mix, Share
 from attnlib.checks.course.slips.heads import Finish, HeadGive, HeadShare, Merge, ProjectHeads
-from attnlib.checks.course.slips.lesson04_writing import (
-    Begin,
-    Count,
-    GatherScribe,
-    GiveTexts,
-    ReadAll,
-    Score,
-    Take,
-    WriteTexts,
-)
-from attnlib.checks.course.slips.lesson08_writing import EndOfText, FillStopped, ReadLast
 from attnlib.checks.course.slips.masks import MaskedShare, RealKeys, blocked
 from attnlib.checks.course.slips.memory import ProjectTexts, SplitTexts, TextLayers, TextScale, TextWidth
 from attnlib.checks.course.slips.projections import Layer, Matrices, Multiply, Three
 from attnlib.checks.course.steps import CourseExercise, Step, along_with, spells, told_as
-from attnlib.checks.course.usual import as_given, only_built, usual_cases, wrong
+from attnlib.checks.course.usual import as_given, only_built, usual_cases
 from attnlib.checks.draw import Draw
-from attnlib.checks.exercise import Asked, Case, Exercise, Inputs
+from attnlib.checks.exercise import Asked, Case, Inputs
 
 LESSON = "04_cross_attention"
 
@@ -692,7 +682,7 @@ PADDED_CROSS_ATTENTION = CourseExercise(
 )
 
 
-PREDICT_WHO_SETS_THE_LENGTH = Exercise(
+PREDICT_WHO_SETS_THE_LENGTH = WrittenExercise(
     name="predict_who_sets_the_length",
     lesson=LESSON,
     contract="the shapes of output and weights when 3 German words ask 11 English ones",
@@ -701,32 +691,9 @@ PREDICT_WHO_SETS_THE_LENGTH = Exercise(
     reference="B",
     explanation="Each of the 3 askers gets one answer: 3 rows, as wide as a value. Each looks at 11 words: 3 rows of "
     "11 weights. The length of the memory is summed away.",
-    wrong=(
-        wrong(
-            "answers_set_the_length",
-            "The words that ask get the rows",
-            "You gave every English word a row. But English words only answer, and nobody answers *them*. An output "
-            "row is the mix that one asker took home, and three German words asked.",
-            "A",
-        ),
-        wrong(
-            "width_of_x",
-            "The width is that of the values",
-            "The number of rows is right. But a row is an average of values, and a value has 2 numbers, legs and "
-            "lanes. The width of x, 3, is no longer there once the queries are made.",
-            "C",
-        ),
-        wrong(
-            "weights_square",
-            "The weights are a rectangle",
-            "In self-attention the table is square, because the same words ask and answer. Here 3 ask and 11 answer. "
-            "Each asker needs a weight for each of the 11.",
-            "D",
-        ),
-    ),
 )
 
-PREDICT_SHUFFLED_MEMORY = Exercise(
+PREDICT_SHUFFLED_MEMORY = WrittenExercise(
     name="predict_shuffled_memory",
     lesson=LESSON,
     contract="what happens to output and weights when the words of the memory are shuffled",
@@ -735,32 +702,9 @@ PREDICT_SHUFFLED_MEMORY = Exercise(
     reference="C",
     explanation="Each key moves together with its value. So every asker finds the same pairs, gives them the same "
     "weights, and adds up the same terms. Only the columns of the table are in another order.",
-    wrong=(
-        wrong(
-            "equivariant_here_too",
-            "There the words that asked had moved",
-            "In lesson 02 the rows of the output moved because the words that *asked* had moved. Here the askers stay "
-            "where they are. Only the answers move, and a sum does not depend on its order.",
-            "A",
-        ),
-        wrong(
-            "order_matters",
-            "The memory is a set",
-            "A score compares one query with one key, wherever the key is. Nothing in the formula knows a position, "
-            "so 11 words in another order are the same 11 words.",
-            "B",
-        ),
-        wrong(
-            "weights_stay",
-            "The weights follow the words",
-            "You are right that the output stays. But a weight belongs to a word, not to a place. When *animal* moves "
-            "to column 9, its weight moves with it, or the wrong value would be fetched.",
-            "D",
-        ),
-    ),
 )
 
-PREDICT_LONGER_SOURCE = Exercise(
+PREDICT_LONGER_SOURCE = WrittenExercise(
     name="predict_longer_source",
     lesson=LESSON,
     contract="what lets a question find its digit when the text before it gets longer",
@@ -769,30 +713,6 @@ PREDICT_LONGER_SOURCE = Exercise(
     reference="B",
     explanation="The ten questions are parameters: they do not depend on the date at all. The digit brings its key "
     "along when it moves, and the same query fits the same key at the new place.",
-    wrong=(
-        wrong(
-            "query_adapts",
-            "The questions have not seen the text",
-            "The query of the last place is a parameter times W^Q. It is the same vector for every date, and it has "
-            "not seen a character of this one. What differs is on the other side: the keys.",
-            "A",
-        ),
-        wrong(
-            "learned_a_place",
-            "Nothing ever told it a position",
-            "A query could only prefer a position if the keys said where they are. These keys are made from a "
-            "character and two neighbours on either side. The same characters eight positions further have the same "
-            "keys.",
-            "C",
-        ),
-        wrong(
-            "padding_does_it",
-            "The mask opens or closes; it does not point",
-            "The mask keeps the padding from answering, and nothing else. Among the real characters it treats all "
-            "alike, so it cannot be what finds the digit.",
-            "D",
-        ),
-    ),
 )
 
 
@@ -850,7 +770,7 @@ def _would_go_on(ids: Tensor, token: int, first: list[int]) -> bool:
 
 _TEXTS: dict[str, Any] = {"b": 3, "k": 5, "d": 6, "vocab": 11, "longest": 9}
 
-WRITE_GREEDILY = CourseExercise(
+WRITE_GREEDILY = WrittenExercise(
     name="write_greedily",
     lesson=LESSON,
     contract="model, memory (b, k, d), start_id, stop_id, longest -> ids (b, up to longest), the ln p of each text (b)",
@@ -903,23 +823,6 @@ WRITE_GREEDILY = CourseExercise(
             hidden=True,
         ),
     ),
-    made_of=(
-        Begin,
-        ReadAll,
-        ReadLast,
-        Score,
-        Take,
-        FillStopped,
-        Count,
-        EndOfText,
-        GatherScribe,
-        WriteTexts,
-        GiveTexts,
-    ),
-    few={
-        FillStopped: ("writes_beyond_the_stop", "filled_with_zeros"),
-        EndOfText: ("first_stop_ends_all", "never_over"),
-    },
     pairs=("start_returned", "filling_counted", "writes_beyond_the_stop"),
 )
 
