@@ -105,6 +105,7 @@ def test_a_program_is_the_right_answer_with_one_wrong_line(course: Path) -> None
     assert programs["added_first"] == (
         "def double(x):\n    x = x + 1\n    doubled = 2 * x\n    doubled = doubled\n    return doubled"
     )
+    assert applied("doubled = 2 * x", "x = x + 1\ndoubled = ...") == "x = x + 1\ndoubled = 2 * x"
 
 
 def test_spellings_share_name_and_text(course: Path) -> None:

@@ -5,7 +5,7 @@ A catalogue is a Markdown file. Under `# right NAME` stands a right answer to th
 wrong letters of a question. Under `### id: title` stand an explanation and, indented, the letter, or the change:
 
 - a line that assigns what a line of the right answer assigns, or a `return`, takes that line's place; lines before it
-  come before it, and `...` among them is the right line itself;
+  come before it, and `...` among them, or `name = ...`, is the right line itself;
 - `old → new` replaces a piece of the right answer, and `old →` takes it away;
 - `and` on a line of its own joins two changes, `or` begins another spelling of the slip, `{4|8|64}` stands for several
   (and where it is written twice, for the same one).
@@ -202,7 +202,7 @@ def _with_lines(source: str, block: str, where: str) -> str:
     lines = source.split("\n")
     first, last = place.lineno - 1, place.end_lineno or place.lineno
     own = [line[place.col_offset :] for line in lines[first:last]]
-    put = [line for row in rows for line in (own if row == "..." else [row])]
+    put = [line for row in rows for line in (own if row == "..." or row.endswith(" = ...") else [row])]
     return "\n".join([*lines[:first], *(" " * place.col_offset + line if line else "" for line in put), *lines[last:]])
 
 
