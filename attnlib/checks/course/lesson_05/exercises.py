@@ -10,36 +10,11 @@ from torch import Tensor
 import attnlib
 from attnlib.checks.asking import ready_made
 from attnlib.checks.asking.watch import ATTENTION_OF_ATTNLIB
-from attnlib.checks.course.slips.attention import LEADING_AXES, Compare
-from attnlib.checks.course.slips.heads import EvenSplit, EvenWidth, Finish, FourLayers, HeadScale, Merge
-from attnlib.checks.course.slips.lesson05_causal import (
-    CausalGive,
-    CausalMix,
-    CausalProject,
-    CausalShare,
-    MendedPadding,
-    MendedSizes,
-    WordSizes,
-)
-from attnlib.checks.course.slips.lesson05_masks import (
-    CausalAlign,
-    CausalMask,
-    Divide,
-    FirstShare,
-    Keep,
-    MaskedSoftmax,
-    OpenKeys,
-    PositionsAndLengths,
-    RealPositions,
-    ScoreSizes,
-)
-from attnlib.checks.course.slips.masks import Align, Join, MaskForm, OptionalKeyMask, Past, PastOfMore, RealKeys
-from attnlib.checks.course.slips.packed import CountPositions, GiveBoth, NumberTexts, SeeOwnText
-from attnlib.checks.course.slips.projections import OfItself
-from attnlib.checks.course.steps import CourseExercise
-from attnlib.checks.course.usual import as_given, usual_cases, wrong
+from attnlib.checks.course.declare import WrittenExercise
+from attnlib.checks.course.lesson_05.models import LOSSES_BY_PLACE, REACH, TRAIN_WRITER
+from attnlib.checks.course.usual import usual_cases
 from attnlib.checks.draw import Draw
-from attnlib.checks.exercise import Asked, Case, Exercise, Inputs
+from attnlib.checks.exercise import Asked, Case, Inputs
 
 LESSON = "05_causal_attention"
 
@@ -53,7 +28,7 @@ def _lengths_of(q_len: int, k_len: int, name: str, *, part: str = "values", hidd
     return Case(name=name, inputs=lambda draw: (q_len, k_len), part=part, hidden=hidden)
 
 
-CAUSAL_MASK = CourseExercise(
+CAUSAL_MASK = WrittenExercise(
     name="causal_mask",
     lesson=LESSON,
     contract="two lengths -> bool (q, k), True = may attend, the last query sees every key",
@@ -72,7 +47,7 @@ CAUSAL_MASK = CourseExercise(
         _lengths_of(7, 5, "two queries before the first key", part="more keys than queries, or fewer", hidden=True),
     ),
     example=lambda: (2, 4),
-    made_of=(CausalAlign, CausalMask, MaskForm),
+    catalogues=("masks",),
     pairs=("top_left", "upside_down", "upper_triangle", "strict", "one_ahead", "numbers"),
 )
 
@@ -85,7 +60,7 @@ def _small_scores() -> tuple[Tensor, ...]:
     return (torch.tensor([[0.0, math.log(3), math.log(4)], [0.0, math.log(3), 0.0], [0.0, 0.0, math.log(2)]]),)
 
 
-RENORMALISED_CAUSAL_WEIGHTS = CourseExercise(
+RENORMALISED_CAUSAL_WEIGHTS = WrittenExercise(
     name="renormalised_causal_weights",
     lesson=LESSON,
     contract="(…, q, k) -> (…, q, k): softmax, lower triangle, every row divided by what is left of its sum",
@@ -101,7 +76,7 @@ RENORMALISED_CAUSAL_WEIGHTS = CourseExercise(
         more=[{"shape": (3, 5, 11)}, {"shape": (7, 7)}, {"shape": (2, 3, 1, 5)}, {"shape": (5, 2, 13)}],
     ),
     example=_small_scores,
-    made_of=(ScoreSizes, Align, PastOfMore, FirstShare, Keep, Divide),
+    catalogues=("masks", "attention"),
     pairs=("top_left", "upside_down", "upper_triangle", "strict", "one_ahead", "not_renormalised"),
     without=(
         "causal",
@@ -110,6 +85,10 @@ RENORMALISED_CAUSAL_WEIGHTS = CourseExercise(
         "not_normalised",
         "softmax_twice",
         "softmax_in_float32",
+        "exp_overflows",
+        "over_queries",
+        "never_shifted_back",
+        "shifted_without_sign",
     ),
 )
 
@@ -179,7 +158,7 @@ def _small_masked() -> tuple[Tensor, ...]:
     )
 
 
-MASKED_SOFTMAX = CourseExercise(
+MASKED_SOFTMAX = WrittenExercise(
     name="masked_softmax",
     lesson=LESSON,
     contract="scores (…, k), mask broadcast to them, bool, True = may attend -> weights; a row without True is zero",
@@ -250,8 +229,8 @@ MASKED_SOFTMAX = CourseExercise(
         _large("blocked scores of 10³⁰", 1e30, 0.0),
     ),
     example=_small_masked,
-    made_of=(OpenKeys, MaskedSoftmax),
-    without=("causal", "over_everything", "softmax_in_float32", "exp_overflows"),
+    catalogues=("masks", "attention"),
+    without=("causal", "softmax_in_float32", "exp_overflows", "all_masks_upside_down"),
 )
 
 
@@ -266,7 +245,7 @@ def _listed(draw: Draw, *, lengths: tuple[int, ...], max_len: int) -> tuple[Tens
 
 _MANY = partial(_lengths, b=11, max_len=23)
 
-PADDING_MASK = CourseExercise(
+PADDING_MASK = WrittenExercise(
     name="padding_mask",
     lesson=LESSON,
     contract="lengths (b,), max_len -> bool (b, k), True = a real key",
@@ -302,9 +281,8 @@ PADDING_MASK = CourseExercise(
         Case(name="other sizes (2)", inputs=partial(_listed, lengths=(2, 2), max_len=2), hidden=True),
     ),
     example=lambda: (torch.tensor([3, 1, 4]), 4),
-    made_of=(PositionsAndLengths, RealPositions, MaskForm),
-    pairs=("upside_down", "one_pad_too_many", "padding_without_its_first", "exchanged", "numbers"),
-    without=(),
+    catalogues=("masks",),
+    pairs=("padding_marked", "one_pad_too_many", "padding_without_its_first", "mask_transposed", "numbers"),
 )
 
 
@@ -357,7 +335,7 @@ def _at_real_queries(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
 SIZES: dict[str, Any] = {"b": 2, "n": 7, "heads": 3, "d": 5}
 OTHER_SIZES: dict[str, Any] = {"b": 5, "n": 11, "heads": 2, "d": 3}
 
-CAUSAL_SELF_ATTENTION = CourseExercise(
+CAUSAL_SELF_ATTENTION = WrittenExercise(
     name="CausalSelfAttention",
     lesson=LESSON,
     contract="CausalSelfAttention(d_model, num_heads, bias=True), forward(x, key_mask=None): (b, n, d_model), "
@@ -428,24 +406,52 @@ CAUSAL_SELF_ATTENTION = CourseExercise(
             part="robustness",
         ),
     ),
-    made_of=(
-        EvenWidth,
-        FourLayers,
-        OfItself,
-        WordSizes,
-        Past,
-        OptionalKeyMask,
-        Join,
-        CausalProject,
-        EvenSplit,
-        Compare,
-        HeadScale,
-        CausalShare,
-        CausalMix,
-        Merge,
-        Finish,
-        CausalGive,
-    ),
+    catalogues=("masks", "attention"),
+    few={
+        "heads": (
+            "no_error",
+            "assertion",
+            "never_a_bias",
+            "always_a_bias",
+            "layers_of_one_head",
+            "no_output_layer",
+            "input_cut_first",
+            "biases_unused",
+            "split_by_reshape",
+            "split_and_merged_by_reshape",
+            "split_taking_turns",
+            "heads_taking_turns",
+            "heads_left_behind_words",
+            "never_split",
+            "of_the_first_head",
+            "scaled_by_root_heads",
+            "scores_summed",
+            "weights_averaged",
+            "merged_by_reshape",
+            "merged_taking_turns",
+            "heads_reversed",
+            "narrow_before_w_o",
+            "view_after_transpose",
+            "unfolded_otherwise",
+            "no_output_projection",
+            "output_projection_transposed",
+            "bias_of_w_o_unused",
+            "bias_for_each_head",
+            "weights_mean_returned",
+            "heads_of_the_weights_first",
+        ),
+        "projections": (
+            "nothing_projected",
+            "queries_and_keys_not_projected",
+            "values_not_projected",
+            "chained",
+            "nonlinear",
+            "dropout_first",
+            "normalised_inputs",
+            "unit_inputs",
+            "words_and_features_exchanged",
+        ),
+    },
     pairs=(
         "strict",
         "one_ahead",
@@ -457,21 +463,19 @@ CAUSAL_SELF_ATTENTION = CourseExercise(
         "mask_after_softmax",
     ),
     without=(
-        *LEADING_AXES,
-        "layers_as_wide_as_words",
-        "out_from_d_model",
-        "merged_to_d_model",
-        "scaled_by_shared_width",
-        "scaled_by_root_width",
-        "no_bias_by_default",
-        "error_in_forward",
+        "over_queries_and_mask_after_softmax",  # the second is the line of both
         "diagonal_opened",
+        "scores_overwritten",
         "empty_rows_unmasked",
         "padding_on_both",
         "empty_rows_equal",
         "causal",
         "scaled_by_root_q",
         "scaled_by_root_d_v",
+        "scaled_by_axis_one",
+        "over_axis_one",
+        "axis_of_softmax_left_out",
+        "products_not_summed",
         "one_length_only",
         "one_width_only",
         "values_first",
@@ -495,13 +499,7 @@ def _causal_weights(scores: Tensor, real: Tensor) -> Tensor:
     return attnlib.masked_softmax(scores, attnlib.causal_mask(n, n, device=scores.device) & real[:, None, None, :])
 
 
-def _causal_weights_as_given(scores: Tensor, real: Tensor) -> Tensor:
-    n = scores.shape[-1]
-    mask = attnlib.causal_mask(n, n, device=scores.device) & real[:, None, :, None]
-    return scores.masked_fill(~mask, -1e10).softmax(dim=-1)
-
-
-MEND_PADDED_CAUSAL_WEIGHTS = CourseExercise(
+MEND_PADDED_CAUSAL_WEIGHTS = WrittenExercise(
     name="mend_padded_causal_weights",
     lesson=LESSON,
     contract="scores (b,h,n,n), real (b,n), True = a real key -> weights (b,h,n,n); a row without open keys is zero",
@@ -524,7 +522,7 @@ MEND_PADDED_CAUSAL_WEIGHTS = CourseExercise(
         Case(name="other sizes, right", inputs=partial(_padded, b=7, h=1, n=5, side="right"), hidden=True),
         Case(name="other sizes, left", inputs=partial(_padded, b=3, h=5, n=11, side="left"), hidden=True),
     ),
-    made_of=(MendedSizes, Past, RealKeys, Join, MendedPadding),
+    catalogues=("masks", "attention"),
     pairs=(
         "strict",
         "one_ahead",
@@ -536,18 +534,21 @@ MEND_PADDED_CAUSAL_WEIGHTS = CourseExercise(
         "empty_rows_equal",
     ),
     without=(
+        "exp_overflows",
+        "strict_2",  # with the two pairs of strict and empty rows
+        "strict_3",
+        "padding_upside_down_2",
+        "padding_upside_down_3",
         "padding_on_queries_and_empty_rows_equal",  # that is how the code is given
         "padding_on_queries_and_empty_rows_nan",  # nan_uncovered
         "no_causal_mask_and_empty_rows_nan",
         "no_causal_mask_and_empty_rows_equal",
         "padding_ignored_and_empty_rows_nan",
         "padding_ignored_and_empty_rows_equal",
-        "padding_instead_of_causal",
         "over_axis_one",
         "causal",
         "softmax_in_float32",
     ),
-    own=(as_given(_causal_weights_as_given),),
 )
 
 
@@ -575,7 +576,7 @@ def _row(*ids: int) -> tuple[Tensor]:
 
 _PADDED = partial(_packed, lowest=-1)
 
-PACKED_CAUSAL = CourseExercise(
+PACKED_CAUSAL = WrittenExercise(
     name="packed_causal",
     lesson=LESSON,
     contract="numbers of texts (b, n), -1 = padding -> mask bool (b, n, n), positions int64 (b, n)",
@@ -617,12 +618,17 @@ PACKED_CAUSAL = CourseExercise(
         Case(name="texts of one token", inputs=partial(_PADDED, b=3, n=7, longest=1), part="padding", hidden=True),
     ),
     example=lambda: _row(4, 4, 7, 4),
-    made_of=(NumberTexts, SeeOwnText, CountPositions, GiveBoth),
-    pairs=("number_taken_for_text", "no_causal_mask", "strict", "positions_not_restarted", "padding_is_a_text"),
+    pairs=(
+        "number_taken_for_text",
+        "future_of_the_text_seen",
+        "token_not_seen_by_itself",
+        "positions_not_restarted",
+        "padding_is_a_text",
+    ),
 )
 
 
-PREDICT_ZEROED_FUTURE = Exercise(
+PREDICT_ZEROED_FUTURE = WrittenExercise(
     name="predict_zeroed_future",
     lesson=LESSON,
     contract="whether the past learns of the future when future weights are set to zero after the softmax",
@@ -631,32 +637,9 @@ PREDICT_ZEROED_FUTURE = Exercise(
     reference="C",
     explanation="Every weight of the softmax is divided by a sum over all keys, future ones included. A large future "
     "score makes that sum large and the kept weights small. So an output near zero tells what is to come.",
-    wrong=(
-        wrong(
-            "zero_weight_no_influence",
-            "A weight of zero does not end the influence",
-            "You are right that no future *value* comes through: its weight is 0. But the weights that are kept were "
-            "divided by a sum that contains the future *scores*. When one of them grows, all kept weights shrink.",
-            "A",
-        ),
-        wrong(
-            "only_the_first_row",
-            "The first row is not the only one",
-            "The first row shows it best: one weight is left, and it is not 1. But every row but the last has lost "
-            "something, and how much depends on the words to come.",
-            "B",
-        ),
-        wrong(
-            "values_leak",
-            "The values do not leak",
-            "A value with weight 0 adds nothing, so which values stand in the future does not matter. It is the future "
-            "*keys* that leak: their scores are in the denominator of every weight that is kept.",
-            "D",
-        ),
-    ),
 )
 
-PREDICT_BLOCKED_ROW = Exercise(
+PREDICT_BLOCKED_ROW = WrittenExercise(
     name="predict_blocked_row",
     lesson=LESSON,
     contract="the weights of a query for which every key is blocked with -1e9",
@@ -665,32 +648,9 @@ PREDICT_BLOCKED_ROW = Exercise(
     reference="B",
     explanation="Softmax sees only differences. A row of equal numbers has none, whether they are 0 or -1e9: four "
     "keys, 1/4 each. The query attends to everything that it must not see.",
-    wrong=(
-        wrong(
-            "low_scores_low_weights",
-            "Low scores are not low weights",
-            "exp(-1e9) is 0, you are right. But the softmax subtracts the largest score of the row first, and that is "
-            "-1e9, too. What is left is a row of zeros, and e⁰ = 1 for all. A softmax always hands out 1.",
-            "A",
-        ),
-        wrong(
-            "nan_from_finite",
-            "-1e9 is a number",
-            "NaN would come from -inf: -inf minus -inf is not defined. -1e9 minus -1e9 is 0. That is why people like "
-            "-1e9, and why their mistakes stay unseen.",
-            "C",
-        ),
-        wrong(
-            "scores_come_through",
-            "The scores are gone",
-            "masked_fill puts -1e9 *in place of* the score, so nothing of it is left. If -1e9 were *added*, the "
-            "differences might survive (in float64), or be rounded away (in float32).",
-            "D",
-        ),
-    ),
 )
 
-PREDICT_OTHER_ENDING = Exercise(
+PREDICT_OTHER_ENDING = WrittenExercise(
     name="predict_other_ending",
     lesson=LESSON,
     contract="which outputs of causal attention differ between two sentences that differ in their last word",
@@ -699,27 +659,20 @@ PREDICT_OTHER_ENDING = Exercise(
     reference="A",
     explanation="Only the last position sees the last word. All others see the same words in both sentences, and give "
     "the same output, to the last bit. “it” cannot know yet what it stands for.",
-    wrong=(
-        wrong(
-            "it_looks_ahead",
-            "“it” comes before the word that explains it",
-            "For a reader “it” depends on the last word, because a reader can look back from it. Here each position "
-            "looks back from its own position, and that of “it” is two words before the end.",
-            "B",
-        ),
-        wrong(
-            "everything_changes",
-            "Without a mask you would be right",
-            "With the future open, every word asks the last one, too, and every output changes. The mask takes "
-            "that key away from all queries but the last.",
-            "C",
-        ),
-        wrong(
-            "noun_changes_too",
-            "Nobody goes back to “animal”",
-            "It would help to mark “animal” once the sentence has shown who is meant. But its output was computed from "
-            "what came before it, and nothing later can reach it, in this layer or in any further one.",
-            "D",
-        ),
-    ),
+)
+
+EXERCISES = (
+    CAUSAL_MASK,
+    PREDICT_ZEROED_FUTURE,
+    RENORMALISED_CAUSAL_WEIGHTS,
+    PREDICT_BLOCKED_ROW,
+    MASKED_SOFTMAX,
+    PADDING_MASK,
+    PREDICT_OTHER_ENDING,
+    CAUSAL_SELF_ATTENTION,
+    REACH,
+    TRAIN_WRITER,
+    LOSSES_BY_PLACE,
+    MEND_PADDED_CAUSAL_WEIGHTS,
+    PACKED_CAUSAL,
 )

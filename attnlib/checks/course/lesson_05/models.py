@@ -4,21 +4,11 @@ from functools import partial
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from attnlib.checks.asking.given import MODEL, OPTIMISER, described
-from attnlib.checks.course.slips.lesson05_reach import LEAST, CallBoth, ChangeOne, Mark
-from attnlib.checks.course.slips.lesson05_training import (
-    AsInTraining,
-    AsInWriting,
-    GiveBoth,
-    GiveLosses,
-    MeasureGuesses,
-    PrepareWriter,
-    TrainWriter,
-    losses_in_writing,
-)
-from attnlib.checks.course.steps import CourseExercise
+from attnlib.checks.course.declare import WrittenExercise
 from attnlib.checks.course.trained import trained
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Asked, Case, Inputs
@@ -46,7 +36,7 @@ def reach(model: nn.Module, ids: Tensor, vocab: int) -> Tensor:
     for j in range(len(ids)):
         changed = ids.clone()
         changed[j] = (ids[j] + 1) % vocab
-        columns.append((model(changed[None])[0] - before).abs().amax(dim=-1) > LEAST)
+        columns.append((model(changed[None])[0] - before).abs().amax(dim=-1) > 1e-5)
     return torch.stack(columns, dim=1)
 
 
@@ -68,7 +58,7 @@ def _text(
     return model, ids, vocab
 
 
-REACH = CourseExercise(
+REACH = WrittenExercise(
     name="reach",
     lesson=LESSON,
     contract="model, ids (n,), vocab -> bool (n, n): whether the guess at place i changes if character j is exchanged",
@@ -98,8 +88,8 @@ REACH = CourseExercise(
         ),
         Case(name="a longer text", inputs=partial(_text, n=17, vocab=13, ahead=2), hidden=True),
     ),
-    made_of=(ChangeOne, CallBoth, Mark),
     pairs=("always_by_zero", "rows_and_columns_exchanged", "past_alone"),
+    without=("history_kept",),
 )
 
 
@@ -107,7 +97,7 @@ def train_writer(model: nn.Module, excerpts: Tensor, rates: Tensor, make: Any = 
     optimiser, losses = make(model.parameters(), lr=1.0), []
     model.train()
     for excerpt, rate in zip(excerpts, rates.tolist(), strict=True):
-        loss = MeasureGuesses().right()(model(excerpt[:, :-1]), excerpt)
+        loss = F.cross_entropy(model(excerpt[:, :-1]).flatten(0, 1), excerpt[:, 1:].flatten())
         for group in optimiser.param_groups:
             group["lr"] = rate
         optimiser.zero_grad()
@@ -127,7 +117,7 @@ def _lessons(
     return _model(draw, vocab=vocab, max_len=n + 3, training=training, learns=True), ids, rates, *make
 
 
-TRAIN_WRITER = CourseExercise(
+TRAIN_WRITER = WrittenExercise(
     name="train_writer",
     lesson=LESSON,
     contract="model, excerpts (steps, b, n + 1), rates (steps,) -> losses (steps,); a step on each excerpt",
@@ -181,15 +171,16 @@ TRAIN_WRITER = CourseExercise(
             hidden=True,
         ),
     ),
-    made_of=(MeasureGuesses, PrepareWriter, TrainWriter, GiveLosses),
+    few={"training": ("gradients_pile_up", "uphill", "last_loss_alone", "mean_of_the_losses")},
     pairs=("guesses_not_shifted", "gradients_pile_up", "first_rate_throughout", "losses_summed"),
 )
 
 
 @torch.no_grad()
 def losses_by_place(model: nn.Module, excerpts: Tensor) -> tuple[Tensor, Tensor]:
-    training = nn.functional.cross_entropy(model(excerpts[:, :-1]).mT, excerpts[:, 1:], reduction="none").mean(dim=0)
-    return training, losses_in_writing(model, excerpts)
+    training = F.cross_entropy(model(excerpts[:, :-1]).mT, excerpts[:, 1:], reduction="none").mean(dim=0)
+    guesses = [model(excerpts[:, : t + 1])[:, -1] for t in range(len(training))]
+    return training, torch.stack([F.cross_entropy(guess, excerpts[:, t + 1]) for t, guess in enumerate(guesses)])
 
 
 def _measured(draw: Draw, *, b: int, n: int, vocab: int, ahead: int = 1, training: bool = False) -> tuple[Any, ...]:
@@ -202,7 +193,7 @@ def _without_numbers(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
     return tuple(torch.zeros_like(losses) for losses in asked(*inputs))
 
 
-LOSSES_BY_PLACE = CourseExercise(
+LOSSES_BY_PLACE = WrittenExercise(
     name="losses_by_place",
     lesson=LESSON,
     contract="model, excerpts (b, n + 1) -> two (n,): the mean loss at each place, as in training and as in writing",
@@ -246,7 +237,6 @@ LOSSES_BY_PLACE = CourseExercise(
             hidden=True,
         ),
     ),
-    made_of=(AsInTraining, AsInWriting, GiveBoth),
-    pairs=("guesses_not_shifted", "whole_window_read", "all_guesses_counted", "exchanged"),
-    without=("whole_window_read_and_exchanged",),  # two results that are the same
+    pairs=("training_not_shifted", "whole_window_read", "all_guesses_counted", "writing_first"),
+    without=("whole_window_read_and_writing_first",),  # two results that are the same
 )
