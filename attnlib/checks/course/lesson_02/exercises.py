@@ -255,7 +255,7 @@ SCALED_DOT_PRODUCT_ATTENTION = WrittenExercise(
         "weights_transposed",
         "order_returned",
     ),
-    without=("weights_averaged",),
+    without=("averaged_over_sentences",),
 )
 
 
@@ -314,7 +314,7 @@ SELF_ATTENTION = WrittenExercise(
         "no_softmax",
         "order_returned",
     ),
-    without=(*LEADING_AXES, "over_heads", "scaled_by_root_q", "one_length_only", "biases_unused"),
+    without=(*LEADING_AXES, "over_heads", "scaled_by_root_q", "one_length_only"),
 )
 
 
@@ -519,7 +519,7 @@ ADDITIVE_ATTENTION = WrittenExercise(
         )
     },
     pairs=("no_tanh", "scaled", "over_queries", "no_softmax", "order_returned"),
-    without=("weights_averaged",),
+    without=("averaged_over_sentences",),
 )
 
 EXERCISES = (
