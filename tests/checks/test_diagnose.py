@@ -72,7 +72,7 @@ def test_a_second_mistake_is_told_where_it_shows_in_one_case_or_in_an_input_alon
         return torch.stack(losses)
 
     one, two = run("stack_head_weights", emptied), run("train_writer", remembering)
-    assert (one.diagnosis, two.diagnosis) == ("heads_reversed", "gradients_pile_up")
+    assert (one.diagnosis, two.diagnosis) == ("matrices_reversed", "gradients_pile_up")
     assert "Not explained by it: the input per_head, which is changed in place" in one.message
     assert "Not explained by it: the case “losses without a history”" in two.message
 

@@ -1,0 +1,559 @@
+"""Exercises of lesson 03: multi-head attention."""
+
+import re
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from einops import rearrange
+from torch import Tensor, nn
+
+import attnlib
+from attnlib.checks.asking.failure import Failed
+from attnlib.checks.asking.given import described
+from attnlib.checks.asking.ready_made import ATTENTION
+from attnlib.checks.asking.watch import ATTENTION_OF_ATTNLIB
+from attnlib.checks.course.declare import WrittenExercise
+from attnlib.checks.course.trained import trained
+from attnlib.checks.course.usual import only_built, usual_cases
+from attnlib.checks.draw import Draw
+from attnlib.checks.exercise import Asked, Case, Inputs
+from attnlib.checks.trial.compare import counts_as
+
+LESSON = "03_multi_head_attention"
+
+LEADING_AXES = ("products_not_summed", "scaled_by_axis_one", "over_axis_one", "axis_of_softmax_left_out")
+"""Slips that mean something only where any number of axes may come before the last two."""
+
+
+def _matrices(draw: Draw, *, h: int, d_model: int, d: int) -> tuple[list[Tensor]]:
+    return ([draw.normal(d_model, d) for _ in range(h)],)
+
+
+def _small_matrices() -> tuple[list[Tensor]]:
+    return ([torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([[5.0, 6.0], [7.0, 8.0]])],)
+
+
+STACK_HEAD_WEIGHTS = WrittenExercise(
+    name="stack_head_weights",
+    lesson=LESSON,
+    contract="h matrices (d_model, d) -> one (d_model, h·d), the heads' columns side by side",
+    parts={"values": 2, "gradient": 1, "robustness": 1},
+    reference=attnlib.stack_head_weights,
+    forbidden=("attnlib.stack_head_weights",),
+    cases=(
+        *usual_cases(
+            _matrices,
+            {"h": 3, "d_model": 7, "d": 5},
+            one={"h": 2, "d_model": 5, "d": 3},
+            more=[
+                {"h": 5, "d_model": 2, "d": 7},
+                {"h": 1, "d_model": 11, "d": 3},
+                {"h": 7, "d_model": 3, "d": 1},
+                {"h": 3, "d_model": 3, "d": 3},
+            ],
+        ),
+        Case(name="every width is 1", inputs=partial(_matrices, h=3, d_model=1, d=1)),
+    ),
+    example=_small_matrices,
+)
+
+
+def _words(draw: Draw, *, b: int, n: int, h: int, d: int) -> tuple[Tensor, int]:
+    return draw.normal(b, n, h * d), h
+
+
+def _indivisible(b: int, n: int, width: int, h: int) -> Callable[[Draw], tuple[Tensor, int]]:
+    return lambda draw: (draw.normal(b, n, width), h)
+
+
+def _numbers_said(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
+    """1 where the ValueError says the width, 1 where it says the number of heads."""
+    x, num_heads = inputs
+    asked(x[..., : x.shape[-1] // num_heads * num_heads], num_heads)  # who refuses this, too, is not asked further
+    try:
+        return asked(*inputs)
+    except Failed as failed:
+        said = failed.failure.text
+        if not counts_as("ValueError", failed.failure):
+            raise
+    return (x.new_tensor([float(str(n) in re.findall(r"\d+", said)) for n in (x.shape[-1], num_heads)]),)
+
+
+def _small_words() -> tuple[Tensor, int]:
+    return torch.tensor([[[11.0, 12.0], [21.0, 22.0], [31.0, 32.0]]]), 2
+
+
+SPLIT_HEADS = WrittenExercise(
+    name="split_heads",
+    lesson=LESSON,
+    contract="(b, n, h·d) -> (b, h, n, d), ValueError where num_heads does not divide the width",
+    parts={"values": 2, "error": 1, "gradient": 1, "robustness": 1},
+    reference=attnlib.split_heads,
+    forbidden=("attnlib.split_heads",),
+    cases=(
+        *usual_cases(
+            _words,
+            {"b": 2, "n": 7, "h": 3, "d": 5},
+            one={"b": 1, "n": 5, "h": 2, "d": 3},
+            more=[
+                {"b": 3, "n": 2, "h": 5, "d": 7},
+                {"b": 2, "n": 11, "h": 1, "d": 3},
+                {"b": 5, "n": 3, "h": 7, "d": 1},
+                {"b": 2, "n": 1, "h": 3, "d": 2},
+                {"b": 2, "n": 6, "h": 6, "d": 6},
+            ],
+        ),
+        Case(name="the same width, cut into five heads", inputs=partial(_words, b=2, n=7, h=5, d=3)),
+        Case(name="heads of one number", inputs=partial(_words, b=2, n=7, h=5, d=1)),
+        # who looks at another axis than the width is right here, and refuses elsewhere
+        Case(
+            name="as many sentences, words and numbers as heads", inputs=lambda draw: _words(draw, b=3, n=3, h=3, d=3)
+        ),
+        Case(name="3 heads and a width of 14", inputs=_indivisible(2, 5, 14, 3), part="error", raises=True),
+        Case(
+            name="what the error says about 3 heads and a width of 14",
+            inputs=_indivisible(2, 5, 14, 3),
+            part="error",
+            probe=_numbers_said,
+        ),
+        Case(name="more heads than columns", inputs=_indivisible(2, 7, 3, 5), part="error", raises=True, hidden=True),
+        # 15 words: without a look at the width, reshape would find numbers enough for 3 heads
+        Case(name="3 heads, 15 words", inputs=_indivisible(1, 15, 7, 3), part="error", raises=True, hidden=True),
+    ),
+    example=_small_words,
+    few={"heads": ("assertion",)},
+)
+
+
+def _heads(draw: Draw, *, b: int, h: int, n: int, d: int) -> tuple[Tensor]:
+    return (draw.normal(b, h, n, d),)
+
+
+def _small_heads() -> tuple[Tensor]:
+    return (torch.tensor([[[[11.0], [21.0], [31.0]], [[12.0], [22.0], [32.0]]]]),)
+
+
+MERGE_HEADS = WrittenExercise(
+    name="merge_heads",
+    lesson=LESSON,
+    contract="(b, h, n, d) -> (b, n, h·d), the inverse of split_heads",
+    parts={"values": 2, "gradient": 1, "robustness": 1},
+    reference=attnlib.merge_heads,
+    forbidden=("attnlib.merge_heads",),
+    cases=(
+        *usual_cases(
+            _heads,
+            {"b": 2, "h": 3, "n": 7, "d": 5},
+            one={"b": 1, "h": 2, "n": 5, "d": 3},
+            more=[
+                {"b": 3, "h": 5, "n": 2, "d": 7},
+                {"b": 2, "h": 1, "n": 11, "d": 3},
+                {"b": 5, "h": 7, "n": 3, "d": 1},
+                {"b": 2, "h": 3, "n": 1, "d": 2},
+                {"b": 2, "h": 6, "n": 6, "d": 6},
+            ],
+        ),
+        Case(name="heads of one number", inputs=partial(_heads, b=2, h=3, n=7, d=1)),
+        # no number has to move: under torch.no_grad() the result is then a view of x, and not a detached one
+        Case(
+            name="one head, gradients",
+            inputs=lambda draw: _heads(draw, b=2, h=1, n=5, d=3),
+            part="gradient",
+            gradient=True,
+            dtype=torch.float64,
+        ),
+    ),
+    example=_small_heads,
+)
+
+
+class MultiHeadSelfAttention(attnlib.MultiHeadAttention):
+    """The contract's form: the weights are always returned, and there is no memory."""
+
+    def __init__(self, d_model: int, num_heads: int, d_head: int | None = None, bias: bool = True) -> None:
+        super().__init__(d_model, num_heads, d_head=d_head, bias=bias)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        output, weights = super().forward(x, return_weights=True)
+        return output, weights
+
+
+def _inputs(draw: Draw, *, b: int, n: int, h: int, d: int) -> tuple[Inputs, Inputs]:
+    """The width of a head is d_model / num_heads."""
+    d_model = h * draw.d_head(d)
+    return (d_model, h), (draw.normal(b, n, d_model),)
+
+
+def _without_bias(draw: Draw, *, b: int, n: int, h: int, d: int) -> tuple[Inputs, Inputs]:
+    d_model = h * draw.d_head(d)
+    return (d_model, h, None, False), (draw.normal(b, n, d_model),)
+
+
+def _free_width(
+    draw: Draw, *, b: int, n: int, d_model: int, h: int, d: int, bias: bool = True
+) -> tuple[Inputs, Inputs]:
+    """The width of a head is given, and h·d is not d_model."""
+    return (d_model, h, draw.d_head(d), bias), (draw.normal(b, n, d_model),)
+
+
+def _unfit(draw: Draw, *, b: int, n: int, d_model: int, h: int) -> tuple[Inputs, Inputs]:
+    return (d_model, h), (draw.normal(b, n, d_model),)
+
+
+MULTI_HEAD_SELF_ATTENTION = WrittenExercise(
+    name="MultiHeadSelfAttention",
+    lesson=LESSON,
+    contract="MultiHeadSelfAttention(d_model, num_heads, d_head=None, bias=True), "
+    "forward: (b, n, d_model) -> output (b, n, d_model), weights (b, h, n, n)",
+    parts={"values": 4, "options": 1, "error": 1, "gradient": 1, "robustness": 1},
+    kind="module",
+    reference=MultiHeadSelfAttention,
+    attends=True,
+    outputs=("output", "weights"),
+    detachable=("weights",),
+    forbidden=(ATTENTION, *ATTENTION_OF_ATTNLIB),
+    weight_scale=1.2,
+    cases=(
+        *usual_cases(
+            _inputs,
+            {"b": 2, "n": 7, "h": 3, "d": 5},
+            one={"b": 1, "n": 3, "h": 2, "d": 7},
+            more=[
+                {"b": 3, "n": 2, "h": 5, "d": 3},
+                {"b": 2, "n": 11, "h": 1, "d": 5},
+                {"b": 5, "n": 3, "h": 2, "d": 2},
+                {"b": 2, "n": 6, "h": 6, "d": 6},
+            ],
+        ),
+        Case(name="heads of one number", inputs=partial(_inputs, b=2, n=5, h=3, d=1)),
+        Case(name="d_head is given", inputs=partial(_free_width, b=2, n=5, d_model=11, h=3, d=7), part="options"),
+        Case(
+            name="d_head is given, where num_heads divides d_model",
+            inputs=partial(_free_width, b=2, n=5, d_model=12, h=3, d=7),
+            part="options",
+        ),
+        Case(name="no bias", inputs=partial(_without_bias, b=2, n=7, h=2, d=5), part="options"),
+        Case(
+            name="a small d_head, no bias",
+            inputs=partial(_free_width, b=3, n=5, d_model=13, h=2, d=3, bias=False),
+            part="options",
+            hidden=True,
+        ),
+        Case(
+            name="3 heads and a d_model of 14",
+            inputs=partial(_unfit, b=2, n=5, d_model=14, h=3),
+            part="error",
+            raises=True,
+        ),
+        Case(
+            name="3 heads and a d_model of 14, nothing but the constructor",
+            inputs=partial(_unfit, b=2, n=5, d_model=14, h=3),
+            part="error",
+            raises=True,
+            probe=only_built,
+        ),
+        Case(
+            name="2 heads and a d_model of 7",
+            inputs=partial(_unfit, b=2, n=3, d_model=7, h=2),
+            part="error",
+            raises=True,
+            hidden=True,
+        ),
+        Case(
+            name="d_head is given, gradients",
+            inputs=partial(_free_width, b=2, n=3, d_model=7, h=5, d=2),
+            part="options",
+            dtype=torch.float64,
+            gradient=True,
+            hidden=True,
+        ),
+    ),
+    catalogues=("heads", "attention", "projections"),
+    pairs=(
+        "exchanged",
+        "no_scale",
+        "scaled_by_root_d_model",
+        "over_queries",
+        "merged_by_reshape",
+        "split_and_merged_by_reshape",
+        "no_output_projection",
+    ),
+    without=(
+        *LEADING_AXES,
+        "scaled_by_root_q",
+        "scaled_by_root_d_v",
+        "one_length_only",
+        "one_width_only",
+        "values_first",
+        "all_as_wide_as_x",
+        "fixed_widths",
+        "only_output_mended",
+        "only_weights_mended",
+        "neither_mended",
+        "one_sentence",
+    ),
+    same={"over_heads_and_sentences": "over_first_axis"},
+)
+
+
+def _mended(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, num_heads: int) -> tuple[Tensor, Tensor]:
+    """Multi-head attention with the heads folded into the batch."""
+    q, k, v = (rearrange(x @ w, "b n (h d) -> (h b) n d", h=num_heads) for w in (w_q, w_k, w_v))
+    weights = torch.softmax(q @ k.mT * q.shape[-1] ** -0.5, dim=-1)
+    outputs = rearrange(weights @ v, "(h b) n d -> b n (h d)", h=num_heads)
+    return outputs @ w_o, rearrange(weights, "(h b) q k -> b h q k", h=num_heads)
+
+
+def _sentences(b: int, n: int, h: int, d: int, d_model: int) -> Callable[[Draw], tuple[Tensor | int, ...]]:
+    """Words and matrices, with scores of a standard deviation of about 1.5."""
+
+    def inputs(draw: Draw) -> tuple[Tensor | int, ...]:
+        width, grow = h * draw.d_head(d), 1.2 * d_model**-0.5
+        projections = [draw.normal(d_model, width, scale=grow) for _ in range(3)]
+        return (draw.normal(b, n, d_model), *projections, draw.normal(width, d_model, scale=width**-0.5), h)
+
+    return inputs
+
+
+MEND_MULTI_HEAD = WrittenExercise(
+    name="mend_multi_head",
+    lesson=LESSON,
+    contract="(b, n, d_model), three matrices (d_model, h·d), one (h·d, d_model), num_heads -> "
+    "output (b, n, d_model), weights (b, h, n, n)",
+    parts={"values": 3},
+    reference=_mended,
+    attends=True,
+    outputs=("output", "weights"),
+    detachable=("weights",),
+    forbidden=(ATTENTION, *ATTENTION_OF_ATTNLIB),
+    cases=(
+        Case(name="two sentences, three heads", inputs=_sentences(2, 7, 3, 5, 11)),
+        Case(name="five sentences, two heads", inputs=_sentences(5, 3, 2, 7, 13), mutation=True),
+        Case(name="one sentence", inputs=_sentences(1, 5, 3, 2, 7), gradient=True),
+        Case(name="heads of one number", inputs=_sentences(2, 5, 3, 1, 1)),
+        Case(name="float64", inputs=_sentences(2, 5, 3, 7, 17), dtype=torch.float64, gradient=True),
+        Case(name="one head", inputs=_sentences(3, 5, 1, 7, 11), hidden=True),
+        Case(name="as many sentences as heads", inputs=_sentences(3, 3, 3, 3, 9), hidden=True),
+    ),
+    catalogues=("heads", "attention", "projections"),
+    without=(
+        *LEADING_AXES,
+        "nothing_projected",
+        "queries_and_keys_not_projected",
+        "values_not_projected",
+        "chained",
+        "scaled_by_root_q",
+        "scaled_by_root_d_v",
+        "one_length_only",
+        "values_first",
+        "one_width_only",
+        "merged_to_d_model",
+    ),
+    same={"over_heads_and_sentences": "over_first_axis"},
+)
+
+
+def _head_contributions(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, num_heads: int) -> Tensor:
+    """What each head adds to the output, (b, h, n, d_model)."""
+    q, k, v = (rearrange(x @ w, "b n (h d) -> b h n d", h=num_heads) for w in (w_q, w_k, w_v))
+    weights = torch.softmax(q @ k.mT * q.shape[-1] ** -0.5, dim=-1)
+    return weights @ v @ rearrange(w_o, "(h d) m -> h d m", h=num_heads)
+
+
+def _some_sentences(draw: Draw, *, b: int, n: int, h: int, d: int, d_model: int) -> tuple[Tensor | int, ...]:
+    return _sentences(b, n, h, d, d_model)(draw)
+
+
+HEAD_CONTRIBUTIONS = WrittenExercise(
+    name="head_contributions",
+    lesson=LESSON,
+    contract="(b, n, d_model), three matrices (d_model, h·d), one (h·d, d_model), num_heads -> "
+    "what each head adds to the output, (b, h, n, d_model)",
+    parts={"values": 3, "gradient": 1, "robustness": 1},
+    stretch=True,
+    reference=_head_contributions,
+    attends=True,
+    forbidden=(ATTENTION, *ATTENTION_OF_ATTNLIB),
+    cases=(
+        *usual_cases(
+            _some_sentences,
+            {"b": 2, "n": 7, "h": 3, "d": 5, "d_model": 11},
+            one={"b": 1, "n": 5, "h": 2, "d": 3, "d_model": 7},
+            more=[
+                {"b": 5, "n": 3, "h": 2, "d": 7, "d_model": 13},
+                {"b": 3, "n": 2, "h": 5, "d": 2, "d_model": 3},
+            ],
+        ),
+        # where nothing raises an error, the numbers tell which axis was taken for which
+        Case(name="as wide as d_model", inputs=partial(_some_sentences, b=2, n=5, h=3, d=7, d_model=21)),
+        Case(name="as many sentences as heads", inputs=partial(_some_sentences, b=3, n=3, h=3, d=5, d_model=15)),
+        Case(name="every width is 1", inputs=partial(_some_sentences, b=2, n=5, h=3, d=1, d_model=1)),
+    ),
+    pairs=("no_scale", "rows_taking_turns", "heads_summed", "heads_in_front_of_the_batch"),
+    few={
+        "heads": ("scaled_by_root_width", "heads_taking_turns"),
+        "attention": (
+            "not_transposed",
+            "no_scale",
+            "scaled_by_d",
+            "scaled_by_root_d_model",
+            "over_queries",
+            "over_heads",
+            "no_softmax",
+            "weights_transposed",
+        ),
+        "projections": ("matrices_transposed",),
+    },
+    without=("over_heads_and_sentences",),
+)
+
+PREDICT_HEAD_PARAMETERS = WrittenExercise(
+    name="predict_head_parameters",
+    lesson=LESSON,
+    contract="how many weights eight narrow heads have, compared with one wide head",
+    kind="choice",
+    parts={"choice": 1},
+    reference="B",
+    explanation="Eight matrices (512, 64) side by side are one matrix (512, 512). That holds for queries, keys and "
+    "values, and eight times 64 is what W^O takes in. More heads have no more weights to learn: they share one width.",
+)
+
+PREDICT_RESHAPED_HEADS = WrittenExercise(
+    name="predict_reshaped_heads",
+    lesson=LESSON,
+    contract="what the first head sees when heads are made by reshape alone",
+    kind="choice",
+    parts={"choice": 1},
+    reference="B",
+    explanation="reshape leaves the numbers in order and only breaks the lines elsewhere. In that order, the first "
+    "third of the numbers is the first four words, all nine columns of each. Every word is cut into three rows.",
+)
+
+
+def _from_packed(weight: Tensor, packing: str, num_heads: int) -> tuple[Tensor, Tensor, Tensor]:
+    names = packing.replace("3", "three")
+    w_q, w_k, w_v = rearrange(weight, f"{names} m -> three (h d) m", three=3, h=num_heads)
+    return w_q, w_k, w_v
+
+
+def _packed(draw: Draw, *, packing: str, h: int, d: int, d_model: int) -> tuple[Tensor, str, int]:
+    return draw.normal(3 * h * d, d_model), packing, h
+
+
+FROM_PACKED = WrittenExercise(
+    name="from_packed",
+    lesson=LESSON,
+    contract="one packed matrix (3·h·d, d_model), its packing such as '(h 3 d)' -> w_q, w_k, w_v, each (h·d, d_model)",
+    parts={"values": 3, "gradient": 1, "robustness": 1},
+    stretch=True,
+    reference=_from_packed,
+    outputs=("w_q", "w_k", "w_v"),
+    cases=(
+        *usual_cases(
+            _packed,
+            {"packing": "(h d 3)", "h": 2, "d": 5, "d_model": 7},
+            one={"packing": "(h 3 d)", "h": 5, "d": 2, "d_model": 11},
+            more=[
+                {"packing": "(d h 3)", "h": 7, "d": 2, "d_model": 3},
+                {"packing": "(d 3 h)", "h": 2, "d": 7, "d_model": 5},
+                {"packing": "(3 d h)", "h": 5, "d": 7, "d_model": 2},
+            ],
+        ),
+        Case(name="packed (3 h d)", inputs=partial(_packed, packing="(3 h d)", h=2, d=9, d_model=12)),
+        Case(name="packed (d 3 h)", inputs=partial(_packed, packing="(d 3 h)", h=5, d=9, d_model=7)),
+        Case(name="packed (3 d h)", inputs=partial(_packed, packing="(3 d h)", h=2, d=5, d_model=3)),
+        Case(name="one head of one number", inputs=partial(_packed, packing="(h 3 d)", h=1, d=1, d_model=1)),
+    ),
+)
+
+
+def _train_with_adam(model: nn.Module, words: Tensor, wanted: Tensor, position: int, lr: float) -> Tensor:
+    optimiser, losses = torch.optim.Adam(model.parameters(), lr=lr), []
+    for x, target in zip(words, wanted, strict=True):
+        loss = nn.functional.mse_loss(model(x)[0][:, position], target)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        losses.append(loss.detach())
+    return torch.stack(losses)
+
+
+def _batches(
+    draw: Draw, *, steps: int, b: int, n: int, h: int, d: int, position: int, lr: float = 0.05
+) -> tuple[Any, ...]:
+    """As wide as all heads together. What is wanted is larger in some batches, so that it shows what is remembered."""
+    width = h * d
+    matrices = [draw.normal(width, width, scale=1.2 * width**-0.5) for _ in range(4)]
+    wanted = draw.normal(steps, b, width) * draw.normal(steps, 1, 1).exp()
+    model = described("SmallHeads", (width, h), dict(zip(("w_q", "w_k", "w_v", "w_o"), matrices, strict=True)))
+    return model, draw.normal(steps, b, n, width), wanted, position, lr
+
+
+_IN_BATCHES: dict[str, Any] = {"steps": 7, "b": 3, "n": 5, "h": 2, "d": 3, "position": 2}
+
+TRAIN_WITH_ADAM = WrittenExercise(
+    name="train_with_adam",
+    lesson=LESSON,
+    contract="model, words (steps, b, n, d_model), wanted (steps, b, d_model), position, lr -> losses (steps,); the "
+    "model is trained by Adam",
+    parts={"values": 3, "robustness": 1},
+    stretch=True,
+    reference=_train_with_adam,
+    excused={
+        "the device that was given": "The losses may be collected as Python's numbers.",
+        "large scores": "With such scores every softmax is saturated, and nothing is trained.",
+    },
+    cases=(
+        Case(name="seven steps", inputs=partial(_batches, **_IN_BATCHES)),
+        Case(name="one step", inputs=partial(_batches, **{**_IN_BATCHES, "steps": 1})),
+        Case(name="two steps", inputs=partial(_batches, **{**_IN_BATCHES, "steps": 2})),
+        Case(
+            name="the model after the last step",
+            inputs=partial(_batches, **{**_IN_BATCHES, "steps": 2}),
+            dtype=torch.float64,
+            probe=trained,
+        ),
+        Case(name="one sentence in a batch", inputs=partial(_batches, **{**_IN_BATCHES, "b": 1})),
+        Case(
+            name="three heads, the last word asked",
+            inputs=partial(_batches, steps=5, b=2, n=3, h=3, d=2, position=2, lr=0.01),
+        ),
+        Case(
+            name="seven steps, in float64",
+            inputs=partial(_batches, **_IN_BATCHES),
+            dtype=torch.float64,
+            part="robustness",
+            mutation=True,
+        ),
+        Case(
+            name="called a second time, with another model",
+            inputs=partial(_batches, **_IN_BATCHES),
+            after=(partial(_batches, **_IN_BATCHES),),
+        ),
+        Case(name="other sizes", inputs=partial(_batches, steps=11, b=5, n=7, h=2, d=5, position=0), hidden=True),
+        Case(
+            name="other sizes, in float64",
+            inputs=partial(_batches, steps=5, b=7, n=2, h=1, d=5, position=1, lr=0.1),
+            dtype=torch.float64,
+            part="robustness",
+            hidden=True,
+        ),
+    ),
+    catalogues=("training",),
+    pairs=("gradients_pile_up", "not_corrected", "means_exchanged", "error_summed"),
+)
+
+EXERCISES = (
+    STACK_HEAD_WEIGHTS,
+    SPLIT_HEADS,
+    PREDICT_RESHAPED_HEADS,
+    MERGE_HEADS,
+    PREDICT_HEAD_PARAMETERS,
+    MULTI_HEAD_SELF_ATTENTION,
+    TRAIN_WITH_ADAM,
+    HEAD_CONTRIBUTIONS,
+    MEND_MULTI_HEAD,
+    FROM_PACKED,
+)
