@@ -241,7 +241,7 @@ MULTI_HEAD_CROSS_ATTENTION = WrittenExercise(
         ),
     ),
     catalogues=("attention", "heads"),
-    few={"projections": ("nonlinear",)},
+    few={"projections": ("nonlinear", "weights_as_stored")},
     pairs=(
         "no_scale",
         "scaled_by_root_d_model",
