@@ -455,7 +455,6 @@ PADDED_CROSS_ATTENTION = WrittenExercise(
             "over_queries",
             "over_first_axis",
             "over_heads",
-            "over_all_pairs",
             "no_softmax",
             "softmax_twice",
             "scale_after_softmax",
