@@ -11,28 +11,22 @@ import attnlib
 from attnlib.checks.asking.given import described, made
 from attnlib.checks.asking.ready_made import ATTENTION
 from attnlib.checks.asking.watch import ATTENTION_OF_ATTNLIB
-from attnlib.checks.course.slips.attention import LEADING_AXES, Compare, Give, Mix, Share
-from attnlib.checks.course.slips.heads import Finish, HeadGive, HeadShare, Merge, ProjectHeads
-from attnlib.checks.course.slips.lesson04_writing import (
-    Begin,
-    Count,
-    GatherScribe,
-    GiveTexts,
-    ReadAll,
-    Score,
-    Take,
-    WriteTexts,
-)
-from attnlib.checks.course.slips.lesson08_writing import EndOfText, FillStopped, ReadLast
-from attnlib.checks.course.slips.masks import MaskedShare, RealKeys, blocked
-from attnlib.checks.course.slips.memory import ProjectTexts, SplitTexts, TextLayers, TextScale, TextWidth
-from attnlib.checks.course.slips.projections import Layer, Matrices, Multiply, Three
-from attnlib.checks.course.steps import CourseExercise, Step, along_with, spells, told_as
-from attnlib.checks.course.usual import as_given, only_built, usual_cases, wrong
+from attnlib.checks.course.declare import WrittenExercise
+from attnlib.checks.course.usual import only_built, usual_cases
 from attnlib.checks.draw import Draw
-from attnlib.checks.exercise import Asked, Case, Exercise, Inputs
+from attnlib.checks.exercise import Asked, Case, Inputs
 
 LESSON = "04_cross_attention"
+
+UNLIKE_HERE = (
+    "products_not_summed",
+    "scaled_by_axis_one",
+    "over_axis_one",
+    "axis_of_softmax_left_out",
+    "causal",
+    "itself_blocked",
+)
+"""Slips of attention in general, or of a text that asks itself; `memory_read_causally` says more than `causal`."""
 
 
 def _cross_attention(x: Tensor, memory: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Tensor, Tensor]:
@@ -76,45 +70,7 @@ def _zero_vector(make: Callable[..., Inputs], **sizes: Any) -> Case:
     return Case(name="a vector of zeros in the memory", inputs=inputs)
 
 
-class CrossShare(Share):
-    """Every query shares its attention among all positions of the memory."""
-
-    def causal(self, scores: Tensor, allowed: Tensor | None = None) -> Tensor:
-        """A causal mask on the memory.
-
-        Query i sees only the first i + 1 positions of the memory. The memory is there as a whole, and its positions
-        have nothing to do with those of x: every query sees all of it.
-        """
-        return super().causal(scores, allowed)
-
-    def zeros_taken_for_padding(self, scores: Tensor, memory: Tensor, allowed: Tensor | None = None) -> Tensor:
-        """Vectors of zeros are taken for padding.
-
-        A memory's vector may be all zeros and mean something. What is padding, a mask says; where there is none,
-        every query sees the whole memory.
-        """
-        real = memory.ne(0).any(dim=-1)[(slice(None), *(None,) * (scores.dim() - 2))]
-        return self._among(scores, real if allowed is None else real & allowed)
-
-    def divided_without_exp(self, scores: Tensor) -> Tensor:
-        """The scores are divided by their sum, without exp.
-
-        Scores may be negative, and their sum may be near 0. The softmax takes exp first, which makes them positive.
-        """
-        return scores / scores.sum(dim=-1, keepdim=True)
-
-    def exp_overwritten(self, scores: Tensor) -> Tensor:
-        """A result that the gradient needs is overwritten.
-
-        The numbers are right. But exp's gradient is computed from its own result, and `/=` has written into it. Make a
-        new tensor: weights = weights / total.
-        """
-        weights = (scores - scores.amax(dim=-1, keepdim=True)).exp()
-        weights /= weights.sum(dim=-1, keepdim=True)
-        return weights
-
-
-CROSS_ATTENTION = CourseExercise(
+CROSS_ATTENTION = WrittenExercise(
     name="cross_attention",
     lesson=LESSON,
     contract="(b, q, d_model), (b, k, d_memory), three matrices -> output (b, q, d_v), weights (b, q, k)",
@@ -152,7 +108,8 @@ CROSS_ATTENTION = CourseExercise(
         ),
     ),
     example=_small_texts,
-    made_of=(Multiply, Matrices, ProjectTexts, Compare, TextScale, CrossShare, Mix, Give),
+    catalogues=("attention",),
+    few={"projections": ("nonlinear",)},
     pairs=(
         "no_scale",
         "scaled_by_d",
@@ -165,7 +122,7 @@ CROSS_ATTENTION = CourseExercise(
         "weights_transposed",
         "order_returned",
     ),
-    without=(*LEADING_AXES, "over_heads", "scaled_by_root_d_v_and_weights_transposed"),
+    without=(*UNLIKE_HERE, "over_heads", "scaled_by_root_d_v_and_weights_transposed"),
 )
 
 
@@ -204,15 +161,7 @@ def _indivisible(draw: Draw, *, d_model: int, h: int) -> tuple[Inputs, Inputs]:
     return (d_model, 13, h), _texts(draw, 2, 5, 3, d_model, 13)
 
 
-class ProjectTextHeads(ProjectTexts, ProjectHeads):
-    """The same with the layers of all heads."""
-
-
-class CrossHeadShare(CrossShare, HeadShare):
-    """The same in each head."""
-
-
-MULTI_HEAD_CROSS_ATTENTION = CourseExercise(
+MULTI_HEAD_CROSS_ATTENTION = WrittenExercise(
     name="MultiHeadCrossAttention",
     lesson=LESSON,
     contract="MultiHeadCrossAttention(d_model, d_memory, num_heads, d_head=None, bias=True), "
@@ -291,19 +240,8 @@ MULTI_HEAD_CROSS_ATTENTION = CourseExercise(
             hidden=True,
         ),
     ),
-    made_of=(
-        TextWidth,
-        TextLayers,
-        ProjectTextHeads,
-        SplitTexts,
-        Compare,
-        TextScale,
-        CrossHeadShare,
-        Mix,
-        Merge,
-        Finish,
-        HeadGive,
-    ),
+    catalogues=("attention", "heads"),
+    few={"projections": ("nonlinear", "weights_as_stored")},
     pairs=(
         "no_scale",
         "scaled_by_root_d_model",
@@ -313,12 +251,7 @@ MULTI_HEAD_CROSS_ATTENTION = CourseExercise(
         "w_q_w_k_exchanged",
         "no_output_projection",
     ),
-    without=(
-        *LEADING_AXES,
-        "scaled_by_root_d_v",
-        "one_width_only",
-        "error_in_forward",
-    ),
+    without=(*UNLIKE_HERE, "scaled_by_root_d_v", "one_width_only", "zeros_taken_for_padding_2"),
 )
 
 
@@ -330,12 +263,6 @@ def _decode(
     scores = x @ w_q @ k.transpose(-2, -1) * k.shape[-1] ** -0.5
     weights = torch.softmax(scores.masked_fill(~memory_is_real[:, None, :], float("-inf")), dim=-1)
     return weights @ (memory @ w_v), weights
-
-
-def _decode_as_given(
-    x: Tensor, memory: Tensor, x_is_real: Tensor, memory_is_real: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor
-) -> tuple[Tensor, Tensor]:
-    return _decode(x, x, x_is_real, x_is_real, w_q, w_k, w_v)
 
 
 def _real(draw: Draw, b: int, n: int) -> Tensor:
@@ -372,99 +299,7 @@ def _where_x_is_real(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
     return tuple(t.masked_fill(padded, 0) if t.shape[:2] == padded.shape[:2] else t for t in asked(*inputs))
 
 
-class MemoryMask(Step):
-    """What is open: positions of the memory that are no padding."""
-
-    makes = ("allowed",)
-
-    def right(self, memory_is_real: Tensor) -> Tensor:
-        return memory_is_real[:, None, :]
-
-    def mask_of_x_left(self, x_is_real: Tensor) -> Tensor:
-        """The mask is still that of x.
-
-        The mask says which positions of *x* are padding, and is put on the positions of the memory. Where both texts
-        have the same length, nothing crashes. The mask belongs to whoever answers: memory_is_real.
-        """
-        return x_is_real[:, None, :]
-
-    @spells(ProjectTexts.roles_exchanged)
-    @along_with("roles_exchanged")
-    def roles_and_masks_exchanged(self, x_is_real: Tensor) -> Tensor:
-        return x_is_real[:, None, :]
-
-    @told_as(RealKeys.real_keys_counted)
-    def real_keys_counted(self, memory_is_real: Tensor) -> Tensor:
-        places = torch.arange(memory_is_real.shape[1], device=memory_is_real.device)
-        return (places < memory_is_real.sum(dim=1, keepdim=True))[:, None, :]
-
-    @spells(ProjectTexts.memory_cut)
-    @along_with("memory_cut")
-    def mask_cut(self, x: Tensor, memory_is_real: Tensor) -> Tensor:
-        return memory_is_real[:, None, : x.shape[1]]
-
-    def mask_dropped(self) -> None:
-        """Padding answers, too.
-
-        Each row gives part of its attention to positions that hold nothing: the mask is gone, or it closes rows,
-        [:, :, None], where it should close columns, memory_is_real[:, None, :].
-        """
-        return None
-
-    @spells(mask_dropped)
-    def padded_queries_masked(self, x_is_real: Tensor) -> Tensor:
-        return x_is_real[:, :, None]
-
-    def memory_mask_on_queries(self, memory_is_real: Tensor) -> Tensor:
-        """The mask is on the axis of the queries, not of the keys.
-
-        [:, :, None] closes whole rows. What has to be closed are padded *keys*, the columns:
-        memory_is_real[:, None, :]. Where the texts are of different lengths it does not even fit.
-        """
-        return memory_is_real[:, :, None]
-
-    def mask_upside_down(self, memory_is_real: Tensor) -> Tensor:
-        """The mask is upside down.
-
-        `memory_is_real` is True where there *is* something. You closed those positions and left the padding open. Put a
-        `~` in front of it.
-        """
-        return ~memory_is_real[:, None, :]
-
-    def first_mask_for_all(self, memory_is_real: Tensor) -> Tensor:
-        """The first text's mask is used for the whole batch.
-
-        memory_is_real[0] says which positions of one text are real, and the others are of other lengths. Keep the
-        batch, and give the mask an axis for the queries: memory_is_real[:, None, :].
-        """
-        return memory_is_real[:1, None, :]
-
-
-class MendedShare(MaskedShare):
-    """As in the given code, where a memory always has something to say: -inf, and no care for empty rows."""
-
-    def _among(self, scores: Tensor, allowed: Tensor | None, dim: int = -1) -> Tensor:
-        return scores.softmax(dim) if allowed is None else blocked(scores, allowed, "nan", dim)
-
-    @spells(MemoryMask.mask_upside_down)
-    @along_with("mask_upside_down")
-    def mask_upside_down_filled(self, scores: Tensor, allowed: Tensor) -> Tensor:
-        return blocked(scores, allowed, "equal")
-
-
-class MendedMix(Mix):
-    """Padding has values, too."""
-
-    @along_with("mask_dropped")
-    def values_zeroed(self, weights: Tensor, v: Tensor, memory_is_real: Tensor) -> Tensor:
-        """Only the values of the padding are zero.
-
-        The padding brings nothing back, but it still takes its share of the weights. Close its *scores*.
-        """
-        return weights @ (v * memory_is_real[:, :, None])
-
-
-MEND_DECODER_ATTENTION = CourseExercise(
+MEND_DECODER_ATTENTION = WrittenExercise(
     name="mend_decoder_attention",
     lesson=LESSON,
     contract="(b, q, d_model), (b, k, d_model), bool (b, q), bool (b, k), three matrices -> "
@@ -493,7 +328,11 @@ MEND_DECODER_ATTENTION = CourseExercise(
         Case(name="one query", inputs=_padded_texts(3, 3, 7, 5, 2, 3), probe=_where_x_is_real, hidden=True),
         Case(name="d_v as large as d_k", inputs=_padded_texts(3, 5, 5, 7, 3, 3), probe=_where_x_is_real, hidden=True),
     ),
-    made_of=(Multiply, Matrices, ProjectTexts, MemoryMask, Compare, TextScale, MendedShare, MendedMix, Give),
+    catalogues=("attention",),
+    few={
+        "projections": ("nonlinear",),
+        "masks": ("mask_after_softmax", "scores_times_mask", "scores_times_mask_zeroed", "mask_added", "mask_as_index"),
+    },
     pairs=(
         "keys_and_values_from_x",
         "keys_from_x",
@@ -505,19 +344,19 @@ MEND_DECODER_ATTENTION = CourseExercise(
         "over_queries",
     ),
     without=(
-        *LEADING_AXES,
+        *UNLIKE_HERE,
         "keys_and_values_from_x_and_mask_of_x_left",  # that is how the code is given
-        "empty_rows_nan",
-        "empty_rows_equal",
-        "empty_rows_unmasked",
-        "nan_swept_forward",
+        "mask_of_x_left_and_mask_dropped",
+        "mask_upside_down_and_mask_dropped",
+        "exp_overflows",
+        "exp_overwritten",
         "over_heads",
         "scaled_by_root_d_memory",
         "w_q_w_v_exchanged",
         "queries_values_exchanged",
         "values_for_keys",
+        "zeros_taken_for_padding",
     ),
-    own=(as_given(_decode_as_given),),
 )
 
 
@@ -548,57 +387,9 @@ def _too_many_heads(draw: Draw) -> tuple[Inputs, Inputs]:
     return (14, 13, 3), (*_texts(draw, 2, 5, 3, 14, 13), torch.ones(2, 3, dtype=torch.bool))
 
 
-class RealAnswers(RealKeys):
-    """Which positions of the memory may answer, for all heads and queries alike."""
-
-    makes = ("allowed",)
-
-    def padding_ignored(self) -> None:
-        """Padding answers, too.
-
-        Each row gives part of its attention to positions that hold nothing: the key mask is not used. Where it is
-        False, the score has to become -inf before the softmax.
-        """
-        return None
-
-
-class ProjectPadded(ProjectTextHeads):
-    """The memory's padding is projected like the rest; it is its scores that are blocked."""
-
-    @along_with("padding_ignored")
-    def padding_zeroed(self, x: Tensor, memory: Tensor, key_mask: Tensor, w_q: Layer, w_k: Layer, w_v: Layer) -> Three:
-        """Padding is set to zero, not blocked.
-
-        The memory, or what is made of it, is multiplied by the mask. But a position of zeros still has a score, and
-        e⁰ = 1 is a good share, which the real ones lose. Block its *scores*, before the softmax: -inf.
-        """
-        return self.right(x, memory * key_mask[..., None], w_q, w_k, w_v)
-
-    @spells(padding_zeroed)
-    @along_with("padding_ignored")
-    def values_of_padding_zeroed(
-        self, x: Tensor, memory: Tensor, key_mask: Tensor, w_q: Layer, w_k: Layer, w_v: Layer
-    ) -> Three:
-        return w_q(x), w_k(memory), w_v(memory) * key_mask[..., None]
-
-    @spells(padding_zeroed)
-    @along_with("padding_ignored")
-    def keys_and_values_of_padding_zeroed(
-        self, x: Tensor, memory: Tensor, key_mask: Tensor, w_q: Layer, w_k: Layer, w_v: Layer
-    ) -> Three:
-        return w_q(x), w_k(memory) * key_mask[..., None], w_v(memory) * key_mask[..., None]
-
-
-class PaddedShare(CrossHeadShare, MaskedShare):
-    """In each head, among what is real."""
-
-    def _among(self, scores: Tensor, allowed: Tensor | None, dim: int = -1) -> Tensor:
-        return scores.softmax(dim) if allowed is None else blocked(scores, allowed, "zeros", dim)
-
-
 _SIZES = {"b": 2, "q": 7, "k": 11, "h": 3, "d": 5, "d_memory": 13}
 
-PADDED_CROSS_ATTENTION = CourseExercise(
+PADDED_CROSS_ATTENTION = WrittenExercise(
     name="PaddedCrossAttention",
     lesson=LESSON,
     contract="PaddedCrossAttention(d_model, d_memory, num_heads), forward: (b, q, d_model), (b, k, d_memory), "
@@ -653,46 +444,68 @@ PADDED_CROSS_ATTENTION = CourseExercise(
             probe=only_built,
         ),
     ),
-    made_of=(
-        TextWidth,
-        TextLayers,
-        ProjectPadded,
-        SplitTexts,
-        RealAnswers,
-        Compare,
-        TextScale,
-        PaddedShare,
-        Mix,
-        Merge,
-        Finish,
-        HeadGive,
-    ),
-    pairs=("no_scale", "over_queries", "merged_by_reshape", "padding_ignored", "padding_upside_down"),
+    catalogues=("masks",),
     few={
-        ProjectPadded: (
-            "padding_zeroed",
-            "keys_and_values_from_x",
-            "all_from_memory",
-            "roles_exchanged",
-            "keys_from_x",
-            "values_from_x",
-            "both_texts_answer",
-            "memory_cut",
-            "w_q_w_k_exchanged",
-            "w_q_w_v_exchanged",
+        "attention": (
+            "not_transposed",
+            "no_scale",
+            "scaled_by_d",
+            "scaled_by_root_d_model",
+            "exp_overflows",
+            "over_queries",
+            "over_first_axis",
+            "over_heads",
+            "no_softmax",
+            "softmax_twice",
+            "scale_after_softmax",
+            "winner_takes_all",
+            "sigmoid",
+            "relu_shared",
+            "logarithm",
+            "sum_without_axis",
+            "not_normalised",
+            "equal_weights",
+            "dropout_returned",
+            "softmax_in_float32",
+            "one_length_only",
+            "weights_transposed",
+            "scores_mixed",
+            "values_first",
+            "values_not_summed",
+            "averaged",
+            "keys_for_values",
+            "queries_for_values",
+            "order_returned",
         ),
-        SplitTexts: ("split_by_reshape", "split_and_merged_by_reshape", "never_split", "split_by_length_of_x"),
-        Compare: ("not_transposed",),
-        TextScale: ("no_scale", "scaled_by_d", "scaled_by_root_d_model", "scaled_by_root_d_memory"),
-        Merge: ("merged_by_reshape", "merged_taking_turns", "not_merged"),
-        Finish: ("no_output_projection", "bias_of_w_o_unused"),
-        HeadGive: ("order_returned", "weights_mean_returned"),
+        "heads": (
+            "no_error",
+            "assertion",
+            "refused_too_late",
+            "split_by_reshape",
+            "split_and_merged_by_reshape",
+            "never_split",
+            "scores_summed",
+            "weights_averaged",
+            "merged_by_reshape",
+            "merged_taking_turns",
+            "no_output_projection",
+            "bias_of_w_o_unused",
+            "weights_mean_returned",
+        ),
     },
-    without=(*LEADING_AXES, "layers_as_wide_as_words", "no_bias_by_default", "one_width_only"),
+    pairs=("no_scale", "over_queries", "merged_by_reshape", "key_mask_unused", "padding_upside_down"),
+    without=(
+        "all_masks_upside_down",
+        "d_memory_checked",
+        "d_memory_shared_out",
+        "diagonal_opened",
+        "key_mask_unused_and_padding_upside_down",
+        "zeros_taken_for_padding_2",
+    ),
 )
 
 
-PREDICT_WHO_SETS_THE_LENGTH = Exercise(
+PREDICT_WHO_SETS_THE_LENGTH = WrittenExercise(
     name="predict_who_sets_the_length",
     lesson=LESSON,
     contract="the shapes of output and weights when 3 German words ask 11 English ones",
@@ -701,32 +514,9 @@ PREDICT_WHO_SETS_THE_LENGTH = Exercise(
     reference="B",
     explanation="Each of the 3 askers gets one answer: 3 rows, as wide as a value. Each looks at 11 words: 3 rows of "
     "11 weights. The length of the memory is summed away.",
-    wrong=(
-        wrong(
-            "answers_set_the_length",
-            "The words that ask get the rows",
-            "You gave every English word a row. But English words only answer, and nobody answers *them*. An output "
-            "row is the mix that one asker took home, and three German words asked.",
-            "A",
-        ),
-        wrong(
-            "width_of_x",
-            "The width is that of the values",
-            "The number of rows is right. But a row is an average of values, and a value has 2 numbers, legs and "
-            "lanes. The width of x, 3, is no longer there once the queries are made.",
-            "C",
-        ),
-        wrong(
-            "weights_square",
-            "The weights are a rectangle",
-            "In self-attention the table is square, because the same words ask and answer. Here 3 ask and 11 answer. "
-            "Each asker needs a weight for each of the 11.",
-            "D",
-        ),
-    ),
 )
 
-PREDICT_SHUFFLED_MEMORY = Exercise(
+PREDICT_SHUFFLED_MEMORY = WrittenExercise(
     name="predict_shuffled_memory",
     lesson=LESSON,
     contract="what happens to output and weights when the words of the memory are shuffled",
@@ -735,32 +525,9 @@ PREDICT_SHUFFLED_MEMORY = Exercise(
     reference="C",
     explanation="Each key moves together with its value. So every asker finds the same pairs, gives them the same "
     "weights, and adds up the same terms. Only the columns of the table are in another order.",
-    wrong=(
-        wrong(
-            "equivariant_here_too",
-            "There the words that asked had moved",
-            "In lesson 02 the rows of the output moved because the words that *asked* had moved. Here the askers stay "
-            "where they are. Only the answers move, and a sum does not depend on its order.",
-            "A",
-        ),
-        wrong(
-            "order_matters",
-            "The memory is a set",
-            "A score compares one query with one key, wherever the key is. Nothing in the formula knows a position, "
-            "so 11 words in another order are the same 11 words.",
-            "B",
-        ),
-        wrong(
-            "weights_stay",
-            "The weights follow the words",
-            "You are right that the output stays. But a weight belongs to a word, not to a place. When *animal* moves "
-            "to column 9, its weight moves with it, or the wrong value would be fetched.",
-            "D",
-        ),
-    ),
 )
 
-PREDICT_LONGER_SOURCE = Exercise(
+PREDICT_LONGER_SOURCE = WrittenExercise(
     name="predict_longer_source",
     lesson=LESSON,
     contract="what lets a question find its digit when the text before it gets longer",
@@ -769,30 +536,6 @@ PREDICT_LONGER_SOURCE = Exercise(
     reference="B",
     explanation="The ten questions are parameters: they do not depend on the date at all. The digit brings its key "
     "along when it moves, and the same query fits the same key at the new place.",
-    wrong=(
-        wrong(
-            "query_adapts",
-            "The questions have not seen the text",
-            "The query of the last place is a parameter times W^Q. It is the same vector for every date, and it has "
-            "not seen a character of this one. What differs is on the other side: the keys.",
-            "A",
-        ),
-        wrong(
-            "learned_a_place",
-            "Nothing ever told it a position",
-            "A query could only prefer a position if the keys said where they are. These keys are made from a "
-            "character and two neighbours on either side. The same characters eight positions further have the same "
-            "keys.",
-            "C",
-        ),
-        wrong(
-            "padding_does_it",
-            "The mask opens or closes; it does not point",
-            "The mask keeps the padding from answering, and nothing else. Among the real characters it treats all "
-            "alike, so it cannot be what finds the digit.",
-            "D",
-        ),
-    ),
 )
 
 
@@ -850,7 +593,7 @@ def _would_go_on(ids: Tensor, token: int, first: list[int]) -> bool:
 
 _TEXTS: dict[str, Any] = {"b": 3, "k": 5, "d": 6, "vocab": 11, "longest": 9}
 
-WRITE_GREEDILY = CourseExercise(
+WRITE_GREEDILY = WrittenExercise(
     name="write_greedily",
     lesson=LESSON,
     contract="model, memory (b, k, d), start_id, stop_id, longest -> ids (b, up to longest), the ln p of each text (b)",
@@ -903,23 +646,6 @@ WRITE_GREEDILY = CourseExercise(
             hidden=True,
         ),
     ),
-    made_of=(
-        Begin,
-        ReadAll,
-        ReadLast,
-        Score,
-        Take,
-        FillStopped,
-        Count,
-        EndOfText,
-        GatherScribe,
-        WriteTexts,
-        GiveTexts,
-    ),
-    few={
-        FillStopped: ("writes_beyond_the_stop", "filled_with_zeros"),
-        EndOfText: ("first_stop_ends_all", "never_over"),
-    },
     pairs=("start_returned", "filling_counted", "writes_beyond_the_stop"),
 )
 
