@@ -114,6 +114,20 @@ def test_spellings_share_name_and_text(course: Path) -> None:
     assert found["tripled_3"].implementation(torch.ones(1)) == 6
 
 
+def test_equal_braces_stand_for_one_choice(course: Path) -> None:
+    catalogue = CATALOGUE.replace(
+        "    doubled + 1 → doubled - 1", "    {doubled|tripled} + 1 → {doubled|tripled} - {1|2}"
+    )
+    course.write_text(catalogue, encoding="utf-8")
+    read.cache_clear()
+    assert [found.split("→")[1] for found in read(course).slips["taken_away"].spellings] == [
+        " doubled - 1",
+        " doubled - 2",
+        " tripled - 1",
+        " tripled - 2",
+    ]
+
+
 def test_a_slip_belongs_where_its_line_is_and_its_names_are_bound(course: Path) -> None:
     assert not {"of_the_memory", "of_another_line"} & {m.id for m in declared().misconceptions}
 

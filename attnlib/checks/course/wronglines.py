@@ -7,7 +7,8 @@ wrong letters of a question. Under `### id: title` stand an explanation and, ind
 - a line that assigns what a line of the right answer assigns, or a `return`, takes that line's place; lines before it
   come before it, and `...` among them is the right line itself;
 - `old → new` replaces a piece of the right answer, and `old →` takes it away;
-- `and` on a line of its own joins two changes, `or` begins another spelling of the slip, `{4|8|64}` stands for several.
+- `and` on a line of its own joins two changes, `or` begins another spelling of the slip, `{4|8|64}` stands for several
+  (and where it is written twice, for the same one).
 
 A slip belongs to every exercise whose right answer has such a line and binds all names that the wrong line reads. The
 explanation may end with the address of a discussion, `<https://…>`. A comment, `<!-- unless: PATTERN -->`, says what
@@ -140,9 +141,12 @@ def _slip(id: str, title: str, body: str, where: str) -> WrongLine:
 
 def _expanded(change: str) -> Iterator[str]:
     """The change with each of the values in `{4|8|64}`."""
-    pieces = re.split(r"\{([^{}]*\|[^{}]*)\}", change)
-    for chosen in itertools.product(*(piece.split("|") if i % 2 else [piece] for i, piece in enumerate(pieces))):
-        yield "".join(chosen)
+    several = [*dict.fromkeys(re.findall(r"\{([^{}]*\|[^{}]*)\}", change))]
+    for chosen in itertools.product(*(values.split("|") for values in several)):
+        expanded = change
+        for values, value in zip(several, chosen, strict=True):
+            expanded = expanded.replace(f"{{{values}}}", value)
+        yield expanded
 
 
 def applied(source: str, change: str, where: str = "") -> str:
