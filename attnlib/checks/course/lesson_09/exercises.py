@@ -13,19 +13,6 @@ from attnlib.checks.asking import ready_made
 from attnlib.checks.asking.given import HELD
 from attnlib.checks.asking.watch import ATTENTION_OF_ATTNLIB
 from attnlib.checks.course.declare import WrittenExercise
-from attnlib.checks.course.slips.attention import Compare, Mix, Scale, Share
-from attnlib.checks.course.slips.heads import EvenSplit, Merge
-from attnlib.checks.course.slips.lesson05_masks import CausalAlign
-from attnlib.checks.course.slips.lesson09_cache import (
-    AttendAfterCache,
-    FinishWithMatrix,
-    PlacesAfterCache,
-    ProjectNew,
-    TurnAndKeep,
-)
-from attnlib.checks.course.slips.lesson09_sharing import InWindow, ReadGroups, SomeWindow
-from attnlib.checks.course.slips.masks import MaskForm
-from attnlib.checks.course.steps import CourseExercise
 from attnlib.checks.course.usual import of_sizes, usual_cases
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Asked, Case, Inputs
@@ -199,7 +186,7 @@ def _chunks(name: str, chunk: int, *, hidden: bool = False, **inputs: Any) -> Ca
     return Case(name=name, inputs=partial(_words, **inputs), part="the next call", probe=probe, hidden=hidden)
 
 
-CACHED_ATTENTION = CourseExercise(
+CACHED_ATTENTION = WrittenExercise(
     name="cached_attention",
     lesson=LESSON,
     contract="new words x (b, n, d_model), weights {w_q, w_k, w_v, w_o}, cache {k, v, length} -> (b, n, d_model): "
@@ -225,9 +212,11 @@ CACHED_ATTENTION = CourseExercise(
         _chunks("word by word, other sizes", 1, b=3, n=5, d=1, h=2, past=3, hidden=True),
         _chunks("in chunks of 4", 4, b=1, n=11, d=3, past=0, hidden=True),
     ),
-    made_of=(ProjectNew, EvenSplit, PlacesAfterCache, TurnAndKeep, AttendAfterCache, Merge, FinishWithMatrix),
     pairs=("restarted", "mask_from_the_first_key", "values_turned"),
-    few={EvenSplit: ("split_by_reshape",), Merge: ("merged_by_reshape",)},
+    few={
+        "heads": ("split_by_reshape", "merged_by_reshape", "no_output_projection"),
+        "attention": ("no_scale", "over_queries"),
+    },
 )
 
 
@@ -285,7 +274,7 @@ def _groups(draw: Draw, *, b: int, q: int, k: int, d: int, h: int = 6, g: int = 
     )
 
 
-GROUPED_QUERY_ATTENTION = CourseExercise(
+GROUPED_QUERY_ATTENTION = WrittenExercise(
     name="grouped_query_attention",
     lesson=LESSON,
     contract="q (b, h, q, d), k (b, g, k, d), v (b, g, k, d_v), g divides h -> (b, h, q, d_v): head i reads group "
@@ -315,12 +304,17 @@ GROUPED_QUERY_ATTENTION = CourseExercise(
             part="robustness",
         ),
     ),
-    made_of=(ReadGroups, Compare, Scale, Share, Mix),
     few={
-        Compare: ("exchanged",),
-        Scale: ("no_scale", "scaled_by_d"),
-        Share: ("over_queries", "over_heads", "no_softmax", "causal", "exp_overflows"),
-        Mix: (),
+        "attention": (
+            "exchanged",
+            "no_scale",
+            "scaled_by_d",
+            "exp_overflows",
+            "over_queries",
+            "over_heads",
+            "no_softmax",
+            "causal",
+        )
     },
     pairs=("groups_taking_turns", "no_scale"),
 )
@@ -376,7 +370,7 @@ def _sliding_window_mask(q_len: int, k_len: int, window: int) -> Tensor:
     return attnlib.sliding_window_mask(q_len, k_len, window)
 
 
-SLIDING_WINDOW_MASK = CourseExercise(
+SLIDING_WINDOW_MASK = WrittenExercise(
     name="sliding_window_mask",
     lesson=LESSON,
     contract="q_len, k_len, window -> bool (q, k), True = may attend: the query's own key and the window - 1 before it",
@@ -399,7 +393,8 @@ SLIDING_WINDOW_MASK = CourseExercise(
         of_sizes("a negative window", 3, 3, -2, part="a window of nothing", raises=True, hidden=True),
     ),
     example=lambda: (3, 4, 2),
-    made_of=(SomeWindow, CausalAlign, InWindow, MaskForm),
+    catalogues=("masks",),
+    without=("mask_transposed_2",),
     pairs=("top_left", "own_key_not_counted", "window_to_both_sides", "one_key_too_few", "no_window_accepted"),
 )
 
@@ -455,6 +450,7 @@ MEND_ROLLING_CACHE = WrittenExercise(
         _ring("a window of 3, other sizes", b=3, n=11, d=4, h=2, window=3, hidden=True),
         _ring("a window of 7", b=1, n=10, d=2, window=7, past=2, hidden=True),
     ),
+    without=("empty_places_attended",),
 )
 
 
