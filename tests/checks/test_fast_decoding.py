@@ -9,7 +9,7 @@ from torch.testing import assert_close
 import attnlib
 from attnlib.checks.asking.attempt import Local, Terms
 from attnlib.checks.course import find
-from attnlib.checks.course.slips.lesson09_cache import Cache
+from attnlib.checks.course.lesson_09.exercises import Cache
 
 
 def empty(*, b: int, h: int, room: int, d: int) -> Cache:

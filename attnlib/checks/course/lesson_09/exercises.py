@@ -12,46 +12,17 @@ from attnlib.attention import equation
 from attnlib.checks.asking import ready_made
 from attnlib.checks.asking.given import HELD
 from attnlib.checks.asking.watch import ATTENTION_OF_ATTNLIB
-from attnlib.checks.course.slips.attention import Compare, Mix, Scale, Share
-from attnlib.checks.course.slips.heads import EvenSplit, Merge
-from attnlib.checks.course.slips.lesson05_masks import CausalAlign
-from attnlib.checks.course.slips.lesson09_cache import (
-    AttendAfterCache,
-    AttendRing,
-    Cache,
-    Count,
-    FinishWithMatrix,
-    InAll,
-    PerPosition,
-    PlacesAfterCache,
-    ProjectNew,
-    Room,
-    Slot,
-    TurnAndKeep,
-    Views,
-    Write,
-    WriteSlot,
-)
-from attnlib.checks.course.slips.lesson09_sharing import (
-    Chance,
-    CutHeads,
-    DrawLast,
-    InWindow,
-    Pool,
-    Prefix,
-    ReadGroups,
-    SomeWindow,
-    WriteRow,
-)
-from attnlib.checks.course.slips.masks import MaskForm
-from attnlib.checks.course.steps import CourseExercise
-from attnlib.checks.course.usual import as_given, of_sizes, usual_cases, wrong
+from attnlib.checks.course.declare import WrittenExercise
+from attnlib.checks.course.usual import of_sizes, usual_cases
 from attnlib.checks.draw import Draw
-from attnlib.checks.exercise import Asked, Case, Exercise, Inputs
+from attnlib.checks.exercise import Asked, Case, Inputs
 
 LESSON = "09_fast_decoding"
 
-PREDICT_WHAT_TO_KEEP = Exercise(
+Cache = dict[str, Any]
+"""{"k": (b, h, room, d), "v": the same, "length": how many positions hold something}."""
+
+PREDICT_WHAT_TO_KEEP = WrittenExercise(
     name="predict_what_to_keep",
     lesson=LESSON,
     contract="what is needed of the earlier tokens, in every layer, to compute the next one",
@@ -60,32 +31,9 @@ PREDICT_WHAT_TO_KEEP = Exercise(
     reference="B",
     explanation="The new token brings one query, which meets all earlier keys and takes home their values. An earlier "
     "query has already been answered: it would only repeat a computation.",
-    wrong=(
-        wrong(
-            "queries_kept_too",
-            "An old query is never used again",
-            "Row i of the weights is computed from query i and all keys. The next token adds a row, and for that it "
-            "needs only its own query. The rows above are finished.",
-            "A",
-        ),
-        wrong(
-            "last_output_kept",
-            "The past is not summed up anywhere",
-            "A recurrent network keeps one state, and there you would be right. Attention looks at every earlier word "
-            "again, each time with a new query: it needs the keys and values of them all.",
-            "C",
-        ),
-        wrong(
-            "vectors_kept",
-            "That would be enough, but expensive",
-            "Keys and values can be recomputed from the vectors x that enter each layer: two products for each "
-            "earlier token, at each step. Keep the results, and there is nothing to recompute.",
-            "D",
-        ),
-    ),
 )
 
-PREDICT_REACH = Exercise(
+PREDICT_REACH = WrittenExercise(
     name="predict_reach",
     lesson=LESSON,
     contract="how far back the farthest token is that can change the last output: two layers, a window of 4 in each",
@@ -94,29 +42,6 @@ PREDICT_REACH = Exercise(
     reference="C",
     explanation="The last token sees three positions back, and in the first layer the token there saw three further: "
     "2 · (4 - 1) = 6. Each layer adds window - 1. Mistral has 32 layers and a window of 4096.",
-    wrong=(
-        wrong(
-            "one_layer_only",
-            "The second layer sees further",
-            "In one layer the window ends three positions back, because it counts the query itself. But what the "
-            "second layer finds there has already looked three positions further back.",
-            "A",
-        ),
-        wrong(
-            "one_layer_and_one_more",
-            "The window counts the query itself",
-            "A window of 4 is the query's own key and three before it, and there are two layers: the token three "
-            "positions back has itself looked three positions further.",
-            "B",
-        ),
-        wrong(
-            "windows_added_up",
-            "The window counts the query itself",
-            "Two windows of 4 overlap at one position: the key at which one window ends belongs to the token from "
-            "which the next one starts. Each layer adds window - 1.",
-            "D",
-        ),
-    ),
 )
 
 
@@ -172,7 +97,7 @@ def _append(name: str, *, part: str = "values", hidden: bool = False, **inputs: 
 
 _FULL = partial(_pieces, b=2, n=3, d=5, past=5, room=7)
 
-APPEND_TO_CACHE = CourseExercise(
+APPEND_TO_CACHE = WrittenExercise(
     name="append_to_cache",
     lesson=LESSON,
     contract="cache {k, v, length}, new k and v (b, h, n, d) -> all keys and all values so far, written into the cache",
@@ -223,7 +148,6 @@ APPEND_TO_CACHE = CourseExercise(
             hidden=True,
         ),
     ),
-    made_of=(Room, Write, Count, Views),
 )
 
 
@@ -262,7 +186,7 @@ def _chunks(name: str, chunk: int, *, hidden: bool = False, **inputs: Any) -> Ca
     return Case(name=name, inputs=partial(_words, **inputs), part="the next call", probe=probe, hidden=hidden)
 
 
-CACHED_ATTENTION = CourseExercise(
+CACHED_ATTENTION = WrittenExercise(
     name="cached_attention",
     lesson=LESSON,
     contract="new words x (b, n, d_model), weights {w_q, w_k, w_v, w_o}, cache {k, v, length} -> (b, n, d_model): "
@@ -288,9 +212,11 @@ CACHED_ATTENTION = CourseExercise(
         _chunks("word by word, other sizes", 1, b=3, n=5, d=1, h=2, past=3, hidden=True),
         _chunks("in chunks of 4", 4, b=1, n=11, d=3, past=0, hidden=True),
     ),
-    made_of=(ProjectNew, EvenSplit, PlacesAfterCache, TurnAndKeep, AttendAfterCache, Merge, FinishWithMatrix),
     pairs=("restarted", "mask_from_the_first_key", "values_turned"),
-    few={EvenSplit: ("split_by_reshape",), Merge: ("merged_by_reshape",)},
+    few={
+        "heads": ("split_by_reshape", "merged_by_reshape", "no_output_projection"),
+        "attention": ("no_scale", "over_queries"),
+    },
 )
 
 
@@ -308,7 +234,7 @@ def _bill(name: str, *sizes: int, lengths: tuple[int, ...], **more: Any) -> Case
     return Case(name=name, inputs=inputs, **more)
 
 
-CACHE_BYTES = CourseExercise(
+CACHE_BYTES = WrittenExercise(
     name="cache_bytes",
     lesson=LESSON,
     contract="batch, layers, kv_heads, lengths (n,), d_head, number_bytes -> int64 (n,): bytes of all caches",
@@ -327,7 +253,6 @@ CACHE_BYTES = CourseExercise(
         _bill("a longer text", 64, 80, 8, 128, 2, lengths=(1000000, 2), hidden=True),
     ),
     example=lambda: (1, 2, 3, torch.tensor([10, 20]), 4, 2),
-    made_of=(PerPosition, InAll),
     pairs=("keys_alone_counted", "numbers_not_bytes", "one_layer_counted"),
 )
 
@@ -349,7 +274,7 @@ def _groups(draw: Draw, *, b: int, q: int, k: int, d: int, h: int = 6, g: int = 
     )
 
 
-GROUPED_QUERY_ATTENTION = CourseExercise(
+GROUPED_QUERY_ATTENTION = WrittenExercise(
     name="grouped_query_attention",
     lesson=LESSON,
     contract="q (b, h, q, d), k (b, g, k, d), v (b, g, k, d_v), g divides h -> (b, h, q, d_v): head i reads group "
@@ -379,12 +304,17 @@ GROUPED_QUERY_ATTENTION = CourseExercise(
             part="robustness",
         ),
     ),
-    made_of=(ReadGroups, Compare, Scale, Share, Mix),
     few={
-        Compare: ("exchanged",),
-        Scale: ("no_scale", "scaled_by_d"),
-        Share: ("over_queries", "over_heads", "no_softmax", "causal", "exp_overflows"),
-        Mix: (),
+        "attention": (
+            "exchanged",
+            "no_scale",
+            "scaled_by_d",
+            "exp_overflows",
+            "over_queries",
+            "over_heads",
+            "no_softmax",
+            "causal",
+        )
     },
     pairs=("groups_taking_turns", "no_scale"),
 )
@@ -403,7 +333,7 @@ def _heads(draw: Draw, *, d_model: int, d: int, heads: int = 6, groups: int = 2)
     return draw.normal(*shape), draw.normal(*shape), heads, groups
 
 
-MULTI_HEAD_TO_GROUPED = CourseExercise(
+MULTI_HEAD_TO_GROUPED = WrittenExercise(
     name="multi_head_to_grouped",
     lesson=LESSON,
     contract="w_k and w_v (d_model, h·d), num_heads, groups -> both (d_model, g·d): the mean of each group's heads",
@@ -432,7 +362,6 @@ MULTI_HEAD_TO_GROUPED = CourseExercise(
         ),
     ),
     example=lambda: (torch.arange(4.0)[None], torch.arange(4.0, 8.0)[None], 2, 1),
-    made_of=(CutHeads, Pool),
 )
 
 
@@ -441,7 +370,7 @@ def _sliding_window_mask(q_len: int, k_len: int, window: int) -> Tensor:
     return attnlib.sliding_window_mask(q_len, k_len, window)
 
 
-SLIDING_WINDOW_MASK = CourseExercise(
+SLIDING_WINDOW_MASK = WrittenExercise(
     name="sliding_window_mask",
     lesson=LESSON,
     contract="q_len, k_len, window -> bool (q, k), True = may attend: the query's own key and the window - 1 before it",
@@ -464,7 +393,8 @@ SLIDING_WINDOW_MASK = CourseExercise(
         of_sizes("a negative window", 3, 3, -2, part="a window of nothing", raises=True, hidden=True),
     ),
     example=lambda: (3, 4, 2),
-    made_of=(SomeWindow, CausalAlign, InWindow, MaskForm),
+    catalogues=("masks",),
+    without=("mask_transposed_2",),
     pairs=("top_left", "own_key_not_counted", "window_to_both_sides", "one_key_too_few", "no_window_accepted"),
 )
 
@@ -476,14 +406,6 @@ def rolling_attention(q: Tensor, k: Tensor, v: Tensor, cache: Cache) -> Tensor:
     cache["k"][:, :, slot], cache["v"][:, :, slot] = k[:, :, 0], v[:, :, 0]
     cache["length"] += 1
     return equation(q, cache["k"][:, :, :seen], cache["v"][:, :, :seen])[0]
-
-
-def _rolling_as_given(q: Tensor, k: Tensor, v: Tensor, cache: Cache) -> Tensor:
-    window = cache["k"].shape[2]
-    slot = min(cache["length"], window - 1)
-    cache["k"][:, :, slot], cache["v"][:, :, slot] = k[:, :, 0], v[:, :, 0]
-    cache["length"] += 1
-    return equation(q, cache["k"], cache["v"])[0]
 
 
 def _new_words(draw: Draw, *, b: int, n: int, d: int, h: int = 3, window: int = 5, past: int = 0) -> Inputs:
@@ -507,7 +429,7 @@ def _ring(name: str, *, hidden: bool = False, **inputs: Any) -> Case:
     return Case(name=name, inputs=partial(_new_words, **inputs), probe=probe, hidden=hidden)
 
 
-MEND_ROLLING_CACHE = CourseExercise(
+MEND_ROLLING_CACHE = WrittenExercise(
     name="mend_rolling_cache",
     lesson=LESSON,
     contract="q, k, v (b, h, 1, d) of one new word, a cache of `window` slots and the number of words so far -> "
@@ -528,8 +450,7 @@ MEND_ROLLING_CACHE = CourseExercise(
         _ring("a window of 3, other sizes", b=3, n=11, d=4, h=2, window=3, hidden=True),
         _ring("a window of 7", b=1, n=10, d=2, window=7, past=2, hidden=True),
     ),
-    made_of=(Slot, WriteSlot, AttendRing),
-    own=(as_given(_rolling_as_given),),
+    without=("empty_places_attended",),
 )
 
 
@@ -612,7 +533,7 @@ def _sure(name: str, *, agree: bool, hidden: bool = False, b: int = 7, n: int = 
     return Case(name=name, inputs=partial(_certain, b=b, n=n, vocab=vocab, agree=agree), hidden=hidden)
 
 
-ACCEPT = CourseExercise(
+ACCEPT = WrittenExercise(
     name="accept",
     lesson=LESSON,
     contract="draft_p (b, n, V), target_p (b, n + 1, V), tokens (b, n) drawn from draft_p -> (b, n + 1): the accepted "
@@ -641,7 +562,6 @@ ACCEPT = CourseExercise(
             hidden=True,
         ),
     ),
-    made_of=(Chance, Prefix, DrawLast, WriteRow),
 )
 
 EXERCISES = (

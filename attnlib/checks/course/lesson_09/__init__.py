@@ -1,0 +1,1 @@
+"""Lesson 09: a cache of keys and values."""
