@@ -10,8 +10,6 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from attnlib.checks import Exercise
-from attnlib.checks.course.marks import Step
-from attnlib.checks.course.slips.tensors import Handle
 from autograder.proof.observed import Observed
 from autograder.proof.withheld import symptom
 
@@ -29,7 +27,7 @@ def each(change: Callable[[Tensor], Tensor], result: Any) -> Any:
     return tree_map_only(Tensor, change, result)
 
 
-class Mishandle(Step):
+class Mishandle:
     """The right answer, handled as no tensor should be."""
 
     def nothing_returned(self, answer: Answer, inputs: Inputs) -> None:
@@ -229,9 +227,13 @@ def said(table: Observed, attempt: Any) -> str | None:
     return found.id if found else None
 
 
+def mishandled(exercise: Any, how: Callable[[Answer, Inputs], Any]) -> Any:
+    return exercise.handled(lambda call: how(call.answer, call.inputs))
+
+
 def test_what_is_wrong_with_a_tensor_is_rejected_and_told(table: Observed) -> None:
     exercise: Any = table.exercise
-    wrong = {w: exercise.answer({Handle: getattr(Mishandle(), w)}) for w in TOLD if applies(exercise, w)}
+    wrong = {w: mishandled(exercise, getattr(Mishandle(), w)) for w in TOLD if applies(exercise, w)}
     told = {what: said(table, answer) for what, answer in wrong.items()}
     assert {what: symptom for what, symptom in told.items() if symptom not in TOLD[what].split()} == {}
     assert len(told) >= 2

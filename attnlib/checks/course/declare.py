@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from attnlib.checks import course
-from attnlib.checks.course.marks import How, Step
 from attnlib.checks.course.promises import promised
-from attnlib.checks.course.steps import handled, mishandled, together
+from attnlib.checks.course.tensors import Handle, handled, mishandled
 from attnlib.checks.course.usual import as_given
 from attnlib.checks.course.wronglines import BadCatalogue, NoPlace, WrongLine, applied, made, read
 from attnlib.checks.exercise import Exercise, Misconception
@@ -79,15 +78,15 @@ class WrittenExercise(Exercise):
         if given := read(self.files[0]).given.get(self.name):
             told.append(as_given(made(given, self.name)))
         own = {misconception.id for misconception in told}
-        told += [m for m in mishandled(self, self.answer) if m.id not in own]
+        told += [m for m in mishandled(self, made(self.right, self.name)) if m.id not in own]
         known = {misconception.id for misconception in told}
         if unknown := {*self.same, *self.same.values(), *self.without} - known:
             raise BadCatalogue(f"{self.files[0]}: {self.name} has no such slips: {', '.join(sorted(unknown))}")
         return tuple(filter(self._stays, told))
 
-    def answer(self, wrong: Mapping[type[Step], How]) -> Any:
-        """The right answer with its tensors handled in a wrong way, a step of `slips.tensors`."""
-        return handled(self, made(self.right, self.name), wrong)
+    def handled(self, handle: Handle) -> Any:
+        """The right answer, each of whose calls is handled in this way."""
+        return handled(self, made(self.right, self.name), handle)
 
     @cached_property
     def _wrong(self) -> tuple[Wrong, ...]:
@@ -108,7 +107,7 @@ class WrittenExercise(Exercise):
         told = {wrong.told.id: wrong.told for wrong in found}
         for one, other in combinations(self.pairs, 2):
             if (program := self._both(first[one], first[other])) is not None:
-                both = together(told[one], told[other])
+                both = _together(told[one], told[other])
                 same_as = self.same.get(both["id"])
                 answer = made(program, self.name)
                 found.append(Wrong(Misconception(**both, implementation=answer, same_as=same_as), program))
@@ -149,6 +148,24 @@ class WrittenExercise(Exercise):
             except NoPlace:
                 continue
         raise NoPlace(slip.id)
+
+
+def _together(one: Misconception, other: Misconception) -> dict[str, Any]:
+    """What is told of both at once."""
+    return {
+        "id": f"{one.id}_and_{other.id}",
+        "title": f"{one.title}, and {_inside(other.title)}",
+        "explanation": f"Two things at once. {one.explanation} {other.explanation}",
+        "thread": one.thread or other.thread,
+        "unless": "|".join(filter(None, (one.unless, other.unless))),
+        "both": (one.id, other.id),
+    }
+
+
+def _inside(title: str) -> str:
+    """A title inside a sentence, where a word such as GELU keeps its capitals."""
+    first = title.split()[0]
+    return title if first[1:] != first[1:].lower() else title[0].lower() + title[1:]
 
 
 def _first_of(paths: Sequence[Path]) -> Path:

@@ -357,7 +357,7 @@ ABLATE_HEAD = WrittenExercise(
             "other sizes, afterwards", 0, 0, True, **_AS_IT_WAS, b=2, n=7, sizes=_WIDE, probe=_model_alone, hidden=True
         ),
     ),
-    pairs=("heads_interleaved", "in_every_layer", "mean_ignored", "mean_over_positions", "behind_w_o"),
+    pairs=("heads_interleaved", "in_every_layer", "mean_ignored", "mean_of_each_sentence", "behind_w_o"),
 )
 
 
