@@ -187,7 +187,7 @@ def test_what_was_graded_is_what_is_reported(command, klass, tmp_path):
     assert (figures["predict_largest_dot"]["passed"], figures["predict_largest_dot"]["submissions"]) == ("4", "4")
     assert (figures["pairwise_dot"]["passed"], figures["pairwise_dot"]["not_answered"]) == ("1", "1")
     [stuck] = [row for row in rows(tmp_path / "out" / "class.csv") if row["kind"] == MISCONCEPTION]
-    assert (stuck["finding"], stuck["count"], stuck["students"]) == ("exchanged", "2", "bea; cyd")
+    assert (stuck["finding"], stuck["count"], stuck["students"]) == ("ys_as_rows", "2", "bea; cyd")
     html = Path(tmp_path / "out" / "class.html").read_text(encoding="utf-8")
     assert "bea, cyd" in html
     assert "the notebook is not JSON" in html

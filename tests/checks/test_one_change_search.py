@@ -207,7 +207,7 @@ def test_a_right_answer_is_not_changed(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("attnlib.checks.naming.one_change.search.one_change", never)
     assert run("pairwise_dot", lambda x, y: x @ y.mT).passed
-    assert run("pairwise_dot", lambda x, y: y @ x.mT).diagnosis == "exchanged"
+    assert run("pairwise_dot", lambda x, y: y @ x.mT).diagnosis == "ys_as_rows"
 
 
 def test_an_answer_that_is_too_slow_for_a_search_gets_a_report_without_one() -> None:

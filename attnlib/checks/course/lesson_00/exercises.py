@@ -53,7 +53,7 @@ PAIRWISE_DOT = WrittenExercise(
         torch.tensor([[[1.0, 0.0], [0.0, 2.0]]]),
         torch.tensor([[[1.0, 1.0], [3.0, 0.0], [0.0, -1.0]]]),
     ),
-    pairs=("exchanged", "scaled"),
+    pairs=("ys_as_rows", "scaled"),
 )
 
 MEND_SQUARED_DISTANCES = WrittenExercise(

@@ -14,8 +14,8 @@ from attnlib.checks.exercise import Case, Inputs
 
 LESSON = "01_qkv_projections"
 QKV = ("q", "k", "v")
-PAIRS = ("scaled_query", "q_k_exchanged", "keys_values_exchanged", "order_returned")
-NO_PAIRS = ("q_k_exchanged_and_order_returned", "keys_values_exchanged_and_order_returned")
+PAIRS = ("scaled_query", "q_k_exchanged", "keys_values_exchanged", "qkv_reordered")
+NO_PAIRS = ("q_k_exchanged_and_qkv_reordered", "keys_values_exchanged_and_qkv_reordered")
 """Two exchanges, which are no more than another order."""
 
 

@@ -518,7 +518,7 @@ ADDITIVE_ATTENTION = WrittenExercise(
             "returns_scores",
         )
     },
-    pairs=("no_tanh", "scaled", "over_queries", "no_softmax", "order_returned"),
+    pairs=("no_tanh", "divided_by_a_root", "over_queries", "no_softmax", "order_returned"),
     without=("averaged_over_sentences",),
 )
 

@@ -114,7 +114,7 @@ NEXT_TOKEN_LOSS = WrittenExercise(
             hidden=True,
         ),
     ),
-    pairs=("not_shifted", "past_predicted", "summed", "softmax_twice", "logarithm_of_base_2"),
+    pairs=("not_shifted", "past_predicted", "summed", "softmax_before_the_loss", "logarithm_of_base_2"),
 )
 
 

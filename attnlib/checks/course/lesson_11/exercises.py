@@ -467,7 +467,7 @@ QK_COMPOSITION = WrittenExercise(
         ),
     ),
     example=lambda: (torch.tensor([[0.0, 2.0], [0.0, 0.0]]), torch.tensor([[0.0, 3.0], [0.0, 4.0]])),
-    pairs=("ov_not_transposed", "q_composition", "spectral_norm", "norm_squared", "not_normalised"),
+    pairs=("ov_not_transposed", "q_composition", "spectral_norm", "norm_squared", "not_divided_by_the_norms"),
 )
 
 
