@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from attnlib.checks import course
-from attnlib.checks.asking.observe import Asking, Memory
+from attnlib.checks.asking.observation import Asking, Memory
 from attnlib.checks.asking.time_limits import TimeLimits
 from attnlib.checks.asking.window import interrupts_held
 from attnlib.checks.course.another import another

@@ -13,7 +13,7 @@ from typing import Any
 from nbformat import NotebookNode
 
 from attnlib.checks.asking.failure import Failure
-from attnlib.checks.asking.observe import Asking, Memory
+from attnlib.checks.asking.observation import Asking, Memory
 from attnlib.checks.exercise import Exercise
 from attnlib.checks.verdict.judge import parts_left, run_exercise
 from attnlib.checks.verdict.report import Report

@@ -8,7 +8,7 @@ from zlib import crc32
 
 from attnlib.checks import Exercise, exercises
 from attnlib.checks.asking.attempt import Local
-from attnlib.checks.asking.observe import Asking
+from attnlib.checks.asking.observation import Asking
 from attnlib.checks.asking.time_limits import TimeLimits, here
 from attnlib.checks.course.declare import WrittenExercise
 from attnlib.checks.naming.symptom_names import SYMPTOMS

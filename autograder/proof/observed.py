@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from attnlib.checks import Case, Exercise, Misconception, Report
-from attnlib.checks.asking.observe import Asking, Observation, observe
+from attnlib.checks.asking.observation import Asking, Observation
+from attnlib.checks.asking.observe import observe
 from attnlib.checks.naming.diagnose import diagnose
 from attnlib.checks.trial.trial import Trial, judged
 from attnlib.checks.verdict.judge import cases_of, run_exercise

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 
 from attnlib.checks import Exercise, Misconception
-from attnlib.checks.asking.observe import Asking
+from attnlib.checks.asking.observation import Asking
 from attnlib.checks.course.declare import WrittenExercise
 from attnlib.checks.naming.errors import exception
 from attnlib.checks.naming.symptoms import broken_contract, gradient_cut_off, one_property, relation_of_numbers

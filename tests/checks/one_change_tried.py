@@ -7,7 +7,7 @@ from notebook_cells import run_cell
 from torch import Tensor
 
 from attnlib.checks import exercises
-from attnlib.checks.asking.observe import Asking
+from attnlib.checks.asking.observation import Asking
 from attnlib.checks.asking.time_limits import TimeLimits
 from attnlib.checks.naming.one_change.search import one_change
 from attnlib.checks.verdict.judge import cases_of, try_case

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from attnlib.checks import Misconception, exercises
-from attnlib.checks.asking.observe import Asking, Memory, Observation, observe
+from attnlib.checks.asking.observation import Asking, Memory, Observation
+from attnlib.checks.asking.observe import observe
 from attnlib.checks.exercise import Case
 from attnlib.checks.trial.compare import SEPARATION, first_difference
 from attnlib.checks.verdict.judge import cases_of, run_exercise

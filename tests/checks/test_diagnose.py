@@ -11,7 +11,8 @@ from torch.utils._pytree import tree_map_only
 import attnlib
 from attnlib.checks import exercises, run
 from attnlib.checks.asking import observe as observing
-from attnlib.checks.asking.observe import Asking, Memory
+from attnlib.checks.asking.observation import Asking, Memory
+from attnlib.checks.course.wronglines import made
 from attnlib.checks.naming.diagnose import diagnose
 from attnlib.checks.verdict.judge import cases_of, run_exercise, try_case
 
@@ -113,7 +114,7 @@ def test_only_rivals_that_are_right_otherwise_are_asked_on_another_device(monkey
     monkeypatch.setattr(observing, "AskedSession", Counting)
     exercise = exercises()["MultiHeadSelfAttention"]
 
-    class OnTheCpuOnly(exercise.answer({})):  # type: ignore[misc, attr-defined]
+    class OnTheCpuOnly(made(exercise.right, exercise.name)):  # type: ignore[misc, attr-defined]
         def forward(self, *inputs: Any) -> Any:
             return tree_map_only(Tensor, lambda t: t + torch.zeros(t.shape, dtype=t.dtype), super().forward(*inputs))
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from attnlib.checks import exercises, run
 from attnlib.checks.asking.failure import Failure
-from attnlib.checks.asking.observe import Observation
+from attnlib.checks.asking.observation import Observation
 from attnlib.checks.naming.errors import IMPORTS, exception
 from attnlib.checks.trial.compare import Difference
 from attnlib.checks.trial.trial import Trial

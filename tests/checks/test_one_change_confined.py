@@ -22,7 +22,7 @@ from one_change_tried import PATIENT, the_change
 
 from attnlib.checks import exercises
 from attnlib.checks.asking import confine
-from attnlib.checks.asking.observe import Asking
+from attnlib.checks.asking.observation import Asking
 from attnlib.checks.naming.one_change.confined import Unconfined, in_a_child
 from attnlib.checks.naming.one_change.harmless import made_harmless
 from attnlib.checks.naming.one_change.search import one_change

@@ -12,7 +12,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from attnlib.checks import Case, Exercise, exercises
-from attnlib.checks.asking.observe import Asking, Memory, input_names, observe
+from attnlib.checks.asking.observation import Asking, Memory
+from attnlib.checks.asking.observe import input_names, observe
 from attnlib.checks.course.promises import LARGE, PROMISES, promised
 from attnlib.checks.draw import Draw
 from attnlib.checks.verdict.judge import cases_of, try_case

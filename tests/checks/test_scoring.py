@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from attnlib.checks import exercises
 from attnlib.checks.asking.attempt import Attempt, Local, LocalSession, Terms
 from attnlib.checks.asking.failure import Failed, Failure
-from attnlib.checks.asking.observe import Asking, Memory
+from attnlib.checks.asking.observation import Asking, Memory
 from attnlib.checks.exercise import Case
 from attnlib.checks.verdict.judge import cases_of, run_exercise
 from attnlib.checks.verdict.scoring import earned

@@ -3,8 +3,7 @@
 import inspect
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache, partial
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
@@ -12,61 +11,12 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from attnlib.checks.asking.attempt import Attempt, Local, Session, Terms
-from attnlib.checks.asking.failure import Failed, Failure
+from attnlib.checks.asking.failure import Failed
 from attnlib.checks.asking.given import MODEL
 from attnlib.checks.asking.inputs import have_same_numbers, values_in
-from attnlib.checks.asking.time_limits import TimeLimits
+from attnlib.checks.asking.observation import AS_IN_A_NOTEBOOK, Asking, Observation
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Case, Exercise, Probe
-
-
-class Measured:
-    """A tensor as it is compared with many: on the CPU, in float64, with the size of its largest finite number."""
-
-    def __init__(self, tensor: Tensor) -> None:
-        self.shape, self.dtype, self.device = tensor.shape, tensor.dtype, tensor.device
-        self.tensor = tensor.detach()
-
-    @cached_property
-    def on_cpu(self) -> Tensor:
-        return self.tensor.cpu()
-
-    @cached_property
-    def doubled(self) -> Tensor:
-        return self.on_cpu.double()
-
-    @cached_property
-    def largest(self) -> float:
-        size = float(self.doubled.abs().max()) if self.doubled.numel() else 0.0
-        if math.isfinite(size):
-            return size
-        finite = self.doubled[self.doubled.isfinite()]
-        return float(finite.abs().max()) if finite.numel() else 0.0
-
-
-@dataclass
-class Observation:
-    """Everything that a case can tell of an attempt. Two attempts are the same if their observations agree."""
-
-    inputs: tuple[Any, ...] = ()
-    outputs: tuple[Tensor, ...] | None = None
-    gradients: dict[str, Tensor] | None = None
-    connected: bool = True
-    mutated: tuple[str, ...] = ()
-    """The names of the inputs that are no longer what they were; of a model, with what has changed of it."""
-    counted: dict[str, tuple[float, ...]] = field(default_factory=dict)
-    """Of the changed inputs that hold numbers beside their tensors, these numbers: the length of a cache."""
-    devices_mixed: bool = False
-    failure: Failure | None = None
-    printed: str = ""
-    terms: int = 1
-    exact: bool = False
-    sizes: tuple[Any, ...] = ()
-
-    @cached_property
-    def measured(self) -> tuple[Measured, ...]:
-        """The outputs, to be compared with those of others: with two hundred misconceptions, if one is to be named."""
-        return tuple(Measured(t) for t in self.outputs or ())
 
 
 def argument_names(function: Any) -> tuple[str, ...]:
@@ -79,30 +29,6 @@ def input_names(exercise: Exercise) -> tuple[str, ...]:
     if exercise.kind == "module":
         return argument_names(exercise.reference.forward)[1:]
     return argument_names(exercise.reference)
-
-
-Memory = dict[tuple[object, ...], Observation]
-"""What answers of the course's own did, the reference and the misconceptions: the same each time they are asked."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Asking:
-    """How an exercise is asked: with which numbers, where, for how long, and what is known of the answers."""
-
-    seed: int = 0
-    device: str = "cpu"
-    limits: TimeLimits | None = None
-    """Those on time; None for this machine's."""
-    memory: Memory | None = None
-    """What is in it is not asked again; handed to many runs, it keeps what the course's own answers do."""
-
-    @property
-    def anew(self) -> "Asking":
-        """The same without a memory, as a student's attempt has to be asked."""
-        return replace(self, memory=None)
-
-
-AS_IN_A_NOTEBOOK = Asking()
 
 
 def as_attempt(attempt: Any) -> Attempt:

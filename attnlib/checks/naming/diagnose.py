@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 import torch
 
 from attnlib.checks.asking.failure import Failure
-from attnlib.checks.asking.observe import Asking, Observation, observe
+from attnlib.checks.asking.observation import Asking, Observation
+from attnlib.checks.asking.observe import observe
 from attnlib.checks.exercise import Case, Exercise, Misconception
 from attnlib.checks.trial.compare import ASPECTS, SEPARATION, Aspect, first_difference
 from attnlib.checks.trial.trial import Trial

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from attnlib.checks.asking.attempt import Attempt
-from attnlib.checks.asking.observe import Asking
+from attnlib.checks.asking.observation import Asking
 from attnlib.checks.exercise import Exercise, Misconception
 from attnlib.checks.naming.errors import Names
 from attnlib.checks.naming.one_change.kinds import CHANGES, KEPT_STATE

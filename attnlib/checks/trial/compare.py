@@ -12,7 +12,8 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from attnlib.checks.asking.failure import Failure
-from attnlib.checks.asking.observe import Measured, Observation, input_names
+from attnlib.checks.asking.observation import Measured, Observation
+from attnlib.checks.asking.observe import input_names
 from attnlib.checks.exercise import Case, Exercise
 
 Aspect = Literal["failure", "shape", "dtype", "device", "values", "mutation", "gradient"]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from attnlib.checks.asking.observe import Observation
+from attnlib.checks.asking.observation import Observation
 from attnlib.checks.exercise import Case, Exercise
 from attnlib.checks.trial.compare import Difference, first_difference
 

@@ -9,7 +9,8 @@ import torch
 from attnlib.checks.asking.attempt import Attempt, Local
 from attnlib.checks.asking.contract import described
 from attnlib.checks.asking.failure import Failure
-from attnlib.checks.asking.observe import AS_IN_A_NOTEBOOK, Asking, Observation, observe
+from attnlib.checks.asking.observation import AS_IN_A_NOTEBOOK, Asking, Observation
+from attnlib.checks.asking.observe import observe
 from attnlib.checks.asking.sources import shortcuts_of
 from attnlib.checks.asking.time_limits import TimeLimits
 from attnlib.checks.exercise import AS_GIVEN, Case, Exercise, Misconception

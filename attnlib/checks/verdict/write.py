@@ -9,7 +9,8 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from attnlib.checks.asking.failure import Failure
-from attnlib.checks.asking.observe import Observation, argument_names, input_names
+from attnlib.checks.asking.observation import Observation
+from attnlib.checks.asking.observe import argument_names, input_names
 from attnlib.checks.asking.ready_made import instead
 from attnlib.checks.exercise import AS_GIVEN, Case, Exercise, Misconception
 from attnlib.checks.naming.isolate import Isolated, isolate

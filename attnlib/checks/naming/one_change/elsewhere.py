@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
-from attnlib.checks.asking.observe import Asking, Observation, observe
+from attnlib.checks.asking.observation import Asking, Observation
+from attnlib.checks.asking.observe import observe
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Case, Exercise
 from attnlib.checks.naming.one_change.edits import Edit

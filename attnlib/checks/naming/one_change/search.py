@@ -18,7 +18,8 @@ from typing import Any
 from attnlib.checks.asking.attempt import Attempt, Local
 from attnlib.checks.asking.clock import Clock, Patience
 from attnlib.checks.asking.limits import quiet
-from attnlib.checks.asking.observe import AS_IN_A_NOTEBOOK, Asking, Observation, observe
+from attnlib.checks.asking.observation import AS_IN_A_NOTEBOOK, Asking, Observation
+from attnlib.checks.asking.observe import observe
 from attnlib.checks.asking.time_limits import TimeLimits, here
 from attnlib.checks.exercise import Case, Exercise, Misconception
 from attnlib.checks.naming.one_change.bench import Bench
