@@ -473,7 +473,6 @@ CAUSAL_SELF_ATTENTION = WrittenExercise(
     without=(
         "over_queries_and_mask_after_softmax",  # the second is the line of both
         "diagonal_opened",
-        "scores_overwritten",
         "empty_rows_unmasked",
         "padding_on_both",
         "empty_rows_equal",
