@@ -224,11 +224,12 @@ PARTS: tuple[tuple[str, Reader], ...] = (
         ),
     ),
     (
-        r"\w+: The last argument passed to `einops\.\w+` must be a string",
+        r"\w+: (The last argument passed to `einops\.\w+` must be a string|Tensor type unknown to einops .*'str')",
         _always(
             "pattern_first",
             "In einops the pattern comes last",
-            'torch.einsum begins with the pattern; einops.einsum ends with it: `einsum(x, y, "b q d, b k d -> b q k")`',
+            "torch.einsum begins with the pattern; the functions of einops end with it: "
+            '`einsum(x, y, "b q d, b k d -> b q k")`',
         ),
     ),
     (
@@ -262,7 +263,7 @@ PARTS: tuple[tuple[str, Reader], ...] = (
     ),
     (r"RuntimeError: view size is not compatible", _symptom("memory_lies_otherwise")),
     (
-        r"RuntimeError: .*(expected .*dtype|same dtype|scalar type|but got (Double|Float|Long|Half)|for the source)",
+        r"RuntimeError: .*(xpected .*dtype|same dtype|same datatype|scalar type|floating point type|for the source)",
         _symptom("dtypes_do_not_fit"),
     ),
     (r"(EinopsError|RuntimeError: .*einsum)", _symptom("pattern_does_not_fit")),
@@ -274,7 +275,7 @@ PARTS: tuple[tuple[str, Reader], ...] = (
     ),
     (r"RuntimeError: Expected target size \[", _symptom("classes_on_the_last_axis")),
     (
-        r"IndexError: The shape of the mask|(Runtime|Value)Error: .*(size|shape|dim|expand|unpack|broadcast|1D)",
+        r"IndexError: The shape of the mask|(Runtime|Value)Error: .*(size|shape|dim|expand|broadcast|1D)",
         _symptom("shapes_do_not_fit"),
     ),
     (r"IndexError", _symptom("index_out_of_range")),
