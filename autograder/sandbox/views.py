@@ -69,9 +69,10 @@ def whole_view() -> dict[str, str]:
 
 @functools.cache
 def everything() -> dict[str, str]:
-    """attnlib with its checks, as it is here: for a process that judges nothing."""
+    """attnlib with its checks, as it is here, and the texts that these read: for a process that judges nothing."""
     folder = Path(attnlib.__path__[0])
     found = {path: ".".join(path.relative_to(folder.parent).with_suffix("").parts) for path in folder.rglob("*.py")}
+    found |= {path: f"/{path.relative_to(folder.parent).as_posix()}" for path in folder.glob("checks/naming/**/*.md")}
     return {name.removesuffix(".__init__"): path.read_text(encoding="utf-8") for path, name in sorted(found.items())}
 
 

@@ -245,3 +245,7 @@ class Library(View):
 
     def get_code(self, fullname: str) -> CodeType:
         return compile(self.sources[fullname], self.file(fullname), "exec", dont_inherit=True)
+
+    def get_data(self, path: str) -> bytes:
+        """A text that lies beside a module, for `pkgutil.get_data`."""
+        return self.sources[path].encode()

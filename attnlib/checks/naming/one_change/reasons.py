@@ -1,11 +1,11 @@
 """Why a place needs a kind of change: the texts of `repairs.md`, found by the syntax around the place."""
 
 import ast
+import pkgutil
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import Any
 
 from attnlib.checks.naming.one_change.edits import Edit
@@ -33,18 +33,18 @@ class Reason:
         return kind in self.kinds and any(fnmatchcase(place, known) for place in called for known in self.places)
 
 
-def read(path: Path) -> tuple[Reason, ...]:
-    """The reasons in a file, in their order; ValueError where one is about a kind of change that does not exist."""
+def read(markdown: str) -> tuple[Reason, ...]:
+    """The reasons in a text, in their order; ValueError where one is about a kind of change that does not exist."""
     found = []
-    for heading, text in re.findall(r"^### (.*)\n((?:(?!###).*\n)*)", path.read_text(encoding="utf-8"), re.MULTILINE):
+    for heading, text in re.findall(r"^### (.*)\n((?:(?!###).*\n)*)", markdown, re.MULTILINE):
         kinds, places = (part.split(", ") for part in heading.split(": "))
         if unknown := {*kinds} - CHANGES.keys():
-            raise ValueError(f"{path.name}: required is a kind of change in `### {heading}`, got {', '.join(unknown)}")
+            raise ValueError(f"repairs.md: required is a kind of change in `### {heading}`, got {', '.join(unknown)}")
         found.append(Reason(frozenset(kinds), tuple(places), " ".join(text.split())))
     return tuple(found)
 
 
-REASONS = read(Path(__file__).with_name("repairs.md"))
+REASONS = read((pkgutil.get_data(__package__, "repairs.md") or b"").decode())
 """Read once, before a search begins: where it runs, nothing can be read."""
 
 
