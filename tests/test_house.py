@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
@@ -167,3 +168,10 @@ def test_what_is_looked_for_would_be_found() -> None:
     assert is_from("attnlib.masks", "attnlib")
     assert not is_from("attnlib.checks.draw", "attnlib")
     assert within("attnlib.checks.course.usual", "attnlib.checks.course")
+
+
+def test_the_wheel_carries_every_text_that_attnlib_reads() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    patterns = settings["tool"]["setuptools"]["package-data"]["attnlib"]
+    carried = {path for pattern in patterns for path in (ROOT / "attnlib").glob(pattern)}
+    assert set((ROOT / "attnlib").rglob("*.md")) <= carried
