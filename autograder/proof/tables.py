@@ -72,11 +72,11 @@ def slips_table(proofs: Mapping[str, Proof]) -> Table:
 def beside_table(proofs: Mapping[str, Proof]) -> Table:
     """The text of each slip beside what would be said of it without a catalogue."""
     table = Table(title="Slips, and what would be said without them", title_justify="left", box=box.SIMPLE_HEAD)
-    for heading in ("slip", "its text", "without it"):
-        table.add_column(heading, ratio=1 + 2 * (heading != "slip"))
+    for heading in ("slip", "without it"):
+        table.add_column(heading, ratio=1, overflow="fold")
     for proof in proofs.values():
         for slip in proof.withheld:
-            table.add_row(slip.id, slip.said, "\n".join(slip.instead) or "(nothing)", end_section=True)
+            table.add_row(f"{slip.id}: {slip.said}", "\n".join(slip.instead) or "(nothing)", end_section=True)
     return table
 
 

@@ -9,6 +9,7 @@ from one_change_tried import PATIENT, of_a_cell
 from torch import Tensor, nn
 
 from attnlib.checks import exercises
+from attnlib.checks.asking.observation import Asking
 from attnlib.checks.naming.one_change.edits import edits_of
 from attnlib.checks.naming.one_change.elsewhere import other_cases
 from attnlib.checks.naming.one_change.search import Search
@@ -74,7 +75,7 @@ def searched(name: str, source: str) -> Search:
     trials = [try_case(exercise, attempt, case) for case in cases_of(exercise, hidden=False)]
     written = source_of(attempt)
     assert written is not None
-    return Search(exercise, written, trials, 0, "cpu", PATIENT)
+    return Search(exercise, written, trials, Asking(limits=PATIENT))
 
 
 def found_by(search: Search) -> list[tuple[bool, str]]:
@@ -136,7 +137,7 @@ def test_where_large_scores_must_be_right_a_change_has_to_stand_them_in_every_ca
     for name, has_large in {"flash_attention": True, "mend_online": True, "pairwise_dot": False}.items():
         exercise = exercises()[name]
         cases = cases_of(exercise, hidden=False)
-        others = [case.name for case, _, _ in other_cases(exercise, cases, 0, "cpu")]
+        others = [case.name for case, _, _ in other_cases(exercise, cases, Asking())]
         assert any("thirty times as large" in other for other in set(others) - {c.name for c in cases}) == has_large
 
 

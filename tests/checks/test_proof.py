@@ -148,7 +148,7 @@ def test_the_command_prints_the_tables_and_writes_the_page(tmp_path: Path) -> No
     assert max(len(line) for line in done.stdout.splitlines() if not line.startswith("The page: ")) <= 80
     assert "…" not in done.stdout.split("Required")[0]
     for name in ("bits_per_character", "merge_heads", "all"):
-        assert len(re.findall(rf"^ *{name} ", done.stdout, flags=re.MULTILINE)) == 5
+        assert len(re.findall(rf"^ *{name} +[\d–]", done.stdout, flags=re.MULTILINE)) == 5
     assert "<td>bits_per_character</td>" in file.read_text(encoding="utf-8")
 
 

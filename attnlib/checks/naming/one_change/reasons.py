@@ -58,9 +58,9 @@ def places(tree: ast.AST, edit: Edit) -> Iterator[str]:
     """What the first place of an edit is called.
 
     Its node: `relu()` and `.relu()` for a call, `.T`, an operator such as `@`, `index`, `slice`, `tuple`, `condition`,
-    `mask` for what is called like one, `without dim` where an argument is left out. What the node is part of: `dim of
-    softmax()`, `argument of range()`, `bound of slice`, `index of shape`, `operand of power`, `- in bound of slice`.
-    Last, what is put there: `keepdim of sum()`, `to @`, `arrow` in a pattern of einsum, `result kept`.
+    `mask` for what is called like one, `without dim of sum()` where an argument is left out. What the node is part of:
+    `dim of softmax()`, `argument of range()`, `bound of slice`, `index of shape`, `operand of power`, `- in bound of
+    slice`. Last, what is put there: `keepdim of sum()`, `to @`, `arrow` in a pattern of einsum, `result kept`.
     """
     (site, new), parents = edit.places[0], _parents(tree)
     around = list(_around(site.node, parents))
@@ -91,8 +91,9 @@ def _own(node: Any, new: ast.AST) -> Iterator[str]:
             yield f".{node.func.attr}()"
         if isinstance(new, ast.Call) and new.func is node.func:
             kept = {id(part) for part in (*new.args, *new.keywords)}
-            yield from (f"without {key.arg}" for key in node.keywords if id(key) not in kept)
-            yield from (f"without {i}" for i, part in enumerate(node.args) if id(part) not in kept)
+            left_out = [key.arg for key in node.keywords if id(key) not in kept]
+            left_out += ["argument" for part in node.args if id(part) not in kept]
+            yield from (f"without {argument} of {_name(node.func)}()" for argument in left_out)
     elif isinstance(node, ast.Attribute):
         yield from (f".{node.attr}", f"{node.attr}()")
     elif isinstance(node, ast.BinOp | ast.UnaryOp | ast.BoolOp | ast.AugAssign):
