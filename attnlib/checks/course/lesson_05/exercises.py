@@ -235,6 +235,7 @@ MASKED_SOFTMAX = WrittenExercise(
         "softmax_in_float32",
         "exp_overflows",
         "all_masks_upside_down",
+        "scores_overwritten",  # its text is of masked_fill_; any other change in place would be told the same
         "empty_rows_unmasked_2",  # large_number_added
         "over_all_pairs_2",  # all_open_together
         "over_all_pairs_4",
@@ -473,6 +474,7 @@ CAUSAL_SELF_ATTENTION = WrittenExercise(
     without=(
         "over_queries_and_mask_after_softmax",  # the second is the line of both
         "diagonal_opened",
+        "scores_overwritten",
         "empty_rows_unmasked",
         "padding_on_both",
         "empty_rows_equal",
