@@ -53,7 +53,7 @@ EXAMPLES = [
     ("Dropout makes", "y = F.dropout(x)", "y = x"),
     ("Here one number is made", "y = x.max() - k", "y = x - k"),
     ("`@` multiplies", "y = x * k", "y = x @ k"),
-    ("A product and a quotient", "y = x / d", "y = x * d"),
+    ("Multiplying and dividing", "y = x / d", "y = x * d"),
     ("A factor that is not", "y = x / d", "y = x"),
     ("A term too many", "y = x + 1", "y = x"),
     ("True means", "y = x.masked_fill(mask, d)", "y = x.masked_fill(~mask, d)"),
