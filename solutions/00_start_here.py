@@ -49,7 +49,10 @@ use_style()
 
 # %%
 plot_course_map(here=0)
-show("The lessons 00 to 11 as boxes, with arrows from each lesson to those that build on it.")
+show(
+    "The lessons 00 to 11 as boxes, with arrows from each lesson to those that build "
+    "on it."
+)
 
 # %% [markdown]
 # ## Turn words into vectors that you can check by hand
@@ -80,7 +83,13 @@ def letter_counts(words: list[str]) -> Tensor:
 
 counts = letter_counts(tired)  # (n, d)
 street = counts[tired.index("street")]  # (d)
-print({letter: int(count) for letter, count in zip(ascii_lowercase, street, strict=True) if count})
+print(
+    {
+        letter: int(count)
+        for letter, count in zip(ascii_lowercase, street, strict=True)
+        if count
+    }
+)
 
 # %% [markdown]
 # ## Name the axes
@@ -155,7 +164,11 @@ colours = [ACCENT if score == scores.max() else INK for score in scores]
 bars = ax.bar(range(len(tired)), scores, color=colours)
 ax.bar_label(bars)
 ax.set_xticks(range(len(tired)), tired, rotation=30, ha="right")
-ax.set(ylabel="dot product with “the”", ylim=(0, 4.8), title="“street” fits “the” better than “the” does")
+ax.set(
+    ylabel="dot product with “the”",
+    ylim=(0, 4.8),
+    title="“street” fits “the” better than “the” does",
+)
 show("The dot products of “the” with eleven words: “street” has 4, “the” itself 3.")
 
 # %% [markdown]
@@ -363,7 +376,8 @@ check("pairwise_dot", pairwise_dot)
 # is asked. (`attnlib` has your function under the name that lesson 02 gives it, `attention_scores`, with a scale of 1.)
 
 # %%
-table = attnlib.attention_scores(batch, batch, scale=1.0)[0]  # (q, k), the first sentence
+# (q, k), the first sentence
+table = attnlib.attention_scores(batch, batch, scale=1.0)[0]
 assert_close(table[0], scores, rtol=0, atol=0)  # row 0 is what “the” found before
 assert torch.equal(table, rearrange(table, "q k -> k q"))
 assert torch.equal(table[0], table[5])  # both “the”
@@ -374,13 +388,18 @@ ax.imshow(table, cmap="Blues", vmax=14)
 for q, k in torch.cartesian_prod(torch.arange(11), torch.arange(11)).tolist():
     ax.text(k, q, int(table[q, k]), ha="center", va="center", fontsize=9)
 for q in (0, 5):  # the two rows of “the”: the largest number is under “street”
-    frame = plt.Rectangle((5.5, q - 0.5), 1, 1, fill=False, edgecolor=ACCENT, linewidth=2.5)
+    frame = plt.Rectangle(
+        (5.5, q - 0.5), 1, 1, fill=False, edgecolor=ACCENT, linewidth=2.5
+    )
     ax.add_patch(frame)
 ax.set_xticks(range(11), tired, rotation=45, ha="right")
 ax.set_yticks(range(11), tired)
 ax.set(xlabel="the word that is asked (k)", ylabel="the word that asks (q)")
 ax.set_title("“the” fits “street” best, in both of its rows")
-show("Eleven by eleven dot products; in both rows of “the” the number under “street” is framed.")
+show(
+    "Eleven by eleven dot products; in both rows of “the” the number under “street” "
+    "is framed."
+)
 
 # %% [markdown]
 # Three things to find in the picture:
@@ -586,7 +605,10 @@ def little_einsum(x: Tensor, y: Tensor, pattern: str) -> Tensor:
     def line_up(tensor: Tensor, names: list[str]) -> Tensor:
         """The axes in the order kept, summed; 1 where the tensor lacks one."""
         axes = [names.index(name) for name in kept + summed if name in names]
-        sizes = [tensor.shape[names.index(name)] if name in names else 1 for name in kept + summed]
+        sizes = [
+            tensor.shape[names.index(name)] if name in names else 1
+            for name in kept + summed
+        ]
         return tensor.permute(axes).reshape(sizes)
 
     product = line_up(x, names_x) * line_up(y, names_y)
@@ -625,8 +647,15 @@ check("little_einsum", little_einsum)
 # $b \cdot q \cdot k$. PyTorch's `einsum` turns the pattern into matrix products.
 
 # %%
-everything_at_once = rearrange(batch, "b q d -> b q 1 d") * rearrange(batch, "b k d -> b 1 k d")
-assert_close(everything_at_once.sum(dim=-1), einsum(batch, batch, "b q d, b k d -> b q k"), rtol=0, atol=0)
+everything_at_once = rearrange(batch, "b q d -> b q 1 d") * rearrange(
+    batch, "b k d -> b 1 k d"
+)
+assert_close(
+    everything_at_once.sum(dim=-1),
+    einsum(batch, batch, "b q d, b k d -> b q k"),
+    rtol=0,
+    atol=0,
+)
 print(everything_at_once.numel(), "products for", batch.shape[0] * 11 * 11, "results")
 
 # %% [markdown]
@@ -671,7 +700,10 @@ assert sorted(set(distances))[:2] == [0, 3]
 assert distances[tired.index("it")] == 3
 reversed_x = attnlib.attention_scores(batch.flip(1), batch, scale=1.0)[0]
 assert torch.equal(reversed_x, table.flip(0))
-assert torch.equal(attnlib.attention_scores(batch.flip(1), batch.flip(1), scale=1.0)[0], table.flip(0, 1))
+assert torch.equal(
+    attnlib.attention_scores(batch.flip(1), batch.flip(1), scale=1.0)[0],
+    table.flip(0, 1),
+)
 
 # %% [markdown]
 # ## Read on

@@ -32,7 +32,17 @@ from torch.testing import assert_close
 
 import attnlib
 from attnlib.checks import check, yours_or_ours
-from attnlib.plot import ACCENT, GREY, INK, Arrow, Box, plot_boxes, plot_course_map, show, use_style
+from attnlib.plot import (
+    ACCENT,
+    GREY,
+    INK,
+    Arrow,
+    Box,
+    plot_boxes,
+    plot_course_map,
+    show,
+    use_style,
+)
 
 use_style()
 
@@ -61,7 +71,8 @@ for english, german in zip(tired + wide, german_tired + german_wide, strict=True
 {word: dict(found) for word, found in translations.items() if len(found) > 1}
 
 # %%
-best = [max(found.values()) for found in translations.values()]  # the best choice for each word
+# the best choice for each word
+best = [max(found.values()) for found in translations.values()]
 right = sum(best)
 assert (right, len(tired + wide)) == (19, 22)
 print(f"The best possible dictionary gets {right} of {len(tired + wide)} words right.")
@@ -140,7 +151,9 @@ check("recurrent_states", recurrent_states)
 # nbval-ignore-output: it says whose function is used, which is another one in a student's notebook
 read = yours_or_ours("recurrent_states", globals())
 pencil = read(torch.tensor([[[0.5], [-1.0]], [[-1.0], [0.5]]]), torch.tensor([[2.0]]))
-assert_close(pencil[..., 0], torch.tensor([[0.46, -0.08], [-0.76, -0.77]]), rtol=0, atol=6e-3)
+assert_close(
+    pencil[..., 0], torch.tensor([[0.46, -0.08], [-0.76, -0.77]]), rtol=0, atol=6e-3
+)
 
 
 # %%
@@ -156,7 +169,9 @@ def read_words(word_ids: Tensor, width: int) -> Tensor:
 def recall(states: Tensor, ids: Tensor) -> float:
     """How often the linear reader is right: fitted on 4000 strings, counted on 1000 others."""
     states = F.pad(states, (0, 1), value=1.0)  # a column of ones: the reader's bias
-    reader = torch.linalg.lstsq(states[:4000], F.one_hot(ids[:4000], 11).float()).solution
+    reader = torch.linalg.lstsq(
+        states[:4000], F.one_hot(ids[:4000], 11).float()
+    ).solution
     return ((states[4000:] @ reader).argmax(-1) == ids[4000:]).float().mean().item()
 
 
@@ -166,11 +181,18 @@ def recall(states: Tensor, ids: Tensor) -> float:
 
 # %%
 word_ids = torch.randint(11, (5000, 11), generator=torch.Generator().manual_seed(2))
-states = {width: read_words(word_ids, width) for width in (8, 32, 128)}  # each (n, b, width)
-last_state = {width: [recall(states[width][-1], ids) for ids in word_ids.T] for width in states}
-all_states = [recall(state, ids) for state, ids in zip(states[32], word_ids.T, strict=True)]
+# each (n, b, width)
+states = {width: read_words(word_ids, width) for width in (8, 32, 128)}
+last_state = {
+    width: [recall(states[width][-1], ids) for ids in word_ids.T] for width in states
+}
+all_states = [
+    recall(state, ids) for state, ids in zip(states[32], word_ids.T, strict=True)
+]
 
-known = {width: sum(share > 0.5 for share in shares) for width, shares in last_state.items()}
+known = {
+    width: sum(share > 0.5 for share in shares) for width, shares in last_state.items()
+}
 print("positions known more often than not:", known)
 assert known == {8: 1, 32: 3, 128: 5}
 assert last_state[32][10] > 0.99  # the last word is known
@@ -179,18 +201,27 @@ assert min(all_states) > 0.99  # while each word was known when it had just been
 
 # %%
 ax = plt.figure(figsize=(7.5, 3.6), layout="constrained").gca()
-ax.plot(all_states, color=ACCENT, linestyle="--", marker="s", label="every state kept, width 32")
+ax.plot(
+    all_states,
+    color=ACCENT,
+    linestyle="--",
+    marker="s",
+    label="every state kept, width 32",
+)
 for width, colour, marker in ((128, INK, "^"), (32, "#6baed6", "o"), (8, GREY, "v")):
     label = f"last state only, width {width}"
     ax.plot(last_state[width], color=colour, marker=marker, label=label)
 ax.axhline(1 / 11, color=GREY, linestyle=":", linewidth=1, label="guessing")
 ax.set_xticks(range(11), tired, rotation=30, ha="right")
-ax.set(xlabel="position in the sentence", ylabel="share of words recalled", ylim=(0, 1.05))
+ax.set(
+    xlabel="position in the sentence", ylabel="share of words recalled", ylim=(0, 1.05)
+)
 ax.set_title("A last state forgets the start; kept states forget nothing")
 ax.legend(bbox_to_anchor=(1.01, 1), loc="upper left")
 show(
-    "The share of words recalled at each of eleven positions. From the last state alone, only the last one, three or "
-    "five words are known, for widths 8, 32 and 128. With every state kept, all words are."
+    "The share of words recalled at each of eleven positions. From the last state "
+    "alone, only the last one, three or five words are known, for widths 8, 32 and "
+    "128. With every state kept, all words are."
 )
 
 # %% [markdown]
@@ -259,8 +290,9 @@ arrows = [
 ]
 plot_boxes(boxes, arrows, title="A soft look-up: three parts “es”, one part “sie”")
 show(
-    "Boxes and arrows: the query (1, 0) and the keys (3, 1) and (1, 3) give the scores 3 and 1, the shares 0.75 and "
-    "0.25, and with the values the answer: 0.75 es, 0.25 sie."
+    "Boxes and arrows: the query (1, 0) and the keys (3, 1) and (1, 3) give the "
+    "scores 3 and 1, the shares 0.75 and 0.25, and with the values the answer: 0.75 "
+    "es, 0.25 sie."
 )
 
 # %% [markdown]
@@ -273,9 +305,12 @@ show(
 # bringing back:
 
 # %%
-animal_and_street = torch.tensor([[3.0, 1.0, 1.0, 0.0], [1.0, 3.0, 0.0, 1.0]])  # (k, d_model)
-make_key = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0], [0.0, 0.0]])  # (d_model, d_k)
-make_value = torch.tensor([[0.0, 0.0], [0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])  # (d_model, d_v)
+# (k, d_model)
+animal_and_street = torch.tensor([[3.0, 1.0, 1.0, 0.0], [1.0, 3.0, 0.0, 1.0]])
+# (d_model, d_k)
+make_key = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0], [0.0, 0.0]])
+# (d_model, d_v)
+make_value = torch.tensor([[0.0, 0.0], [0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
 
 made_keys = einsum(animal_and_street, make_key, "k d_model, d_model d_k -> k d_k")
 made_values = einsum(animal_and_street, make_value, "k d_model, d_model d_v -> k d_v")
@@ -304,7 +339,8 @@ print(token_ids)
 # %%
 generator = torch.Generator().manual_seed(0)
 d_model, d_k, d_v = 6, 4, 5
-table = torch.randn(len(vocabulary), d_model, generator=generator)  # (vocabulary, d_model)
+# (vocabulary, d_model)
+table = torch.randn(len(vocabulary), d_model, generator=generator)
 table.shape
 
 # %% [markdown]
@@ -386,14 +422,16 @@ for ax, sentence, vectors in zip(axes, (tired, wide), x, strict=True):
     ax.set_title(f"… because it was {sentence[-1]}")
     ax.set_xlabel("d_model")
     for row in (0, 5):
-        frame = plt.Rectangle((-0.5, row - 0.5), 6, 1, fill=False, edgecolor=ACCENT, linewidth=2)
+        frame = plt.Rectangle(
+            (-0.5, row - 0.5), 6, 1, fill=False, edgecolor=ACCENT, linewidth=2
+        )
         ax.add_patch(frame)
 axes[0].set_yticks(range(11), [*tired[:-1], "tired / wide"])
 figure.colorbar(image, ax=axes, shrink=0.8)
 figure.suptitle("One token, one vector: only the last row differs")
 show(
-    "Two tables of eleven words by six numbers. The rows of both “the”, framed, are equal, and the tables differ only "
-    "in their last row, tired and wide."
+    "Two tables of eleven words by six numbers. The rows of both “the”, framed, are "
+    "equal, and the tables differ only in their last row, tired and wide."
 )
 
 # %% [markdown]
@@ -492,10 +530,15 @@ says += ["the state animal crossed the place", "the animal crossed the size plac
 
 chance = random.Random(0)
 stories = [
-    [chance.choice(kinds_of.get(word, word).split()) for word in chance.choice(says).split()] for _ in range(800)
+    [
+        chance.choice(kinds_of.get(word, word).split())
+        for word in chance.choice(says).split()
+    ]
+    for _ in range(800)
 ]
 lexicon = sorted({word for story in stories for word in story})
-story_ids = torch.tensor([[lexicon.index(word) for word in story] for story in stories])  # (b, n)
+# (b, n)
+story_ids = torch.tensor([[lexicon.index(word) for word in story] for story in stories])
 
 # %%
 vectors = F.normalize(keep_company(story_ids, len(lexicon), 2), dim=-1)
@@ -541,7 +584,9 @@ w_k = torch.randn(d_model, d_k, generator=generator) / d_model**0.5
 w_v = torch.randn(d_model, d_v, generator=generator) / d_model**0.5
 
 it = x[0, tired.index("it")]  # (d_model)
-one_by_one = [sum(it[m] * w_q[m, column] for m in range(d_model)) for column in range(d_k)]
+one_by_one = [
+    sum(it[m] * w_q[m, column] for m in range(d_model)) for column in range(d_k)
+]
 query_of_it = torch.stack(one_by_one)
 query_of_it
 
@@ -580,7 +625,9 @@ check("predict_query_of_it", two_queries)
 
 
 # %%
-def project_qkv(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def project_qkv(
+    x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
     """(b, n, d_model), three matrices -> q (b, n, d_k), k (b, n, d_k), v (b, n, d_v)."""
     ### BEGIN SOLUTION
     return x @ w_q, x @ w_k, x @ w_v
@@ -622,10 +669,14 @@ pencil = torch.tensor([1.0, 2.0]) @ torch.tensor([[1.0, 0.0, 3.0], [0.0, 2.0, 1.
 assert pencil.tolist() == [1.0, 4.0, 5.0]
 
 q, k, v = attnlib.project_qkv(x, w_q, w_k, w_v)
-assert_close(q[0, tired.index("it")], query_of_it, rtol=0, atol=1e-6)  # matrix form = loop
+# matrix form = loop
+assert_close(q[0, tired.index("it")], query_of_it, rtol=0, atol=1e-6)
 
 differs = ~torch.isclose(q[0], q[1], rtol=0, atol=1e-6).all(dim=-1)  # (n)
-print("another query:", [word for word, different in zip(wide, differs, strict=True) if different])
+print(
+    "another query:",
+    [word for word, different in zip(wide, differs, strict=True) if different],
+)
 assert_close(q[0, 8], q[1, 8], rtol=0, atol=1e-6)  # “it” asks the same in both
 
 # %% [markdown]
@@ -649,7 +700,9 @@ assert_close(q[0, 8], q[1, 8], rtol=0, atol=1e-6)  # “it” asks the same in b
 w_qkv = torch.cat([w_q, w_k, w_v], dim=1)  # (d_model, 2 d_k + d_v)
 side_by_side = torch.cat([q[0], k[0], v[0]], dim=1)  # (n, 2 d_k + d_v)
 titles = "$X$", r"$\times\ [W^Q \mid W^K \mid W^V]$", r"$=\ [Q \mid K \mid V]$"
-figure, axes = plt.subplots(1, 3, figsize=(9, 3.4), layout="constrained", width_ratios=(6, 13, 13))
+figure, axes = plt.subplots(
+    1, 3, figsize=(9, 3.4), layout="constrained", width_ratios=(6, 13, 13)
+)
 for ax, title, matrix in zip(axes, titles, (x[0], w_qkv, side_by_side), strict=True):
     ax.imshow(matrix, cmap="PuOr", vmin=-2.5, vmax=2.5)
     ax.set(title=title, xticks=[], yticks=[])
@@ -658,8 +711,8 @@ for ax, title, matrix in zip(axes, titles, (x[0], w_qkv, side_by_side), strict=T
 axes[0].set_yticks(range(11), tired)
 figure.suptitle("Three matrices side by side: one product makes all three")
 show(
-    "Three coloured tables: the words, times the matrices for queries, keys and values side by side, is queries, keys "
-    "and values side by side."
+    "Three coloured tables: the words, times the matrices for queries, keys and "
+    "values side by side, is queries, keys and values side by side."
 )
 
 # %% [markdown]
@@ -674,7 +727,9 @@ show(
 
 
 # %%
-def project_qkv_fused(x: Tensor, w_qkv: Tensor, d_k: int, d_v: int) -> tuple[Tensor, Tensor, Tensor]:
+def project_qkv_fused(
+    x: Tensor, w_qkv: Tensor, d_k: int, d_v: int
+) -> tuple[Tensor, Tensor, Tensor]:
     """(b, n, d_model), (d_model, 2·d_k + d_v) -> q (b, n, d_k), k (b, n, d_k), v (b, n, d_v)."""
     ### BEGIN SOLUTION
     q, k, v = (x @ w_qkv).split([d_k, d_k, d_v], dim=-1)
@@ -867,7 +922,8 @@ for output, product, layer in zip(projection(x), by_hand, layers, strict=True):
 # asks with its query and answers with its key. Row: who asks. Column: who is found.
 
 # %%
-scores = attnlib.attention_scores(q, k, scale=1.0)[0]  # (q, k): pairwise_dot of queries and keys
+# (q, k): pairwise_dot of queries and keys
+scores = attnlib.attention_scores(q, k, scale=1.0)[0]
 assert not torch.allclose(scores, rearrange(scores, "q k -> k q"), rtol=0, atol=0.1)
 assert_close(scores[0], scores[5], rtol=0, atol=1e-6)  # both “the” ask the same
 assert scores[1].argmax() == 6  # “animal” finds “street” most of all …
@@ -886,8 +942,8 @@ ax.set(xlabel="key: the word that is asked", ylabel="query: the word that asks")
 ax.set_title("Who asks is not who is asked: the table is not symmetric")
 ax.figure.colorbar(image, ax=ax, shrink=0.8)
 show(
-    "A table of scores, eleven queries by eleven keys, before any training. In the row of animal the largest score is "
-    "with street; the table is not symmetric."
+    "A table of scores, eleven queries by eleven keys, before any training. In the "
+    "row of animal the largest score is with street; the table is not symmetric."
 )
 
 # %% [markdown]
@@ -917,7 +973,9 @@ show(
 
 
 # %%
-def fold_query_key(w_q: Tensor, b_q: Tensor, w_k: Tensor, b_k: Tensor) -> tuple[Tensor, Tensor]:
+def fold_query_key(
+    w_q: Tensor, b_q: Tensor, w_k: Tensor, b_k: Tensor
+) -> tuple[Tensor, Tensor]:
     """Two matrices (d_model, d_k), two biases (d_k) -> M (d_model, d_model), u (d_model)."""
     ### BEGIN SOLUTION
     return w_q @ w_k.T, w_k @ b_q
@@ -956,7 +1014,10 @@ with_biases = (x[0] @ w_q + b_q) @ (x[0] @ w_k + b_k).T
 folded = x[0] @ (w_q @ w_k.T) @ x[0].T + x[0] @ (w_k @ b_q)
 weights = attnlib.softmax(with_biases)
 assert_close(attnlib.softmax(folded), weights, rtol=0, atol=1e-5)
-assert_close(attnlib.softmax((x[0] @ w_q + b_q) @ (x[0] @ w_k).T), weights, rtol=0, atol=1e-5)  # without b_k
+# without b_k
+assert_close(
+    attnlib.softmax((x[0] @ w_q + b_q) @ (x[0] @ w_k).T), weights, rtol=0, atol=1e-5
+)
 print("rank of M:", torch.linalg.matrix_rank(w_q @ w_k.T).item(), "of", d_model)
 
 # %% [markdown]
@@ -1006,7 +1067,9 @@ merged = w_q @ w_k.T  # (d_model, d_model): answer 1
 assert_close(x[0] @ merged @ x[0].T, scores, rtol=0, atol=1e-5)
 assert torch.linalg.matrix_rank(merged).item() == d_k
 order = [10, 0, 9, 1, 8, 2, 7, 3, 6, 4, 5]  # answer 3
-for shuffled, straight in zip(attnlib.project_qkv(x[:, order], w_q, w_k, w_v), (q, k, v), strict=True):
+for shuffled, straight in zip(
+    attnlib.project_qkv(x[:, order], w_q, w_k, w_v), (q, k, v), strict=True
+):
     assert_close(shuffled, straight[:, order], rtol=0, atol=1e-6)
 
 # %% [markdown]
@@ -1027,7 +1090,10 @@ for shuffled, straight in zip(attnlib.project_qkv(x[:, order], w_q, w_k, w_v), (
 
 # %% tags=["picture:course.png"]
 plot_course_map(title="From one dot product to an encoder, and beyond")
-show("A map of the lessons 00 to 11: seven boxes in a row, from start here to the encoder block, then five below.")
+show(
+    "A map of the lessons 00 to 11: seven boxes in a row, from start here to the "
+    "encoder block, then five below."
+)
 
 # %% [markdown]
 # **Next:** every word has asked, and nobody has been answered yet. How do scores become shares when some of them are

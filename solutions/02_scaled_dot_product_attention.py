@@ -68,7 +68,9 @@ torch.set_num_threads(1)  # with matrices this small, a second thread would only
 # %%
 query_it = torch.tensor([2.0, 2.0, 0.0, 0.0])
 three_words = ["animal", "street", "cross"]
-three_keys = torch.tensor([[2.0, 2.0, 0.0, 0.0], [2.0, 0.0, 2.0, 0.0], [0.0, 0.0, 0.0, 2.0]])
+three_keys = torch.tensor(
+    [[2.0, 2.0, 0.0, 0.0], [2.0, 0.0, 2.0, 0.0], [0.0, 0.0, 0.0, 2.0]]
+)
 three_values = torch.tensor([[4.0, 0.0], [0.0, 2.0], [0.0, 0.0]])
 
 # %% [markdown]
@@ -106,8 +108,9 @@ plot_flow(
     title="One question, four steps: “it” comes back with legs",
 )  # fmt: skip
 show(
-    "Boxes and arrows: the query of it (2, 2, 0, 0) and three keys give the scores 4, 2 and 0; softmax makes the "
-    "weights 0.867, 0.117 and 0.016 of them; mixed with the values, they give 3.47 legs and 0.23 lanes."
+    "Boxes and arrows: the query of it (2, 2, 0, 0) and three keys give the scores 4, "
+    "2 and 0; softmax makes the weights 0.867, 0.117 and 0.016 of them; mixed with "
+    "the values, they give 3.47 legs and 0.23 lanes."
 )
 
 # %% [markdown]
@@ -124,7 +127,9 @@ def attend_one(query: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Ten
         exponentials.append(math.exp(score / math.sqrt(len(key))))
     shares = [grown / sum(exponentials) for grown in exponentials]
     columns = values.T.tolist()
-    mixture = [sum(w * v for w, v in zip(shares, column, strict=True)) for column in columns]
+    mixture = [
+        sum(w * v for w, v in zip(shares, column, strict=True)) for column in columns
+    ]
     return torch.tensor(mixture), torch.tensor(shares)
 
 
@@ -169,8 +174,9 @@ for step, text, right, up in marks:
 ax.set(xlabel="legs", ylabel="lanes", xlim=(-0.3, 5.8), ylim=(-0.35, 2.4))
 ax.set_title("Attention is an average of the values: it never leaves their triangle")
 show(
-    "A triangle between the values of animal (4 legs), street (2 lanes) and cross. A curve inside it starts at the "
-    "average of the three, passes what “it” gets, and bends towards animal as the scores grow."
+    "A triangle between the values of animal (4 legs), street (2 lanes) and cross. A "
+    "curve inside it starts at the average of the three, passes what “it” gets, and "
+    "bends towards animal as the scores grow."
 )
 
 # %% [markdown]
@@ -223,7 +229,9 @@ assert_close(values[[1, 6, 4]], three_values, atol=0, rtol=0)
 
 
 # %%
-def attend_by_loop(queries: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+def attend_by_loop(
+    queries: Tensor, keys: Tensor, values: Tensor
+) -> tuple[Tensor, Tensor]:
     """Queries (q, d), keys (k, d), values (k, d_v) -> outputs (q, d_v), weights (q, k)."""
     answers = [attend_one(query, keys, values) for query in queries]
     outputs, weights = zip(*answers, strict=True)
@@ -233,7 +241,8 @@ def attend_by_loop(queries: Tensor, keys: Tensor, values: Tensor) -> tuple[Tenso
 loop_output, loop_weights = attend_by_loop(queries, keys, values)
 
 row = loop_weights[it]
-total = math.exp(4) + math.exp(2) + 9  # "it": animal, street, and nine words with score 0
+# "it": animal, street, and nine words with score 0
+total = math.exp(4) + math.exp(2) + 9
 assert_close(row[1].item(), math.exp(4) / total, atol=1e-6, rtol=0)
 assert_close(row[6].item(), math.exp(2) / total, atol=1e-6, rtol=0)
 assert_close(row[[1, 6, 4]] / row[[1, 6, 4]].sum(), weights_it, atol=1e-6, rtol=0)
@@ -266,10 +275,14 @@ blank_query = "B"
 check("predict_blank_query", blank_query)
 
 # %% tags=["picture:attention.png"]
-plot_attention(loop_weights, tokens, title="“it” looks at “animal”: each row is one word's question")
+plot_attention(
+    loop_weights,
+    tokens,
+    title="“it” looks at “animal”: each row is one word's question",
+)
 show(
-    "A table of eleven rows and eleven columns. The darkest cells: it looks at animal (0.77), cross at street, tired "
-    "at animal. The rows of blank words are even."
+    "A table of eleven rows and eleven columns. The darkest cells: it looks at animal "
+    "(0.77), cross at street, tired at animal. The rows of blank words are even."
 )
 assert_close(loop_weights.sum(dim=-1), torch.ones(11), atol=1e-6, rtol=0)
 assert_close(loop_weights[0], loop_weights[5], atol=0, rtol=0)
@@ -369,7 +382,10 @@ for row in ([4.0, 2.0, 0.0], [1e4, 2.0, 0.0], [-1e4, -1e4, -1e4]):
     print(row, "->", naive_softmax(torch.tensor(row)).numpy().round(3))
 assert naive_softmax(torch.tensor([1e4, 2.0, 0.0])).isnan().any()
 assert naive_softmax(torch.full((3,), -1e4)).isnan().all()
-assert torch.tensor([11.0, 12.0], dtype=torch.float16).exp().isinf().tolist() == [False, True]
+assert torch.tensor([11.0, 12.0], dtype=torch.float16).exp().isinf().tolist() == [
+    False,
+    True,
+]
 
 # %% [markdown]
 # One `nan` in one weight makes the output `nan`, then the loss, then every weight of the network. In float16 a score of
@@ -390,12 +406,14 @@ assert torch.tensor([11.0, 12.0], dtype=torch.float16).exp().isinf().tolist() ==
 
 # %%
 shifts = torch.linspace(-130, 130, 521)
-shifted = torch.tensor([4.0, 2.0, 0.0]) + shifts[:, None]  # (521, 3): one row for each shift
+# (521, 3): one row for each shift
+shifted = torch.tensor([4.0, 2.0, 0.0]) + shifts[:, None]
 naive, careful = naive_softmax(shifted)[:, 0], attnlib.softmax(shifted)[:, 0]
 assert_close(careful, torch.full((521,), 0.8668), atol=1e-4, rtol=0)
 assert naive[shifts > 85].isnan().all()
 assert naive[shifts < -108.5].isnan().all()
-assert naive[(shifts > -108) & (shifts < -106)].min() > 0.99  # wrong, and no nan says so
+# wrong, and no nan says so
+assert naive[(shifts > -108) & (shifts < -106)].min() > 0.99
 
 sliver = naive_softmax(torch.tensor([4.0, 2.0, 0.0]) + 84.65)
 assert sliver.tolist() == [0.0, 0.0, 0.0]  # wrong, and again no nan says so
@@ -415,8 +433,9 @@ ax.set(ylabel="weight of “animal”", ylim=(0, 1.15))
 ax.legend(loc="lower center")
 ax.set_title("As typed, softmax is wrong before it fails")
 show(
-    "The weight of animal against a shift of all scores. With care it is 0.867 everywhere. As typed it turns to nan "
-    "below -108 and above 84.7, and near -107 it is 1 instead of 0.867."
+    "The weight of animal against a shift of all scores. With care it is 0.867 "
+    "everywhere. As typed it turns to nan below -108 and above 84.7, and near -107 it "
+    "is 1 instead of 0.867."
 )
 
 # %% [markdown]
@@ -540,7 +559,9 @@ def entropy_and_slope(scores: Tensor) -> tuple[float, float]:
 
 row = raw_scores[4][0]  # the formula for the slope, against autograd
 jacobian = torch.autograd.functional.jacobian(attnlib.softmax, row)
-assert_close(jacobian.trace().item(), entropy_and_slope(row[None])[1], atol=1e-5, rtol=0)
+assert_close(
+    jacobian.trace().item(), entropy_and_slope(row[None])[1], atol=1e-5, rtol=0
+)
 
 unscaled = torch.tensor([entropy_and_slope(raw_scores[d]) for d in widths])
 scaled = torch.tensor([entropy_and_slope(raw_scores[d] / math.sqrt(d)) for d in widths])
@@ -557,13 +578,18 @@ for column, ax in enumerate((middle, right)):
     ax.semilogx(widths, scaled[:, column], "o-", color=INK, label="÷ √d")
     ax.semilogx(widths, overdone[:, column], "^--", color=GREY, label="÷ d")
 middle.axhline(math.log(num_keys), color=GREY, linestyle=":", linewidth=1)
-middle.text(4, math.log(num_keys) + 0.16, "ln 64: all keys alike", color=GREY, fontsize=9)
-middle.set(xlabel="d", ylabel="entropy in nats", ylim=(0, 4.8), title="÷ √d keeps a mixture …")
+middle.text(
+    4, math.log(num_keys) + 0.16, "ln 64: all keys alike", color=GREY, fontsize=9
+)
+middle.set(
+    xlabel="d", ylabel="entropy in nats", ylim=(0, 4.8), title="÷ √d keeps a mixture …"
+)
 right.set(xlabel="d", ylabel="Σ ∂wᵢ/∂sᵢ", ylim=(0, 1.05), title="… and a gradient")
 right.legend()
 show(
-    "Three plots against the width d. Left: the variance of q · k grows as d. Middle and right: without scaling, "
-    "entropy and slope fall towards 0; divided by the root of d they are flat; divided by d the entropy is maximal."
+    "Three plots against the width d. Left: the variance of q · k grows as d. Middle "
+    "and right: without scaling, entropy and slope fall towards 0; divided by the "
+    "root of d they are flat; divided by d the entropy is maximal."
 )
 assert scaled[:, 0].max() - scaled[:, 0].min() < 0.15  # with √d, d no longer matters
 assert unscaled[-1, 0] < 0.3 < 3 < scaled[-1, 0]
@@ -595,8 +621,9 @@ plot_flow(
     shapes=True, title="The k axis disappears in the mix, d_k in the dot product",
 )  # fmt: skip
 show(
-    "Boxes with shapes: queries (b, h, q, d_k) and keys (b, h, k, d_k) give scores and weights (b, h, q, k); with the "
-    "values (b, h, k, d_v) they give the output (b, h, q, d_v)."
+    "Boxes with shapes: queries (b, h, q, d_k) and keys (b, h, k, d_k) give scores "
+    "and weights (b, h, q, k); with the values (b, h, k, d_v) they give the output "
+    "(b, h, q, d_v)."
 )
 
 # %% [markdown]
@@ -614,7 +641,9 @@ show(
 
 
 # %%
-def scaled_dot_product_attention(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+def scaled_dot_product_attention(
+    q: Tensor, k: Tensor, v: Tensor
+) -> tuple[Tensor, Tensor]:
     """(..., q, d_k), (..., k, d_k), (..., k, d_v) -> output (..., q, d_v), weights (..., q, k)."""
     ### BEGIN SOLUTION
     shares = softmax(attention_scores(q, k))
@@ -651,12 +680,14 @@ check("scaled_dot_product_attention", scaled_dot_product_attention)
 generator = torch.Generator().manual_seed(6)
 q = torch.randn(2, 3, 5, 7, generator=generator, dtype=torch.float64)  # (b, h, q, d_k)
 k = torch.randn(2, 3, 11, 7, generator=generator, dtype=torch.float64)  # (b, h, k, d_k)
-v = torch.randn(2, 3, 11, 13, generator=generator, dtype=torch.float64)  # (b, h, k, d_v)
+# (b, h, k, d_v)
+v = torch.randn(2, 3, 11, 13, generator=generator, dtype=torch.float64)
 
 output, weights = attnlib.scaled_dot_product_attention(q, k, v, return_weights=True)
 assert_close(output, F.scaled_dot_product_attention(q, k, v), atol=1e-12, rtol=0)
 
-slow_output, slow_weights = attend_by_loop(q[1, 2], k[1, 2], v[1, 2])  # one sentence, one head
+# one sentence, one head
+slow_output, slow_weights = attend_by_loop(q[1, 2], k[1, 2], v[1, 2])
 assert_close(output[1, 2].float(), slow_output, atol=1e-6, rtol=0)
 assert_close(weights[1, 2].float(), slow_weights, atol=1e-6, rtol=0)
 print(tuple(output.shape), tuple(weights.shape))
@@ -676,8 +707,11 @@ print(tuple(output.shape), tuple(weights.shape))
 # build the additive kind yourself.
 
 # %%
-pairs, scores_only = 4000 * 4000 * 64, 4000 * 4000  # numbers; float32 takes four bytes for each
-print(f"additive: {4 * pairs / 1e9:.1f} GB, dot product: {4 * scores_only / 1e6:.0f} MB")
+# numbers; float32 takes four bytes for each
+pairs, scores_only = 4000 * 4000 * 64, 4000 * 4000
+print(
+    f"additive: {4 * pairs / 1e9:.1f} GB, dot product: {4 * scores_only / 1e6:.0f} MB"
+)
 
 # %% [markdown]
 # ## Give it weights that can be learned
@@ -745,7 +779,8 @@ check("SelfAttention", SelfAttention)
 # %%
 module = attnlib.SelfAttention(7, 4, 2)
 module.load_state_dict({"w_q.weight": w_q.T, "w_k.weight": w_k.T, "w_v.weight": w_v.T})
-module_output, module_weights = module(x[None], return_weights=True)  # a batch of one sentence
+# a batch of one sentence
+module_output, module_weights = module(x[None], return_weights=True)
 assert_close(module_weights[0], loop_weights, atol=1e-6, rtol=0)
 assert_close(module_output[0], loop_output, atol=1e-6, rtol=0)
 
@@ -757,7 +792,12 @@ print(f"“it” comes back with {legs:.2f} legs and {lanes:.2f} lanes")
 # numbers. (On GitHub you see the lines of *it*.)
 
 # %%
-hover_links(module_weights[0], tokens, query=it, title="“it” looks at “animal”: point at any word")
+hover_links(
+    module_weights[0],
+    tokens,
+    query=it,
+    title="“it” looks at “animal”: point at any word",
+)
 
 # %% [markdown]
 # *it* did not know by itself that it should look for something alive: we wrote that into $W^Q$, once for all pronouns.
@@ -781,12 +821,14 @@ hover_links(module_weights[0], tokens, query=it, title="“it” looks at “ani
 
 # %%
 KINDS, NAME = ["she", "he", "it"], 8
-NOUNS, PRONOUN = [0, 2, 5], 7  # positions in “anna saw tom near the boat because she was lost”
+# positions in “anna saw tom near the boat because she was lost”
+NOUNS, PRONOUN = [0, 2, 5], 7
 
 
 def sentences(count: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
     """Words (b, 10, 14), the names to bring back (b, 8), and the positions of their nouns (b)."""
-    kinds = torch.rand(count, 3, generator=generator).argsort(dim=-1)  # three nouns in any order
+    # three nouns in any order
+    kinds = torch.rand(count, 3, generator=generator).argsort(dim=-1)
     names = torch.randint(0, 2, (count, 3, NAME), generator=generator) * 2.0 - 1
     asked = torch.randint(0, 3, (count,), generator=generator)
     words = torch.zeros(count, 10, 6 + NAME)
@@ -827,7 +869,13 @@ def sentences(count: int, generator: torch.Generator) -> tuple[Tensor, Tensor, T
 
 # %%
 def train_head(
-    words: Tensor, wanted: Tensor, position: int, w_q: Tensor, w_k: Tensor, w_v: Tensor, lr: float
+    words: Tensor,
+    wanted: Tensor,
+    position: int,
+    w_q: Tensor,
+    w_k: Tensor,
+    w_v: Tensor,
+    lr: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Batches, targets, which word is asked, matrices, learning rate -> losses (steps,), trained matrices."""
     ### BEGIN SOLUTION
@@ -884,7 +932,9 @@ train = yours_or_ours("train_head", globals())
 
 
 # %%
-def trained_head(seed: int, rounds: int = 20) -> tuple[nn.Module, list[float], list[float]]:
+def trained_head(
+    seed: int, rounds: int = 20
+) -> tuple[nn.Module, list[float], list[float]]:
     """A head after rounds of twenty steps: its losses, and after each round its weight on the right noun."""
     torch.manual_seed(seed)
     generator = torch.Generator().manual_seed(seed)
@@ -892,9 +942,15 @@ def trained_head(seed: int, rounds: int = 20) -> tuple[nn.Module, list[float], l
     layers = {"w_q.weight": head.w_q, "w_k.weight": head.w_k, "w_v.weight": head.w_v}
     for _ in range(rounds):
         batches = [sentences(64, generator) for _ in range(20)]
-        words, wanted, place = (torch.stack(parts) for parts in zip(*batches, strict=True))
-        found, *matrices = train(words, wanted, PRONOUN, *(layer.weight.T for layer in layers.values()), 5.0)
-        head.load_state_dict({name: matrix.T for name, matrix in zip(layers, matrices, strict=True)})
+        words, wanted, place = (
+            torch.stack(parts) for parts in zip(*batches, strict=True)
+        )
+        found, *matrices = train(
+            words, wanted, PRONOUN, *(layer.weight.T for layer in layers.values()), 5.0
+        )
+        head.load_state_dict(
+            {name: matrix.T for name, matrix in zip(layers, matrices, strict=True)}
+        )
         losses += found.tolist()
         looked = head(words[-1])[1][:, PRONOUN]
         looks.append(looked[torch.arange(64), place[-1]].mean().item())
@@ -918,8 +974,13 @@ for seed, (head, losses, _) in enumerate(heads):
     right = (looked.argmax(dim=-1) == place).float().mean().item()
     least = looked[torch.arange(300), place].min().item()
     read = (output[:, PRONOUN].sign() == wanted).all(dim=-1).float().mean().item()
-    print(f"start {seed}: loss {losses[0]:.2f} -> {losses[-1]:.3f}, looks at the right noun", end=" ")
-    print(f"in {right:.0%} of 300, with a weight of at least {least:.2f}, reads the name in {read:.0%}")
+    print(
+        f"start {seed}: loss {losses[0]:.2f} -> {losses[-1]:.3f}, looks at the right noun",
+        end=" ",
+    )
+    print(
+        f"in {right:.0%} of 300, with a weight of at least {least:.2f}, reads the name in {read:.0%}"
+    )
     assert right == 1.0
     assert least > 0.6
     assert read == 1.0
@@ -930,14 +991,20 @@ _, (left, right) = plt.subplots(1, 2, figsize=(9, 3), layout="constrained")
 for _, losses, looks in heads:
     left.plot(losses, color=INK, linewidth=1)
     right.plot(range(20, 401, 20), looks, color=INK, linewidth=1)
-left.set(xlabel="step", ylabel="mean squared error", title="The loss falls in all five runs", ylim=(0, None))
+left.set(
+    xlabel="step",
+    ylabel="mean squared error",
+    title="The loss falls in all five runs",
+    ylim=(0, None),
+)
 right.axhline(0.1, color=GREY, linestyle=":", linewidth=1)
 right.text(400, 0.12, "1/10: no preference", color=GREY, ha="right")
 right.set(xlabel="step", ylabel="weight on the right noun", ylim=(0, 1))
 right.set_title("Nobody said where to look")
 show(
-    "Two plots over 400 training steps, five runs each. The loss falls from about 1 to nearly 0, while the weight on "
-    "the right noun is about one half after 20 steps and nearly 0.8 in the end."
+    "Two plots over 400 training steps, five runs each. The loss falls from about 1 "
+    "to nearly 0, while the weight on the right noun is about one half after 20 steps "
+    "and nearly 0.8 in the end."
 )
 
 # %% [markdown]
@@ -954,7 +1021,12 @@ with torch.no_grad():
 assert example_weights[PRONOUN].argmax() == example.index("anna")
 
 # %%
-hover_links(example_weights, example, query=PRONOUN, title="After training “she” looks at “anna”: point at any word")
+hover_links(
+    example_weights,
+    example,
+    query=PRONOUN,
+    title="After training “she” looks at “anna”: point at any word",
+)
 
 # %% [markdown]
 # Earlier in the lesson we wrote by hand what a pronoun should look for. What did the head write? Ask each pronoun
@@ -972,9 +1044,18 @@ assert tom + boat < 0.03  # the remainder is with the words that have no name
 
 # %%
 columns = [f"a “{kind}”" for kind in KINDS]
-scores_box = Box(name="learned scores q · k / √d_k", at=(0, 0), value=learned, rows=KINDS, columns=columns)
+scores_box = Box(
+    name="learned scores q · k / √d_k",
+    at=(0, 0),
+    value=learned,
+    rows=KINDS,
+    columns=columns,
+)
 plot_boxes([scores_box], [], title="Each pronoun asks for its own kind")
-show("A table of three pronouns against three kinds of noun. The diagonal is positive, everything else lower.")
+show(
+    "A table of three pronouns against three kinds of noun. The diagonal is positive, "
+    "everything else lower."
+)
 
 # %% [markdown]
 # That is the table from the pencil, found by gradient descent. Two things to take along. First, *where* to look was
@@ -991,7 +1072,8 @@ show("A table of three pronouns against three kinds of noun. The diagonal is pos
 mine = "maria/she lent tom/he the boat/it because she liked him and he liked it"
 
 words_of_mine = usable_text(mine, longest=200).lower().split()
-marked = [word.strip(",.!?").partition("/")[::2] for word in words_of_mine]  # ("maria", "she"), …
+# ("maria", "she"), …
+marked = [word.strip(",.!?").partition("/")[::2] for word in words_of_mine]
 kinds = {kind for _, kind in marked if kind}
 asking = [i for i, (word, kind) in enumerate(marked) if word in KINDS and not kind]
 if not asking or not kinds or not kinds <= {*KINDS} or len(marked) > 20:
@@ -999,12 +1081,26 @@ if not asking or not kinds or not kinds <= {*KINDS} or len(marked) > 20:
         "At most 20 words are needed, among them she, he or it, and a noun marked with /she, /he or /it; "
         f"got {len(marked)} words, {len(asking)} such pronouns, and the marks {sorted(kinds)}."
     )
-types = [[*(kind == k for k in KINDS), *(word == k and not kind for k in KINDS)] for word, kind in marked]
-names = torch.randint(0, 2, (len(marked), NAME), generator=torch.Generator().manual_seed(3)) * 2.0 - 1
+types = [
+    [*(kind == k for k in KINDS), *(word == k and not kind for k in KINDS)]
+    for word, kind in marked
+]
+names = (
+    torch.randint(0, 2, (len(marked), NAME), generator=torch.Generator().manual_seed(3))
+    * 2.0
+    - 1
+)
 names[[not kind for _, kind in marked]] = 0.0  # only nouns have one
 with torch.no_grad():
-    looked = trained(torch.cat([torch.tensor(types).float(), names], dim=-1)[None])[1][0]
-hover_links(looked, [word for word, _ in marked], query=asking[0], title="Your sentence: point at its pronouns")
+    looked = trained(torch.cat([torch.tensor(types).float(), names], dim=-1)[None])[1][
+        0
+    ]
+hover_links(
+    looked,
+    [word for word, _ in marked],
+    query=asking[0],
+    title="Your sentence: point at its pronouns",
+)
 
 # %% [markdown]
 # ## Swap two words, and look what changes
@@ -1051,8 +1147,9 @@ for ax, animal in zip(axes, (1, 6), strict=True):
     for label in [*ax.get_xticklabels(), *ax.get_yticklabels()]:
         label.set_color(ACCENT if label.get_text() in ("animal", "street") else "black")
 show(
-    "Two tables of attention weights, for the sentence as written and with animal and street swapped. Rows and columns "
-    "of the two words have changed places, and every number has moved with its word."
+    "Two tables of attention weights, for the sentence as written and with animal and "
+    "street swapped. Rows and columns of the two words have changed places, and every "
+    "number has moved with its word."
 )
 
 # %% [markdown]
@@ -1100,7 +1197,9 @@ print("order", order.tolist(), "in, the same order out")
 
 
 # %%
-def mend_self_attention(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Tensor, Tensor]:
+def mend_self_attention(
+    x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor
+) -> tuple[Tensor, Tensor]:
     """x (b, n, d_model) and three matrices -> output (b, n, d_v), weights (b, n, n)."""
     q, k, v = x @ w_q, x @ w_k, x @ w_v
     ### BEGIN SOLUTION
@@ -1249,8 +1348,12 @@ check("AdditiveAttention", AdditiveAttention)
 # </details>
 
 # %%
-asked = attnlib.softmax(attnlib.attention_scores(torch.tensor([[-2.0, -2, 0, 0], [0, -2, 0, 0]]), keys))
-assert_close(asked[0, [1, 6, 4]], torch.tensor([0.002, 0.015, 0.109]), atol=5e-4, rtol=0)
+asked = attnlib.softmax(
+    attnlib.attention_scores(torch.tensor([[-2.0, -2, 0, 0], [0, -2, 0, 0]]), keys)
+)
+assert_close(
+    asked[0, [1, 6, 4]], torch.tensor([0.002, 0.015, 0.109]), atol=5e-4, rtol=0
+)
 assert asked[1].argmin() == 1
 assert_close(asked[1, 6], asked[1, 4], atol=0, rtol=0)  # all others alike
 

@@ -65,9 +65,12 @@ torch.set_num_threads(1)  # with matrices this small, a second thread would only
 
 # %%
 cat, dog = torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0])
-one_head = {(first, second): (first + second) / 2 for first, second in ((cat, dog), (dog, cat))}
+one_head = {
+    (first, second): (first + second) / 2 for first, second in ((cat, dog), (dog, cat))
+}
 cat_saw_dog, dog_saw_cat = one_head.values()
-assert_close(cat_saw_dog, dog_saw_cat, atol=0, rtol=0)  # nothing behind it can tell them apart
+# nothing behind it can tell them apart
+assert_close(cat_saw_dog, dog_saw_cat, atol=0, rtol=0)
 two_heads = torch.stack([torch.cat([cat, dog]), torch.cat([dog, cat])])
 assert not torch.equal(two_heads[0], two_heads[1])
 print("one head: ", cat_saw_dog.tolist(), "and", dog_saw_cat.tolist())
@@ -81,15 +84,29 @@ boxes = [
     Box(name="head 0: who?", at=(1, 1), value=cat, columns=names),
     Box(name="head 1: whom?", at=(1, 2), value=dog, columns=names),
     Box(name="a sum: who saw whom?", at=(2, 0), faint=True),
-    Box(name="side by side", at=(2, 1.5), value=two_heads[0], columns=names * 2, accent=True),
+    Box(
+        name="side by side",
+        at=(2, 1.5),
+        value=two_heads[0],
+        columns=names * 2,
+        accent=True,
+    ),
 ]
-ends = [("in", "one head"), ("in", "head 0: who?"), ("in", "head 1: whom?"), ("one head", "a sum: who saw whom?")]
+ends = [
+    ("in", "one head"),
+    ("in", "head 0: who?"),
+    ("in", "head 1: whom?"),
+    ("one head", "a sum: who saw whom?"),
+]
 ends += [("head 0: who?", "side by side"), ("head 1: whom?", "side by side")]
 arrows = [Arrow(start=start, end=end) for start, end in ends]
-plot_boxes(boxes, arrows, title="One head adds the answers up; two heads keep them apart")
+plot_boxes(
+    boxes, arrows, title="One head adds the answers up; two heads keep them apart"
+)
 show(
-    "Boxes and arrows. One head turns the cat saw the dog into one half cat and one half dog. Two heads return cat and "
-    "dog, and write them side by side as four numbers."
+    "Boxes and arrows. One head turns the cat saw the dog into one half cat and one "
+    "half dog. Two heads return cat and dog, and write them side by side as four "
+    "numbers."
 )
 
 # %% [markdown]
@@ -126,7 +143,8 @@ meaning = {
     "cross": "action", "it": "pronoun", "tired": "state",
 }  # fmt: skip
 words = [meaning.get(token, "").split() for token in tokens]
-x = torch.tensor([[float(f in word) for f in features] for word in words])  # (n, d_model)
+# (n, d_model)
+x = torch.tensor([[float(f in word) for f in features] for word in words])
 hour = 2 * math.pi / 12 * torch.arange(11)
 x[:, 7], x[:, 8] = hour.cos(), hour.sin()
 w_k, w_v = torch.eye(9), torch.eye(9)
@@ -143,7 +161,8 @@ w_k, w_v = torch.eye(9), torch.eye(9)
 # %%
 w_q = torch.zeros(9, 9)
 for asks, wants in [
-    ("pronoun", "alive"), ("state", "alive"), ("article", "thing"), ("action", "thing"),  # head 0
+    # head 0
+    ("pronoun", "alive"), ("state", "alive"), ("article", "thing"), ("action", "thing"),
     ("pronoun", "state"), ("state", "pronoun"), ("thing", "action"),  # head 1
 ]:  # fmt: skip
     w_q[features.index(asks), features.index(wants)] = 4 * math.sqrt(3)
@@ -161,7 +180,8 @@ w_q[7:, 7:] = 30 * math.sqrt(3) * torch.tensor(turn)  # head 2
 outputs, weights = [], []
 for head in range(3):
     own = slice(3 * head, 3 * head + 3)
-    q, k, v = x @ w_q[:, own], x @ w_k[:, own], x @ w_v[:, own]  # each (n, d) with d = 3
+    # each (n, d) with d = 3
+    q, k, v = x @ w_q[:, own], x @ w_k[:, own], x @ w_v[:, own]
     output, shares = attnlib.scaled_dot_product_attention(q, k, v, return_weights=True)
     outputs.append(output)
     weights.append(shares)
@@ -169,20 +189,27 @@ heads = torch.stack(weights)  # (h, n, n)
 
 sharp = math.exp(4) / (math.exp(4) + 10)
 assert_close(heads[0, it, animal].item(), sharp, atol=1e-6, rtol=0)  # who am I?
-assert_close(heads[1, it, tired].item(), sharp, atol=1e-6, rtol=0)  # what is said of me?
+# what is said of me?
+assert_close(heads[1, it, tired].item(), sharp, atol=1e-6, rtol=0)
 assert heads[2, it].argmax() == it - 1  # what comes before me?
 print([round(heads[head, it].max().item(), 3) for head in range(3)])
 
 # %%
-names = ["head 0: who, or what?", "head 1: what about it?", "head 2: what comes before?"]
+names = [
+    "head 0: who, or what?",
+    "head 1: what about it?",
+    "head 2: what comes before?",
+]
 plot_heads(heads, tokens, titles=names, columns=3)
 show(
-    "Three tables of attention weights. Head 0: it and tired look at animal. Head 1: it looks at tired, the nouns at "
-    "cross. Head 2: a dark line below the diagonal, each word looks at the one before."
+    "Three tables of attention weights. Head 0: it and tired look at animal. Head 1: "
+    "it looks at tired, the nouns at cross. Head 2: a dark line below the diagonal, "
+    "each word looks at the one before."
 )
 first = heads[2, 0]  # "the" at 0 o'clock looks for 11 o'clock, and nothing is there
 assert_close(first[[0, 10]], torch.tensor([0.5, 0.5]), atol=1e-3, rtol=0)
-assert_close(heads[0, 0, [1, 6]], heads[0, 5, [1, 6]], atol=1e-6, rtol=0)  # both "the", both nouns
+# both "the", both nouns
+assert_close(heads[0, 0, [1, 6]], heads[0, 5, [1, 6]], atol=1e-6, rtol=0)
 
 # %% [markdown]
 # Three heads, three pictures of the same sentence. Find these in them, with the reason for each:
@@ -197,17 +224,20 @@ assert_close(heads[0, 0, [1, 6]], heads[0, 5, [1, 6]], atol=1e-6, rtol=0)  # bot
 
 # %%
 joined = torch.cat(outputs, dim=-1)  # (n, h d)
-assert_close(joined[it, [1, 3]], torch.full((2,), sharp), atol=1e-6, rtol=0)  # alive, a state
+# alive, a state
+assert_close(joined[it, [1, 3]], torch.full((2,), sharp), atol=1e-6, rtol=0)
 
 # %%
 found_by_it = Box(
     name="what three heads bring to “it”", at=(0, 0), value=torch.stack([x[it], joined[it]]),
     rows=["before", "after"], columns=[*features[:7], "clock x", "clock y"],
 )  # fmt: skip
-plot_boxes([found_by_it], [], title="“it” comes as a pronoun, and leaves alive and in a state")
+plot_boxes(
+    [found_by_it], [], title="“it” comes as a pronoun, and leaves alive and in a state"
+)
 show(
-    "Two rows of nine numbers. Before attention “it” is a pronoun with a clock hand; after it, 0.85 alive, 0.85 in a "
-    "state, and with the hand of the word before."
+    "Two rows of nine numbers. Before attention “it” is a pronoun with a clock hand; "
+    "after it, 0.85 alive, 0.85 in a state, and with the hand of the word before."
 )
 
 # %% [markdown]
@@ -235,7 +265,9 @@ def three_scores(head: int) -> Tensor:
 
 
 wide_scores = (x @ w_q) @ (x @ w_k).T
-assert_close(wide_scores, sum(three_scores(head) for head in range(3)), atol=1e-4, rtol=0)
+assert_close(
+    wide_scores, sum(three_scores(head) for head in range(3)), atol=1e-4, rtol=0
+)
 wide = attnlib.softmax(wide_scores / math.sqrt(9))  # one head, d = 9
 for word in ("animal", "tired", "because"):
     print(f"it looks at {word}: {wide[it, tokens.index(word)]:.4f}")
@@ -246,11 +278,17 @@ assert wide[it, it - 1] > 0.8
 looks = torch.stack([*heads[:, it], wide[it]])
 words_of = ["head 0", "head 1", "head 2", "all in one"]
 _, ax = plt.subplots(figsize=(8.6, 2.8), layout="constrained")
-plot_attention(looks, words_of, tokens, ax=ax, title="In one head, two of the three questions of “it” are gone")
+plot_attention(
+    looks,
+    words_of,
+    tokens,
+    ax=ax,
+    title="In one head, two of the three questions of “it” are gone",
+)
 ax.set(ylabel="“it” looks, in …", xlabel="")
 show(
-    "Where it looks, one row for each head: head 0 at animal, head 1 at tired, head 2 at because. In the last row all "
-    "three are one head, which looks at because alone."
+    "Where it looks, one row for each head: head 0 at animal, head 1 at tired, head 2 "
+    "at because. In the last row all three are one head, which looks at because alone."
 )
 
 # %% [markdown]
@@ -348,7 +386,9 @@ def split_heads(x: Tensor, num_heads: int) -> Tensor:
     """(b, n, h·d) -> (b, h, n, d): head i gets the i-th run of d neighbouring columns."""
     ### BEGIN SOLUTION
     if x.shape[-1] % num_heads:
-        raise ValueError(f"num_heads must divide the width, got {num_heads} and {x.shape[-1]}")
+        raise ValueError(
+            f"num_heads must divide the width, got {num_heads} and {x.shape[-1]}"
+        )
     return rearrange(x, "b n (h d) -> b h n d", h=num_heads)
     ### END SOLUTION
 
@@ -381,8 +421,11 @@ check("split_heads", split_heads)
 # loop's.
 
 # %%
-q, k, v = (attnlib.split_heads((x @ w)[None], 3) for w in (w_q, w_k, w_v))  # (b, h, n, d), b = 1
-together, together_weights = attnlib.scaled_dot_product_attention(q, k, v, return_weights=True)
+# (b, h, n, d), b = 1
+q, k, v = (attnlib.split_heads((x @ w)[None], 3) for w in (w_q, w_k, w_v))
+together, together_weights = attnlib.scaled_dot_product_attention(
+    q, k, v, return_weights=True
+)
 assert_close(together_weights[0], heads, atol=1e-6, rtol=0)
 assert_close(together[0], torch.stack(outputs), atol=1e-5, rtol=0)
 print(tuple(q.shape), "->", tuple(together.shape))
@@ -419,8 +462,10 @@ check("predict_reshaped_heads", reshaped_head)
 
 # %%
 stopped = [*tokens, "."]
-numbered = torch.arange(12 * 9).reshape(1, 12, 9)  # word = number // 9, column = number % 9
-right_head = rearrange(numbered, "b n (h d) -> h b n d", h=3)[0, 0]  # (n, d): split_heads
+# word = number // 9, column = number % 9
+numbered = torch.arange(12 * 9).reshape(1, 12, 9)
+# (n, d): split_heads
+right_head = rearrange(numbered, "b n (h d) -> h b n d", h=3)[0, 0]
 wrong_head = numbered.reshape(1, 3, 12, 3)[0, 0]
 assert (right_head // 9).unique().tolist() == list(range(12))  # every word
 assert (right_head % 9).unique().tolist() == [0, 1, 2]  # its first three columns
@@ -428,21 +473,34 @@ assert (wrong_head // 9).unique().tolist() == [0, 1, 2, 3]  # four words only
 assert (wrong_head % 9).unique().tolist() == list(range(9))
 
 # %%
-_, axes = plt.subplots(1, 3, figsize=(12, 4.6), layout="constrained", width_ratios=(9, 6, 6))
-titles = "x: words and their columns", "split_heads: head 0 has every word", "reshape: head 0 has four words"
-for ax, title, table in zip(axes, titles, (numbered[0], right_head, wrong_head), strict=True):
+_, axes = plt.subplots(
+    1, 3, figsize=(12, 4.6), layout="constrained", width_ratios=(9, 6, 6)
+)
+titles = (
+    "x: words and their columns",
+    "split_heads: head 0 has every word",
+    "reshape: head 0 has four words",
+)
+for ax, title, table in zip(
+    axes, titles, (numbered[0], right_head, wrong_head), strict=True
+):
     ax.imshow(table // 9, cmap="Blues", vmin=0, vmax=14, aspect="auto")
     for place, number in enumerate(table.flatten().tolist()):
         row, column = divmod(place, table.shape[1])
-        label = f"{stopped[number // 9]} {number % 9}" if table.shape[1] == 3 else number % 9
+        label = (
+            f"{stopped[number // 9]} {number % 9}"
+            if table.shape[1] == 3
+            else number % 9
+        )
         colour = "white" if number >= 72 else "black"
         ax.text(column, row, label, ha="center", va="center", color=colour, fontsize=9)
     ax.set(title=title, xticks=[], xlabel="columns")
     ax.set_yticks(range(12), range(12))
 axes[0].set_yticks(range(12), stopped)
 show(
-    "Three tables, coloured by word. Left, twelve words with nine columns. Middle, split_heads: each row is another "
-    "word, with its columns 0 to 2. Right, reshape: twelve rows made of the first four words, three rows each."
+    "Three tables, coloured by word. Left, twelve words with nine columns. Middle, "
+    "split_heads: each row is another word, with its columns 0 to 2. Right, reshape: "
+    "twelve rows made of the first four words, three rows each."
 )
 
 # %% [markdown]
@@ -473,24 +531,30 @@ def reshaped(words: Tensor) -> Tensor:
 
 def hearing(attend) -> Tensor:
     """(n, n): how strongly the output of word i reacts to word j."""
-    slopes = torch.autograd.functional.jacobian(attend, random_words)  # (n, d_model, n, d_model)
+    # (n, d_model, n, d_model)
+    slopes = torch.autograd.functional.jacobian(attend, random_words)
     return slopes.pow(2).sum(dim=(1, 3)).sqrt()
 
 
 # %%
 _, axes = plt.subplots(1, 2, figsize=(11, 5), layout="constrained")
 plain = {"values": False, "colorbar": False, "vmax": 1.2}
-ways = {"With transpose, everyone hears everyone": transposed, "By reshape, the sentence falls apart": reshaped}
+ways = {
+    "With transpose, everyone hears everyone": transposed,
+    "By reshape, the sentence falls apart": reshaped,
+}
 for ax, (title, attend) in zip(axes, ways.items(), strict=True):
     reaction = hearing(attend)
     reaction[reaction == 0] = torch.nan  # what is exactly zero stays grey
     plot_attention(reaction, stopped, ax=ax, title=title, **plain)
     ax.set(ylabel="the output of …", xlabel="… reacts to")
 show(
-    "Two tables: how strongly each word's output reacts to each word. With transposes all cells are coloured. With "
-    "reshape alone only three blocks of four by four words are; the rest is grey, exactly zero."
+    "Two tables: how strongly each word's output reacts to each word. With transposes "
+    "all cells are coloured. With reshape alone only three blocks of four by four "
+    "words are; the rest is grey, exactly zero."
 )
-apart = torch.block_diag(*[torch.ones(4, 4)] * 3) == 0  # pairs of words in different thirds
+# pairs of words in different thirds
+apart = torch.block_diag(*[torch.ones(4, 4)] * 3) == 0
 assert (hearing(transposed) > 0).all()  # everyone hears everyone
 assert (hearing(reshaped)[apart] == 0).all()  # nobody hears the other thirds
 
@@ -564,7 +628,9 @@ check("merge_heads", merge_heads)
 # %%
 w_o = torch.randn(9, 9, generator=generator)
 projected = attnlib.merge_heads(together) @ w_o  # (b, n, d_model)
-contributions = [output @ w_o[3 * head : 3 * head + 3] for head, output in enumerate(outputs)]
+contributions = [
+    output @ w_o[3 * head : 3 * head + 3] for head, output in enumerate(outputs)
+]
 assert_close(projected[0], sum(contributions), atol=1e-4, rtol=0)
 
 # %% [markdown]
@@ -575,8 +641,11 @@ assert_close(projected[0], sum(contributions), atol=1e-4, rtol=0)
 # $$\mathrm{head}_i W_i^O = A_i x (W_i^V W_i^O)$$
 
 # %%
-w_vo = [w_v[:, 3 * head : 3 * head + 3] @ w_o[3 * head : 3 * head + 3] for head in range(3)]
-moved = [shares @ x @ what for shares, what in zip(heads, w_vo, strict=True)]  # each (n, d_model)
+w_vo = [
+    w_v[:, 3 * head : 3 * head + 3] @ w_o[3 * head : 3 * head + 3] for head in range(3)
+]
+# each (n, d_model)
+moved = [shares @ x @ what for shares, what in zip(heads, w_vo, strict=True)]
 assert_close(torch.stack(moved), torch.stack(contributions), atol=1e-4, rtol=0)
 assert [torch.linalg.matrix_rank(what).item() for what in w_vo] == [3, 3, 3]
 
@@ -615,7 +684,9 @@ for num_heads in (1, 8, 64):
     shares = attention(torch.zeros(1, 11, 512), return_weights=True)[1]
     size = f"{num_heads} × {512 // num_heads}"
     tables[num_heads] = shares.numel()
-    sizes.append(f"{size}: {counts[num_heads]} learned weights, {shares.numel()} attention weights")
+    sizes.append(
+        f"{size}: {counts[num_heads]} learned weights, {shares.numel()} attention weights"
+    )
 print(*sizes, sep="\n")
 assert counts == dict.fromkeys((1, 8, 64), 4 * 512 * 512)
 assert tables == {h: h * 11 * 11 for h in (1, 8, 64)}  # the tables are h times as large
@@ -648,22 +719,33 @@ assert tables == {h: h * 11 * 11 for h in (1, 8, 64)}  # the tables are h times 
 class MultiHeadSelfAttention(nn.Module):
     """Several heads: x (b, n, d_model) -> output (b, n, d_model), weights (b, h, n, n)."""
 
-    def __init__(self, d_model: int, num_heads: int, d_head: int | None = None, bias: bool = True):
+    def __init__(
+        self, d_model: int, num_heads: int, d_head: int | None = None, bias: bool = True
+    ):
         super().__init__()
         ### BEGIN SOLUTION
         if d_head is None:
             if d_model % num_heads:
-                raise ValueError(f"num_heads must divide d_model, got {num_heads} and {d_model}")
+                raise ValueError(
+                    f"num_heads must divide d_model, got {num_heads} and {d_model}"
+                )
             d_head = d_model // num_heads
         self.num_heads = num_heads
-        self.w_q, self.w_k, self.w_v = (nn.Linear(d_model, num_heads * d_head, bias=bias) for _ in range(3))
+        self.w_q, self.w_k, self.w_v = (
+            nn.Linear(d_model, num_heads * d_head, bias=bias) for _ in range(3)
+        )
         self.w_o = nn.Linear(num_heads * d_head, d_model, bias=bias)
         ### END SOLUTION
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         ### BEGIN SOLUTION
-        q, k, v = (split_heads(layer(x), self.num_heads) for layer in (self.w_q, self.w_k, self.w_v))
-        weights = torch.softmax(q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1]), dim=-1)
+        q, k, v = (
+            split_heads(layer(x), self.num_heads)
+            for layer in (self.w_q, self.w_k, self.w_v)
+        )
+        weights = torch.softmax(
+            q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1]), dim=-1
+        )
         return self.w_o(merge_heads(weights @ v)), weights
         ### END SOLUTION
 
@@ -753,7 +835,9 @@ def who_saw_whom(count: int, generator: torch.Generator) -> tuple[Tensor, Tensor
 
 
 # %%
-def train_with_adam(model: nn.Module, words: Tensor, wanted: Tensor, position: int, lr: float) -> Tensor:
+def train_with_adam(
+    model: nn.Module, words: Tensor, wanted: Tensor, position: int, lr: float
+) -> Tensor:
     """Batches of sentences, what is wanted at `position` -> losses (steps,); the model is trained."""
     ### BEGIN SOLUTION
     weights = list(model.parameters())
@@ -813,7 +897,9 @@ train = yours_or_ours("train_with_adam", globals())
 
 
 # %%
-def trained(num_heads: int, seed: int, steps: int = 200) -> tuple[nn.Module, list[float]]:
+def trained(
+    num_heads: int, seed: int, steps: int = 200
+) -> tuple[nn.Module, list[float]]:
     """A module after so many batches of 64 sentences, and its losses; the last word, 5, is asked."""
     torch.manual_seed(seed)
     generator = torch.Generator().manual_seed(seed)
@@ -837,7 +923,10 @@ for num_heads, several in runs.items():
         both = (output[:, -1].sign() == wanted).all(dim=-1).float().mean().item()
         mean_look = looked[:, :, -1].mean(dim=0)  # (h, 6)
         nouns = " | ".join(f"X {row[1]:.2f}, Y {row[4]:.2f}" for row in mean_look)
-        print(f"{num_heads} of width {12 // num_heads}, start {seed}: error {error:.2f}", end=", ")
+        print(
+            f"{num_heads} of width {12 // num_heads}, start {seed}: error {error:.2f}",
+            end=", ",
+        )
         print(f"both names right in {both:4.0%}, looks at {nouns}")
         if num_heads == 1:
             assert 0.35 < error < 0.6
@@ -845,7 +934,8 @@ for num_heads, several in runs.items():
         else:
             assert error < 0.05
             assert both == 1.0
-            assert sorted(mean_look.argmax(dim=-1).tolist()) == [1, 4]  # one head for each noun
+            # one head for each noun
+            assert sorted(mean_look.argmax(dim=-1).tolist()) == [1, 4]
 print(f"ten runs took {seconds:.1f} CPU seconds")
 
 # %%
@@ -860,8 +950,8 @@ ax.set(xlabel="step", ylabel="mean squared error", ylim=(0, None))
 ax.set_title("One head gets stuck near one half, two heads get both answers")
 ax.legend(loc="upper right")
 show(
-    "The loss of ten runs over 200 steps. The five with one head stay between 0.4 and 0.5. The five with two heads "
-    "fall to zero."
+    "The loss of ten runs over 200 steps. The five with one head stay between 0.4 and "
+    "0.5. The five with two heads fall to zero."
 )
 
 # %% [markdown]
@@ -876,10 +966,20 @@ who_tokens = ["the", "X", "saw", "the", "Y", "?"]
 first_noun = int(pair[0, 5].argmax())
 
 # %%
-hover_links(pair[0], who_tokens, query=5, title=f"Head 0 looks at {who_tokens[first_noun]}: point at any word")
+hover_links(
+    pair[0],
+    who_tokens,
+    query=5,
+    title=f"Head 0 looks at {who_tokens[first_noun]}: point at any word",
+)
 
 # %%
-hover_links(pair[1], who_tokens, query=5, title=f"Head 1 looks at {'YX'[first_noun == 4]}: point at any word")
+hover_links(
+    pair[1],
+    who_tokens,
+    query=5,
+    title=f"Head 1 looks at {'YX'[first_noun == 4]}: point at any word",
+)
 
 # %% [markdown]
 # **Your turn.** Who did what to whom? Change `mine` to five words of your own and run the cell. The two names that come
@@ -891,12 +991,17 @@ mine = "the postman bit the dog"
 
 said = usable_text(mine, longest=100).split()
 if len(said) != 5:
-    raise NotUsable(f"Five words are needed, as in “the postman bit the dog”, got {len(said)}.")
+    raise NotUsable(
+        f"Five words are needed, as in “the postman bit the dog”, got {len(said)}."
+    )
 numbers = torch.randperm(64, generator=torch.Generator().manual_seed(0))[:6]
-names_of_said = (numbers[:, None] >> torch.arange(6)) % 2 * 2.0 - 1  # each token a name of its own
+# each token a name of its own
+names_of_said = (numbers[:, None] >> torch.arange(6)) % 2 * 2.0 - 1
 with torch.no_grad():
     answer, looked = best(torch.cat([torch.eye(6), names_of_said], dim=-1)[None])
-who, whom = (said[i] for i in (answer[0, 5].view(2, 6) @ names_of_said[:5].T).argmax(dim=-1))
+who, whom = (
+    said[i] for i in (answer[0, 5].view(2, 6) @ names_of_said[:5].T).argmax(dim=-1)
+)
 ax = plot_attention(looked[0, :, 5], ["head 0", "head 1"], [*said, "?"], colorbar=False)
 ax.set(title=f"Who? {who}. Whom? {whom}.", xlabel="", ylabel="“?” looks, in …")
 show(f"Where two heads look in “{mine}”: one at {who}, the other at {whom}.")
@@ -920,7 +1025,9 @@ show(f"Where two heads look in “{mine}”: one at {who}, the other at {whom}."
 
 
 # %%
-def head_contributions(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, num_heads: int) -> Tensor:
+def head_contributions(
+    x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, num_heads: int
+) -> Tensor:
     """x (b, n, d_model), matrices, num_heads -> what each head adds to the output, (b, h, n, d_model)."""
     ### BEGIN SOLUTION
     d = w_o.shape[0] // num_heads
@@ -973,15 +1080,21 @@ def with_bias(layer: nn.Linear) -> Tensor:
 ones = torch.ones(*sentences.shape[:2], 1)
 with torch.no_grad():
     matrices = [with_bias(layer) for layer in (best.w_q, best.w_k, best.w_v)]
-    added = contributions(torch.cat([sentences, ones], dim=-1), *matrices, best.w_o.weight.T, 2)
-    assert_close(added.sum(dim=1) + best.w_o.bias, best(sentences)[0], atol=1e-4, rtol=0)
+    added = contributions(
+        torch.cat([sentences, ones], dim=-1), *matrices, best.w_o.weight.T, 2
+    )
+    assert_close(
+        added.sum(dim=1) + best.w_o.bias, best(sentences)[0], atol=1e-4, rtol=0
+    )
 
 # %%
 # nbval-ignore-output: which head reads which noun differs from start to start
 for head, noun in enumerate("XY" if first_noun == 1 else "YX"):
     left = (added.sum(dim=1) - added[:, head] + best.w_o.bias)[:, -1].sign() == wanted
     named = {"X": left[:, :6].all(dim=-1), "Y": left[:, 6:].all(dim=-1)}
-    shares = ", ".join(f"{name} right in {found.float().mean():.0%}" for name, found in named.items())
+    shares = ", ".join(
+        f"{name} right in {found.float().mean():.0%}" for name, found in named.items()
+    )
     print(f"without head {head}, which looks at {noun}: {shares}")
     assert named[noun].float().mean() < 0.2  # lost
     assert named["XY".replace(noun, "")].float().mean() == 1.0  # untouched
@@ -1004,7 +1117,10 @@ generator = torch.Generator().manual_seed(7)
 
 
 def draw(*shape: int) -> Tensor:
-    return torch.randn(*shape, generator=generator, dtype=torch.float64) * shape[-2] ** -0.5
+    return (
+        torch.randn(*shape, generator=generator, dtype=torch.float64)
+        * shape[-2] ** -0.5
+    )
 
 
 batch = torch.randn(b, n, d_model, generator=generator, dtype=torch.float64)
@@ -1024,7 +1140,9 @@ loop_weights = torch.stack([weights for _, weights in found], dim=1)  # (b, h, n
 # fused product** for queries, keys and values of all heads.
 
 # %%
-w_q, w_k, w_v = (attnlib.stack_head_weights(matrices) for matrices in (heads_q, heads_k, heads_v))
+w_q, w_k, w_v = (
+    attnlib.stack_head_weights(matrices) for matrices in (heads_q, heads_k, heads_v)
+)
 q, k, v = (attnlib.split_heads(batch @ w, h) for w in (w_q, w_k, w_v))
 output, weights = attnlib.scaled_dot_product_attention(q, k, v, return_weights=True)
 stacked_output = attnlib.merge_heads(output) @ w_o
@@ -1034,7 +1152,9 @@ assert_close(weights, loop_weights, atol=1e-12, rtol=0)
 w_qkv = torch.cat([w_q, w_k, w_v], dim=-1)  # (d_model, 3 h d)
 fused = (batch @ w_qkv).chunk(3, dim=-1)
 for one_of_fused, one_of_stacked in zip(fused, (q, k, v), strict=True):
-    assert_close(attnlib.split_heads(one_of_fused, h), one_of_stacked, atol=1e-12, rtol=0)
+    assert_close(
+        attnlib.split_heads(one_of_fused, h), one_of_stacked, atol=1e-12, rtol=0
+    )
 
 # %% [markdown]
 # Fourth rung: **einops** alone. Cutting three ways and moving the heads is one pattern, and the pattern is the comment.
@@ -1060,7 +1180,9 @@ assert_close(torch_output, einops_output, atol=1e-12, rtol=0)
 # `in_proj_weight`, $(3 \cdot h \cdot d, d_{model})$.
 
 # %%
-theirs = nn.MultiheadAttention(d_model, h, bias=False, batch_first=True, dtype=torch.float64)
+theirs = nn.MultiheadAttention(
+    d_model, h, bias=False, batch_first=True, dtype=torch.float64
+)
 theirs.load_state_dict({"in_proj_weight": w_qkv.T, "out_proj.weight": w_o.T})
 module_output, module_weights = theirs(batch, batch, batch, average_attn_weights=False)
 assert_close(module_output, torch_output, atol=1e-12, rtol=0)
@@ -1070,7 +1192,10 @@ ours = attnlib.MultiHeadAttention(d_model, h, bias=False).double()
 layers = {"w_q": w_q, "w_k": w_k, "w_v": w_v, "w_o": w_o}
 ours.load_state_dict({f"{name}.weight": w.T for name, w in layers.items()})
 assert_close(ours(batch), module_output, atol=1e-12, rtol=0)
-print("loop = stacked = fused = einops = scaled_dot_product_attention = nn.MultiheadAttention")
+print(
+    "loop = stacked = fused = einops = scaled_dot_product_attention = "
+    "nn.MultiheadAttention"
+)
 
 # %% [markdown]
 # ## Tell the dialects apart
@@ -1103,10 +1228,21 @@ for ax, (name, pattern) in zip(axes, packings.items(), strict=True):
     ax.set_ylabel(name, rotation=0, ha="right", va="center")
 axes[0].set_title("The same eighteen columns in two orders")
 show(
-    "Two rows of eighteen columns, coloured as q, k and v. Packed (3 h d): six of q, six of k, six of v. Packed "
-    "(h 3 d): three of q, k and v for head 0, then the same for head 1."
+    "Two rows of eighteen columns, coloured as q, k and v. Packed (3 h d): six of q, "
+    "six of k, six of v. Packed (h 3 d): three of q, k and v for head 0, then the "
+    "same for head 1."
 )
-assert rearrange(ids, "(k h d) -> (h k d)", k=3, h=2)[:9].tolist() == [0, 1, 2, 6, 7, 8, 12, 13, 14]
+assert rearrange(ids, "(k h d) -> (h k d)", k=3, h=2)[:9].tolist() == [
+    0,
+    1,
+    2,
+    6,
+    7,
+    8,
+    12,
+    13,
+    14,
+]
 
 # %% [markdown]
 # The same columns, the same mathematics, another order. One `rearrange` brings the weights from one layout to another:
@@ -1128,7 +1264,9 @@ misread = attend_packed(w_khd, "(h k d)")  # the right weights, read in the othe
 assert misread.shape == loop_output.shape
 relation = torch.corrcoef(torch.stack([misread.flatten(), loop_output.flatten()]))[0, 1]
 assert relation.abs() < 0.5
-print(f"no error, the right shape, and a correlation of {relation:.2f} with the right output")
+print(
+    f"no error, the right shape, and a correlation of {relation:.2f} with the right output"
+)
 
 # %% [markdown]
 # No shape, no dtype and no norm of a weight can tell these apart. Only numbers can: run one sentence through both
@@ -1156,8 +1294,11 @@ def mend_multi_head(
     x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, num_heads: int
 ) -> tuple[Tensor, Tensor]:
     """x (b, n, d_model), matrices, num_heads -> output (b, n, d_model), weights (b, h, n, n)."""
-    q, k, v = (rearrange(x @ w, "b n (h d) -> (h b) n d", h=num_heads) for w in (w_q, w_k, w_v))
-    weights = torch.softmax(q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5, dim=-1)  # (h b, n, n)
+    q, k, v = (
+        rearrange(x @ w, "b n (h d) -> (h b) n d", h=num_heads) for w in (w_q, w_k, w_v)
+    )
+    # (h b, n, n)
+    weights = torch.softmax(q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5, dim=-1)
     outputs = weights @ v  # (h b, n, d)
     ### BEGIN SOLUTION
     outputs = rearrange(outputs, "(h b) n d -> b n (h d)", h=num_heads)
@@ -1216,11 +1357,15 @@ check("mend_multi_head", mend_multi_head)
 
 
 # %%
-def from_packed(weight: Tensor, packing: str, num_heads: int) -> tuple[Tensor, Tensor, Tensor]:
+def from_packed(
+    weight: Tensor, packing: str, num_heads: int
+) -> tuple[Tensor, Tensor, Tensor]:
     """(3·h·d, d_model), an order such as "(h 3 d)", h -> w_q, w_k, w_v, each (h·d, d_model)."""
     ### BEGIN SOLUTION
     order = packing.replace("3", "three")
-    w_q, w_k, w_v = rearrange(weight, f"{order} m -> three (h d) m", three=3, h=num_heads)
+    w_q, w_k, w_v = rearrange(
+        weight, f"{order} m -> three (h d) m", three=3, h=num_heads
+    )
     return w_q, w_k, w_v
     ### END SOLUTION
 
@@ -1292,7 +1437,8 @@ check("from_packed", from_packed)
 # </details>
 
 # %%
-swapped = torch.cat([w_o[d : 2 * d], w_o[:d], w_o[2 * d :]])  # answer 1: exchange the rows, too
+# answer 1: exchange the rows, too
+swapped = torch.cat([w_o[d : 2 * d], w_o[:d], w_o[2 * d :]])
 exchanged = torch.cat([found[1][0], found[0][0], found[2][0]], dim=-1) @ swapped
 assert_close(exchanged, loop_output, atol=1e-12, rtol=0)
 

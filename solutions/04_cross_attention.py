@@ -34,7 +34,14 @@ from tqdm import tqdm
 import attnlib
 from attnlib.checks import check, yours_or_ours
 from attnlib.checks.your_turn import usable_text
-from attnlib.plot import ACCENT, INK, plot_attention, plot_encoder_decoder, show, use_style
+from attnlib.plot import (
+    ACCENT,
+    INK,
+    plot_attention,
+    plot_encoder_decoder,
+    show,
+    use_style,
+)
 
 use_style()
 torch.set_num_threads(1)  # with matrices this small, a second thread would only wait
@@ -115,21 +122,38 @@ def ask_once(asks: Tensor) -> tuple[Tensor, Tensor]:
     scores = [float(query @ (word @ w_k)) / math.sqrt(len(query)) for word in memory]
     total = sum(math.exp(score) for score in scores)
     weights = [math.exp(score) / total for score in scores]
-    mixed = [weight * (word @ w_v) for weight, word in zip(weights, memory, strict=True)]
+    mixed = [
+        weight * (word @ w_v) for weight, word in zip(weights, memory, strict=True)
+    ]
     return sum(mixed), torch.tensor(weights)
 
 
 # %%
-slow_output, slow_weights = map(torch.stack, zip(*(ask_once(word) for word in x), strict=True))
+slow_output, slow_weights = map(
+    torch.stack, zip(*(ask_once(word) for word in x), strict=True)
+)
 assert slow_output.shape == (3, 2)
 assert slow_weights.shape == (3, 11)
-assert_close(slow_weights[1, 4].item(), math.exp(4) / (math.exp(4) + 10), atol=1e-6, rtol=0)
+assert_close(
+    slow_weights[1, 4].item(), math.exp(4) / (math.exp(4) + 10), atol=1e-6, rtol=0
+)
 
 # %%
 ax = plot_attention(slow_weights, german, english, colorbar=False)
-ax.set(ylabel="asks", xlabel="answers", title="Three ask, eleven answer: one row for each question")
-show("Three rows of weights: Tier looks at animal, überquerte at cross, Straße at street.")
-assert [english[j] for j in slow_weights.argmax(dim=-1)] == ["animal", "cross", "street"]
+ax.set(
+    ylabel="asks",
+    xlabel="answers",
+    title="Three ask, eleven answer: one row for each question",
+)
+show(
+    "Three rows of weights: Tier looks at animal, überquerte at cross, Straße at "
+    "street."
+)
+assert [english[j] for j in slow_weights.argmax(dim=-1)] == [
+    "animal",
+    "cross",
+    "street",
+]
 assert_close(slow_weights.sum(dim=-1), torch.ones(3), atol=1e-6, rtol=0)
 
 # %% [markdown]
@@ -171,11 +195,7 @@ show("The encoder makes a memory of 11 by 7; it brings keys and values to 3 ques
 
 # %%
 def cross_attention(
-    x: Tensor,
-    memory: Tensor,
-    w_q: Tensor,
-    w_k: Tensor,
-    w_v: Tensor,
+    x: Tensor, memory: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor
 ) -> tuple[Tensor, Tensor]:
     """(b, q, d_model), (b, k, d_memory), matrices -> output (b, q, d_v), weights (b, q, k)."""
     ### BEGIN SOLUTION
@@ -214,14 +234,17 @@ check("cross_attention", cross_attention)
 # you have not learned a second mechanism, you have seen the first one in full.
 
 # %%
-output, weights = attnlib.cross_attention(x[None], memory[None], w_q, w_k, w_v)  # a batch of one
+# a batch of one
+output, weights = attnlib.cross_attention(x[None], memory[None], w_q, w_k, w_v)
 assert_close(output[0], slow_output, atol=1e-6, rtol=0)
 assert_close(weights[0], slow_weights, atol=1e-6, rtol=0)
 
 # %%
 generator = torch.Generator().manual_seed(1)
 text = torch.randn(2, 5, 7, generator=generator)
-random_w_q, random_w_k, random_w_v = (torch.randn(7, d, generator=generator) for d in (3, 3, 11))
+random_w_q, random_w_k, random_w_v = (
+    torch.randn(7, d, generator=generator) for d in (3, 3, 11)
+)
 self_attention = attnlib.SelfAttention(7, 3, 11)
 layers = {"w_q": random_w_q, "w_k": random_w_k, "w_v": random_w_v}
 self_attention.load_state_dict({f"{name}.weight": w.T for name, w in layers.items()})
@@ -256,12 +279,18 @@ check("predict_shuffled_memory", shuffled_memory)
 
 # %%
 order = [7, 3, 10, 0, 9, 6, 2, 4, 8, 1, 5]
-mixed_output, mixed_weights = attnlib.cross_attention(x[None], memory[None, order], w_q, w_k, w_v)
+mixed_output, mixed_weights = attnlib.cross_attention(
+    x[None], memory[None, order], w_q, w_k, w_v
+)
 assert_close(mixed_output, output, atol=1e-6, rtol=0)  # nothing moved
-assert_close(mixed_weights, weights[:, :, order], atol=1e-6, rtol=0)  # columns move with words
+# columns move with words
+assert_close(mixed_weights, weights[:, :, order], atol=1e-6, rtol=0)
 
-swapped_output, _ = attnlib.cross_attention(x[None, [2, 1, 0]], memory[None], w_q, w_k, w_v)
-assert_close(swapped_output, output[:, [2, 1, 0]], atol=1e-6, rtol=0)  # rows move with askers
+swapped_output, _ = attnlib.cross_attention(
+    x[None, [2, 1, 0]], memory[None], w_q, w_k, w_v
+)
+# rows move with askers
+assert_close(swapped_output, output[:, [2, 1, 0]], atol=1e-6, rtol=0)
 numbers = [round(number, 2) for number in mixed_output[0, 0].tolist()]
 print(" ".join(english[i] for i in order), "->", numbers)
 
@@ -309,7 +338,9 @@ class MultiHeadCrossAttention(nn.Module):
         ### BEGIN SOLUTION
         if d_head is None:
             if d_model % num_heads:
-                raise ValueError(f"{num_heads} heads do not divide a d_model of {d_model}")
+                raise ValueError(
+                    f"{num_heads} heads do not divide a d_model of {d_model}"
+                )
             d_head = d_model // num_heads
         self.d_head = d_head
         self.w_q = nn.Linear(d_model, num_heads * d_head, bias=bias)
@@ -321,8 +352,13 @@ class MultiHeadCrossAttention(nn.Module):
     def forward(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
         ### BEGIN SOLUTION
         projected = self.w_q(x), self.w_k(memory), self.w_v(memory)
-        q, k, v = (y.unflatten(-1, (-1, self.d_head)).transpose(1, 2) for y in projected)  # (b, h, n, d)
-        weights = torch.softmax(q @ k.transpose(-2, -1) / math.sqrt(self.d_head), dim=-1)
+        # (b, h, n, d)
+        q, k, v = (
+            y.unflatten(-1, (-1, self.d_head)).transpose(1, 2) for y in projected
+        )
+        weights = torch.softmax(
+            q @ k.transpose(-2, -1) / math.sqrt(self.d_head), dim=-1
+        )
         return self.w_o((weights @ v).transpose(1, 2).flatten(2)), weights
         ### END SOLUTION
 
@@ -357,22 +393,35 @@ check("MultiHeadCrossAttention", MultiHeadCrossAttention)
 
 # %%
 generator = torch.Generator().manual_seed(2)
-asks = torch.randn(2, 5, 12, generator=generator, dtype=torch.float64)  # (b, q, d_model)
-answers = torch.randn(2, 11, 7, generator=generator, dtype=torch.float64)  # (b, k, d_memory)
+# (b, q, d_model)
+asks = torch.randn(2, 5, 12, generator=generator, dtype=torch.float64)
+# (b, k, d_memory)
+answers = torch.randn(2, 11, 7, generator=generator, dtype=torch.float64)
 module = attnlib.MultiHeadAttention(12, 3, d_memory=7, bias=False).double()
 output, weights = module(asks, answers, return_weights=True)
 
 # %%
 w_q, w_k, w_v = (layer.weight.T for layer in (module.w_q, module.w_k, module.w_v))
 columns = [slice(0, 4), slice(4, 8), slice(8, 12)]
-heads = [attnlib.cross_attention(asks, answers, w_q[:, c], w_k[:, c], w_v[:, c]) for c in columns]
+heads = [
+    attnlib.cross_attention(asks, answers, w_q[:, c], w_k[:, c], w_v[:, c])
+    for c in columns
+]
 joined = torch.cat([head for head, _ in heads], dim=-1)
 assert_close(joined @ module.w_o.weight.T, output, atol=1e-12, rtol=0)
-assert_close(torch.stack([table for _, table in heads], dim=1), weights, atol=1e-12, rtol=0)
+assert_close(
+    torch.stack([table for _, table in heads], dim=1), weights, atol=1e-12, rtol=0
+)
 
 # %%
-theirs = nn.MultiheadAttention(12, 3, kdim=7, vdim=7, bias=False, batch_first=True).double()
-names = {"q_proj_weight": module.w_q, "k_proj_weight": module.w_k, "v_proj_weight": module.w_v}
+theirs = nn.MultiheadAttention(
+    12, 3, kdim=7, vdim=7, bias=False, batch_first=True
+).double()
+names = {
+    "q_proj_weight": module.w_q,
+    "k_proj_weight": module.w_k,
+    "v_proj_weight": module.w_v,
+}
 given = {name: layer.weight for name, layer in names.items()}
 theirs.load_state_dict(given | {"out_proj.weight": module.w_o.weight})
 torch_output, torch_weights = theirs(asks, answers, answers, average_attn_weights=False)
@@ -397,7 +446,11 @@ patterns = [
 
 def parts(day: date) -> dict[str, str]:
     """What fills a pattern: day and its ending, month as word and as number, year, weekday."""
-    ending = "th" if 10 < day.day < 14 else {1: "st", 2: "nd", 3: "rd"}.get(day.day % 10, "th")
+    ending = (
+        "th"
+        if 10 < day.day < 14
+        else {1: "st", 2: "nd", 3: "rd"}.get(day.day % 10, "th")
+    )
     month, weekday = calendar.month_name[day.month], calendar.day_name[day.weekday()]
     numbers = {"D": str(day.day), "N": str(day.month), "Y": str(day.year)}
     return numbers | {"th": ending, "M": month, "W": weekday}
@@ -406,7 +459,8 @@ def parts(day: date) -> dict[str, str]:
 # %%
 chance = random.Random(4)
 all_days = range(date(1000, 1, 1).toordinal(), date(3000, 1, 1).toordinal())
-days = [date.fromordinal(number) for number in chance.sample(all_days, 21_000)]  # no day twice
+# no day twice
+days = [date.fromordinal(number) for number in chance.sample(all_days, 21_000)]
 used = [chance.choice(patterns) for _ in days]
 texts = [pattern.format(**parts(day)) for pattern, day in zip(used, days, strict=True)]
 for text, day in list(zip(texts, days, strict=True))[:6]:
@@ -442,14 +496,22 @@ digits = "0123456789-"
 class DateReader(nn.Module):
     """Characters (b, k) -> logits (b, 10, 11), weights (b, h, 10, k)."""
 
-    def __init__(self, texts: list[str], num_heads: int = 1, d_model: int = 48, d_memory: int = 64):
+    def __init__(
+        self,
+        texts: list[str],
+        num_heads: int = 1,
+        d_model: int = 48,
+        d_memory: int = 64,
+    ):
         super().__init__()
         self.number_of = {c: i for i, c in enumerate(sorted(set("".join(texts))), 1)}
         self.character = nn.Embedding(1 + len(self.number_of), d_memory, padding_idx=0)
         self.neighbours = nn.Conv1d(d_memory, d_memory, kernel_size=5, padding=2)
         self.questions = nn.Parameter(torch.randn(10, d_model))
         self.attn = Attention(d_model, d_memory, num_heads, None, False)  # no bias
-        self.answer = nn.Sequential(nn.Linear(d_model, 128), nn.GELU(), nn.Linear(128, 11))
+        self.answer = nn.Sequential(
+            nn.Linear(d_model, 128), nn.GELU(), nn.Linear(128, 11)
+        )
 
     def encode(self, texts: list[str]) -> Tensor:
         """Texts of one length -> (b, k): the number of each character; 0 is no character."""
@@ -457,7 +519,8 @@ class DateReader(nn.Module):
 
     def remember(self, ids: Tensor) -> Tensor:
         characters = self.character(ids)
-        return characters + F.gelu(self.neighbours(characters.mT)).mT  # (b, k, d_memory)
+        # (b, k, d_memory)
+        return characters + F.gelu(self.neighbours(characters.mT)).mT
 
     def forward(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         x = self.questions.expand(len(ids), -1, -1)
@@ -491,11 +554,14 @@ class DateReader(nn.Module):
 def train(reader: DateReader, texts: list[str], steps: int = 500) -> list[float]:
     """Learn from the first 20,000 texts, 64 at a time, and return the loss of every step."""
     optimiser = torch.optim.AdamW(reader.parameters(), lr=5e-3)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, max_lr=5e-3, total_steps=steps)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimiser, max_lr=5e-3, total_steps=steps
+    )
     losses = []
     for chosen in tqdm(batches(texts, steps), file=sys.stdout, ncols=80, mininterval=1):
         logits, _ = reader(reader.encode([texts[i] for i in chosen]))  # 1. guess
-        loss = F.cross_entropy(logits.flatten(0, 1), right_digits(chosen).flatten())  # 2. measure
+        # 2. measure
+        loss = F.cross_entropy(logits.flatten(0, 1), right_digits(chosen).flatten())
         optimiser.zero_grad()  # forget the gradients of the step before
         loss.backward()  # 3. which way is down?
         optimiser.step()  # 4. a small step
@@ -516,11 +582,16 @@ def batches(texts: list[str], steps: int) -> list[list[int]]:
     for i, text in enumerate(texts[:20_000]):
         same_length[len(text)].append(i)
     lengths, groups = list(map(len, same_length.values())), list(same_length.values())
-    return [chance.choices(g, k=64) for g in chance.choices(groups, weights=lengths, k=steps)]
+    return [
+        chance.choices(g, k=64)
+        for g in chance.choices(groups, weights=lengths, k=steps)
+    ]
 
 
 def right_digits(chosen: list[int]) -> Tensor:
-    return torch.tensor([[digits.index(c) for c in days[i].isoformat()] for i in chosen])
+    return torch.tensor(
+        [[digits.index(c) for c in days[i].isoformat()] for i in chosen]
+    )
 
 
 # %% [markdown]
@@ -544,7 +615,9 @@ assert abs(reader_losses[0] - math.log(11)) < 0.4  # at first it guesses blindly
 def read(reader: DateReader, texts: list[str]) -> tuple[list[str], list[Tensor]]:
     """Texts -> the dates that are read, and for each text its weights (h, 10, k)."""
     found = [reader(reader.encode([text])) for text in texts]
-    dates = ["".join(digits[i] for i in logits[0].argmax(dim=-1)) for logits, _ in found]
+    dates = [
+        "".join(digits[i] for i in logits[0].argmax(dim=-1)) for logits, _ in found
+    ]
     return dates, [weights[0] for _, weights in found]
 
 
@@ -554,14 +627,18 @@ dates, looks = read(reader, test_texts)
 
 def exact(dates: list[str]) -> float:
     """The share of dates that are right in all ten characters."""
-    return sum(got == day for got, day in zip(dates, test_days, strict=True)) / len(dates)
+    return sum(got == day for got, day in zip(dates, test_days, strict=True)) / len(
+        dates
+    )
 
 
 # %%
 # nbval-ignore-output: the last digits of a training differ by machine
 blank_dates, _ = read(blank, test_texts)
 assert exact(dates) > 0.95
-print(f"right to the last character: {exact(dates):.1%} with questions, {exact(blank_dates):.1%} without")
+print(
+    f"right to the last character: {exact(dates):.1%} with questions, {exact(blank_dates):.1%} without"
+)
 assert exact(blank_dates) < 0.5
 
 # %%
@@ -573,9 +650,15 @@ for losses, colour, name, got in (
     smooth = torch.tensor(losses).reshape(-1, 10).mean(dim=-1)
     label = f"{name}: {exact(got):.1%} of unseen dates right"
     ax.semilogy(range(5, 500, 10), smooth, color=colour, label=label)
-ax.set(xlabel="step (64 dates each)", ylabel="loss", title="Without questions the text drowns in its average")
+ax.set(
+    xlabel="step (64 dates each)",
+    ylabel="loss",
+    title="Without questions the text drowns in its average",
+)
 ax.legend(loc="center right", bbox_to_anchor=(1, 0.65))
-show("With ten questions the loss falls towards zero; with blank queries it stays high.")
+show(
+    "With ten questions the loss falls towards zero; with blank queries it stays high."
+)
 
 # %% [markdown]
 # The twin has the same characters, the same neighbours, the same layers, the same number of steps. It only cannot ask,
@@ -604,7 +687,8 @@ ax = plt.figure(figsize=(5.2, 4.2), layout="constrained").gca()
 short = draw("20 July 1969", ax)
 ax.set(ylabel="asks: the output", xlabel="answers: the text")
 show("Each digit of the year looks at its own digit, at the other end of the text.")
-assert short[:4].argmax(dim=-1).tolist() == [8, 9, 10, 11]  # each digit of the year finds its own
+# each digit of the year finds its own
+assert short[:4].argmax(dim=-1).tolist() == [8, 9, 10, 11]
 assert short[9].argmax() == 1  # and the last digit of the day
 
 # %% [markdown]
@@ -651,8 +735,15 @@ longer_text = "B"
 check("predict_longer_source", longer_text)
 
 # %%
-spellings = ["Sunday, 20 July 1969", "the 20th of July, 1969", "20.7.1969", "07/20/1969"]
-figure, axes = plt.subplots(2, 2, figsize=(11, 8), layout="constrained", width_ratios=[1, 1])
+spellings = [
+    "Sunday, 20 July 1969",
+    "the 20th of July, 1969",
+    "20.7.1969",
+    "07/20/1969",
+]
+figure, axes = plt.subplots(
+    2, 2, figsize=(11, 8), layout="constrained", width_ratios=[1, 1]
+)
 tables = [draw(text, ax) for text, ax in zip(spellings, axes.flat, strict=True)]
 figure.supylabel("asks: the output")
 figure.supxlabel("answers: the text")
@@ -667,7 +758,9 @@ assert [table[3].argmax().item() for table in tables] == [19, 21, 8, 9]
 # %%
 with torch.no_grad():
     key_of_short = reader.attn.w_k(reader.remember(reader.encode(["20 July 1969"])))[0]
-    key_of_long = reader.attn.w_k(reader.remember(reader.encode(["Sunday, 20 July 1969"])))[0]
+    key_of_long = reader.attn.w_k(
+        reader.remember(reader.encode(["Sunday, 20 July 1969"]))
+    )[0]
 assert_close(key_of_long[10:], key_of_short[2:], atol=1e-5, rtol=0)
 
 # %% [markdown]
@@ -687,7 +780,10 @@ def tells(pattern: str, day: date) -> str:
 
 
 assert tells(patterns[4], date(1969, 7, 20)) == "the DD·· of MMMM, YYYY"
-told = [tells(pattern, day) for pattern, day in zip(used[20_000:], days[20_000:], strict=True)]
+told = [
+    tells(pattern, day)
+    for pattern, day in zip(used[20_000:], days[20_000:], strict=True)
+]
 
 # %%
 share, own_digit = torch.zeros(10, 4), torch.zeros(4)
@@ -695,7 +791,9 @@ for signs, weights in zip(told, looks, strict=True):
     for column, sign in enumerate("YMD"):
         places = [i for i, s in enumerate(signs) if s == sign]
         share[:, column] += weights[0][:, places].sum(dim=-1) / 1000
-    own_digit += (weights[0, :4].argmax(dim=-1) == torch.arange(4) + signs.index("Y")) / 1000
+    own_digit += (
+        weights[0, :4].argmax(dim=-1) == torch.arange(4) + signs.index("Y")
+    ) / 1000
 share[:, 3] = 1 - share[:, :3].sum(dim=-1)
 
 # %%
@@ -704,7 +802,10 @@ ax = plot_attention(share, places, ["year", "month", "day", "the rest"], colorba
 ax.set(ylabel="asks: place of the output", xlabel="answers: character of …")
 ax.set_title("The year is always found (mean of 1,000 unseen dates)")
 show("Nearly all weight of the year's four rows falls on the year.")
-print("each digit of the year looks at its own digit:", [f"{s:.0%}" for s in own_digit.tolist()])
+print(
+    "each digit of the year looks at its own digit:",
+    [f"{s:.0%}" for s in own_digit.tolist()],
+)
 assert own_digit.min() > 0.85
 assert share[:4, 0].min() > 0.85
 
@@ -724,7 +825,10 @@ for text, signs in zip(test_texts, told, strict=True):
     place = signs.index("Y") + 2
     changed.append(text[:place] + str((int(text[place]) + 5) % 10) + text[place + 1 :])
 after, _ = read(reader, changed)
-moved = [sum(a[i] != b[i] for a, b in zip(dates, after, strict=True)) / 1000 for i in range(10)]
+moved = [
+    sum(a[i] != b[i] for a, b in zip(dates, after, strict=True)) / 1000
+    for i in range(10)
+]
 print("share of outputs that changed, by place:", [round(m, 2) for m in moved])
 assert moved[2] > 0.95
 assert max(moved[:2] + moved[3:]) < 0.05
@@ -768,7 +872,9 @@ assert croatian.replace(".", "") == polish
 # nbval-ignore-output: a progress bar tells the time; the next cells assert what was learned
 torch.manual_seed(0)
 one, four = DateReader(world, num_heads=1), DateReader(world, num_heads=4)
-assert sum(p.numel() for p in one.parameters()) == sum(p.numel() for p in four.parameters())
+assert sum(p.numel() for p in one.parameters()) == sum(
+    p.numel() for p in four.parameters()
+)
 for polyglot in (one, four):
     train(polyglot, world, steps=450)
 
@@ -779,7 +885,10 @@ for heads, polyglot in ((1, one), (4, four)):
     got, _ = read(polyglot, world[20_000:])
     wrong = [i for i, (a, b) in enumerate(zip(got, test_days, strict=True)) if a != b]
     missed[heads] = len(wrong)
-    print(f"heads: {heads}, wrong: {len(wrong)} of 1000", dict(Counter(spoken[20_000 + i] for i in wrong)))
+    print(
+        f"heads: {heads}, wrong: {len(wrong)} of 1000",
+        dict(Counter(spoken[20_000 + i] for i in wrong)),
+    )
     for i in wrong[:3]:
         print(f"    {world[20_000 + i]} was read as {got[i]}")
 assert missed[4] <= 10
@@ -800,8 +909,12 @@ _, axes = plt.subplots(2, 1, figsize=(8.4, 4.6), layout="constrained")
 for text, ax in zip((croatian, polish), axes, strict=True):
     (got,), (weights,) = read(four, [text])
     names = [f"head {head}" for head in range(4)]
-    plot_attention(weights[:, 6], names, list(text), ax=ax, values=False, vmax=1, colorbar=False)
-    ax.set(title=f"{got}: where the second digit of the month looks", xlabel="", ylabel="")
+    plot_attention(
+        weights[:, 6], names, list(text), ax=ax, values=False, vmax=1, colorbar=False
+    )
+    ax.set(
+        title=f"{got}: where the second digit of the month looks", xlabel="", ylabel=""
+    )
     ax.tick_params(axis="x", rotation=0)
 show("Four heads of one place look at different characters of the same date.")
 
@@ -818,7 +931,10 @@ mine = "mardi 14 juillet 1789"
 
 mine = usable_text(mine, four.number_of, longest=40)
 draw(mine, plt.figure(figsize=(7.2, 4.2), layout="constrained").gca(), four)
-show("The date as it was read, a row for each of its places, and where the four heads looked in your text.")
+show(
+    "The date as it was read, a row for each of its places, and where the four heads "
+    "looked in your text."
+)
 
 # %% [markdown]
 # ## Write a date, one character after another
@@ -835,7 +951,9 @@ show("The date as it was read, a row for each of its places, and where the four 
 # was fetched, turn the sum into logits.
 
 # %%
-english_dates = [f"{day.day} {calendar.month_name[day.month]} {day.year}" for day in days]
+english_dates = [
+    f"{day.day} {calendar.month_name[day.month]} {day.year}" for day in days
+]
 letters = ["<", ">", *sorted(set("".join(english_dates)))]
 start_id, stop_id = 0, 1
 
@@ -848,7 +966,9 @@ class DateWriter(nn.Module):
         self.letter = nn.Embedding(len(letters), d_model)
         self.recent = nn.Conv1d(d_model, d_model, window)
         self.attn = Attention(d_model, 64, 4, None, False)
-        self.answer = nn.Sequential(nn.Linear(d_model, 128), nn.GELU(), nn.Linear(128, len(letters)))
+        self.answer = nn.Sequential(
+            nn.Linear(d_model, 128), nn.GELU(), nn.Linear(128, len(letters))
+        )
 
     def forward(self, memory: Tensor, ids: Tensor) -> Tensor:
         nothing_before = (self.recent.kernel_size[0] - 1, 0)
@@ -873,10 +993,13 @@ def spelled(chosen: list[int]) -> Tensor:
 def train_writer(writer: DateWriter, scale: float, steps: int = 300) -> None:
     """Learn to write the first 20,000 dates in English; their memories are multiplied by `scale`."""
     optimiser = torch.optim.AdamW(writer.parameters(), lr=1e-2)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, max_lr=1e-2, total_steps=steps)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimiser, max_lr=1e-2, total_steps=steps
+    )
     for chosen in tqdm(batches(world, steps), file=sys.stdout, ncols=80, mininterval=1):
         ids = spelled(chosen)
-        logits = writer(scale * remembered(chosen), ids[:, :-1])  # what follows each character
+        # what follows each character
+        logits = writer(scale * remembered(chosen), ids[:, :-1])
         loss = F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
         optimiser.zero_grad()
         loss.backward()
@@ -925,7 +1048,8 @@ def write_greedily(
     total = torch.zeros(len(memory), dtype=memory.dtype, device=memory.device)
     with torch.no_grad():
         for _ in range(longest):
-            log_p = model(memory, ids)[:, -1].log_softmax(dim=-1)  # (b, vocab): what comes next?
+            # (b, vocab): what comes next?
+            log_p = model(memory, ids)[:, -1].log_softmax(dim=-1)
             best, new = log_p.max(dim=-1)
             new = new.masked_fill(ended, stop_id)
             total = total + best.masked_fill(ended, 0.0)
@@ -980,9 +1104,15 @@ for name, model, scale in (("writer", writer, 1.0), ("guesser", guesser, 0.0)):
         ids, log_p = write(model, scale * remembered(chosen), start_id, stop_id, 25)
         for i, row, number in zip(chosen, ids.tolist(), log_p.tolist(), strict=True):
             answers[name][i] = "".join(letters[j] for j in row).rstrip(">"), number
-    print(f"{name}:", sum(text == english_dates[i] for i, (text, _) in answers[name].items()), "of 1000 right")
+    print(
+        f"{name}:",
+        sum(text == english_dates[i] for i, (text, _) in answers[name].items()),
+        "of 1000 right",
+    )
     for i in range(20_000, 20_003):
-        print(f"    {world[i]:33}{answers[name][i][0]:20}ln p = {answers[name][i][1]:.2f}")
+        print(
+            f"    {world[i]:33}{answers[name][i][0]:20}ln p = {answers[name][i][1]:.2f}"
+        )
 
 # %%
 wrong = {i for i, (text, _) in answers["writer"].items() if text != english_dates[i]}
@@ -1031,14 +1161,20 @@ assert lost.max() > 1e-4
 # or in a batch with longer ones.
 
 # %%
-scores = torch.tensor([2.0, 1.0, 5.0]).masked_fill(torch.tensor([False, False, True]), -torch.inf)
-assert_close(scores.softmax(dim=-1), torch.tensor([0.731, 0.269, 0.0]), atol=5e-4, rtol=0)
+scores = torch.tensor([2.0, 1.0, 5.0]).masked_fill(
+    torch.tensor([False, False, True]), -torch.inf
+)
+assert_close(
+    scores.softmax(dim=-1), torch.tensor([0.731, 0.269, 0.0]), atol=5e-4, rtol=0
+)
 
 masked = attnlib.MultiHeadAttention(48, 1, d_memory=64, bias=False)
 masked.load_state_dict(reader.attn.state_dict())
 with torch.no_grad():
     alone, _ = reader.attn(reader.questions[None], reader.remember(ids[:1, :9]))
-    together = masked(reader.questions.expand(2, -1, -1), reader.remember(ids), key_mask=real)
+    together = masked(
+        reader.questions.expand(2, -1, -1), reader.remember(ids), key_mask=real
+    )
 assert_close(together[:1], alone, atol=1e-4, rtol=0)
 
 # %% [markdown]
@@ -1144,10 +1280,15 @@ class PaddedCrossAttention(nn.Module):
         self.w_k, self.w_v = nn.Linear(d_memory, d_model), nn.Linear(d_memory, d_model)
         ### END SOLUTION
 
-    def forward(self, x: Tensor, memory: Tensor, key_mask: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, x: Tensor, memory: Tensor, key_mask: Tensor
+    ) -> tuple[Tensor, Tensor]:
         ### BEGIN SOLUTION
         asked, keys, values = self.w_q(x), self.w_k(memory), self.w_v(memory)
-        asked, keys, values = (y.unflatten(-1, (-1, self.d_head)).transpose(1, 2) for y in (asked, keys, values))
+        asked, keys, values = (
+            y.unflatten(-1, (-1, self.d_head)).transpose(1, 2)
+            for y in (asked, keys, values)
+        )
         products = asked @ keys.mT / math.sqrt(self.d_head)
         shared_out = attnlib.masked_softmax(products, key_mask[:, None, None, :])
         return self.w_o((shared_out @ values).transpose(1, 2).flatten(2)), shared_out
@@ -1186,7 +1327,9 @@ check("PaddedCrossAttention", PaddedCrossAttention)
 # nbval-ignore-output: it says whose module is used, which is another one in a student's notebook
 padded = yours_or_ours("PaddedCrossAttention", globals())(48, 64, 4)
 layers = four.attn.state_dict()
-padded.load_state_dict(layers | {f"{name}.bias": torch.zeros(48) for name in ("w_q", "w_k", "w_v", "w_o")})
+padded.load_state_dict(
+    layers | {f"{name}.bias": torch.zeros(48) for name in ("w_q", "w_k", "w_v", "w_o")}
+)
 
 # %%
 moon = [format_date(date(1969, 7, 20), "full", language) for language in languages]

@@ -130,10 +130,13 @@ check("causal_mask", causal_mask)
 
 # %%
 whole, newest = attnlib.causal_mask(11, 11), attnlib.causal_mask(2, 11)
-assert torch.equal(newest, whole[-2:])  # two new queries are the last two rows of the whole
+# two new queries are the last two rows of the whole
+assert torch.equal(newest, whole[-2:])
 
 heights = {"height_ratios": [11, 2]}
-_, (top, bottom) = plt.subplots(2, 1, figsize=(6.4, 7.2), layout="constrained", gridspec_kw=heights)
+_, (top, bottom) = plt.subplots(
+    2, 1, figsize=(6.4, 7.2), layout="constrained", gridspec_kw=heights
+)
 plot_mask(whole, tokens, ax=top, title="all eleven words ask")
 plot_mask(newest, tokens[-2:], tokens, ax=bottom, title="only the two newest ask")
 bottom.get_legend().remove()
@@ -182,23 +185,35 @@ check("predict_zeroed_future", zeroed_future)
 
 # %%
 future = torch.linspace(-4, 8, 121)  # the score of "did", which "animal" must not know
-rows = torch.stack([torch.zeros(121), torch.tensor(3.0).log().expand(121), future], dim=-1)
+rows = torch.stack(
+    [torch.zeros(121), torch.tensor(3.0).log().expand(121), future], dim=-1
+)
 kept = torch.softmax(rows, dim=-1)[:, :2]  # the future is gone
 again = kept / kept.sum(dim=-1, keepdim=True)
 assert_close(again, torch.tensor([0.25, 0.75]).expand(121, 2), atol=1e-5, rtol=0)
 assert kept[0, 1] > 0.7 > 0.01 > kept[-1, 1]
 
 _, ax = plt.subplots(figsize=(7.2, 3), layout="constrained")
-for column, (word, colour, width) in enumerate((("the", GREY, 1.5), ("animal", INK, 3))):
+for column, (word, colour, width) in enumerate(
+    (("the", GREY, 1.5), ("animal", INK, 3))
+):
     zeroed, divided = f"{word}: future set to zero", f"{word}: and divided again"
     ax.plot(future, kept[:, column], color=colour, linewidth=width, label=zeroed)
-    ax.plot(future, again[:, column], "--", color=colour, linewidth=width, label=divided)
+    ax.plot(
+        future, again[:, column], "--", color=colour, linewidth=width, label=divided
+    )
 ax.axvline(torch.tensor(4.0).log(), color="0.6", linestyle=":")
 ax.text(1.5, 0.9, "ln 4, as in the table", color="0.35")
 ax.set(xlabel="score of “did”, a word of the future", ylim=(0, 1))
-ax.set(ylabel="weight in the row of “animal”", title="A weight of zero still leaks: the past's weights move")
+ax.set(
+    ylabel="weight in the row of “animal”",
+    title="A weight of zero still leaks: the past's weights move",
+)
 ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
-show("Without the second division both weights of the past fall as the future score grows.")
+show(
+    "Without the second division both weights of the past fall as the future score "
+    "grows."
+)
 
 # %% [markdown]
 # The solid lines are the leak. How much *animal* gets from the past tells how large the score of the future was. A
@@ -265,7 +280,8 @@ check("renormalised_causal_weights", renormalised_causal_weights)
 # %%
 # nbval-ignore-output: the last digit depends on the machine; asserts say how small it is
 generator = torch.Generator().manual_seed(5)
-scores = torch.randn(2, 3, 5, 7, generator=generator, dtype=torch.float64)  # (b, h, q, k)
+# (b, h, q, k)
+scores = torch.randn(2, 3, 5, 7, generator=generator, dtype=torch.float64)
 past = attnlib.causal_mask(5, 7)
 
 afterwards = torch.softmax(scores, dim=-1) * past
@@ -365,7 +381,8 @@ def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
     """Scores (..., k), mask broadcast to them -> weights (..., k); a row without True is zero."""
     ### BEGIN SOLUTION
     empty = ~mask.any(dim=-1, keepdim=True)
-    blocked = ~mask & ~empty  # an empty row keeps its scores, so that its softmax is defined
+    # an empty row keeps its scores, so that its softmax is defined
+    blocked = ~mask & ~empty
     weights = torch.softmax(scores.masked_fill(blocked, -torch.inf), dim=-1)
     return weights.masked_fill(empty, 0.0)
     ### END SOLUTION
@@ -409,7 +426,8 @@ def outcome(fill: float, dtype: torch.dtype, mask: Tensor) -> str:
     scores = torch.tensor([2.0, -1.0, 0.5], dtype=dtype)
     try:
         weights = torch.softmax(scores.masked_fill(~mask, fill), dim=-1)
-    except RuntimeError:  # "value cannot be converted to type c10::Half without overflow"
+    # "value cannot be converted to type c10::Half without overflow"
+    except RuntimeError:
         return "error"
     right = attnlib.masked_softmax(scores, mask)
     if torch.equal(weights, right):
@@ -423,10 +441,18 @@ open_keys = torch.tensor([[True, True, False], [False, False, False]])
 rows = dict(zip(["two open keys of three", "no open key"], open_keys, strict=True))
 grids, given = {}, fills.values()
 for title, mask in rows.items():
-    grids[title] = [[outcome(f or torch.finfo(d).min, d, mask) for f in given] for d in dtypes]
+    grids[title] = [
+        [outcome(f or torch.finfo(d).min, d, mask) for f in given] for d in dtypes
+    ]
 
 # %%
-assert grids["two open keys of three"][0] == ["right", "error", "error", "right", "right"]
+assert grids["two open keys of three"][0] == [
+    "right",
+    "error",
+    "error",
+    "right",
+    "right",
+]
 assert grids["two open keys of three"][2] == ["right"] * 5
 assert grids["no open key"][2] == ["uniform"] * 4 + ["NaN"]
 
@@ -443,7 +469,10 @@ for ax, (title, grid) in zip(axes, grids.items(), strict=True):
     ax.set_xticks(range(5), fills)
     ax.set_yticks(range(3), [str(d).removeprefix("torch.") for d in dtypes])
     ax.set(title=f"A row with {title}", xlabel="blocked scores filled with")
-show("No fill is right in both cases: with no open key all give uniform weights, NaN or an error.")
+show(
+    "No fill is right in both cases: with no open key all give uniform weights, NaN "
+    "or an error."
+)
 
 # %% [markdown]
 # The largest number of float16 is 65504. `-1e20` does not exist there, and PyTorch says so with an error, on the day
@@ -458,7 +487,9 @@ print("lowest + lowest in float16:", (lowest + lowest).item())
 assert (lowest + lowest).isneginf()
 for dtype in dtypes:
     for mask in rows.values():
-        weights = attnlib.masked_softmax(torch.tensor([2.0, -1.0, 0.5], dtype=dtype), mask)
+        weights = attnlib.masked_softmax(
+            torch.tensor([2.0, -1.0, 0.5], dtype=dtype), mask
+        )
         assert weights.isfinite().all()
         assert weights[~mask].eq(0).all()
         assert_close(weights.sum().item(), float(mask.any()), atol=1e-2, rtol=0)
@@ -512,7 +543,10 @@ for ax, (name, mask) in zip(axes, dialects.items(), strict=True):
     ax.set_title(name)
 axes[0].set_ylabel("queries")
 axes[0].figure.suptitle("One triangle, written in four ways (open cells are blue)")
-show("The same triangle as True and False, as False and True, as 1 and 0, as 0 and minus infinity.")
+show(
+    "The same triangle as True and False, as False and True, as 1 and 0, as 0 and "
+    "minus infinity."
+)
 
 # %% [markdown]
 # Now the same with whole modules: PyTorch's with its mask, and `attnlib`'s with ours and the same weights. Then make
@@ -528,7 +562,8 @@ x = torch.randn(1, 4, 12, generator=generator)
 their_output, _ = theirs(x, x, x, attn_mask=attnlib.to_blocked(past))
 assert_close(their_output, ours(x, mask=past), atol=1e-6, rtol=0)
 
-_, exchanged = theirs(x, x, x, attn_mask=past)  # True = blocked there, True = may attend here
+# True = blocked there, True = may attend here
+_, exchanged = theirs(x, x, x, attn_mask=past)
 for word, row in zip(four_words, exchanged[0], strict=True):
     print(f"{word:8}", [round(weight, 2) for weight in row.tolist()])
 assert exchanged[0].triu(1)[:3].sum() > 2.99
@@ -599,7 +634,9 @@ for ax, mask, words in zip(axes, both, padded, strict=True):
     ax.tick_params(axis="x", rotation=45)
     if ax is not axes[-1]:
         ax.get_legend().remove()
-show("Three triangles; in the shorter sentences the columns of the padding are blocked.")
+show(
+    "Three triangles; in the shorter sentences the columns of the padding are blocked."
+)
 
 # %% [markdown]
 # In the left-hand picture, look at the rows of the padding, at the bottom. Those queries still see the three real
@@ -643,9 +680,14 @@ check("predict_other_ending", other_ending)
 # %%
 vocabulary = sorted({*tokens, "wide"})
 torch.manual_seed(3)
-embedding, attention = nn.Embedding(len(vocabulary), 24), attnlib.MultiHeadAttention(24, 3)
+embedding, attention = (
+    nn.Embedding(len(vocabulary), 24),
+    attnlib.MultiHeadAttention(24, 3),
+)
 endings = [tokens, [*tokens[:-1], "wide"]]
-tired, wide = (embedding(torch.tensor([[vocabulary.index(w) for w in words]])) for words in endings)
+tired, wide = (
+    embedding(torch.tensor([[vocabulary.index(w) for w in words]])) for words in endings
+)
 
 change = {}
 for name, causal in (("every key open", False), ("causal", True)):
@@ -658,7 +700,10 @@ _, ax = plt.subplots(figsize=(9, 2.8), layout="constrained")
 for shift, name, colour in ((-0.2, "every key open", ACCENT), (0.2, "causal", INK)):
     ax.bar(torch.arange(11) + shift, change[name], width=0.4, color=colour, label=name)
 ax.set_xticks(range(11), [*tokens[:-1], "tired / wide"], rotation=30, ha="right")
-ax.set(ylabel="change of the output", title="With the mask, “wide” in place of “tired” changes one output")
+ax.set(
+    ylabel="change of the output",
+    title="With the mask, “wide” in place of “tired” changes one output",
+)
 ax.legend()
 show("Without a mask all eleven outputs change; with it only the last one does.")
 
@@ -692,14 +737,23 @@ class CausalSelfAttention(nn.Module):
         super().__init__()
         ### BEGIN SOLUTION
         if d_model % num_heads:
-            raise ValueError(f"d_model must be divisible by num_heads, got {d_model} and {num_heads}")
+            raise ValueError(
+                f"d_model must be divisible by num_heads, got {d_model} and {num_heads}"
+            )
         self.num_heads = num_heads
-        self.w_q, self.w_k, self.w_v, self.w_o = (nn.Linear(d_model, d_model, bias=bias) for _ in range(4))
+        self.w_q, self.w_k, self.w_v, self.w_o = (
+            nn.Linear(d_model, d_model, bias=bias) for _ in range(4)
+        )
         ### END SOLUTION
 
-    def forward(self, x: Tensor, key_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, x: Tensor, key_mask: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         ### BEGIN SOLUTION
-        q, k, v = (attnlib.split_heads(layer(x), self.num_heads) for layer in (self.w_q, self.w_k, self.w_v))
+        q, k, v = (
+            attnlib.split_heads(layer(x), self.num_heads)
+            for layer in (self.w_q, self.w_k, self.w_v)
+        )
         mask = causal_mask(x.shape[1], x.shape[1]).to(x.device)
         if key_mask is not None:
             mask = mask & key_mask[:, None, None, :]
@@ -747,7 +801,10 @@ check("CausalSelfAttention", CausalSelfAttention)
 # %%
 def attend(x: Tensor, way: str) -> Tensor:
     """One layer over (n, d_model), with the future treated in one of three ways."""
-    q, k, v = (attnlib.split_heads(w(x), 3) for w in (attention.w_q, attention.w_k, attention.w_v))
+    q, k, v = (
+        attnlib.split_heads(w(x), 3)
+        for w in (attention.w_q, attention.w_k, attention.w_v)
+    )
     scores, past = attnlib.attention_scores(q, k), attnlib.causal_mask(len(x), len(x))
     if way == "blocked before the softmax":
         weights = attnlib.masked_softmax(scores, past)
@@ -761,20 +818,25 @@ ways = ["no mask", "set to zero after the softmax", "blocked before the softmax"
 influence = {}
 for way in ways:
     layer = partial(attend, way=way)
-    jacobian = torch.autograd.functional.jacobian(layer, tired[0].detach(), vectorize=True)
+    jacobian = torch.autograd.functional.jacobian(
+        layer, tired[0].detach(), vectorize=True
+    )
     influence[way] = jacobian.norm(dim=(1, 3))  # (n, d_model, n, d_model) -> (n, n)
 
 ahead = torch.ones(11, 11).triu(1).bool()
 assert influence["blocked before the softmax"][ahead].eq(0).all()  # exactly
 assert influence["set to zero after the softmax"][ahead].gt(0).all()
-assert_close(attend(tired[0], ways[2]), attention(tired, is_causal=True)[0], atol=1e-6, rtol=0)
+assert_close(
+    attend(tired[0], ways[2]), attention(tired, is_causal=True)[0], atol=1e-6, rtol=0
+)
 
 # %%
 _, axes = plt.subplots(1, 3, figsize=(12, 4.4), layout="constrained")
 scale = LogNorm(1e-3, 1)
 for ax, way in zip(axes, ways, strict=True):
     ax.set_facecolor("white")
-    size = influence[way].masked_fill(influence[way] == 0, torch.nan)  # exactly zero stays white
+    # exactly zero stays white
+    size = influence[way].masked_fill(influence[way] == 0, torch.nan)
     image = ax.imshow(size, cmap="Blues", norm=scale)
     ax.plot([-0.5, 10.5], [-0.5, 10.5], color=ACCENT, linewidth=1)
     ax.set_xticks(range(11), tokens, rotation=90)
@@ -783,7 +845,10 @@ for ax, way in zip(axes, ways, strict=True):
 axes[0].set_ylabel("output i")
 axes[2].text(7.2, 3, "exactly 0", ha="center", color="0.35")
 axes[0].figure.colorbar(image, ax=axes, label="size of ∂output/∂input", shrink=0.8)
-show("Only if blocked before the softmax is every derivative above the diagonal exactly zero.")
+show(
+    "Only if blocked before the softmax is every derivative above the diagonal "
+    "exactly zero."
+)
 
 # %% [markdown]
 # In the middle, everything above the line is pale, but nothing is white: that is the leak through the denominator,
@@ -813,7 +878,9 @@ class Look(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         n = x.shape[1]
         mask = torch.ones(n, n, dtype=torch.bool).tril(self.ahead)
-        q, k, v = (attnlib.split_heads(layer(x), 4) for layer in (self.w_q, self.w_k, self.w_v))
+        q, k, v = (
+            attnlib.split_heads(layer(x), 4) for layer in (self.w_q, self.w_k, self.w_v)
+        )
         weights = softmax_with_mask(attnlib.attention_scores(q, k), mask)
         return self.w_o(attnlib.merge_heads(weights @ v))
 
@@ -834,7 +901,10 @@ class Writer(nn.Module):
 
     def __init__(self, ahead: int):
         super().__init__()
-        self.character, self.place = nn.Embedding(len(characters), 64), nn.Embedding(window, 64)
+        self.character, self.place = (
+            nn.Embedding(len(characters), 64),
+            nn.Embedding(window, 64),
+        )
         self.look, self.mlp = Look(ahead), attnlib.FeedForward(64, 256)
         self.norm1, self.norm2, self.norm3 = (nn.LayerNorm(64) for _ in range(3))
         self.guess = nn.Linear(64, len(characters))
@@ -917,11 +987,16 @@ assert torch.equal(tables[1], torch.ones(11, 11).tril(1).bool())
 # %%
 _, axes = plt.subplots(1, 2, figsize=(9, 4.2), layout="constrained")
 marks = [c.replace(" ", "·") for c in excerpt]
-for ax, table, name in zip(axes, tables, ("tril(0): nothing leaks", "tril(1): one too far"), strict=True):
+for ax, table, name in zip(
+    axes, tables, ("tril(0): nothing leaks", "tril(1): one too far"), strict=True
+):
     plot_mask(table, marks, ax=ax, title=name)
     ax.set(xlabel="character exchanged", ylabel="guess (dark: it changes)")
     ax.get_legend().remove()
-show("The sound model's table is a triangle; the other one's reaches one character further.")
+show(
+    "The sound model's table is a triangle; the other one's reaches one character "
+    "further."
+)
 
 # %% [markdown]
 # Neither model has learned anything yet. A leak is in the wiring, so you can find it before you spend an hour on
@@ -944,7 +1019,9 @@ show("The sound model's table is a triangle; the other one's reaches one charact
 
 
 # %%
-def train_writer(model: nn.Module, excerpts: Tensor, rates: Tensor, make=torch.optim.SGD) -> Tensor:
+def train_writer(
+    model: nn.Module, excerpts: Tensor, rates: Tensor, make=torch.optim.SGD
+) -> Tensor:
     """Excerpts (steps, b, n + 1), rates (steps,) -> losses (steps,); the model is trained."""
     ### BEGIN SOLUTION
     model.train()
@@ -997,7 +1074,8 @@ check("train_writer", train_writer)
 train = yours_or_ours("train_writer", globals())
 
 # %%
-seed = 0  # `python -m benchmarks.other_seeds 05_causal_attention` runs this lesson with others
+# `python -m benchmarks.other_seeds 05_causal_attention` runs this lesson with others
+seed = 0
 steps = 600
 generator = torch.Generator().manual_seed(seed)
 starts = torch.randint(held_out - window - 1, (steps, 16, 1), generator=generator)
@@ -1080,34 +1158,60 @@ sound_training, sound_writing = measure(sound, unseen)
 leak_training, leak_writing = measure(leaking, unseen)
 
 # %%
-assert_close(sound_training, sound_writing, atol=1e-4, rtol=0)  # a sound model: no difference
+# a sound model: no difference
+assert_close(sound_training, sound_writing, atol=1e-4, rtol=0)
 guessing = torch.tensor(len(characters)).log().item()
 assert leak_training.mean() < 0.3 < 1.5 < sound_training.mean() < 2.5
 assert leak_writing.mean() > guessing
 assert leak_writing[-1] < guessing - 1  # in the last position it never had one to copy
 assert sound_writing[0] > sound_writing[8:].mean()  # a past helps ...
-assert abs(sound_writing[8:20].mean() - sound_writing[20:].mean()) < 0.3  # ... up to a point
+# ... up to a point
+assert abs(sound_writing[8:20].mean() - sound_writing[20:].mean()) < 0.3
 
 # %%
-_, (left, right) = plt.subplots(1, 2, figsize=(11, 3.6), layout="constrained", sharey=True)
+_, (left, right) = plt.subplots(
+    1, 2, figsize=(11, 3.6), layout="constrained", sharey=True
+)
 curves = ("sound", sound_losses, INK), ("leaking", leaking_losses, ACCENT)
 for name, losses, colour in curves:
     smooth = losses.unfold(0, 20, 1).mean(dim=-1)
     left.plot(range(20, 601), smooth, color=colour, label=name)
-left.set(xlabel="step", ylabel="loss per character", title="In training the leak wins", ylim=(0, 11))
-right.plot(sound_writing, "o-", color=INK, markersize=4, label="sound, both ways the same")
+left.set(
+    xlabel="step",
+    ylabel="loss per character",
+    title="In training the leak wins",
+    ylim=(0, 11),
+)
+right.plot(
+    sound_writing, "o-", color=INK, markersize=4, label="sound, both ways the same"
+)
 right.plot(leak_writing, "s-", color=ACCENT, markersize=4, label="leaking, in writing")
-right.plot(leak_training, "s:", color=ACCENT, markersize=3, label="leaking, as in training")
+right.plot(
+    leak_training, "s:", color=ACCENT, markersize=3, label="leaking, as in training"
+)
 for ax in (left, right):
     ax.axhline(guessing, color="0.6", linestyle=":")
-left.text(150, guessing + 0.15, f"blind guessing among {len(characters)} characters", color="0.35")
+left.text(
+    150,
+    guessing + 0.15,
+    f"blind guessing among {len(characters)} characters",
+    color="0.35",
+)
 right.set(xlabel="position in the window", title="In writing it is worse than guessing")
 left.legend()
 right.legend(loc="upper right")
-show("Trained, the leaking model's loss is near zero; in writing it is far above blind guessing.")
-means = {"sound": (sound_training, sound_writing), "leaking": (leak_training, leak_writing)}
+show(
+    "Trained, the leaking model's loss is near zero; in writing it is far above blind "
+    "guessing."
+)
+means = {
+    "sound": (sound_training, sound_writing),
+    "leaking": (leak_training, leak_writing),
+}
 for name, (training, writing) in means.items():
-    print(f"{name:8} as in training {training.mean():.2f}    in writing {writing.mean():.2f}")
+    print(
+        f"{name:8} as in training {training.mean():.2f}    in writing {writing.mean():.2f}"
+    )
 
 # %% [markdown]
 # Judged by its training curve, the leaking model is a wonder. It even does well on held-out text, as long as that is
@@ -1129,7 +1233,9 @@ def write(model: Writer, start: str, length: int = 31) -> str:
     seen = torch.tensor([[characters.index(c) for c in start]])
     while seen.shape[1] < length:
         shares = torch.softmax(model(seen)[0, -1] / 0.7, dim=-1)
-        seen = torch.cat([seen, torch.multinomial(shares, 1, generator=generator)[None]], dim=1)
+        seen = torch.cat(
+            [seen, torch.multinomial(shares, 1, generator=generator)[None]], dim=1
+        )
     return "".join(characters[i] for i in seen[0])
 
 
@@ -1151,7 +1257,9 @@ mine = usable_text(mine, characters, shortest=2, longest=24)
 print(f"{'yours':16}{mine}")
 for name, model in (("sound", sound), ("leaking", leaking)):
     with torch.no_grad():
-        expected = model(torch.tensor([[characters.index(c) for c in mine]]))[0].argmax(dim=-1)
+        expected = model(torch.tensor([[characters.index(c) for c in mine]]))[0].argmax(
+            dim=-1
+        )
     print(f"{name + ' expects':16}·{''.join(characters[i] for i in expected[:-1])}")
     print(f"{name + ' goes on':16}{write(model, mine)}")
 
@@ -1287,7 +1395,8 @@ check("packed_causal", packed_causal)
 pack = yours_or_ours("packed_causal", globals())
 
 # %%
-ids = torch.repeat_interleave(torch.tensor([0, 1, 2]), lengths)[None]  # 3, 6 and 4 words in one row
+# 3, 6 and 4 words in one row
+ids = torch.repeat_interleave(torch.tensor([0, 1, 2]), lengths)[None]
 mask, positions = pack(ids)
 print("positions:", positions[0].tolist())
 packed = torch.cat([three[i, :length] for i, length in enumerate(lengths)])[None]
@@ -1297,7 +1406,11 @@ assert_close(together, torch.cat(alone, dim=1), atol=1e-6, rtol=0)
 
 # %%
 row = [word for words in split for word in words]
-ax = plot_mask(mask[0], row, title="Three texts in one row: three triangles, and nothing between them")
+ax = plot_mask(
+    mask[0],
+    row,
+    title="Three texts in one row: three triangles, and nothing between them",
+)
 show("Three triangles along the diagonal; all cells outside of them are blocked.")
 
 # %% [markdown]

@@ -33,7 +33,16 @@ from tqdm import tqdm
 import attnlib
 from attnlib.checks import check, yours_or_ours
 from attnlib.checks.your_turn import NotUsable, usable_text
-from attnlib.plot import ACCENT, GREY, INK, hover_links, plot_block, plot_links, show, use_style
+from attnlib.plot import (
+    ACCENT,
+    GREY,
+    INK,
+    hover_links,
+    plot_block,
+    plot_links,
+    show,
+    use_style,
+)
 
 use_style()
 torch.set_num_threads(1)  # with matrices this small, a second thread would only wait
@@ -98,15 +107,19 @@ meaning = {
 }  # fmt: skip
 
 # %%
-w_q1, w_q2 = torch.zeros(6, 6), torch.zeros(6, 6)  # W^K and W^V are the identity in both layers
-w_q1[features.index("pronoun"), features.index("state")] = 4 * math.sqrt(6)  # the scale is √6
+# W^K and W^V are the identity in both layers
+w_q1, w_q2 = torch.zeros(6, 6), torch.zeros(6, 6)
+# the scale is √6
+w_q1[features.index("pronoun"), features.index("state")] = 4 * math.sqrt(6)
 w_q2[features.index("wants alive"), features.index("alive")] = 6 * math.sqrt(6)
 w_q2[features.index("wants place"), features.index("place")] = 6 * math.sqrt(6)
 
 # %%
 sentence = "The animal did not cross the street because it was"
 endings = {last: [*sentence.lower().split(), last] for last in ("tired", "wide")}
-animal, street, it = (endings["tired"].index(word) for word in ("animal", "street", "it"))
+animal, street, it = (
+    endings["tired"].index(word) for word in ("animal", "street", "it")
+)
 
 # %% [markdown]
 # Run both layers on both sentences, once with $x + \mathrm{attn}(x)$, and once with $\mathrm{attn}(x)$ alone. Before
@@ -117,16 +130,22 @@ animal, street, it = (endings["tired"].index(word) for word in ("animal", "stree
 def second_look(tokens: list[str], *, added: bool) -> Tensor:
     """Where each word looks in the second layer: weights (n, n)."""
     words = [meaning.get(token, []) for token in tokens]
-    x = torch.tensor([[float(feature in word) for feature in features] for word in words])
+    x = torch.tensor(
+        [[float(feature in word) for feature in features] for word in words]
+    )
     found = attnlib.scaled_dot_product_attention(x @ w_q1, x, x)
-    assert_close(found[it, 3].item(), math.exp(4) / (math.exp(4) + 10), atol=1e-6, rtol=0)
+    assert_close(
+        found[it, 3].item(), math.exp(4) / (math.exp(4) + 10), atol=1e-6, rtol=0
+    )
     x = x + found if added else found
     return attnlib.scaled_dot_product_attention(x @ w_q2, x, x, return_weights=True)[1]
 
 
 # %%
 added = {last: second_look(tokens, added=True)[it] for last, tokens in endings.items()}
-replaced = {last: second_look(tokens, added=False)[it] for last, tokens in endings.items()}
+replaced = {
+    last: second_look(tokens, added=False)[it] for last, tokens in endings.items()
+}
 assert added["tired"].argmax() == animal
 assert added["wide"].argmax() == street
 assert_close(added["tired"][animal], added["wide"][street], atol=1e-6, rtol=0)
@@ -136,16 +155,32 @@ print(f"without the sum:      {replaced['tired'][animal]:.2f}")
 
 # %%
 tired = second_look(endings["tired"], added=True)
-hover_links(tired, endings["tired"], query=it, title="Added, “… tired”: “it” looks at “animal”. Point at any word")
+hover_links(
+    tired,
+    endings["tired"],
+    query=it,
+    title="Added, “… tired”: “it” looks at “animal”. Point at any word",
+)
 
 # %%
 wide = second_look(endings["wide"], added=True)
-hover_links(wide, endings["wide"], query=it, title="Added, “… wide”: “it” looks at “street”. Point at any word")
+hover_links(
+    wide,
+    endings["wide"],
+    query=it,
+    title="Added, “… wide”: “it” looks at “street”. Point at any word",
+)
 
 # %%
 _, axes = plt.subplots(1, 2, figsize=(8, 3.6), layout="constrained")
 for ax, (last, tokens) in zip(axes, endings.items(), strict=True):
-    plot_links(second_look(tokens, added=False), tokens, ax=ax, query=it, title=f"replaced: … {last}")
+    plot_links(
+        second_look(tokens, added=False),
+        tokens,
+        ax=ax,
+        query=it,
+        title=f"replaced: … {last}",
+    )
 show("Replaced, it looks at all words alike, whatever the sentence ends with.")
 
 # %% [markdown]
@@ -196,7 +231,9 @@ def initialised(layers: nn.ModuleList) -> nn.ModuleList:
 # %%
 torch.manual_seed(1)
 words = torch.randn(11, 32)
-layers = initialised(nn.ModuleList(attnlib.MultiHeadAttention(32, 4) for _ in range(24)))
+layers = initialised(
+    nn.ModuleList(attnlib.MultiHeadAttention(32, 4) for _ in range(24))
+)
 replaced, added = [words], [words]
 with torch.no_grad():
     for attention in layers:
@@ -205,15 +242,31 @@ with torch.no_grad():
 
 # %%
 _, ax = plt.subplots(figsize=(7.2, 3), layout="constrained")
-ax.plot([likeness(x) for x in replaced], "s-", color=ACCENT, label="replaced: x ← attn(norm(x))")
-ax.plot([likeness(x) for x in added], "o-", color=INK, label="added: x ← x + attn(norm(x))")
-ax.set(xlabel="layers of attention", ylabel="mean cosine of two words", ylim=(-0.1, 1.08))
+ax.plot(
+    [likeness(x) for x in replaced],
+    "s-",
+    color=ACCENT,
+    label="replaced: x ← attn(norm(x))",
+)
+ax.plot(
+    [likeness(x) for x in added], "o-", color=INK, label="added: x ← x + attn(norm(x))"
+)
+ax.set(
+    xlabel="layers of attention", ylabel="mean cosine of two words", ylim=(-0.1, 1.08)
+)
 ax.set_title("Without residuals eleven words become one")
 ax.legend(loc="lower right")
-show("Without residuals the mean cosine is 1 from the third layer on; with them it grows slowly.")
+show(
+    "Without residuals the mean cosine is 1 from the third layer on; with them it "
+    "grows slowly."
+)
 
 # %%
-print("after 3 layers:", *(f"{likeness(x[3]):.3f}" for x in (replaced, added)), "(replaced, added)")
+print(
+    "after 3 layers:",
+    *(f"{likeness(x[3]):.3f}" for x in (replaced, added)),
+    "(replaced, added)",
+)
 assert abs(likeness(words)) < 0.1
 assert likeness(replaced[3]) > 0.99
 assert likeness(added[4]) < 0.6
@@ -252,7 +305,12 @@ ones, zeros = torch.ones(5), torch.zeros(5)
 for same in (word, 10 * word, word + 100, 10 * word - 7):
     assert_close(attnlib.layer_norm(same, ones, zeros), by_hand, atol=1e-5, rtol=0)
 assert_close(F.layer_norm(word, (5,)), by_hand, atol=1e-5, rtol=0)
-print("divided by d:", word.var(correction=0).item(), " divided by d - 1:", word.var().item())
+print(
+    "divided by d:",
+    word.var(correction=0).item(),
+    " divided by d - 1:",
+    word.var().item(),
+)
 
 # %% [markdown]
 # Ten times as large, or with 100 added everywhere: the norm cannot tell. And look at the last line of the output.
@@ -272,10 +330,19 @@ assert_close(normed.sum(dim=-1), torch.zeros(200), atol=1e-4, rtol=0)
 assert_close(normed.norm(dim=-1), torch.full((200,), math.sqrt(3)), atol=1e-2, rtol=0)
 
 # %%
-_, axes = plt.subplots(1, 2, figsize=(8, 3.9), layout="constrained", sharex=True, sharey=True)
+_, axes = plt.subplots(
+    1, 2, figsize=(8, 3.9), layout="constrained", sharex=True, sharey=True
+)
 titles = "200 words, long and short", "After the norm, all on one circle"
 for ax, points, title in zip(axes, (cloud, normed), titles, strict=True):
-    ax.scatter(*(points @ plane.T).T, s=12, c=cloud.norm(dim=-1), cmap="Blues", edgecolors=GREY, linewidths=0.3)
+    ax.scatter(
+        *(points @ plane.T).T,
+        s=12,
+        c=cloud.norm(dim=-1),
+        cmap="Blues",
+        edgecolors=GREY,
+        linewidths=0.3,
+    )
     ax.set(title=title, xlabel="along (1, −1, 0)", aspect="equal")
 axes[0].set_ylabel("along (1, 1, −2)")
 show("A cloud of 200 points before the norm; after it they lie on a circle.")
@@ -344,7 +411,8 @@ inside = attnlib.layer_norm(small, torch.ones(8), torch.zeros(8))[:, 1]
 outside = (small / (small.std(dim=-1, keepdim=True) + 1e-5))[:, 1]
 assert_close(inside[-1].item(), 1.0, atol=1e-3, rtol=0)
 assert_close(outside[-1].item(), math.sqrt(7 / 8), atol=1e-3, rtol=0)
-assert_close(inside[40].item(), 0.001 / math.sqrt(0.001**2 + 1e-5), atol=1e-3, rtol=0)  # size 0.001
+# size 0.001
+assert_close(inside[40].item(), 0.001 / math.sqrt(0.001**2 + 1e-5), atol=1e-3, rtol=0)
 assert inside[40] < 0.31 < 0.9 < outside[40]
 
 # %%
@@ -357,7 +425,10 @@ ax.text(math.sqrt(1e-5) * 1.15, 0.1, "√ε = 0.003", color="0.35")
 ax.set(xlabel="size of the word", ylabel="size of the output")
 ax.set_title("With small words, two norms of one name disagree")
 ax.legend(loc="center right")
-show("For small words the usual mistake gives outputs near 1, where the right norm gives small ones.")
+show(
+    "For small words the usual mistake gives outputs near 1, where the right norm "
+    "gives small ones."
+)
 
 # %% [markdown]
 # On the right, $d - 1$ makes everything 6 % too small; the gain could make up for that. On the left, a word of size
@@ -387,7 +458,9 @@ show("For small words the usual mistake gives outputs near 1, where the right no
 # %%
 up, down = torch.tensor([1.0, -2.0, 0.0, 0.0]), torch.tensor([0.0, 0.0, 0.0, 1.0])
 street_has = torch.tensor([0.0, 2.0, 0.0, 0.0])
-concludes = [F.gelu(word @ up - 1) * down for word in (it_comes_in + it_fetches, street_has)]
+concludes = [
+    F.gelu(word @ up - 1) * down for word in (it_comes_in + it_fetches, street_has)
+]
 assert_close(concludes[0], it_concludes, atol=5e-3, rtol=0)
 assert_close(concludes[1], torch.zeros(4), atol=1e-5, rtol=0)
 
@@ -406,10 +479,17 @@ _, (left, right) = plt.subplots(1, 2, figsize=(9, 2.9), layout="constrained")
 left.plot(t, torch.relu(t), "--", color=GREY, label="ReLU")
 left.plot(t, gelu, color=INK, linewidth=2, label="GELU")
 left.plot([-1, 1], [-0.159, 0.841], "o", color=ACCENT)
-left.set(xlabel="x", title="GELU is a gate that opens slowly", ylim=(-0.5, 2.5), xlim=(-3.5, 2.5))
+left.set(
+    xlabel="x",
+    title="GELU is a gate that opens slowly",
+    ylim=(-0.5, 2.5),
+    xlim=(-3.5, 2.5),
+)
 left.legend()
 right.plot(t, 1000 * (by_tanh - gelu), color=ACCENT)
-right.set(xlabel="x", ylabel="thousandths", title="By tanh, it is off by half a thousandth")
+right.set(
+    xlabel="x", ylabel="thousandths", title="By tanh, it is off by half a thousandth"
+)
 show("GELU beside ReLU; GELU by tanh differs from it by up to half a thousandth.")
 
 # %% [markdown]
@@ -520,7 +600,9 @@ assert count(attention) == 4 * 48**2 + 4 * 48
 class EncoderBlock(nn.Module):
     """x (b, n, d_model), key_mask (b, n) with True = a real word -> (b, n, d_model). Pre-LN."""
 
-    def __init__(self, d_model: int, num_heads: int, mlp_ratio: float = 4.0, dropout: float = 0.0):
+    def __init__(
+        self, d_model: int, num_heads: int, mlp_ratio: float = 4.0, dropout: float = 0.0
+    ):
         super().__init__()
         ### BEGIN SOLUTION
         self.norm1 = nn.LayerNorm(d_model)
@@ -577,10 +659,17 @@ Block = yours_or_ours("EncoderBlock", globals())
 # %%
 torch.manual_seed(5)
 theirs = nn.TransformerEncoderLayer(
-    48, 4, dim_feedforward=96, dropout=0.0, activation="gelu", batch_first=True, norm_first=True
+    48,
+    4,
+    dim_feedforward=96,
+    dropout=0.0,
+    activation="gelu",
+    batch_first=True,
+    norm_first=True,
 ).double()
 for parameter in theirs.parameters():
-    nn.init.normal_(parameter, std=0.3)  # its biases start at 0, where a mistake would not show
+    # its biases start at 0, where a mistake would not show
+    nn.init.normal_(parameter, std=0.3)
 mine = Block(48, 4, mlp_ratio=2.0).double()
 mine.load_state_dict(attnlib.from_torch(theirs).state_dict())
 
@@ -605,13 +694,17 @@ print("equal at", len(output), "real words, forward and backward")
 # %%
 # nbval-ignore-output: which weights are dropped differs by machine; asserts say what it shows
 torch.manual_seed(6)
-attention = nn.MultiheadAttention(48, 4, dropout=0.5, batch_first=True).double()  # in training
+# in training
+attention = nn.MultiheadAttention(48, 4, dropout=0.5, batch_first=True).double()
 weights = attention(x, x, x, average_attn_weights=False)[1]  # (b, h, n, n)
 dropped = (weights == 0).double().mean().item()
-print(f"weights dropped: {dropped:.0%}, sum of the first row: {weights[0, 0, 0].sum():.2f}")
+print(
+    f"weights dropped: {dropped:.0%}, sum of the first row: {weights[0, 0, 0].sum():.2f}"
+)
 assert 0.4 < dropped < 0.6
 assert (weights.sum(dim=-1) - 1).abs().max() > 0.5  # no longer an average
-assert_close(weights.sum(dim=-1).mean().item(), 1.0, atol=0.2, rtol=0)  # but right on average
+# but right on average
+assert_close(weights.sum(dim=-1).mean().item(), 1.0, atol=0.2, rtol=0)
 
 # %%
 attention.eval()
@@ -629,7 +722,8 @@ assert_close(weights.sum(dim=-1), torch.ones(3, 4, 7, dtype=torch.float64))
 from sklearn.datasets import load_digits
 
 digits = load_digits()
-images = torch.tensor(digits.images, dtype=torch.float32) / 16  # (1797, 8, 8), from 0 to 1
+# (1797, 8, 8), from 0 to 1
+images = torch.tensor(digits.images, dtype=torch.float32) / 16
 labels = torch.tensor(digits.target)
 
 
@@ -637,7 +731,10 @@ labels = torch.tensor(digits.target)
 def cut(images: Tensor) -> Tensor:
     """(b, 8, 8) -> (b, 16, 4): sixteen patches of 2×2 pixels, row by row, cut out one by one."""
     starts = range(0, 8, 2)
-    return torch.stack([images[:, i : i + 2, j : j + 2].flatten(1) for i in starts for j in starts], dim=1)
+    return torch.stack(
+        [images[:, i : i + 2, j : j + 2].flatten(1) for i in starts for j in starts],
+        dim=1,
+    )
 
 
 # %%
@@ -677,7 +774,15 @@ show("A handwritten digit, whole and cut into sixteen patches of two by two pixe
 class DigitReader(nn.Module):
     """Images (b, side, side) -> logits (b, 10): patches, positions, blocks, norm, average, head."""
 
-    def __init__(self, side: int, patch: int, d_model: int, num_heads: int, depth: int, dropout: float = 0.0):
+    def __init__(
+        self,
+        side: int,
+        patch: int,
+        d_model: int,
+        num_heads: int,
+        depth: int,
+        dropout: float = 0.0,
+    ):
         super().__init__()
         ### BEGIN SOLUTION
         self.patch = patch
@@ -686,14 +791,17 @@ class DigitReader(nn.Module):
         self.positions = nn.Parameter(0.5 * torch.randn(n, d_model))
         self.blocks = nn.ModuleList()
         for _ in range(depth):
-            self.blocks.append(EncoderBlock(d_model, num_heads, mlp_ratio=2.0, dropout=dropout))
+            self.blocks.append(
+                EncoderBlock(d_model, num_heads, mlp_ratio=2.0, dropout=dropout)
+            )
         self.norm = nn.LayerNorm(d_model)
         self.head = nn.Linear(d_model, 10)
         ### END SOLUTION
 
     def forward(self, images: Tensor) -> Tensor:
         ### BEGIN SOLUTION
-        rows = images.unflatten(1, (-1, self.patch))  # (b, row of patches, row in the patch, side)
+        # (b, row of patches, row in the patch, side)
+        rows = images.unflatten(1, (-1, self.patch))
         squares = rows.unflatten(3, (-1, self.patch)).transpose(2, 3)
         patches = squares.flatten(3).flatten(1, 2)  # (b, n, patch²)
         x = self.embed(patches) + self.positions
@@ -737,7 +845,8 @@ check("DigitReader", DigitReader)
 Reader = yours_or_ours("DigitReader", globals())
 
 # %%
-seed = 0  # `python -m benchmarks.other_seeds 06_encoder_block` runs this lesson with others
+# `python -m benchmarks.other_seeds 06_encoder_block` runs this lesson with others
+seed = 0
 torch.manual_seed(seed)
 order = torch.randperm(len(images))
 train, test = order[:1437], order[1437:]
@@ -748,7 +857,9 @@ print(count(reader), "parameters")
 epochs, batch_size = 20, 64
 steps = epochs * math.ceil(len(train) / batch_size)
 optimiser = torch.optim.AdamW(reader.parameters(), lr=5e-3, weight_decay=0.05)
-schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 5e-3, total_steps=steps, pct_start=0.2)
+schedule = torch.optim.lr_scheduler.OneCycleLR(
+    optimiser, 5e-3, total_steps=steps, pct_start=0.2
+)
 
 
 # %%
@@ -793,7 +904,9 @@ for _ in progress:
         losses.append(loss.item())
     scores.append(accuracy(reader, test))
     progress.set_postfix(loss=f"{losses[-1]:.3f}", test=f"{scores[-1]:.1%}")
-print(f"{scores[-1]:.1%} of the test digits right, after {time.perf_counter() - started:.0f} s")
+print(
+    f"{scores[-1]:.1%} of the test digits right, after {time.perf_counter() - started:.0f} s"
+)
 assert scores[-1] >= 0.95, scores[-1]
 
 # %%
@@ -808,14 +921,18 @@ left, right = figure.subfigures(1, 2, width_ratios=[1, 1.4])
 ax = left.subplots()
 ax.semilogy(losses, color="#9ecae1", linewidth=1)
 smooth = torch.tensor(losses).unfold(0, 23, 23).mean(dim=-1)  # an epoch has 23 steps
-ax.semilogy(torch.arange(len(smooth)) * 23 + 11, smooth, color=INK, label="mean of an epoch")
+ax.semilogy(
+    torch.arange(len(smooth)) * 23 + 11, smooth, color=INK, label="mean of an epoch"
+)
 ax.set(xlabel="step", ylabel="loss", title="Two blocks learn to read")
 ax.legend()
 for ax, miss in zip(right.subplots(1, 6), missed.tolist(), strict=False):
     guess = guesses[miss].argmax().item()
     ax.imshow(images[test[miss]], cmap="gray_r")
     ax.set(xticks=[], yticks=[])
-    ax.set_title(f"a {labels[test[miss]]},\nread as {guess}\n({guesses[miss, guess]:.0%})")
+    ax.set_title(
+        f"a {labels[test[miss]]},\nread as {guess}\n({guesses[miss, guess]:.0%})"
+    )
 right.suptitle("Some that went wrong")
 show("The loss falls over 20 epochs; six test digits that were misread.")
 assert count(reader) < 40_000
@@ -835,7 +952,10 @@ def attention_maps(reader: Reader, image: Tensor) -> list[Tensor]:
     maps = []
     for block in reader.blocks:
         seen = block.norm1(stream)
-        q, k = (attnlib.split_heads(layer(seen), 4) for layer in (block.attn.w_q, block.attn.w_k))
+        q, k = (
+            attnlib.split_heads(layer(seen), 4)
+            for layer in (block.attn.w_q, block.attn.w_k)
+        )
         maps.append(attnlib.softmax(attnlib.attention_scores(q, k))[0])
         stream = block(stream)
     return maps
@@ -846,9 +966,13 @@ shown = images[test[labels[test] == 4][0]]
 maps = attention_maps(reader, shown)
 asking = int(cut(shown[None])[0].sum(dim=-1).argmax())  # the patch with the most ink
 for weights in maps:
-    assert_close(weights.sum(dim=-1), torch.ones(4, 16), atol=1e-5, rtol=0)  # (h, n): rows add up
-favourites = {int(weights[head, asking].argmax()) for weights in maps for head in range(4)}
-assert len(favourites) > 2  # eight heads, one question each, and they do not look at the same place
+    # (h, n): rows add up
+    assert_close(weights.sum(dim=-1), torch.ones(4, 16), atol=1e-5, rtol=0)
+favourites = {
+    int(weights[head, asking].argmax()) for weights in maps for head in range(4)
+}
+# eight heads, one question each, and they do not look at the same place
+assert len(favourites) > 2
 
 
 # %%
@@ -860,14 +984,17 @@ def draw_maps(image: Tensor, maps: list[Tensor], asking: int) -> None:
         row[0].set_ylabel(f"block {number}")
         for head, ax in enumerate(row[1:]):
             picture = weights[head, asking].reshape(4, 4)
-            drawn = ax.imshow(picture, cmap="Blues", vmin=0, vmax=1, extent=(0, 4, 4, 0))
+            drawn = ax.imshow(
+                picture, cmap="Blues", vmin=0, vmax=1, extent=(0, 4, 4, 0)
+            )
             outline = F.pad(image, (1, 1, 1, 1))  # a white rim closes it
             rim = (-0.5, 4.5, -0.5, 4.5)
             ax.contour(outline, levels=[0.5], colors=ACCENT, linewidths=1, extent=rim)
             if number == 1:
                 ax.set_title(f"head {head}")
         for ax in row:
-            for colour, width in (("white", 5), ("black", 2)):  # a white rim, to be seen on ink
+            # a white rim, to be seen on ink
+            for colour, width in (("white", 5), ("black", 2)):
                 frame = {"fill": False, "edgecolor": colour, "linewidth": width}
                 ax.add_patch(plt.Rectangle((asking % 4, asking // 4), 1, 1, **frame))
             ax.set(xticks=[], yticks=[], xlim=(0, 4), ylim=(4, 0))
@@ -877,7 +1004,10 @@ def draw_maps(image: Tensor, maps: list[Tensor], asking: int) -> None:
 
 # %%
 draw_maps(shown, maps, asking)
-show("For one patch of a four, the weights of four heads in two blocks: each looks elsewhere.")
+show(
+    "For one patch of a four, the weights of four heads in two blocks: each looks "
+    "elsewhere."
+)
 
 # %% [markdown]
 # The framed patch asks, and each map shows which of the sixteen patches it listens to (the orange line is the outline
@@ -903,13 +1033,24 @@ drawing = """
 
 rows = usable_text(drawing, longest=200).split()
 if [len(row) for row in rows] != [8] * 8 or not {"#"} <= {*"".join(rows)} <= {*".+#"}:
-    raise NotUsable(f"8 rows of 8 of the characters . + # are needed, and some #, got {len(rows)} rows: {rows}.")
+    raise NotUsable(
+        f"8 rows of 8 of the characters . + # are needed, and some #, got {len(rows)} rows: {rows}."
+    )
 drawn = torch.tensor([[".+#".index(sign) / 2 for sign in row] for row in rows])
 with torch.no_grad():
     sure, digit = reader(drawn[None])[0].softmax(dim=-1).topk(3)
-print(", ".join(f"{d}: {s:.0%}" for d, s in zip(digit.tolist(), sure.tolist(), strict=True)))
-draw_maps(drawn, attention_maps(reader, drawn), int(cut(drawn[None])[0].sum(dim=-1).argmax()))
-show("Your digit, and where four heads in two blocks look for the patch that holds most of its ink.")
+print(
+    ", ".join(
+        f"{d}: {s:.0%}" for d, s in zip(digit.tolist(), sure.tolist(), strict=True)
+    )
+)
+draw_maps(
+    drawn, attention_maps(reader, drawn), int(cut(drawn[None])[0].sum(dim=-1).argmax())
+)
+show(
+    "Your digit, and where four heads in two blocks look for the patch that holds "
+    "most of its ink."
+)
 
 # %% [markdown]
 # ## Find the bug
@@ -931,12 +1072,16 @@ show("Your digit, and where four heads in two blocks look for the patch that hol
 class MendedBlock(nn.Module):
     """x (b, n, d_model), key_mask (b, n) -> (b, n, d_model)."""
 
-    def __init__(self, d_model: int, num_heads: int, mlp_ratio: float = 4.0, dropout: float = 0.0):
+    def __init__(
+        self, d_model: int, num_heads: int, mlp_ratio: float = 4.0, dropout: float = 0.0
+    ):
         super().__init__()
         self.norm1 = nn.LayerNorm(d_model)
         self.attn = attnlib.MultiHeadAttention(d_model, num_heads)
         self.norm2 = nn.LayerNorm(d_model)
-        self.mlp = attnlib.FeedForward(d_model, int(d_model * mlp_ratio), dropout=dropout)
+        self.mlp = attnlib.FeedForward(
+            d_model, int(d_model * mlp_ratio), dropout=dropout
+        )
 
     def forward(self, x: Tensor, key_mask: Tensor | None = None) -> Tensor:
         ### BEGIN SOLUTION
@@ -993,7 +1138,8 @@ check("mend_encoder_block", MendedBlock)
 # norms in every block. In pre-LN nothing stands in its way: it is a plain sum from the first block to the last.
 
 # %%
-assert nn.TransformerEncoderLayer(8, 2).norm_first is False  # post-LN is PyTorch's default
+# post-LN is PyTorch's default
+assert nn.TransformerEncoderLayer(8, 2).norm_first is False
 plot_block(it_comes_in, it_fetches, it_concludes, columns=columns, norm_first=False)
 show("Post-LN: the norms are on the stream itself, behind the two sums.")
 
@@ -1019,32 +1165,47 @@ def first_gradients(depth: int, *, norm_first: bool, seed: int) -> tuple[Tensor,
     for block in encoder.layers:
         stream = block(stream)
     F.cross_entropy(head(encoder.norm(stream).mean(dim=1)), labels).backward()
-    norms = torch.tensor([block.mlp.down.weight.grad.norm() for block in encoder.layers])
+    norms = torch.tensor(
+        [block.mlp.down.weight.grad.norm() for block in encoder.layers]
+    )
     return norms, stream.square().mean().sqrt().item()
 
 
 # %%
 def mean_of_eight(depth: int, *, norm_first: bool) -> tuple[Tensor, float]:
     """Single starts differ by half; the mean of eight is steadier."""
-    starts = [first_gradients(depth, norm_first=norm_first, seed=seed) for seed in range(8)]
+    starts = [
+        first_gradients(depth, norm_first=norm_first, seed=seed) for seed in range(8)
+    ]
     norms, sizes = zip(*starts, strict=True)
     return torch.stack(norms).mean(dim=0), sum(sizes) / 8
 
 
 # %%
 depths = [2, 4, 8, 16, 24]
-pre, size = zip(*(mean_of_eight(depth, norm_first=True) for depth in depths), strict=True)
-post, post_size = zip(*(mean_of_eight(depth, norm_first=False) for depth in depths), strict=True)
-last_pre, last_post = (torch.stack([norms[-1] for norms in kind]) for kind in (pre, post))
+pre, size = zip(
+    *(mean_of_eight(depth, norm_first=True) for depth in depths), strict=True
+)
+post, post_size = zip(
+    *(mean_of_eight(depth, norm_first=False) for depth in depths), strict=True
+)
+last_pre, last_post = (
+    torch.stack([norms[-1] for norms in kind]) for kind in (pre, post)
+)
 size = torch.tensor(size)
-print("size of the stream:", dict(zip(depths, [round(s, 2) for s in size.tolist()], strict=True)))
+print(
+    "size of the stream:",
+    dict(zip(depths, [round(s, 2) for s in size.tolist()], strict=True)),
+)
 
 # %%
 assert_close(torch.tensor(post_size), torch.ones(5), atol=1e-3, rtol=0)
 # the stream grows by the root of the depth
 assert_close(size[4] / size[0], torch.tensor(math.sqrt(24 / 2)), atol=0, rtol=0.1)
-assert_close(last_pre, last_post / size, atol=0, rtol=0.25)  # as the pencil says, at every depth
-assert (post[4] > 1.3 * pre[4]).all()  # in the stack of 24, every block gets more in post-LN
+# as the pencil says, at every depth
+assert_close(last_pre, last_post / size, atol=0, rtol=0.25)
+# in the stack of 24, every block gets more in post-LN
+assert (post[4] > 1.3 * pre[4]).all()
 
 # %%
 _, (left, right) = plt.subplots(1, 2, figsize=(10, 3.3), layout="constrained")
@@ -1053,14 +1214,23 @@ left.semilogy(range(1, 25), pre[4], "o-", color=INK, label="pre-LN")
 right.loglog(depths, last_post, "s-", color=ACCENT, label="post-LN")
 right.loglog(depths, last_pre, "o-", color=INK, label="pre-LN")
 right.loglog(depths, last_post / size, ":", color=GREY, label="post-LN, divided by s")
-left.set(xlabel="block, of 24", ylabel="gradient norm", title="In post-LN every block gets more gradient")
-right.set(xlabel="blocks in the stack", title="The pencil was right about the last block")
+left.set(
+    xlabel="block, of 24",
+    ylabel="gradient norm",
+    title="In post-LN every block gets more gradient",
+)
+right.set(
+    xlabel="blocks in the stack", title="The pencil was right about the last block"
+)
 right.set_xticks(depths, depths)
 right.minorticks_off()
 for ax in (left, right):
     ax.set(ylim=(0.05, 2))
     ax.legend(loc="lower left")
-show("Gradients of post-LN are larger in all blocks; those of pre-LN shrink with depth as predicted.")
+show(
+    "Gradients of post-LN are larger in all blocks; those of pre-LN shrink with depth "
+    "as predicted."
+)
 
 # %% [markdown]
 # On the right, the dotted line is the pencil's prediction. It stays within a quarter of what was measured, at every
@@ -1145,18 +1315,24 @@ def losses_of(kind: type[nn.Module], warm_up: int, steps: int = 200) -> list[flo
     """The losses of twelve blocks; the learning rate grows for `warm_up` steps and then stays."""
     torch.manual_seed(seed)
     reader = Reader(8, 4, 32, 4, 0)
-    reader.blocks = initialised(nn.ModuleList(kind(32, 4, mlp_ratio=2.0) for _ in range(12)))
+    reader.blocks = initialised(
+        nn.ModuleList(kind(32, 4, mlp_ratio=2.0) for _ in range(12))
+    )
     optimiser = torch.optim.Adam(reader.parameters(), lr=3e-3)
     losses = []
     for step in range(steps):
         for group in optimiser.param_groups:
             group["lr"] = 3e-3 * min(1, (step + 1) / max(1, warm_up))
-        losses.append(one_step(reader, optimiser, train[torch.randint(len(train), (32,))]))
+        losses.append(
+            one_step(reader, optimiser, train[torch.randint(len(train), (32,))])
+        )
     return losses
 
 
 # %%
-def one_step(reader: nn.Module, optimiser: torch.optim.Optimizer, batch: Tensor) -> float:
+def one_step(
+    reader: nn.Module, optimiser: torch.optim.Optimizer, batch: Tensor
+) -> float:
     loss = F.cross_entropy(reader(images[batch]), labels[batch])
     optimiser.zero_grad()
     loss.backward()
@@ -1182,10 +1358,19 @@ _, ax = plt.subplots(figsize=(7.2, 3.1), layout="constrained")
 for name, (losses, colour, line) in runs.items():
     smooth = torch.tensor(losses).unfold(0, 10, 1).mean(dim=-1)
     ax.plot(range(10, 201), smooth, line, color=colour, label=name)
-ax.axhline(math.log(10), color=GREY, linestyle="--", linewidth=1, label="ln 10: guessing")
-ax.set(xlabel="step", ylabel="loss", title="Twelve blocks: post-LN needs a warm-up, pre-LN does not")
+ax.axhline(
+    math.log(10), color=GREY, linestyle="--", linewidth=1, label="ln 10: guessing"
+)
+ax.set(
+    xlabel="step",
+    ylabel="loss",
+    title="Twelve blocks: post-LN needs a warm-up, pre-LN does not",
+)
 ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
-show("Post-LN without warm-up stays at guessing; with warm-up and in pre-LN the loss falls.")
+show(
+    "Post-LN without warm-up stays at guessing; with warm-up and in pre-LN the loss "
+    "falls."
+)
 
 # %% [markdown]
 # Same starting weights, same number of steps. Without a warm-up, post-LN never gets beyond guessing. With one it
@@ -1237,7 +1422,9 @@ check("predict_crossover", crossover)
 
 
 # %%
-def block_cost(lengths: Tensor, d_model: int, num_heads: int, d_hidden: int) -> tuple[Tensor, Tensor, Tensor]:
+def block_cost(
+    lengths: Tensor, d_model: int, num_heads: int, d_hidden: int
+) -> tuple[Tensor, Tensor, Tensor]:
     """Lengths (n,) -> multiplications word by word, between words, numbers in the tables, each int64 (n,)."""
     ### BEGIN SOLUTION
     d_head = d_model // num_heads
@@ -1286,10 +1473,16 @@ at = torch.tensor([32, 384, 512])
 for num_heads in (1, 4, 16):
     counted = cost(at, 64, num_heads, 256)
     alone, between, tables = (of[1].item() for of in counted)
-    print(f"384 words, {num_heads:2} heads: {alone:,} word by word, {between:,} between words, {tables:9,} weights")
+    print(
+        f"384 words, {num_heads:2} heads: {alone:,} word by word, {between:,} between words, {tables:9,} weights"
+    )
     for n, once, again, held in torch.stack([at, *counted], dim=-1).tolist():
         block, x = attnlib.EncoderBlock(64, num_heads), torch.randn(1, n, 64)
-        with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        with (
+            torch.no_grad(),
+            sdpa_kernel(SDPBackend.MATH),
+            FlopCounterMode(display=False) as counter,
+        ):
             block(x)
         assert counter.get_total_flops() == 2 * (once + again)
         assert block.attn(x, return_weights=True)[1].numel() == held
@@ -1337,31 +1530,44 @@ def word_by_word(x: Tensor) -> Tensor:
 # %%
 # nbval-ignore-output: where the curves cross depends on the machine
 lengths = torch.tensor([32, 64, 128, 256, 512, 1024, 2048])
-pairs = torch.tensor([seconds(between_words, *torch.randn(3, 1, 4, n, 16)) for n in lengths])
+pairs = torch.tensor(
+    [seconds(between_words, *torch.randn(3, 1, 4, n, 16)) for n in lengths]
+)
 singles = torch.tensor([seconds(word_by_word, torch.randn(1, n, 64)) for n in lengths])
 ahead = lengths[pairs > singles].tolist()
-print("measured: of the lengths tried, the pairs cost more at N =", ", ".join(map(str, ahead)) or "none")
+print(
+    "measured: of the lengths tried, the pairs cost more at N =",
+    ", ".join(map(str, ahead)) or "none",
+)
 
 # %%
-_, (left, right) = plt.subplots(1, 2, figsize=(10, 3.4), layout="constrained", sharex=True)
+_, (left, right) = plt.subplots(
+    1, 2, figsize=(10, 3.4), layout="constrained", sharex=True
+)
 alone, between, _ = cost(lengths, 64, 4, 256)
 left.loglog(lengths, between / 1e6, "s-", color=ACCENT, label="between words, 2N²D")
 left.loglog(lengths, alone / 1e6, "o-", color=INK, label="word by word, 12ND²")
 left.axvline(6 * 64, color="0.6", linestyle=":")
 left.text(6 * 64 * 1.1, 1, "N = 6D = 384", color="0.35")
-left.set(xlabel="words N", ylabel="million multiplications", title="Counted: equal at N = 6D")
+left.set(
+    xlabel="words N", ylabel="million multiplications", title="Counted: equal at N = 6D"
+)
 right.loglog(lengths, 1e3 * pairs, "s-", color=ACCENT, label="between words")
 right.loglog(lengths, 1e3 * singles, "o-", color=INK, label="word by word")
 right.set(xlabel="words N", ylabel="milliseconds", title="Measured on this machine")
 for ax in (left, right):
     ax.legend(loc="upper left")
-show("Counted and measured, work between words grows with the square and overtakes the rest.")
+show(
+    "Counted and measured, work between words grows with the square and overtakes the "
+    "rest."
+)
 
 # %%
 # counted, not timed: seconds depend on whatever else the machine does
 assert between[0] < alone[0]
 assert between[-1] > alone[-1]
-assert between[-1] == 16 * between[-3]  # four times as many words: sixteen times the pairs
+# four times as many words: sixteen times the pairs
+assert between[-1] == 16 * between[-3]
 
 # %% [markdown]
 # Measured, the curves cross, too, but not at $N = 6D$: where they do depends on the machine, because the two kinds of

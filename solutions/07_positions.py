@@ -48,14 +48,21 @@ w_q, w_k, w_v = (torch.randn(16, 16) / 4 for _ in range(3))
 
 def attend(x: Tensor, *, is_causal: bool = False) -> Tensor:
     """Self-attention without positions, (n, d_model) -> (n, d_model)."""
-    return attnlib.scaled_dot_product_attention(x @ w_q, x @ w_k, x @ w_v, is_causal=is_causal)
+    return attnlib.scaled_dot_product_attention(
+        x @ w_q, x @ w_k, x @ w_v, is_causal=is_causal
+    )
 
 
-first, second = (attend(torch.stack([vectors[word] for word in text])) for text in (one, other))
-assert_close(first[one.index("animal")], second[other.index("animal")], atol=1e-6, rtol=0)
+first, second = (
+    attend(torch.stack([vectors[word] for word in text])) for text in (one, other)
+)
+assert_close(
+    first[one.index("animal")], second[other.index("animal")], atol=1e-6, rtol=0
+)
 assert_close(first[one.index("cross")], second[other.index("cross")], atol=1e-6, rtol=0)
 words, order = torch.randn(7, 16), torch.randperm(7)
-assert_close(attend(words[order]), attend(words)[order], atol=1e-6, rtol=0)  # shuffled in, shuffled out
+# shuffled in, shuffled out
+assert_close(attend(words[order]), attend(words)[order], atol=1e-6, rtol=0)
 print("animal:", [round(x, 3) for x in first[1, :4].tolist()], "in both sentences")
 
 # %% [markdown]
@@ -89,10 +96,14 @@ x = torch.randn(7, 16)
 swapped = x[[1, 0, 2, 3, 4, 5, 6]]
 before, after = attend(x, is_causal=True), attend(swapped, is_causal=True)
 apart = (before - after).abs().amax(dim=-1)
-print("largest difference by position:", [round(difference, 3) for difference in apart.tolist()])
+print(
+    "largest difference by position:",
+    [round(difference, 3) for difference in apart.tolist()],
+)
 assert apart[:2].min() > 0.01
 assert apart[2:].max() < 1e-5
-assert (before[0] - after[1]).abs().max() > 0.01  # nor did the two outputs merely change places
+# nor did the two outputs merely change places
+assert (before[0] - after[1]).abs().max() > 0.01
 
 # %% [markdown]
 # The mask tells a word *how many* words come before it, and that is something: an even share of attention is $1/2$ at
@@ -138,7 +149,11 @@ def sinusoidal_positions(n: int, d_model: int, base: float = 10000.0) -> Tensor:
     ### BEGIN SOLUTION
     speeds = base ** (-torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)
     angles = torch.arange(n, dtype=torch.float64)[:, None] * speeds  # (n, pairs)
-    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)[:, :d_model].float()
+    return (
+        torch.stack([angles.sin(), angles.cos()], dim=-1)
+        .flatten(-2)[:, :d_model]
+        .float()
+    )
     ### END SOLUTION
 
 
@@ -175,17 +190,31 @@ _, ax = plt.subplots(figsize=(9, 3.4), layout="constrained")
 for pair in range(4):
     for position in range(13):
         sine, cosine = hands[position, 2 * pair : 2 * pair + 2].tolist()
-        ax.add_patch(plt.Circle((position, -pair), 0.4, facecolor=PALE, edgecolor="none"))
-        tip = position + 0.38 * sine, -pair + 0.38 * cosine  # 0 is at the top, as on a clock
+        ax.add_patch(
+            plt.Circle((position, -pair), 0.4, facecolor=PALE, edgecolor="none")
+        )
+        # 0 is at the top, as on a clock
+        tip = position + 0.38 * sine, -pair + 0.38 * cosine
         ax.plot([position, tip[0]], [-pair, tip[1]], color=INK if pair else ACCENT)
-ax.set(xlim=(-0.6, 12.6), ylim=(-3.6, 0.6), aspect="equal", xlabel="position", xticks=range(13))
-ax.set_yticks([0, -1, -2, -3], [f"hand {i}: {100 ** (-i / 4):.2f} per word" for i in range(4)])
-ax.set_title("Each column is one position: fast hands tell neighbours apart, slow ones regions")
+ax.set(
+    xlim=(-0.6, 12.6),
+    ylim=(-3.6, 0.6),
+    aspect="equal",
+    xlabel="position",
+    xticks=range(13),
+)
+ax.set_yticks(
+    [0, -1, -2, -3], [f"hand {i}: {100 ** (-i / 4):.2f} per word" for i in range(4)]
+)
+ax.set_title(
+    "Each column is one position: fast hands tell neighbours apart, slow ones regions"
+)
 ax.tick_params(length=0)
 ax.spines[:].set_visible(False)
 show(
-    "Four rows of clock faces for the positions 0 to 12. In the first row the hand goes around twice, in the second "
-    "more than half around, in the third a fifth, and in the fourth it hardly moves."
+    "Four rows of clock faces for the positions 0 to 12. In the first row the hand "
+    "goes around twice, in the second more than half around, in the third a fifth, "
+    "and in the fourth it hardly moves."
 )
 
 # %% [markdown]
@@ -205,7 +234,12 @@ show(
 def step(s: float, d: int, base: float = 10000.0) -> Tensor:
     """R(s), (d, d): a block of 2 × 2 for each hand."""
     angles = [s / base ** (2 * i / d) for i in range(d // 2)]
-    return torch.block_diag(*(torch.tensor([[math.cos(a), math.sin(a)], [-math.sin(a), math.cos(a)]]) for a in angles))
+    return torch.block_diag(
+        *(
+            torch.tensor([[math.cos(a), math.sin(a)], [-math.sin(a), math.cos(a)]])
+            for a in angles
+        )
+    )
 
 
 print(step(3, 4).numpy().round(3))
@@ -238,7 +272,10 @@ assert_close(table[40:50], table[:10] @ step(40, 32).T, atol=1e-5, rtol=0)
 
 # %%
 for place_q, place_k in ((5, 3), (12, 10)):
-    q, k = (torch.tensor([math.cos(a), math.sin(a)]) for a in (math.radians(30 * place_q), math.radians(30 * place_k)))
+    q, k = (
+        torch.tensor([math.cos(a), math.sin(a)])
+        for a in (math.radians(30 * place_q), math.radians(30 * place_k))
+    )
     print(f"query at {place_q:2}, key at {place_k:2}: {q @ k:.3f}")
     assert_close((q @ k).item(), 0.5, atol=1e-6, rtol=0)
 
@@ -311,14 +348,19 @@ score = turn(q[None], at([5])) @ turn(k[None], at([3])).T
 for s in (1, 7, 100, 12345, -2.5):
     moved = turn(q[None], at([5 + s])) @ turn(k[None], at([3 + s])).T
     assert_close(moved, score, atol=1e-9, rtol=0)
-assert (turn(q[None], at([3])) @ turn(k[None], at([5])).T - score).abs() > 1e-3  # before is not behind
+# before is not behind
+assert (turn(q[None], at([3])) @ turn(k[None], at([5])).T - score).abs() > 1e-3
 
 x, places = torch.randn(2, 4, 11, 32, dtype=torch.float64), torch.arange(11)
 speeds = 10000 ** (-torch.arange(0, 32, 2, dtype=torch.float64) / 32)
-unit = torch.polar(torch.ones(11, 16, dtype=torch.float64), places[:, None] * speeds)  # e^(iα)
-by_complex = torch.view_as_real(torch.view_as_complex(x.unflatten(-1, (16, 2))) * unit).flatten(-2)
+# e^(iα)
+unit = torch.polar(torch.ones(11, 16, dtype=torch.float64), places[:, None] * speeds)
+by_complex = torch.view_as_real(
+    torch.view_as_complex(x.unflatten(-1, (16, 2))) * unit
+).flatten(-2)
 assert_close(turn(x, places), by_complex, atol=1e-12, rtol=0)
-assert_close(turn(x, places).norm(dim=-1), x.norm(dim=-1), atol=1e-12, rtol=0)  # no length changes
+# no length changes
+assert_close(turn(x, places).norm(dim=-1), x.norm(dim=-1), atol=1e-12, rtol=0)
 assert_close(turn(table[:1].expand(11, 32), -places), table[:11], atol=1e-5, rtol=0)
 print(f"score at 5 and 3, and at every other pair two apart: {score.item():.4f}")
 
@@ -401,9 +443,17 @@ def turn_halves(x: Tensor, positions: Tensor) -> Tensor:
 
 x, places = torch.randn(11, 48), torch.arange(11)
 w_q, w_k = torch.randn(48, 3 * 16) / 7, torch.randn(48, 3 * 16) / 7
-by_neighbours = [turn((x @ w).unflatten(-1, (3, 16)).transpose(0, 1), places) for w in (w_q, w_k)]
-by_halves = [turn_halves((x @ sort(w, 3)).unflatten(-1, (3, 16)).transpose(0, 1), places) for w in (w_q, w_k)]
-unsorted = [turn_halves((x @ w).unflatten(-1, (3, 16)).transpose(0, 1), places) for w in (w_q, w_k)]
+by_neighbours = [
+    turn((x @ w).unflatten(-1, (3, 16)).transpose(0, 1), places) for w in (w_q, w_k)
+]
+by_halves = [
+    turn_halves((x @ sort(w, 3)).unflatten(-1, (3, 16)).transpose(0, 1), places)
+    for w in (w_q, w_k)
+]
+unsorted = [
+    turn_halves((x @ w).unflatten(-1, (3, 16)).transpose(0, 1), places)
+    for w in (w_q, w_k)
+]
 expected = by_neighbours[0] @ by_neighbours[1].mT  # (h, n, n)
 assert_close(by_halves[0] @ by_halves[1].mT, expected, atol=1e-4, rtol=0)
 assert_close(sort(sort(w_q, 3), 3, True), w_q, atol=0, rtol=0)
@@ -485,12 +535,19 @@ bias_of = yours_or_ours("alibi_bias", globals())
 by_hand = (-0.5 * torch.tensor([3.0, 2.0, 1.0, 0.0])).softmax(dim=-1)
 assert_close(bias_of(8, 1, 4)[0, 0].softmax(dim=-1), by_hand, atol=1e-6, rtol=0)
 assert_close(by_hand, torch.tensor([0.10, 0.17, 0.28, 0.46]), atol=6e-3, rtol=0)
-assert_close(bias_of(8, 1, 101)[7, 0, 0].exp().item(), 2 / 3, atol=0.02, rtol=0)  # the last head, a hundred back
+# the last head, a hundred back
+assert_close(bias_of(8, 1, 101)[7, 0, 0].exp().item(), 2 / 3, atol=0.02, rtol=0)
 
 q, k, v = torch.randn(3, 2, 4, 11, 8).unbind()
-bias = bias_of(4, 11, 11).masked_fill(~attnlib.causal_mask(11, 11), -math.inf)  # (h, n, n)
+# (h, n, n)
+bias = bias_of(4, 11, 11).masked_fill(~attnlib.causal_mask(11, 11), -math.inf)
 written_out = (q @ k.mT / math.sqrt(8) + bias).softmax(dim=-1) @ v
-assert_close(F.scaled_dot_product_attention(q, k, v, attn_mask=bias), written_out, atol=1e-6, rtol=0)
+assert_close(
+    F.scaled_dot_product_attention(q, k, v, attn_mask=bias),
+    written_out,
+    atol=1e-6,
+    rtol=0,
+)
 print("slopes of four heads:", (-bias_of(4, 1, 2)[:, 0, 0]).tolist())
 
 # %% [markdown]
@@ -510,9 +567,14 @@ def scores_from(place: int) -> dict[str, Tensor]:
     """The score at each distance, for a query at `place`."""
     added = ((q + table[place]) @ w_q) @ ((k + table[place - distances]) @ w_k).T
     turned = turn(q[None], at([place])) @ turn(k.expand(31, 32), place - distances).T
-    charge = bias_of(4, 1, place + 1)[1, 0, place - distances]  # the second head's slope, 1/16
+    # the second head's slope, 1/16
+    charge = bias_of(4, 1, place + 1)[1, 0, place - distances]
     root = math.sqrt(32)
-    return {"sinusoidal": added / root, "rotary": turned[0] / root, "ALiBi": q @ k / root + charge}
+    return {
+        "sinusoidal": added / root,
+        "rotary": turned[0] / root,
+        "ALiBi": q @ k / root + charge,
+    }
 
 
 near, far = scores_from(40), scores_from(90)
@@ -524,14 +586,17 @@ assert_close(near["ALiBi"], far["ALiBi"], atol=1e-5, rtol=0)
 _, axes = plt.subplots(1, 3, figsize=(10, 3), layout="constrained")
 titles = "Added: it depends on both positions", "Turned: one curve", "Charged: a ramp"
 for ax, kind, title in zip(axes, near, titles, strict=True):
-    ax.plot(distances, near[kind], color=INK, linewidth=5, alpha=0.35, label="query at 40")
+    ax.plot(
+        distances, near[kind], color=INK, linewidth=5, alpha=0.35, label="query at 40"
+    )
     ax.plot(distances, far[kind], color=ACCENT, linewidth=1.5, label="query at 90")
     ax.set(title=title, xlabel=f"{kind}: distance of the key")
 axes[0].set_ylabel("score")
 axes[0].legend()
 show(
-    "The score against the distance of the key, from two positions of the query. With the sinusoidal table two "
-    "different waves; with rotary one wave, the same twice; with ALiBi one straight line downwards."
+    "The score against the distance of the key, from two positions of the query. With "
+    "the sinusoidal table two different waves; with rotary one wave, the same twice; "
+    "with ALiBi one straight line downwards."
 )
 
 # %% [markdown]
@@ -565,28 +630,49 @@ class PlacedAttention(nn.Module):
 
     def forward(self, x: Tensor, window: int) -> Tensor:
         n = x.shape[1]
-        q, k, v = (attnlib.split_heads(w(x), self.num_heads) for w in (self.w_q, self.w_k, self.w_v))
+        q, k, v = (
+            attnlib.split_heads(w(x), self.num_heads)
+            for w in (self.w_q, self.w_k, self.w_v)
+        )
         bias = torch.zeros(n, n)
         if self.kind == "rotary":
             q, k = turn(q, torch.arange(n)), turn(k, torch.arange(n))
         if self.kind == "ALiBi":
             bias = bias_for(self.num_heads, n, n)
         bias = bias.masked_fill(~attnlib.sliding_window_mask(n, n, window), -math.inf)
-        return self.w_o(attnlib.merge_heads(F.scaled_dot_product_attention(q, k, v, attn_mask=bias)))
+        return self.w_o(
+            attnlib.merge_heads(F.scaled_dot_product_attention(q, k, v, attn_mask=bias))
+        )
 
 
 # %%
 class PlacedModel(nn.Module):
     """Ids (b, n) -> scores for each token of the vocabulary (b, n, vocabulary)."""
 
-    def __init__(self, kind: str, vocabulary: int, d_model: int, num_heads: int, depth: int, *, thinks: bool):
+    def __init__(
+        self,
+        kind: str,
+        vocabulary: int,
+        d_model: int,
+        num_heads: int,
+        depth: int,
+        *,
+        thinks: bool,
+    ):
         super().__init__()
         self.kind = kind
         self.embed = nn.Parameter(0.5 * torch.randn(vocabulary, d_model))
-        self.learned = nn.Parameter(0.5 * torch.randn(64, d_model)) if kind == "learned" else None
-        self.attention = nn.ModuleList(PlacedAttention(kind, d_model, num_heads) for _ in range(depth))
+        self.learned = (
+            nn.Parameter(0.5 * torch.randn(64, d_model)) if kind == "learned" else None
+        )
+        self.attention = nn.ModuleList(
+            PlacedAttention(kind, d_model, num_heads) for _ in range(depth)
+        )
         self.norms = nn.ModuleList(nn.LayerNorm(d_model) for _ in range(2 * depth + 1))
-        mlps = (attnlib.FeedForward(d_model, 4 * d_model) if thinks else None for _ in range(depth))
+        mlps = (
+            attnlib.FeedForward(d_model, 4 * d_model) if thinks else None
+            for _ in range(depth)
+        )
         self.mlps = nn.ModuleList(mlps)
         self.head = nn.Linear(d_model, vocabulary)
 
@@ -597,7 +683,9 @@ class PlacedModel(nn.Module):
             x = x + self.learned[:n]
         if self.kind == "sinusoidal":
             x = x + table_of(n, x.shape[-1])
-        for i, (attention, mlp) in enumerate(zip(self.attention, self.mlps, strict=True)):
+        for i, (attention, mlp) in enumerate(
+            zip(self.attention, self.mlps, strict=True)
+        ):
             x = x + attention(self.norms[2 * i](x), window or n)
             x = x if mlp is None else x + mlp(self.norms[2 * i + 1](x))
         return self.head(self.norms[-1](x))
@@ -611,7 +699,8 @@ def train(model: nn.Module, batch_of, steps: int, rate: float) -> nn.Module:
     schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, shape)
     for _ in range(steps):
         ids, targets = batch_of()
-        scores = model(ids)[:, -targets.shape[1] :]  # the first tokens may have no target
+        # the first tokens may have no target
+        scores = model(ids)[:, -targets.shape[1] :]
         loss = F.cross_entropy(scores.flatten(0, 1), targets.flatten())
         optimiser.zero_grad()
         loss.backward()
@@ -629,18 +718,29 @@ def two_back(batch: int = 32, n: int = 16) -> tuple[Tensor, Tensor]:
 # %%
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
 spans = {"2-15": slice(0, 14), "16-31": slice(14, 30), "32-63": slice(30, 62)}
-kinds = {"none": None, "learned": None, "sinusoidal": 16, "rotary": 16, "ALiBi": None}  # and a window to try
+# and a window to try
+kinds = {"none": None, "learned": None, "sinusoidal": 16, "rotary": 16, "ALiBi": None}
 found = {}
 for kind, window in kinds.items():
     torch.manual_seed(seed)
-    model = train(PlacedModel(kind, 32, 64, 4, 1, thinks=False), two_back, steps=220, rate=8e-3)
+    model = train(
+        PlacedModel(kind, 32, 64, 4, 1, thinks=False), two_back, steps=220, rate=8e-3
+    )
     ids, targets = two_back(256, 64)
     for width in [None, window] if window else [None]:
         with torch.no_grad():
-            right = (model(ids, width)[:, 2:].argmax(dim=-1) == targets).float().mean(dim=0)  # by position
+            # by position
+            right = (
+                (model(ids, width)[:, 2:].argmax(dim=-1) == targets).float().mean(dim=0)
+            )
         name = kind if width is None else f"{kind}, window of {width}"
-        found[name] = {"all": right} | {where: right[span].mean().item() for where, span in spans.items()}
-        print(f"{name:24}", "   ".join(f"{where}: {found[name][where]:.2f}" for where in spans))
+        found[name] = {"all": right} | {
+            where: right[span].mean().item() for where, span in spans.items()
+        }
+        print(
+            f"{name:24}",
+            "   ".join(f"{where}: {found[name][where]:.2f}" for where in spans),
+        )
 
 # %%
 for kind in ("learned", "sinusoidal", "rotary"):
@@ -670,7 +770,9 @@ encoded = torch.tensor([number[letter] for letter in text])
 kept = len(encoded) * 9 // 10
 
 
-def next_letter(batch: int = 8, n: int = 64, *, start: int = 0, end: int = kept) -> tuple[Tensor, Tensor]:
+def next_letter(
+    batch: int = 8, n: int = 64, *, start: int = 0, end: int = kept
+) -> tuple[Tensor, Tensor]:
     """Pieces of text (b, n), and the same pieces one letter further."""
     at = torch.randint(start, end - n - 1, (batch, 1)) + torch.arange(n + 1)
     return encoded[at][:, :-1], encoded[at][:, 1:]
@@ -682,7 +784,12 @@ print(f"{len(text)} characters, {len(letters)} different ones")
 readers = {}
 for kind in ("rotary", "ALiBi"):
     torch.manual_seed(seed)
-    readers[kind] = train(PlacedModel(kind, len(letters), 64, 4, 2, thinks=True), next_letter, steps=220, rate=6e-3)
+    readers[kind] = train(
+        PlacedModel(kind, len(letters), 64, 4, 2, thinks=True),
+        next_letter,
+        steps=220,
+        rate=6e-3,
+    )
 
 # %% [markdown]
 # Both get the same test, pieces of 256 characters. Each reads them twice: once it sees everything, and once only the
@@ -698,9 +805,15 @@ for kind, reader in readers.items():
         with torch.no_grad():
             scores = reader(ids, window)
         name = kind if window is None else f"{kind}, window of {window}"
-        losses[name] = F.cross_entropy(scores.transpose(1, 2), targets, reduction="none").mean(dim=0)
-        parts = [losses[name][a:b].mean().item() for a, b in ((0, 64), (64, 128), (128, 256))]
-        print(f"{name:21} loss at 0-63: {parts[0]:.2f}   64-127: {parts[1]:.2f}   128-255: {parts[2]:.2f}")
+        losses[name] = F.cross_entropy(
+            scores.transpose(1, 2), targets, reduction="none"
+        ).mean(dim=0)
+        parts = [
+            losses[name][a:b].mean().item() for a, b in ((0, 64), (64, 128), (128, 256))
+        ]
+        print(
+            f"{name:21} loss at 0-63: {parts[0]:.2f}   64-127: {parts[1]:.2f}   128-255: {parts[2]:.2f}"
+        )
 
 # %%
 end = {name: by_place[128:].mean() for name, by_place in losses.items()}
@@ -709,34 +822,64 @@ assert end["ALiBi"] < start["ALiBi"] + 0.1
 assert end["rotary"] > start["rotary"] + 0.1
 assert end["rotary"] > end["ALiBi"] + 0.15
 assert end["rotary, window of 32"] < start["rotary"] + 0.1
-assert abs(end["ALiBi, window of 32"] - end["ALiBi"]) < 0.1  # the control: it needed no repair
+# the control: it needed no repair
+assert abs(end["ALiBi, window of 32"] - end["ALiBi"]) < 0.1
 
 # %%
 figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, 3.9), layout="constrained")
-colours = {"none": GREY, "learned": "#6baed6", "sinusoidal": "#6baed6", "rotary": ACCENT, "ALiBi": INK}
+colours = {
+    "none": GREY,
+    "learned": "#6baed6",
+    "sinusoidal": "#6baed6",
+    "rotary": ACCENT,
+    "ALiBi": INK,
+}
 for name in [*colours, "rotary, window of 16"]:
     kind, _, window = name.partition(",")
     style = ":" if window else {"none": "-.", "sinusoidal": "--"}.get(kind, "-")
     width = 3 if kind == "rotary" else 2
-    left.plot(range(2, 64), found[name]["all"], style, color=colours[kind], linewidth=width, label=name)
+    left.plot(
+        range(2, 64),
+        found[name]["all"],
+        style,
+        color=colours[kind],
+        linewidth=width,
+        label=name,
+    )
 left.set(
-    xlabel="position", ylabel="share right", ylim=(-0.09, 1.09), title="Two places back: only a rotary window goes on"
+    xlabel="position",
+    ylabel="share right",
+    ylim=(-0.09, 1.09),
+    title="Two places back: only a rotary window goes on",
 )
 left.legend(loc="upper right", bbox_to_anchor=(1, 0.9))
 for name in ("rotary", "ALiBi", "rotary, window of 32"):
     kind, _, window = name.partition(",")
     blocks = losses[name].reshape(16, 16).mean(dim=-1)
-    right.plot(range(8, 256, 16), blocks, ":" if window else "-", color=colours[kind], label=name)
-right.set(xlabel="position", ylabel="loss per character", title="English: rotary breaks, a window repairs it")
+    right.plot(
+        range(8, 256, 16),
+        blocks,
+        ":" if window else "-",
+        color=colours[kind],
+        label=name,
+    )
+right.set(
+    xlabel="position",
+    ylabel="loss per character",
+    title="English: rotary breaks, a window repairs it",
+)
 right.set_ylim(right.get_ylim()[0] - 0.1, right.get_ylim()[1] + 0.1)
 right.legend(loc="upper left", bbox_to_anchor=(0.25, 1))
 for ax, trained in ((left, 16), (right, 64)):
     ax.axvspan(0, trained, color=PALE, zorder=0)
-    ax.text(trained / 2, ax.get_ylim()[0], "trained", ha="center", va="bottom", color="0.4")
+    ax.text(
+        trained / 2, ax.get_ylim()[0], "trained", ha="center", va="bottom", color="0.4"
+    )
 show(
-    "Left: the share right by position, trained up to 15. Learned and sinusoidal fall to nearly 0 at 16, rotary some "
-    "words later; ALiBi stays at a quarter throughout; rotary in a window of 16 stays at 1. Right: the loss on text by "
-    "position, trained up to 63. ALiBi is flat, rotary rises, rotary in a window of 32 is flat."
+    "Left: the share right by position, trained up to 15. Learned and sinusoidal fall "
+    "to nearly 0 at 16, rotary some words later; ALiBi stays at a quarter throughout; "
+    "rotary in a window of 16 stays at 1. Right: the loss on text by position, "
+    "trained up to 63. ALiBi is flat, rotary rises, rotary in a window of 32 is flat."
 )
 
 # %% [markdown]
@@ -768,13 +911,20 @@ show(
 
 # %%
 # nbval-ignore-output: the last digits vary by machine, and the text is yours
-mine = "The animal did not cross the street because it was too tired, and the street is too wide for it. " * 3
+mine = (
+    "The animal did not cross the street because it was too tired, and the street is "
+    "too wide for it. " * 3
+)
 
 mine = usable_text(mine, letters, shortest=100, longest=2000)
 ids = torch.tensor([[number[letter] for letter in mine]])
 for kind, window in (("rotary", None), ("rotary", 32), ("ALiBi", None)):
-    loss = F.cross_entropy(readers[kind](ids[:, :-1], window)[0], ids[0, 1:], reduction="none")
-    print(f"{kind:6}, window {window}: first 64: {loss[:64].mean():.2f}, after them: {loss[64:].mean():.2f}")
+    loss = F.cross_entropy(
+        readers[kind](ids[:, :-1], window)[0], ids[0, 1:], reduction="none"
+    )
+    print(
+        f"{kind:6}, window {window}: first 64: {loss[:64].mean():.2f}, after them: {loss[64:].mean():.2f}"
+    )
 
 # %% [markdown]
 # ## Find the bugs
@@ -795,7 +945,9 @@ for kind, window in (("rotary", None), ("rotary", 32), ("ALiBi", None)):
 
 
 # %%
-def attend_after_cache(q: Tensor, k: Tensor, v: Tensor, past_k: Tensor, past_v: Tensor) -> Tensor:
+def attend_after_cache(
+    q: Tensor, k: Tensor, v: Tensor, past_k: Tensor, past_v: Tensor
+) -> Tensor:
     """New words after a cache: causal attention with rotary positions."""
     ### BEGIN SOLUTION
     m = past_k.shape[-2]
@@ -839,7 +991,9 @@ check("mend_rotary", attend_after_cache)
 # %%
 step_by_step = yours_or_ours("mend_rotary", globals(), called="attend_after_cache")
 q, k, v = torch.randn(3, 2, 4, 11, 8).unbind()
-whole = attnlib.scaled_dot_product_attention(turn(q, torch.arange(11)), turn(k, torch.arange(11)), v, is_causal=True)
+whole = attnlib.scaled_dot_product_attention(
+    turn(q, torch.arange(11)), turn(k, torch.arange(11)), v, is_causal=True
+)
 past_k, past_v = turn(k[:, :, :7], torch.arange(7)), v[:, :, :7]
 pieces = step_by_step(q[:, :, 7:], k[:, :, 7:], v[:, :, 7:], past_k, past_v)
 assert_close(pieces, whole[:, :, 7:], atol=1e-5, rtol=0)

@@ -28,7 +28,9 @@ import math
 import random
 from collections import Counter, defaultdict
 from datetime import date
-from unicodedata import ucd_3_2_0 as unicode  # an old edition that every Python has, so that all of us read the same
+
+# an old edition that every Python has, so that all of us read the same
+from unicodedata import ucd_3_2_0 as unicode
 
 import matplotlib.pyplot as plt
 import torch
@@ -43,7 +45,8 @@ from attnlib.plot import ACCENT, GREY, plot_attention, show, use_style
 
 use_style()
 torch.set_num_threads(1)  # with matrices this small, a second thread would only wait
-seed = 0  # `python -m benchmarks.other_seeds 08_language_model` runs this lesson with others
+# `python -m benchmarks.other_seeds 08_language_model` runs this lesson with others
+seed = 0
 
 # %% [markdown]
 # ## A text is its own teacher
@@ -52,9 +55,12 @@ seed = 0  # `python -m benchmarks.other_seeds 08_language_model` runs this lesso
 # each character is the character after it. Here are the names, one per line. A tenth of them are kept for the test.
 
 # %%
-families = ("CJK", "HANGUL", "YI ", "BRAILLE", "VARIATION")  # numbered, or nearly: thousands of names, hardly any words
+# numbered, or nearly: thousands of names, hardly any words
+families = ("CJK", "HANGUL", "YI ", "BRAILLE", "VARIATION")
 names = [unicode.name(chr(code), "") for code in range(0x30000)]
-names = [name for name in names if 0 < len(name) <= 40 and not name.startswith(families)]
+names = [
+    name for name in names if 0 < len(name) <= 40 and not name.startswith(families)
+]
 random.Random(0).shuffle(names)
 kept = len(names) * 9 // 10
 
@@ -80,7 +86,9 @@ def decode(ids: Tensor) -> str:
     return "".join(letters[i] for i in ids.tolist())
 
 
-lines = nn.utils.rnn.pad_sequence([encode(f"\n{name}\n") for name in names], batch_first=True, padding_value=-100)
+lines = nn.utils.rnn.pad_sequence(
+    [encode(f"\n{name}\n") for name in names], batch_first=True, padding_value=-100
+)
 train_lines, test_lines = lines[:kept], lines[kept:]
 print(lines.shape, lines[1, :14].tolist())
 
@@ -139,7 +147,9 @@ def next_token_loss(logits: Tensor, ids: Tensor, ignore_index: int = -100) -> Te
     ### BEGIN SOLUTION
     if logits.dtype in (torch.float16, torch.bfloat16):
         logits = logits.float()
-    return F.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten(), ignore_index=ignore_index)
+    return F.cross_entropy(
+        logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten(), ignore_index=ignore_index
+    )
     ### END SOLUTION
 
 
@@ -168,9 +178,14 @@ check("next_token_loss", next_token_loss)
 # %%
 loss_of = yours_or_ours("next_token_loss", globals())
 
-by_hand = torch.tensor([[0.25, 0.50, 0.25], [0.25, 0.35, 0.40], [0.10, 0.10, 0.80], [0.2, 0.3, 0.5]]).log()[None]
-surprise = loss_of(by_hand, torch.tensor([[0, 1, 0, 2]]))  # A, B, C are 0, 1, 2; a logarithm of p is a logit of p
-assert_close(surprise.item(), (math.log(2) + math.log(4) - math.log(0.8)) / 3, atol=1e-6, rtol=0)
+by_hand = torch.tensor(
+    [[0.25, 0.50, 0.25], [0.25, 0.35, 0.40], [0.10, 0.10, 0.80], [0.2, 0.3, 0.5]]
+).log()[None]
+# A, B, C are 0, 1, 2; a logarithm of p is a logit of p
+surprise = loss_of(by_hand, torch.tensor([[0, 1, 0, 2]]))
+assert_close(
+    surprise.item(), (math.log(2) + math.log(4) - math.log(0.8)) / 3, atol=1e-6, rtol=0
+)
 print(f"ABAC: {surprise:.3f}")
 
 # %% [markdown]
@@ -213,7 +228,9 @@ class DecoderBlock(nn.Module):
         self.attn = attnlib.MultiHeadAttention(d_model, num_heads)
         self.norm2 = nn.LayerNorm(d_model)
         if d_memory is not None:
-            self.cross = attnlib.MultiHeadAttention(d_model, num_heads, d_memory=d_memory)
+            self.cross = attnlib.MultiHeadAttention(
+                d_model, num_heads, d_memory=d_memory
+            )
             self.norm3 = nn.LayerNorm(d_model)
         self.mlp = attnlib.FeedForward(d_model, 4 * d_model)
         ### END SOLUTION
@@ -288,13 +305,23 @@ check("DecoderBlock", DecoderBlock)
 class LanguageModel(nn.Module):
     """Ids (b, n) -> logits (b, n, vocab), in the layout of GPT-2."""
 
-    def __init__(self, vocab: int, d_model: int, num_heads: int, depth: int, max_len: int, tie: bool = True):
+    def __init__(
+        self,
+        vocab: int,
+        d_model: int,
+        num_heads: int,
+        depth: int,
+        max_len: int,
+        tie: bool = True,
+    ):
         super().__init__()
         self.max_len = max_len
         ### BEGIN SOLUTION
         self.embed = nn.Embedding(vocab, d_model)
         self.positions = nn.Embedding(max_len, d_model)
-        self.blocks = nn.ModuleList(DecoderBlock(d_model, num_heads) for _ in range(depth))
+        self.blocks = nn.ModuleList(
+            DecoderBlock(d_model, num_heads) for _ in range(depth)
+        )
         self.norm = nn.LayerNorm(d_model)
         self.head = nn.Linear(d_model, vocab, bias=False)
         if tie:
@@ -304,8 +331,12 @@ class LanguageModel(nn.Module):
     def forward(self, ids: Tensor) -> Tensor:
         ### BEGIN SOLUTION
         if ids.shape[1] > self.max_len:
-            raise ValueError(f"a text has at most max_len = {self.max_len} ids, got {ids.shape[1]}")
-        x = self.embed(ids) + self.positions(torch.arange(ids.shape[1], device=ids.device))
+            raise ValueError(
+                f"a text has at most max_len = {self.max_len} ids, got {ids.shape[1]}"
+            )
+        x = self.embed(ids) + self.positions(
+            torch.arange(ids.shape[1], device=ids.device)
+        )
         for block in self.blocks:
             x = block(x)
         return self.head(self.norm(x))
@@ -356,10 +387,14 @@ def new_model(vocab: int, max_len: int, d_model: int = 64) -> nn.Module:
 
 model = new_model(len(letters), max_len=lines.shape[1])
 d, parameters = 64, sum(p.numel() for p in model.parameters())
-assert parameters == (len(letters) + lines.shape[1]) * d + 2 * (12 * d**2 + 13 * d) + 2 * d
+assert (
+    parameters == (len(letters) + lines.shape[1]) * d + 2 * (12 * d**2 + 13 * d) + 2 * d
+)
 with torch.no_grad():
     first = loss_of(model(test_lines[:200].clamp(min=0)), test_lines[:200]).item()
-print(f"{parameters} parameters; loss before the first step {first:.2f}, and ln {len(letters)} = {math.log(39):.2f}")
+print(
+    f"{parameters} parameters; loss before the first step {first:.2f}, and ln {len(letters)} = {math.log(39):.2f}"
+)
 assert abs(first - math.log(len(letters))) < 0.3
 
 # %% [markdown]
@@ -389,14 +424,22 @@ check("predict_overfitted", overfitted)
 
 
 # %%
-def fit(model: nn.Module, batch_of, steps: int, rate: float, look=lambda: None, every: int = 40) -> list:
+def fit(
+    model: nn.Module,
+    batch_of,
+    steps: int,
+    rate: float,
+    look=lambda: None,
+    every: int = 40,
+) -> list:
     """Steps of AdamW on what `batch_of` gives; the rate rises over 20 steps, then falls to 0. What `look` sees."""
     optimiser = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=0.01)
     shape = lambda step: min(1, (step + 1) / 20) * (1 - step / steps)  # noqa: E731
     schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, shape)
     seen = [look()]
     for step in range(1, steps + 1):
-        ids, targets = batch_of()  # targets are the ids, with -100 where nothing is to be learned
+        # targets are the ids, with -100 where nothing is to be learned
+        ids, targets = batch_of()
         loss = loss_of(model(ids), targets)
         optimiser.zero_grad()
         loss.backward()
@@ -419,14 +462,25 @@ def lowest_loss(texts: list[str]) -> float:
     for text in texts:
         for i in range(1, len(text)):
             follows[text[:i]][text[i]] += 1
-    nats = sum(-n * math.log(n / nexts.total()) for nexts in follows.values() for n in nexts.values())
+    nats = sum(
+        -n * math.log(n / nexts.total())
+        for nexts in follows.values()
+        for n in nexts.values()
+    )
     return nats / sum(len(text) - 1 for text in texts)
 
 
 # %%
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
 eight = trimmed(train_lines[:8])
-losses = fit(model, lambda: eight, 120, 5e-3, lambda: loss_of(model(eight[0]), eight[1]).item(), every=20)
+losses = fit(
+    model,
+    lambda: eight,
+    120,
+    5e-3,
+    lambda: loss_of(model(eight[0]), eight[1]).item(),
+    every=20,
+)
 floor = lowest_loss([f"\n{name}\n" for name in names[:8]])
 print("loss:", [round(loss, 3) for loss in losses])
 print(f"computed beforehand: {floor:.3f}")
@@ -515,7 +569,9 @@ def sample_next(
     if top_p is not None:
         ordered, order = probabilities.sort(descending=True)
         before = ordered.cumsum(dim=-1) - ordered
-        probabilities = torch.zeros_like(ordered).scatter(-1, order, ordered.masked_fill(before >= top_p, 0.0))
+        probabilities = torch.zeros_like(ordered).scatter(
+            -1, order, ordered.masked_fill(before >= top_p, 0.0)
+        )
     return torch.multinomial(probabilities, 1, generator=generator)[:, 0]
     ### END SOLUTION
 
@@ -549,7 +605,9 @@ draw = yours_or_ours("sample_next", globals())
 
 def shares(logits: Tensor, *options) -> Tensor:
     """The share of each token in 10,000 draws."""
-    drawn = draw(logits.expand(10_000, -1), *options, torch.Generator().manual_seed(seed))
+    drawn = draw(
+        logits.expand(10_000, -1), *options, torch.Generator().manual_seed(seed)
+    )
     return torch.bincount(drawn, minlength=logits.shape[-1]) / 10_000
 
 
@@ -558,10 +616,24 @@ for options, expected in {
     (1.0, 2, None): [0.714, 0.286, 0, 0, 0],
     (1.0, None, 0.8): [0.588, 0.235, 0.176, 0, 0],
 }.items():
-    print(options, [round(share, 3) for share in shares(by_hand, *options).tolist()], "by hand:", expected)
+    print(
+        options,
+        [round(share, 3) for share in shares(by_hand, *options).tolist()],
+        "by hand:",
+        expected,
+    )
     assert_close(shares(by_hand, *options), torch.tensor(expected), atol=0.025, rtol=0)
-for temperature, expected in {1: [0.665, 0.245, 0.090], 2: [0.506, 0.307, 0.186], 0.5: [0.867, 0.117, 0.016]}.items():
-    assert_close(shares(torch.tensor([2.0, 1, 0]), temperature, None, None), torch.tensor(expected), atol=0.025, rtol=0)
+for temperature, expected in {
+    1: [0.665, 0.245, 0.090],
+    2: [0.506, 0.307, 0.186],
+    0.5: [0.867, 0.117, 0.016],
+}.items():
+    assert_close(
+        shares(torch.tensor([2.0, 1, 0]), temperature, None, None),
+        torch.tensor(expected),
+        atol=0.025,
+        rtol=0,
+    )
 
 # %% [markdown]
 # ## Write
@@ -652,17 +724,34 @@ with_test = lambda: loss_of(model(asked[0]), asked[1]).item()  # noqa: E731
 # %%
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
 with torch.no_grad():
-    untrained = write(model, encode("\n")[None], 20, generator=torch.Generator().manual_seed(seed))
+    untrained = write(
+        model, encode("\n")[None], 20, generator=torch.Generator().manual_seed(seed)
+    )
 print("before:", repr(decode(untrained[0, 1:])))
-learned = fit(model, lambda: trimmed(train_lines[torch.randint(0, kept, (32,))]), 440, 6e-3, with_test)
+learned = fit(
+    model,
+    lambda: trimmed(train_lines[torch.randint(0, kept, (32,))]),
+    440,
+    6e-3,
+    with_test,
+)
 print("loss:", [round(loss, 2) for loss in learned])
 known = set(names)
 for temperature in (0, 0.7, 1.0, 2.0):
     texts = write(
-        model, encode("\n").expand(6, 1), 40, temperature, stop_id=0, generator=torch.Generator().manual_seed(seed)
+        model,
+        encode("\n").expand(6, 1),
+        40,
+        temperature,
+        stop_id=0,
+        generator=torch.Generator().manual_seed(seed),
     )
     written = [decode(row).strip("\n") for row in texts]
-    print(f"\ntemperature {temperature}:", *(f"  {name}{' (exists)' * (name in known)}" for name in written), sep="\n")
+    print(
+        f"\ntemperature {temperature}:",
+        *(f"  {name}{' (exists)' * (name in known)}" for name in written),
+        sep="\n",
+    )
     if temperature == 0:
         assert len(set(written)) == 1
 assert learned[-1] < 1.7
@@ -682,7 +771,9 @@ mine = "SNOWMAN WITH "
 
 mine = usable_text(mine, letters[1:], longest=30)
 begun = encode("\n" + mine).expand(6, -1)
-for row in write(model, begun, 30, 0.7, stop_id=0, generator=torch.Generator().manual_seed(seed)):
+for row in write(
+    model, begun, 30, 0.7, stop_id=0, generator=torch.Generator().manual_seed(seed)
+):
     print(decode(row).strip("\n"))
 
 # %% [markdown]
@@ -762,9 +853,19 @@ check("witten_bell", witten_bell)
 # %%
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
 rival = yours_or_ours("witten_bell", globals())
-read, judged = encode("\n" + "\n".join(names[:kept]) + "\n"), encode("\n" + "\n".join(names[kept : kept + 300]) + "\n")
-counting = {order: -rival(read, judged, order, len(letters)).log().mean().item() for order in range(1, 7)}
-print("counting:", {order: round(loss, 2) for order, loss in counting.items()}, f"  model: {learned[-1]:.2f}")
+read, judged = (
+    encode("\n" + "\n".join(names[:kept]) + "\n"),
+    encode("\n" + "\n".join(names[kept : kept + 300]) + "\n"),
+)
+counting = {
+    order: -rival(read, judged, order, len(letters)).log().mean().item()
+    for order in range(1, 7)
+}
+print(
+    "counting:",
+    {order: round(loss, 2) for order, loss in counting.items()},
+    f"  model: {learned[-1]:.2f}",
+)
 assert counting[3] - 0.2 > learned[-1] > counting[5] + 0.1
 assert counting[5] - 0.1 < counting[6] < counting[5] + 0.05
 
@@ -772,15 +873,22 @@ assert counting[5] - 0.1 < counting[6] < counting[5] + 0.05
 _, ax = plt.subplots(figsize=(8, 3.9), layout="constrained")
 for order, loss in counting.items():
     ax.axhline(loss, color=GREY, linewidth=1)
-    at = loss + {4: 0.09, 5: 0.05, 6: -0.13}.get(order, 0)  # the last lines are close to one another
+    # the last lines are close to one another
+    at = loss + {4: 0.09, 5: 0.05, 6: -0.13}.get(order, 0)
     ax.text(515, at, f"{order}-grams", va="center", color="0.35", fontsize=8)
 ax.plot(range(0, 441, 40), learned, color=ACCENT, marker=".")
 ax.text(60, learned[2] + 0.5, "your model", color=ACCENT)
-ax.set(xlim=(0, 510), ylim=(0, 3.9), xlabel="steps of training", ylabel="loss on unseen names, nats per character")
+ax.set(
+    xlim=(0, 510),
+    ylim=(0, 3.9),
+    xlabel="steps of training",
+    ylabel="loss on unseen names, nats per character",
+)
 ax.set_title("Counts of 5 characters in a row beat the model")
 show(
-    "The loss of the model against steps falls from 3.7 to about 1. Grey lines are n-gram counts: it crosses those of "
-    "1, 2 and 3 characters, comes near that of 4, and stays above those of 5 and 6."
+    "The loss of the model against steps falls from 3.7 to about 1. Grey lines are "
+    "n-gram counts: it crosses those of 1, 2 and 3 characters, comes near that of 4, "
+    "and stays above those of 5 and 6."
 )
 
 # %% [markdown]
@@ -826,11 +934,17 @@ check("bits_per_character", bits_per_character)
 
 # %%
 in_bits = yours_or_ours("bits_per_character", globals())
-assert_close(in_bits(torch.tensor(2.0), 3, 12).item(), 0.5 / math.log(2), atol=1e-6, rtol=0)
-per_name = sum(len(name) + 1 for name in names[kept : kept + 300]) / 300  # the line break is written, too
-per_letter = in_bits(torch.tensor(2.0 * per_name), 300, round(300 * per_name))  # if a whole name were one token
+assert_close(
+    in_bits(torch.tensor(2.0), 3, 12).item(), 0.5 / math.log(2), atol=1e-6, rtol=0
+)
+# the line break is written, too
+per_name = sum(len(name) + 1 for name in names[kept : kept + 300]) / 300
+# if a whole name were one token
+per_letter = in_bits(torch.tensor(2.0 * per_name), 300, round(300 * per_name))
 assert_close(per_letter.item(), 2.0 / math.log(2), atol=1e-3, rtol=0)
-print(f"ln {len(letters)} is {in_bits(torch.tensor(math.log(39)), 1, 1):.2f} bits: an even guess")
+print(
+    f"ln {len(letters)} is {in_bits(torch.tensor(math.log(39)), 1, 1):.2f} bits: an even guess"
+)
 
 # %% [markdown]
 # ## What counting cannot do
@@ -889,10 +1003,13 @@ def exact(texts: Tensor) -> float:
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
 dater = new_model(len(signs), max_len=42)
 prompts = test_dates[:, :answer]
-right = fit(dater, some_dates, 360, 6e-3, lambda: exact(write(dater, prompts, 11, 0)), every=120)
+right = fit(
+    dater, some_dates, 360, 6e-3, lambda: exact(write(dater, prompts, 11, 0)), every=120
+)
 print("exact, every 120 steps:", [f"{share:.0%}" for share in right])
 
-follows = defaultdict(Counter)  # the rival: what followed the last five characters, or the last four, or ...
+# the rival: what followed the last five characters, or the last four, or ...
+follows = defaultdict(Counter)
 for row in train_dates.tolist():
     for k in range(6):
         for i in range(answer, 42):
@@ -900,16 +1017,26 @@ for row in train_dates.tolist():
 counted = prompts.tolist()
 for row in counted:
     while len(row) < 42:
-        known = next(seen for k in range(5, -1, -1) if (seen := follows.get(tuple(row[len(row) - k :]))))
+        known = next(
+            seen
+            for k in range(5, -1, -1)
+            if (seen := follows.get(tuple(row[len(row) - k :])))
+        )
         row.append(known.most_common(1)[0][0])
 by_counting = exact(torch.tensor(counted))
 letter_by_letter = (torch.tensor(counted) == test_dates)[:, answer:].float().mean(dim=0)
-print("counting, right by character:", [round(share, 2) for share in letter_by_letter.tolist()])
-print(f"of {len(test_dates)} dates that neither has seen: the model {right[-1]:.1%}, counting {by_counting:.1%}")
+print(
+    "counting, right by character:",
+    [round(share, 2) for share in letter_by_letter.tolist()],
+)
+print(
+    f"of {len(test_dates)} dates that neither has seen: the model {right[-1]:.1%}, counting {by_counting:.1%}"
+)
 assert right[0] == 0
 assert right[-1] > 0.98
 assert by_counting < 0.02
-assert letter_by_letter[:4].min() > 0.9 > 0.5 > letter_by_letter[6]  # the year, and the month's second digit
+# the year, and the month's second digit
+assert letter_by_letter[:4].min() > 0.9 > 0.5 > letter_by_letter[6]
 
 # %% [markdown]
 # The tables are turned. Counting can still copy the year, because `1969=` fits into five characters. But at the month
@@ -928,11 +1055,16 @@ year = slice(answer - 5, answer - 1)  # where the year stands in the question
 def looks_of(model: nn.Module, ids: Tensor) -> Tensor:
     """The weights (layer, b, h, n, n), computed from what each block's attention is given."""
     inputs, found = [], []
-    hooks = [block.attn.register_forward_pre_hook(lambda _, given: inputs.append(given[0])) for block in model.blocks]
+    hooks = [
+        block.attn.register_forward_pre_hook(lambda _, given: inputs.append(given[0]))
+        for block in model.blocks
+    ]
     with torch.no_grad():
         model(ids)
         for block, x in zip(model.blocks, inputs, strict=True):
-            q, k = (attnlib.split_heads(w(x), 4) for w in (block.attn.w_q, block.attn.w_k))
+            q, k = (
+                attnlib.split_heads(w(x), 4) for w in (block.attn.w_q, block.attn.w_k)
+            )
             past = attnlib.causal_mask(x.shape[1], x.shape[1])
             found.append(attnlib.masked_softmax(attnlib.attention_scores(q, k), past))
     for hook in hooks:
@@ -941,14 +1073,19 @@ def looks_of(model: nn.Module, ids: Tensor) -> Tensor:
 
 
 looks = looks_of(dater, test_dates)
-writing = torch.arange(answer - 1, answer + 3)  # at "=" the 1 is written, at the 1 the 9, and so on
-cells = looks[:, :, :, writing, torch.arange(42)[year]].mean(dim=(1, 3))  # (layer, head)
+# at "=" the 1 is written, at the 1 the 9, and so on
+writing = torch.arange(answer - 1, answer + 3)
+# (layer, head)
+cells = looks[:, :, :, writing, torch.arange(42)[year]].mean(dim=(1, 3))
 layer, head = divmod(cells.argmax().item(), 4)
 
 # %%
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
 for i in range(2):
-    print(f"layer {i}: weight on the digit that comes next, by head:", [round(w, 2) for w in cells[i].tolist()])
+    print(
+        f"layer {i}: weight on the digit that comes next, by head:",
+        [round(w, 2) for w in cells[i].tolist()],
+    )
 assert cells.max() > 0.5  # evenly spread, it would be 1/35
 
 # %%
@@ -958,13 +1095,20 @@ table = looks_of(dater, shown)[layer, 0, head, answer - 1 : answer + 9]
 begin = len(text) - len(text.lstrip())
 _, ax = plt.subplots(figsize=(10, 3.6), layout="constrained")
 plain = {"values": False, "vmax": 1, "colorbar": False}
-plot_attention(table[:, begin:], list(text[answer:]), list(text[begin:]), ax=ax, **plain)
-ax.set(xlabel="looked at", ylabel="written", title="While it writes 1969, it looks at 1, 9, 6, 9")
+plot_attention(
+    table[:, begin:], list(text[answer:]), list(text[begin:]), ax=ax, **plain
+)
+ax.set(
+    xlabel="looked at",
+    ylabel="written",
+    title="While it writes 1969, it looks at 1, 9, 6, 9",
+)
 for label in ax.get_xticklabels():
     label.set(rotation=0, ha="center", va="top")
 show(
-    "The attention of one head while the ten characters of 1969-07-20 are written. In the first four rows nearly all "
-    "of the weight is on the four digits of the year in the question, one after the other."
+    "The attention of one head while the ten characters of 1969-07-20 are written. In "
+    "the first four rows nearly all of the weight is on the four digits of the year "
+    "in the question, one after the other."
 )
 assert table[range(4), range(answer - 5, answer - 1)].mean() > 0.5
 
@@ -977,10 +1121,17 @@ assert table[range(4), range(answer - 5, answer - 1)].mean() > 0.5
 changed = test_dates.clone()
 last_digit = answer - 2
 digits = torch.tensor([sign_number[digit] for digit in "0123456789"])
-changed[:, last_digit] = digits[(digits[:, None] == changed[:, last_digit]).int().argmax(dim=0).add(5) % 10]
-before, after = (write(dater, ids[:, :answer], 11, 0)[:, answer:] for ids in (test_dates, changed))
+changed[:, last_digit] = digits[
+    (digits[:, None] == changed[:, last_digit]).int().argmax(dim=0).add(5) % 10
+]
+before, after = (
+    write(dater, ids[:, :answer], 11, 0)[:, answer:] for ids in (test_dates, changed)
+)
 differs = (before != after).float().mean(dim=0)
-print("share of answers that changed, by character:", [round(share, 2) for share in differs.tolist()])
+print(
+    "share of answers that changed, by character:",
+    [round(share, 2) for share in differs.tolist()],
+)
 assert differs[3] > 0.95
 assert differs[[0, 1, 2, 4, 5, 6, 7, 8, 9, 10]].max() < 0.1
 
@@ -1004,7 +1155,9 @@ assert differs[[0, 1, 2, 4, 5, 6, 7, 8, 9, 10]].max() < 0.1
 
 
 # %%
-def train_on_pieces(model: nn.Module, text: Tensor, held_out: Tensor, window: int, lr: float) -> Tensor:
+def train_on_pieces(
+    model: nn.Module, text: Tensor, held_out: Tensor, window: int, lr: float
+) -> Tensor:
     """A step for each piece of the text -> the loss on the held-out text after each of them."""
     optimiser = torch.optim.SGD(model.parameters(), lr=lr)
     losses = []
@@ -1024,7 +1177,9 @@ def train_on_pieces(model: nn.Module, text: Tensor, held_out: Tensor, window: in
         model.eval()
         with torch.no_grad():
             logits = model(held_out, torch.arange(held_out.shape[1]))
-            losses.append(F.cross_entropy(logits[:, :-1].flatten(0, 1), held_out[:, 1:].flatten()))
+            losses.append(
+                F.cross_entropy(logits[:, :-1].flatten(0, 1), held_out[:, 1:].flatten())
+            )
     return torch.stack(losses)
 
 

@@ -32,7 +32,8 @@ from attnlib.plot import ACCENT, GREY, INK, plot_mask, show, use_style
 
 use_style()
 torch.set_num_threads(1)  # with matrices this small, a second thread would only wait
-seed = 0  # `python -m benchmarks.other_seeds 09_fast_decoding` runs this lesson with others
+# `python -m benchmarks.other_seeds 09_fast_decoding` runs this lesson with others
+seed = 0
 
 # %% [markdown]
 # ## Watch it slow down
@@ -51,7 +52,9 @@ encoded = torch.tensor([number[letter] for letter in text])
 kept = len(encoded) * 9 // 10  # the last tenth is for tests
 
 
-def pieces(batch: int = 16, n: int = 64, *, start: int = 0, end: int = kept) -> tuple[Tensor, Tensor]:
+def pieces(
+    batch: int = 16, n: int = 64, *, start: int = 0, end: int = kept
+) -> tuple[Tensor, Tensor]:
     """Pieces of text (b, n), and the same pieces one letter further."""
     at = torch.randint(start, end - n - 1, (batch, 1)) + torch.arange(n + 1)
     return encoded[at][:, :-1], encoded[at][:, 1:]
@@ -60,7 +63,9 @@ def pieces(batch: int = 16, n: int = 64, *, start: int = 0, end: int = kept) -> 
 # %%
 def new_model(**block: int) -> attnlib.LanguageModel:
     """Two layers, four heads of 16, rotary, for up to 1024 letters."""
-    made = attnlib.LanguageModel(len(letters), 64, 4, 2, 1024, bias=False, rotary=attnlib.Rotary(16), **block)
+    made = attnlib.LanguageModel(
+        len(letters), 64, 4, 2, 1024, bias=False, rotary=attnlib.Rotary(16), **block
+    )
     nn.init.zeros_(made.positions.table).requires_grad_(False)
     return made
 
@@ -95,7 +100,9 @@ def loss_of(model: nn.Module) -> float:
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
 torch.manual_seed(seed)
 model = train(new_model(), 300, 6e-3)
-print(f"loss per letter: {loss_of(model):.2f}; before training it would be {math.log(len(letters)):.2f}")
+print(
+    f"loss per letter: {loss_of(model):.2f}; before training it would be {math.log(len(letters)):.2f}"
+)
 assert loss_of(model) < 2.4
 
 # %% [markdown]
@@ -134,7 +141,10 @@ def milliseconds(call: Callable[[], object], turns: int = 7) -> float:
 lengths = [32, 64, 128, 256, 512, 1000]
 with torch.inference_mode():
     without = [milliseconds(lambda n=n: model(encoded[None, :n])) for n in lengths]
-print("ms for one more letter:", {n: round(ms, 2) for n, ms in zip(lengths, without, strict=True)})
+print(
+    "ms for one more letter:",
+    {n: round(ms, 2) for n, ms in zip(lengths, without, strict=True)},
+)
 assert without[-1] > 3 * without[0]
 
 # %% [markdown]
@@ -179,14 +189,18 @@ check("predict_what_to_keep", what_to_keep)
 
 # %%
 three, four = (
-    attnlib.scaled_dot_product_attention(torch.ones(1, 1), torch.tensor(keys)[:, None], torch.tensor(values)[:, None])
+    attnlib.scaled_dot_product_attention(
+        torch.ones(1, 1), torch.tensor(keys)[:, None], torch.tensor(values)[:, None]
+    )
     for keys, values in (
         ([0, math.log(3), 0], [10.0, 20, 30]),
         ([0, math.log(3), 0, math.log(5)], [10.0, 20, 30, 40]),
     )
 )
 print(f"three words: {three.item():.0f}, four words: {four.item():.0f}")
-assert_close(torch.cat([three, four]), torch.tensor([[20.0], [30.0]]), atol=1e-5, rtol=0)
+assert_close(
+    torch.cat([three, four]), torch.tensor([[20.0], [30.0]]), atol=1e-5, rtol=0
+)
 
 # %% [markdown]
 # In the second layer the keys are computed from what the first one has found. So they stay the same only if the
@@ -199,10 +213,16 @@ kept_keys = {}
 for is_causal in (True, False):
     with torch.inference_mode():
         first, second = model.blocks.layers
-        longer = second.attn.w_k(second.norm1(first(model.embed(ids), is_causal=is_causal)))
-        shorter = second.attn.w_k(second.norm1(first(model.embed(ids[:, :-1]), is_causal=is_causal)))
+        longer = second.attn.w_k(
+            second.norm1(first(model.embed(ids), is_causal=is_causal))
+        )
+        shorter = second.attn.w_k(
+            second.norm1(first(model.embed(ids[:, :-1]), is_causal=is_causal))
+        )
     kept_keys[is_causal] = (longer[:, :-1] - shorter).abs().max().item()
-print(f"keys of earlier words move by {kept_keys[True]:.0e} with a causal mask, by {kept_keys[False]:.2f} without it")
+print(
+    f"keys of earlier words move by {kept_keys[True]:.0e} with a causal mask, by {kept_keys[False]:.2f} without it"
+)
 assert kept_keys[True] < 1e-4
 assert kept_keys[False] > 0.01
 
@@ -248,7 +268,9 @@ def append_to_cache(cache: dict, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     ### BEGIN SOLUTION
     start, stop = cache["length"], cache["length"] + k.shape[2]
     if stop > cache["k"].shape[2]:
-        raise ValueError(f"the cache has room for {cache['k'].shape[2]} positions, got {start} + {k.shape[2]}")
+        raise ValueError(
+            f"the cache has room for {cache['k'].shape[2]} positions, got {start} + {k.shape[2]}"
+        )
     cache["k"][:, :, start:stop] = k
     cache["v"][:, :, start:stop] = v
     cache["length"] = stop
@@ -318,10 +340,15 @@ def cached_attention(x: Tensor, weights: dict[str, Tensor], cache: dict) -> Tens
     ### BEGIN SOLUTION
     num_heads, start = cache["k"].shape[1], cache["length"]
     positions = torch.arange(start, start + x.shape[1], device=x.device)
-    q, k, v = (attnlib.split_heads(x @ weights[name], num_heads) for name in ("w_q", "w_k", "w_v"))
+    q, k, v = (
+        attnlib.split_heads(x @ weights[name], num_heads)
+        for name in ("w_q", "w_k", "w_v")
+    )
     keys, values = append_to_cache(cache, attnlib.rotate(k, positions), v)
     mask = attnlib.causal_mask(x.shape[1], keys.shape[2], device=x.device)
-    output = F.scaled_dot_product_attention(attnlib.rotate(q, positions), keys, values, attn_mask=mask)
+    output = F.scaled_dot_product_attention(
+        attnlib.rotate(q, positions), keys, values, attn_mask=mask
+    )
     return attnlib.merge_heads(output) @ weights["w_o"]
     ### END SOLUTION
 
@@ -360,17 +387,24 @@ attend = yours_or_ours("cached_attention", globals())
 
 def matrices(layer: nn.Module) -> dict[str, Tensor]:
     """The four matrices of a layer of attention, for x @ w."""
-    return {name: getattr(layer, name).weight.detach().T for name in ("w_q", "w_k", "w_v", "w_o")}
+    return {
+        name: getattr(layer, name).weight.detach().T
+        for name in ("w_q", "w_k", "w_v", "w_o")
+    }
 
 
 torch.manual_seed(seed)
-layer = attnlib.MultiHeadAttention(64, 4, bias=False, rotary=attnlib.Rotary(16), is_causal=True)
+layer = attnlib.MultiHeadAttention(
+    64, 4, bias=False, rotary=attnlib.Rotary(16), is_causal=True
+)
 x = torch.randn(2, 20, 64)
 with torch.inference_mode():
     at_once = layer(x)
     for chunk in (1, 3, 20):
         cache = new_cache(2, 4, 20, 16)
-        outputs = [attend(piece, matrices(layer), cache) for piece in x.split(chunk, dim=1)]
+        outputs = [
+            attend(piece, matrices(layer), cache) for piece in x.split(chunk, dim=1)
+        ]
         assert_close(torch.cat(outputs, dim=1), at_once, atol=1e-5, rtol=0)
         print(f"{len(outputs):2} calls with {chunk:2} words each: equal")
 
@@ -394,7 +428,9 @@ class CachedModel:
     @torch.inference_mode()
     def __call__(self, ids: Tensor) -> Tensor:
         x = self.model.embed(ids)
-        for block, weights, cache in zip(self.model.blocks.layers, self.matrices, self.caches, strict=True):
+        for block, weights, cache in zip(
+            self.model.blocks.layers, self.matrices, self.caches, strict=True
+        ):
             x = x + attend(block.norm1(x), weights, cache)
             x = x + block.mlp(block.norm2(x))
         return self.model.head(self.model.blocks.norm(x))
@@ -430,7 +466,9 @@ with torch.inference_mode():
 step_by_step = torch.cat([reader(piece) for piece in ids.split(1, dim=1)], dim=1)
 assert_close(step_by_step, whole, atol=1e-3, rtol=0)
 assert torch.equal(write_with_cache(prompt, 40), plain)
-print(f"150 letters: logits equal to {(step_by_step - whole).abs().max().item():.0e}; 40 letters written: the same")
+print(
+    f"150 letters: logits equal to {(step_by_step - whole).abs().max().item():.0e}; 40 letters written: the same"
+)
 
 # %%
 # nbval-ignore-output: times differ from machine to machine
@@ -444,17 +482,27 @@ for n in lengths:
         reader(encoded[None, n : n + 1])
 
     with_cache.append(milliseconds(one_more, turns=20))
-print("ms with a cache:", {n: round(ms, 2) for n, ms in zip(lengths, with_cache, strict=True)})
+print(
+    "ms with a cache:",
+    {n: round(ms, 2) for n, ms in zip(lengths, with_cache, strict=True)},
+)
 assert with_cache[-1] < without[-1]
 
 # %%
 _, ax = plt.subplots(figsize=(7, 3.4), layout="constrained")
 ax.plot(lengths, without, "s--", color=GREY, label="the whole text again")
 ax.plot(lengths, with_cache, "o-", color=ACCENT, label="one letter and the cache")
-ax.set(xlabel="letters before it", ylabel="ms for one more letter", title="The answer does not slow down")
+ax.set(
+    xlabel="letters before it",
+    ylabel="ms for one more letter",
+    title="The answer does not slow down",
+)
 ax.set_ylim(0)
 ax.legend()
-show("Two curves of time per letter against length: without a cache it climbs with the length, with one it stays low.")
+show(
+    "Two curves of time per letter against length: without a cache it climbs with the "
+    "length, with one it stays low."
+)
 
 # %% [markdown]
 # The first curve climbs and the second is almost flat. Almost: the new query still meets every key, so that part does
@@ -471,7 +519,8 @@ show("Two curves of time per letter against length: without a cache it climbs wi
 mine, count = "The animal did not ", 300
 
 mine = usable_text(mine, letters, longest=1000)
-count = usable_number(count, "count", 1, 1024 - len(mine))  # the model knows 1024 positions
+# the model knows 1024 positions
+count = usable_number(count, "count", 1, 1024 - len(mine))
 ids = torch.tensor([[number[letter] for letter in mine]])
 plainly = milliseconds(lambda: write_plainly(ids, count), turns=1)
 cached = milliseconds(lambda: write_with_cache(ids, count), turns=1)
@@ -498,7 +547,14 @@ print("".join(letters[i] for i in write_with_cache(ids, count)[0]))
 
 
 # %%
-def cache_bytes(batch: int, layers: int, kv_heads: int, lengths: Tensor, d_head: int, number_bytes: int) -> Tensor:
+def cache_bytes(
+    batch: int,
+    layers: int,
+    kv_heads: int,
+    lengths: Tensor,
+    d_head: int,
+    number_bytes: int,
+) -> Tensor:
     """Bytes of keys and values at each of the lengths, int64 (n,)."""
     ### BEGIN SOLUTION
     return 2 * batch * layers * kv_heads * lengths * d_head * number_bytes
@@ -513,7 +569,8 @@ bytes_of = yours_or_ours("cache_bytes", globals())
 
 reader = CachedModel(model, room=300)
 held = sum(cache[name].nbytes for cache in reader.caches for name in ("k", "v"))
-assert bytes_of(1, 2, 4, torch.tensor([300]), 16, 4).item() == held  # counted, and looked up
+# counted, and looked up
+assert bytes_of(1, 2, 4, torch.tensor([300]), 16, 4).item() == held
 models = {  # layers, heads of queries, heads of keys and values, width of a head
     "LLaMA 2 7B": (32, 32, 32, 128),
     "LLaMA 3 70B": (80, 64, 8, 128),
@@ -534,18 +591,26 @@ for (name, (layers, heads, kv_heads, width)), line, colour in zip(
     models.items(), (":", "--", "-"), (GREY, INK, ACCENT), strict=True
 ):
     counts = [count for count in range(1, heads + 1) if heads % count == 0]
-    gib = [bytes_of(1, layers, count, at, width, 2)[1].item() / 2**30 for count in counts]
+    gib = [
+        bytes_of(1, layers, count, at, width, 2)[1].item() / 2**30 for count in counts
+    ]
     ax.plot(counts, gib, line, color=colour, linewidth=1.5, label=name)
     ax.plot(kv_heads, gib[counts.index(kv_heads)], "o", color=colour, markersize=9)
-ax.set(xscale="log", yscale="log", xlabel="heads of keys and values", ylabel="GiB at 4096 tokens")
+ax.set(
+    xscale="log",
+    yscale="log",
+    xlabel="heads of keys and values",
+    ylabel="GiB at 4096 tokens",
+)
 ax.set_xticks([1, 2, 4, 8, 16, 32, 64], [1, 2, 4, 8, 16, 32, 64])
 ax.set_yticks([0.03125, 0.125, 0.5, 2, 8], ["1/32", "1/8", "1/2", "2", "8"])
 ax.minorticks_off()
 ax.set_title("Fewer heads of keys, less memory: each dot is what the model has")
 ax.legend()
 show(
-    "Memory at 4096 tokens against the number of key heads, straight lines on logarithmic axes. LLaMA 2 7B has a dot "
-    "at 32 heads and 2 GiB, LLaMA 3 70B at 8 heads and 1.25 GiB, Falcon 7B at one head and a thirty-second of a GiB."
+    "Memory at 4096 tokens against the number of key heads, straight lines on "
+    "logarithmic axes. LLaMA 2 7B has a dot at 32 heads and 2 GiB, LLaMA 3 70B at 8 "
+    "heads and 1.25 GiB, Falcon 7B at one head and a thirty-second of a GiB."
 )
 
 # %% [markdown]
@@ -581,7 +646,9 @@ def grouped_query_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     ### BEGIN SOLUTION
     h, g = q.shape[1], k.shape[1]
     if h % g:
-        raise ValueError(f"the number of heads must be a multiple of the number of groups, got {h} and {g}")
+        raise ValueError(
+            f"the number of heads must be a multiple of the number of groups, got {h} and {g}"
+        )
     k, v = (t.repeat_interleave(h // g, dim=1) for t in (k, v))
     weights = (q @ k.mT / math.sqrt(q.shape[-1])).softmax(dim=-1)
     return weights @ v
@@ -618,16 +685,32 @@ q = torch.randn(2, 6, 5, 8)
 for g in (6, 3, 1):
     k, v = torch.randn(2, 2, g, 7, 8).unbind()
     mine = grouped(q, k, v)
-    copies = attnlib.scaled_dot_product_attention(q, *(t.repeat_interleave(6 // g, dim=1) for t in (k, v)))
+    copies = attnlib.scaled_dot_product_attention(
+        q, *(t.repeat_interleave(6 // g, dim=1) for t in (k, v))
+    )
     in_groups = q.unflatten(1, (g, 6 // g))  # (b, g, h / g, q, d)
-    scores = torch.einsum("b g r q d, b g k d -> b g r q k", in_groups, k) / math.sqrt(8)
-    without_copies = torch.einsum("b g r q k, b g k d -> b g r q d", scores.softmax(dim=-1), v).flatten(1, 2)
+    scores = torch.einsum("b g r q d, b g k d -> b g r q k", in_groups, k) / math.sqrt(
+        8
+    )
+    without_copies = torch.einsum(
+        "b g r q k, b g k d -> b g r q d", scores.softmax(dim=-1), v
+    ).flatten(1, 2)
     assert_close(mine, copies, atol=1e-5, rtol=0)
     assert_close(mine, without_copies, atol=1e-5, rtol=0)
-    assert_close(mine, F.scaled_dot_product_attention(q, k, v, enable_gqa=True), atol=1e-5, rtol=0)
-multi_query = attnlib.scaled_dot_product_attention(q, k.expand(2, 6, 7, 8), v.expand(2, 6, 7, 8))
+    assert_close(
+        mine,
+        F.scaled_dot_product_attention(q, k, v, enable_gqa=True),
+        atol=1e-5,
+        rtol=0,
+    )
+multi_query = attnlib.scaled_dot_product_attention(
+    q, k.expand(2, 6, 7, 8), v.expand(2, 6, 7, 8)
+)
 assert_close(mine, multi_query, atol=1e-5, rtol=0)  # the last round had one group
-print("6 groups: multi-head; 3 groups; 1 group: multi-query. Copies, einsum and PyTorch agree")
+print(
+    "6 groups: multi-head; 3 groups; 1 group: multi-query. Copies, einsum and PyTorch "
+    "agree"
+)
 
 # %% [markdown]
 # Can you do that to a model that has already been trained, with keys for each head? Ainslie and others pooled the
@@ -644,11 +727,15 @@ print("6 groups: multi-head; 3 groups; 1 group: multi-query. Copies, einsum and 
 
 
 # %%
-def multi_head_to_grouped(w_k: Tensor, w_v: Tensor, num_heads: int, groups: int) -> tuple[Tensor, Tensor]:
+def multi_head_to_grouped(
+    w_k: Tensor, w_v: Tensor, num_heads: int, groups: int
+) -> tuple[Tensor, Tensor]:
     """(d_model, h * d) -> (d_model, g * d), for keys and for values."""
     ### BEGIN SOLUTION
     if num_heads % groups:
-        raise ValueError(f"num_heads must be a multiple of groups, got {num_heads} and {groups}")
+        raise ValueError(
+            f"num_heads must be a multiple of groups, got {num_heads} and {groups}"
+        )
     heads = (w.unflatten(-1, (groups, num_heads // groups, -1)) for w in (w_k, w_v))
     w_k, w_v = (w.mean(dim=-2).flatten(-2) for w in heads)
     return w_k, w_v
@@ -688,17 +775,26 @@ def with_groups(groups: int, how: str) -> attnlib.LanguageModel:
     torch.manual_seed(seed)
     other = new_model(num_kv_heads=groups)
     fresh = other.state_dict()
-    theirs = {name: t for name, t in model.state_dict().items() if fresh[name].shape == t.shape}
+    theirs = {
+        name: t
+        for name, t in model.state_dict().items()
+        if fresh[name].shape == t.shape
+    }
     other.load_state_dict(theirs, strict=False)
     for old, new in zip(model.blocks.layers, other.blocks.layers, strict=True):
         w_k, w_v = old.attn.w_k.weight.detach().T, old.attn.w_v.weight.detach().T
         if how == "mean":
             pooled = pool(w_k, w_v, 4, groups)
         elif how == "first head":
-            pooled = [w.unflatten(-1, (groups, 4 // groups, -1))[:, :, 0].flatten(-2) for w in (w_k, w_v)]
+            pooled = [
+                w.unflatten(-1, (groups, 4 // groups, -1))[:, :, 0].flatten(-2)
+                for w in (w_k, w_v)
+            ]
         else:
             continue
-        new.attn.w_k.weight.data, new.attn.w_v.weight.data = (w.T.clone() for w in pooled)
+        new.attn.w_k.weight.data, new.attn.w_v.weight.data = (
+            w.T.clone() for w in pooled
+        )
     return other
 
 
@@ -710,7 +806,9 @@ for how in ("mean", "first head", "random"):
     other = with_groups(2, how)
     before = loss_of(other)
     losses[how] = before, loss_of(train(other, 40, 3e-3))
-    print(f"4 heads to 2 groups, {how:10}: loss {before:.2f}, after 40 steps {losses[how][1]:.2f}")
+    print(
+        f"4 heads to 2 groups, {how:10}: loss {before:.2f}, after 40 steps {losses[how][1]:.2f}"
+    )
 print(f"the model itself: {loss_of(model):.2f}")
 
 # %%
@@ -801,21 +899,29 @@ inside = attnlib.scaled_dot_product_attention(x, x, x, mask=mask)
 last = attnlib.scaled_dot_product_attention(inside, inside, inside, mask=mask)[0, -1]
 (gradient,) = torch.autograd.grad(last.sum(), x)
 reached = gradient[0].abs().amax(dim=-1) > 0
-print("places that reach the last one, through two layers:", [11 - i for i in range(12) if reached[i]])
+print(
+    "places that reach the last one, through two layers:",
+    [11 - i for i in range(12) if reached[i]],
+)
 assert [11 - i for i in range(12) if reached[i]] == [6, 5, 4, 3, 2, 1, 0]
 
 # %%
 figure, axes = plt.subplots(1, 3, figsize=(10.5, 3.7), layout="constrained")
 plot_mask(window_of(9, 9, 4), ax=axes[0], title="A window of 4: only these are kept")
-plot_mask(attnlib.attention_sink_mask(9, 9, 2, window=4), ax=axes[1], title="The same, and the first two")
+plot_mask(
+    attnlib.attention_sink_mask(9, 9, 2, window=4),
+    ax=axes[1],
+    title="The same, and the first two",
+)
 reads = torch.arange(8)[:, None] // 4 == torch.arange(2)
 plot_mask(reads, ax=axes[2], title="Eight heads read two groups")
 axes[2].set(xlabel="groups of keys", ylabel="heads of queries", xticks=[0, 1])
 for ax in axes[:2]:
     ax.get_legend().remove()
 show(
-    "Three tables of who may look at whom. Left a band of width 4 along the diagonal; in the middle the same band and "
-    "the first two columns; on the right the first four heads read group 0 and the others group 1."
+    "Three tables of who may look at whom. Left a band of width 4 along the diagonal; "
+    "in the middle the same band and the first two columns; on the right the first "
+    "four heads read group 0 and the others group 1."
 )
 
 # %% [markdown]
@@ -876,10 +982,14 @@ roll = yours_or_ours("mend_rolling_cache", globals(), called="rolling_attention"
 q, k, v = torch.randn(3, 2, 4, 40, 16).unbind()
 q, k = (attnlib.rotate(t, torch.arange(40)) for t in (q, k))
 ring = new_cache(2, 4, 8, 16)
-rolled = torch.cat([roll(*(t[:, :, i : i + 1] for t in (q, k, v)), ring) for i in range(40)], dim=2)
+rolled = torch.cat(
+    [roll(*(t[:, :, i : i + 1] for t in (q, k, v)), ring) for i in range(40)], dim=2
+)
 masked = attnlib.scaled_dot_product_attention(q, k, v, mask=window_of(40, 40, 8))
 assert_close(rolled, masked, atol=1e-5, rtol=0)
-print(f"40 words in a ring of {ring['k'].shape[2]} slots: equal to a full buffer with a window of 8")
+print(
+    f"40 words in a ring of {ring['k'].shape[2]} slots: equal to a full buffer with a window of 8"
+)
 
 # %% [markdown]
 # ## What a window costs, and the first word
@@ -903,8 +1013,12 @@ parts = {}
 for name, mask in masks.items():
     with torch.inference_mode():
         logits = model.head(model.blocks(model.embed(ids), mask=mask))
-        by_place = F.cross_entropy(logits.transpose(1, 2), targets, reduction="none").mean(dim=0)
-    parts[name] = [by_place[a:b].mean().item() for a, b in ((0, 64), (64, 128), (128, 256))]
+        by_place = F.cross_entropy(
+            logits.transpose(1, 2), targets, reduction="none"
+        ).mean(dim=0)
+    parts[name] = [
+        by_place[a:b].mean().item() for a, b in ((0, 64), (64, 128), (128, 256))
+    ]
     print(
         f"{name:22} loss at 0-63: {parts[name][0]:.2f}   64-127: {parts[name][1]:.2f}   128-255: {parts[name][2]:.2f}"
     )
@@ -917,10 +1031,14 @@ for name, mask in masks.items():
 x, weights_on_first = model.embed(ids[:, :64]), []
 with torch.inference_mode():
     for block in model.blocks.layers:
-        _, weights = block.attn(block.norm1(x), is_causal=True, return_weights=True)  # (b, h, q, k)
+        # (b, h, q, k)
+        _, weights = block.attn(block.norm1(x), is_causal=True, return_weights=True)
         weights_on_first += weights[:, :, 32:, 0].mean(dim=(0, 2)).tolist()
         x = block(x, is_causal=True)
-print("mean weight on the first letter, by head:", [round(weight, 3) for weight in weights_on_first])
+print(
+    "mean weight on the first letter, by head:",
+    [round(weight, 3) for weight in weights_on_first],
+)
 
 # %%
 assert parts["everything"][2] > parts["everything"][0] + 0.15
@@ -952,7 +1070,12 @@ for scores in (torch.tensor([0, math.log(3), 0]), torch.full((3,), -5.0)):
     quiet = scores.exp() / (1 + scores.exp().sum())
     with_zero = torch.cat([torch.zeros(1), scores]).softmax(dim=0)[1:]
     assert_close(quiet, with_zero, atol=1e-6, rtol=0)
-    print("softmax:", scores.softmax(dim=0).numpy().round(3), "  with a 1 in the denominator:", quiet.numpy().round(3))
+    print(
+        "softmax:",
+        scores.softmax(dim=0).numpy().round(3),
+        "  with a 1 in the denominator:",
+        quiet.numpy().round(3),
+    )
 
 # %% [markdown]
 # ## Let a small model guess ahead
@@ -989,12 +1112,15 @@ for scores in (torch.tensor([0, math.log(3), 0]), torch.full((3,), -5.0)):
 def accept(draft_p: Tensor, target_p: Tensor, tokens: Tensor) -> Tensor:
     """Guesses (b, n) -> what is written, (b, n + 1), with -1 at the end."""
     ### BEGIN SOLUTION
-    q, p = (t.gather(-1, tokens[..., None]).squeeze(-1) for t in (draft_p, target_p))  # (b, n), as many as tokens
+    # (b, n), as many as tokens
+    q, p = (t.gather(-1, tokens[..., None]).squeeze(-1) for t in (draft_p, target_p))
     accepted = torch.rand_like(q) * q < p
     count = accepted.cumprod(dim=1).sum(dim=1)  # how many before the first rejection
     missing = (target_p[:, :-1] - draft_p).clamp(min=0)
     table = torch.cat([missing, target_p[:, -1:]], dim=1)  # (b, n + 1, V)
-    last = torch.multinomial(table.take_along_dim(count[:, None, None], dim=1).squeeze(1), 1)
+    last = torch.multinomial(
+        table.take_along_dim(count[:, None, None], dim=1).squeeze(1), 1
+    )
     row = F.pad(tokens, (0, 1)).scatter(1, count[:, None], last)
     places = torch.arange(row.shape[1], device=row.device)
     return row.masked_fill(places > count[:, None], -1)
@@ -1034,7 +1160,9 @@ decide = yours_or_ours("accept", globals())
 size = len(letters)
 seen = encoded[:kept]
 counts = torch.full((size, size, size), 0.01).flatten()
-counts += torch.bincount((seen[:-2] * size + seen[1:-1]) * size + seen[2:], minlength=size**3)
+counts += torch.bincount(
+    (seen[:-2] * size + seen[1:-1]) * size + seen[2:], minlength=size**3
+)
 table = counts.reshape(size, size, size)
 table /= table.sum(dim=-1, keepdim=True)
 
@@ -1053,11 +1181,17 @@ written = decide(draft.expand(many, 1, size), both, guesses)[:, 0]
 
 def far_from_target(tokens: Tensor) -> float:
     """Total variation: half the sum of what the frequencies are off."""
-    return 0.5 * (torch.bincount(tokens, minlength=size) / many - target).abs().sum().item()
+    return (
+        0.5
+        * (torch.bincount(tokens, minlength=size) / many - target).abs().sum().item()
+    )
 
 
 sampled = far_from_target(torch.multinomial(target, many, replacement=True))
-print(f"the target itself, drawn: {sampled:.3f}; by way of the draft: {far_from_target(written):.3f}; ", end="")
+print(
+    f"the target itself, drawn: {sampled:.3f}; by way of the draft: {far_from_target(written):.3f}; ",
+    end="",
+)
 print(f"every guess accepted: {far_from_target(guesses[:, 0]):.3f}")
 assert far_from_target(written) < 0.04
 assert far_from_target(guesses[:, 0]) > 2 * far_from_target(written)
@@ -1083,12 +1217,19 @@ reader, ids, calls = CachedModel(model), prompt[0].tolist(), 0
 reader(prompt[:, :-1])
 while len(ids) < 300:
     tokens, draft_p = guess(ids, 4)
-    target_p = reader(torch.cat([torch.tensor([ids[-1:]]), tokens], dim=1)).softmax(dim=-1)  # (1, 5, V)
-    new = [token for token in decide(draft_p, target_p, tokens)[0].tolist() if token >= 0]
+    # (1, 5, V)
+    target_p = reader(torch.cat([torch.tensor([ids[-1:]]), tokens], dim=1)).softmax(
+        dim=-1
+    )
+    new = [
+        token for token in decide(draft_p, target_p, tokens)[0].tolist() if token >= 0
+    ]
     ids, calls = ids + new, calls + 1
     reader.forget(len(ids) - 1)  # the last letter has not been read yet
 per_call = (len(ids) - prompt.shape[1]) / calls
-print(f"{len(ids) - prompt.shape[1]} letters in {calls} calls of the target: {per_call:.1f} letters a call")
+print(
+    f"{len(ids) - prompt.shape[1]} letters in {calls} calls of the target: {per_call:.1f} letters a call"
+)
 assert 1.3 < per_call <= 5
 
 # %% [markdown]

@@ -40,7 +40,8 @@ from attnlib.plot import ACCENT, GREY, INK, PALE, show, use_style
 
 use_style()
 torch.set_num_threads(1)  # with matrices this small, a second thread would only wait
-seed = 0  # `python -m benchmarks.other_seeds 10_flash_attention` runs this lesson with others
+# `python -m benchmarks.other_seeds 10_flash_attention` runs this lesson with others
+seed = 0
 
 # %% [markdown]
 # ## Count what is made
@@ -60,7 +61,9 @@ class Watched(TorchDispatchMode):
     def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
         made = operation(*args, **(kwargs or {}))
         tensors = made if isinstance(made, (tuple, list)) else [made]
-        self.largest = max([self.largest, *(x.nbytes for x in tensors if isinstance(x, Tensor))])
+        self.largest = max(
+            [self.largest, *(x.nbytes for x in tensors if isinstance(x, Tensor))]
+        )
         return made
 
 
@@ -81,7 +84,8 @@ def bytes_kept(call, *inputs: object) -> int:
     kept = {}
 
     def note(tensor: Tensor) -> Tensor:
-        kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()  # two views count once
+        # two views count once
+        kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
         return tensor
 
     with saved_tensors_hooks(note, lambda tensor: tensor):
@@ -98,7 +102,9 @@ def naive_attention(q: Tensor, k: Tensor, v: Tensor, is_causal: bool = False) ->
     """Attention by way of the table (…, n, n)."""
     scores = q @ k.mT / math.sqrt(q.shape[-1])
     if is_causal:
-        scores = scores.masked_fill(~attnlib.causal_mask(q.shape[-2], k.shape[-2]), -torch.inf)
+        scores = scores.masked_fill(
+            ~attnlib.causal_mask(q.shape[-2], k.shape[-2]), -torch.inf
+        )
     return scores.softmax(dim=-1) @ v
 
 
@@ -110,7 +116,10 @@ torch.manual_seed(seed)
 q, k, v = (torch.randn(1, 1, 2048, 16, requires_grad=True) for _ in range(3))
 assert_close(F.scaled_dot_product_attention(q, k, v), naive_attention(q, k, v))
 print(f"2048 words, one head 16 wide; the result has {v.nbytes / 1000:.0f} kB")
-table, fused = (largest_tensor(attend, q, k, v) for attend in (naive_attention, F.scaled_dot_product_attention))
+table, fused = (
+    largest_tensor(attend, q, k, v)
+    for attend in (naive_attention, F.scaled_dot_product_attention)
+)
 print(f"your attention so far: largest tensor {table / 1000:,.0f} kB, ", end="")
 print(f"kept {bytes_kept(naive_attention, q, k, v) / 1000:,.0f} kB")
 print(f"PyTorch's function:    largest tensor {fused / 1000:,.0f} kB, ", end="")
@@ -222,7 +231,9 @@ rising = torch.randn(5, 1000, dtype=torch.float64).sort(dim=-1).values
 blocks = rising.split(100, dim=-1)
 m, l = in_blocks(iter(blocks))
 not_rescaled = sum((block - block[:, -1:]).exp().sum(dim=-1) for block in blocks)
-print(f"l, in blocks of 100: {l[0]:.1f}; if the old sums were not rescaled: {not_rescaled[0]:.1f}")
+print(
+    f"l, in blocks of 100: {l[0]:.1f}; if the old sums were not rescaled: {not_rescaled[0]:.1f}"
+)
 assert_close(l, (rising - m[:, None]).exp().sum(dim=-1))
 assert (not_rescaled > 2 * l).all()
 
@@ -269,7 +280,9 @@ def attend_in_blocks(scores: Tensor, v: Tensor, block_size: int) -> Tensor:
         # shrink, terms = (m - new).exp(), (block - new[..., None]).exp()
         # l = l + terms.sum(dim=-1)
         ### END SOLUTION
-        o = shrink[..., None] * o + (terms[..., None] * v[..., start : start + block_size, :]).sum(dim=-2)
+        o = shrink[..., None] * o + (
+            terms[..., None] * v[..., start : start + block_size, :]
+        ).sum(dim=-2)
         m = new
     return o / l[..., None]
 
@@ -297,11 +310,17 @@ row, values = torch.tensor([1.0, 3, 2, 5]), torch.tensor([[10.0], [20], [30], [4
 at_once = row.softmax(dim=-1) @ values
 assert_close(one_pass(row, values, 2), at_once)
 assert_close(at_once, torch.tensor([36.88]), atol=0.005, rtol=0)
-print(f"block by block: {one_pass(row, values, 2).item():.2f}; all at once: {at_once.item():.2f}")
+print(
+    f"block by block: {one_pass(row, values, 2).item():.2f}; all at once: {at_once.item():.2f}"
+)
 
 # %%
 _, ax = plt.subplots(figsize=(9, 2.7), layout="constrained")
-ax.set(xlim=(0, 9.2), ylim=(0, 2.5), title="Three numbers go along; when m grows, l and o shrink together")
+ax.set(
+    xlim=(0, 9.2),
+    ylim=(0, 2.5),
+    title="Three numbers go along; when m grows, l and o shrink together",
+)
 ax.axis("off")
 boxes = [
     (0.1, "scores 1, 3\nvalues 10, 20", PALE, INK),
@@ -312,7 +331,12 @@ boxes = [
 ]
 for left, text, colour, edge in boxes:
     ax.text(
-        left + 0.5, 1.9, text, ha="center", va="center", bbox={"boxstyle": "round,pad=0.5", "fc": colour, "ec": edge}
+        left + 0.5,
+        1.9,
+        text,
+        ha="center",
+        va="center",
+        bbox={"boxstyle": "round,pad=0.5", "fc": colour, "ec": edge},
     )
 ax.text(
     5.65,
@@ -322,13 +346,21 @@ ax.text(
     va="center",
     bbox={"boxstyle": "round,pad=0.5", "fc": PALE, "ec": INK},
 )
-for start, end, y in ((1.25, 1.95, 1.9), (3.1, 4.0, 1.9), (5.2, 6.05, 1.9), (7.35, 7.95, 1.9)):
+for start, end, y in (
+    (1.25, 1.95, 1.9),
+    (3.1, 4.0, 1.9),
+    (5.2, 6.05, 1.9),
+    (7.35, 7.95, 1.9),
+):
     ax.annotate("", (end, y), (start, y), arrowprops={"arrowstyle": "->", "color": INK})
-ax.annotate("", (5.65, 1.8), (5.65, 0.95), arrowprops={"arrowstyle": "->", "color": INK})
+ax.annotate(
+    "", (5.65, 1.8), (5.65, 0.95), arrowprops={"arrowstyle": "->", "color": INK}
+)
 ax.text(3.55, 2.15, "· $e^{3-5}$", ha="center", color=ACCENT)
 show(
-    "Five boxes in a row. The first block makes m = 3, l = 1.135, o = 21.35. With m = 5, l and o shrink by e to the "
-    "minus 2. The second block is added, and o divided by l is 36.88."
+    "Five boxes in a row. The first block makes m = 3, l = 1.135, o = 21.35. With m = "
+    "5, l and o shrink by e to the minus 2. The second block is added, and o divided "
+    "by l is 36.88."
 )
 
 # %% [markdown]
@@ -356,7 +388,9 @@ show(
 
 
 # %%
-def merge(o1: Tensor, m1: Tensor, l1: Tensor, o2: Tensor, m2: Tensor, l2: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def merge(
+    o1: Tensor, m1: Tensor, l1: Tensor, o2: Tensor, m2: Tensor, l2: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
     """Two parts of the keys, o (…, d), m (…), l (…) -> the same three for both together."""
     ### BEGIN SOLUTION
     m = torch.maximum(m1, m2)
@@ -400,10 +434,16 @@ def part(scores: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 # %%
 torch.manual_seed(seed)
-scores, values = 3 * torch.randn(7, 60, dtype=torch.float64), torch.randn(60, 5, dtype=torch.float64)
+scores, values = (
+    3 * torch.randn(7, 60, dtype=torch.float64),
+    torch.randn(60, 5, dtype=torch.float64),
+)
 whole = scores.softmax(dim=-1) @ values
 sizes = [10, 25, 5, 20]
-parts = [part(s, x) for s, x in zip(scores.split(sizes, dim=-1), values.split(sizes), strict=True)]
+parts = [
+    part(s, x)
+    for s, x in zip(scores.split(sizes, dim=-1), values.split(sizes), strict=True)
+]
 
 # %% [markdown]
 # Now put them together in all 24 orders, one after another and in pairs. The control is what you might do without $m$
@@ -418,7 +458,9 @@ for a, b, c, d in itertools.permutations(parts):
         worst = max(worst, (o / l[..., None] - whole).abs().max().item())
 average = sum(o / l[..., None] for o, _, l in parts) / 4
 control = (average - whole).abs().max().item()
-print(f"24 orders, two ways each: off by at most {worst:.0e}; the average of the four: off by {control:.1f}")
+print(
+    f"24 orders, two ways each: off by at most {worst:.0e}; the average of the four: off by {control:.1f}"
+)
 assert worst < 1e-12
 assert control > 0.1
 
@@ -474,7 +516,9 @@ check("predict_block_size", block_size_claim)
 
 
 # %%
-def flash_attention(q: Tensor, k: Tensor, v: Tensor, block_size: int, is_causal: bool) -> tuple[Tensor, Tensor]:
+def flash_attention(
+    q: Tensor, k: Tensor, v: Tensor, block_size: int, is_causal: bool
+) -> tuple[Tensor, Tensor]:
     """q, k (…, n, d), v (…, n, d_v) -> output (…, n, d_v), log-sum-exp (…, n)."""
     ### BEGIN SOLUTION
     n, scale = q.shape[-2], 1 / math.sqrt(q.shape[-1])
@@ -487,7 +531,9 @@ def flash_attention(q: Tensor, k: Tensor, v: Tensor, block_size: int, is_causal:
         for j in range(0, stop, block_size):
             tile = rows @ k[..., j : j + block_size, :].mT * scale
             if is_causal and j == i:  # only the tile on the diagonal is open in part
-                tile = tile.masked_fill(~attnlib.causal_mask(*tile.shape[-2:], device=q.device), -torch.inf)
+                tile = tile.masked_fill(
+                    ~attnlib.causal_mask(*tile.shape[-2:], device=q.device), -torch.inf
+                )
             new = torch.maximum(m, tile.amax(dim=-1))
             shrink, terms = (m - new).exp(), (tile - new[..., None]).exp()
             l = shrink * l + terms.sum(dim=-1)
@@ -549,10 +595,14 @@ for is_causal in (False, True):
 
 # %%
 scores = q @ k.mT / math.sqrt(8)  # (2, 4, 50, 50)
-o, _, l = join(*part(scores[..., :20], v[..., :20, :]), *part(scores[..., 20:], v[..., 20:, :]))
+o, _, l = join(
+    *part(scores[..., :20], v[..., :20, :]), *part(scores[..., 20:], v[..., 20:, :])
+)
 assert_close(flash(q, k, v, 16, False)[0], o / l[..., None], atol=1e-12, rtol=0)
 open_scores = scores.masked_fill(~attnlib.causal_mask(50, 50), -torch.inf)
-assert_close(flash(q, k, v, 16, True)[1], open_scores.logsumexp(dim=-1), atol=1e-12, rtol=0)
+assert_close(
+    flash(q, k, v, 16, True)[1], open_scores.logsumexp(dim=-1), atol=1e-12, rtol=0
+)
 print("the table, tiles, two halves, attnlib and PyTorch agree to 12 digits")
 
 # %% [markdown]
@@ -577,34 +627,60 @@ def visited(attend, n: int, size: int) -> Tensor:
 # %%
 tiles = visited(lambda q, k, v: flash(q, k, v, 16, True)[0], 128, 16)
 masked = visited(lambda q, k, v: naive_attention(q, k, v, True), 128, 16)
-print(f"8 blocks: {int(tiles.sum())} of 64 tiles visited; with a mask over the whole table: {int(masked.sum())}")
+print(
+    f"8 blocks: {int(tiles.sum())} of 64 tiles visited; with a mask over the whole table: {int(masked.sum())}"
+)
 assert torch.equal(tiles, attnlib.causal_mask(8, 8))
 assert masked.all()
 
 # %%
 _, axes = plt.subplots(1, 2, figsize=(9, 3.9), layout="constrained")
 for ax, found, title in zip(
-    axes, (masked, tiles), ("A mask computes all 64 tiles", "Tiles: 28 of 64 are never made"), strict=True
+    axes,
+    (masked, tiles),
+    ("A mask computes all 64 tiles", "Tiles: 28 of 64 are never made"),
+    strict=True,
 ):
     kind = found.int() + (found & torch.eye(8, dtype=torch.bool)).int()
     if found.all():
         kind = torch.where(attnlib.causal_mask(8, 8), kind, 3)
-    for (i, j), what in zip(itertools.product(range(8), range(8)), kind.flatten().tolist(), strict=True):
-        colour, hatch = {0: ("white", ""), 1: (INK, ""), 2: (ACCENT, ""), 3: (GREY, "///")}[what]
-        ax.add_patch(plt.Rectangle((j, i), 1, 1, fc=colour, ec="white" if what else GREY, hatch=hatch))
-    ax.set(xlim=(0, 8), ylim=(8, 0), aspect="equal", title=title, xlabel="block of keys", ylabel="block of queries")
+    for (i, j), what in zip(
+        itertools.product(range(8), range(8)), kind.flatten().tolist(), strict=True
+    ):
+        colour, hatch = {
+            0: ("white", ""),
+            1: (INK, ""),
+            2: (ACCENT, ""),
+            3: (GREY, "///"),
+        }[what]
+        ax.add_patch(
+            plt.Rectangle(
+                (j, i), 1, 1, fc=colour, ec="white" if what else GREY, hatch=hatch
+            )
+        )
+    ax.set(
+        xlim=(0, 8),
+        ylim=(8, 0),
+        aspect="equal",
+        title=title,
+        xlabel="block of keys",
+        ylabel="block of queries",
+    )
     ax.set_xticks([x + 0.5 for x in range(8)], range(8))
     ax.set_yticks([x + 0.5 for x in range(8)], range(8))
 legend = [
     plt.Rectangle((0, 0), 1, 1, fc=INK, label="all open"),
     plt.Rectangle((0, 0), 1, 1, fc=ACCENT, label="open in part"),
-    plt.Rectangle((0, 0), 1, 1, fc=GREY, ec="white", hatch="///", label="made, and masked"),
+    plt.Rectangle(
+        (0, 0), 1, 1, fc=GREY, ec="white", hatch="///", label="made, and masked"
+    ),
     plt.Rectangle((0, 0), 1, 1, fc="white", ec=GREY, label="skipped"),
 ]
 axes[1].legend(handles=legend, loc="upper left", bbox_to_anchor=(1.02, 1))
 show(
-    "Two grids of 8 by 8 tiles. Left all are made, 28 of them only to be masked; on the right those above the diagonal "
-    "are white: they are skipped. Only the tiles on the diagonal are open in part."
+    "Two grids of 8 by 8 tiles. Left all are made, 28 of them only to be masked; on "
+    "the right those above the diagonal are white: they are skipped. Only the tiles "
+    "on the diagonal are open in part."
 )
 
 # %% [markdown]
@@ -618,7 +694,10 @@ ways = {
     "PyTorch": F.scaled_dot_product_attention,
 }
 texts = [torch.randn(3, 1, 1, n, 16).unbind() for n in lengths]
-largest = {name: [largest_tensor(attend, *qkv) for qkv in texts] for name, attend in ways.items()}
+largest = {
+    name: [largest_tensor(attend, *qkv) for qkv in texts]
+    for name, attend in ways.items()
+}
 
 # %% [markdown]
 # On a plot with two logarithmic axes, a cost that grows like $n^2$ is a line with slope 2, and one that grows like $n$
@@ -633,7 +712,9 @@ def slope(costs: list[int]) -> float:
 
 print("largest tensor at 4096 words:")
 for name, costs in largest.items():
-    print(f"  {name:15} {costs[-1] / 1000:6,.0f} kB; grows like n to the {slope(costs):.2f}")
+    print(
+        f"  {name:15} {costs[-1] / 1000:6,.0f} kB; grows like n to the {slope(costs):.2f}"
+    )
 assert abs(slope(largest["the table"]) - 2) < 0.01
 assert abs(slope(largest["in tiles of 64"]) - 1) < 0.01
 
@@ -645,11 +726,16 @@ assert abs(slope(largest["in tiles of 64"]) - 1) < 0.01
 block_sizes = [8, 32, 128, 512, 1024]
 q, k, v = torch.randn(3, 1024, 16).unbind()
 rooms = [largest_tensor(flash, q, k, v, size, False) for size in block_sizes]
-print("largest tensor, kB:", {size: round(room / 1000) for size, room in zip(block_sizes, rooms, strict=True)})
+print(
+    "largest tensor, kB:",
+    {size: round(room / 1000) for size, room in zip(block_sizes, rooms, strict=True)},
+)
 assert rooms[-1] == 1024 * 1024 * 4
 assert rooms[0] <= 1024 * 16 * 4
 for size in block_sizes:
-    assert_close(flash(q, k, v, size, False)[0], naive_attention(q, k, v), atol=1e-5, rtol=0)
+    assert_close(
+        flash(q, k, v, size, False)[0], naive_attention(q, k, v), atol=1e-5, rtol=0
+    )
 
 # %% [markdown]
 # And the time? Each block size gets two turns, and the faster one counts.
@@ -682,10 +768,13 @@ assert took[8] > 3 * took[128]
 n, size = 16_384, 512
 
 n = usable_number(n, "n", 1, 100_000)
-size = usable_number(size, "size", math.ceil(n / 200), 4096)  # smaller blocks would take too long
+# smaller blocks would take too long
+size = usable_number(size, "size", math.ceil(n / 200), 4096)
 started, blocks = time.process_time(), math.ceil(n / size)
 made = largest_tensor(flash, *torch.randn(3, n, 16), size, True)
-print(f"{n:,} words: the table would take {4 * n * n / 1e6:,.0f} MB; the largest tensor takes {made / 1e6:,.1f} MB")
+print(
+    f"{n:,} words: the table would take {4 * n * n / 1e6:,.0f} MB; the largest tensor takes {made / 1e6:,.1f} MB"
+)
 print(f"{blocks * (blocks + 1) // 2:,} tiles in {time.process_time() - started:.1f} s")
 
 # %% [markdown]
@@ -725,22 +814,39 @@ print(f"{blocks * (blocks + 1) // 2:,} tiles in {time.process_time() - started:.
 
 # %%
 def flash_backward(
-    q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, grad_o: Tensor, block_size: int, is_causal: bool
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    o: Tensor,
+    lse: Tensor,
+    grad_o: Tensor,
+    block_size: int,
+    is_causal: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of q, k and v, from the output (…, n, d_v), the log-sum-exp (…, n) and the output's gradient."""
     ### BEGIN SOLUTION
     n, scale = q.shape[-2], 1 / math.sqrt(q.shape[-1])
     along = (grad_o * o).sum(dim=-1, keepdim=True)
-    grad_q, grad_k, grad_v = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)
+    grad_q, grad_k, grad_v = (
+        torch.zeros_like(q),
+        torch.zeros_like(k),
+        torch.zeros_like(v),
+    )
     for i in range(0, n, block_size):
         rows = slice(i, i + block_size)
         for j in range(0, min(i + block_size, n) if is_causal else n, block_size):
             columns = slice(j, j + block_size)
             tile = q[..., rows, :] @ k[..., columns, :].mT * scale
             if is_causal and j == i:
-                tile = tile.masked_fill(~attnlib.causal_mask(*tile.shape[-2:], device=q.device), -torch.inf)
+                tile = tile.masked_fill(
+                    ~attnlib.causal_mask(*tile.shape[-2:], device=q.device), -torch.inf
+                )
             weights = (tile - lse[..., rows, None]).exp()
-            grad_tile = weights * (grad_o[..., rows, :] @ v[..., columns, :].mT - along[..., rows, :]) * scale
+            grad_tile = (
+                weights
+                * (grad_o[..., rows, :] @ v[..., columns, :].mT - along[..., rows, :])
+                * scale
+            )
             grad_q[..., rows, :] += grad_tile @ k[..., columns, :]
             grad_k[..., columns, :] += grad_tile.mT @ q[..., rows, :]
             grad_v[..., columns, :] += weights.mT @ grad_o[..., rows, :]
@@ -777,10 +883,14 @@ check("flash_backward", flash_backward)
 backward = yours_or_ours("flash_backward", globals())
 
 torch.manual_seed(seed)
-q, k, v = (torch.randn(2, 3, 50, 8, dtype=torch.float64, requires_grad=True) for _ in range(3))
+q, k, v = (
+    torch.randn(2, 3, 50, 8, dtype=torch.float64, requires_grad=True) for _ in range(3)
+)
 gradient = torch.randn_like(v)
 for is_causal in (False, True):
-    wanted = torch.autograd.grad(naive_attention(q, k, v, is_causal), (q, k, v), gradient)
+    wanted = torch.autograd.grad(
+        naive_attention(q, k, v, is_causal), (q, k, v), gradient
+    )
     with torch.no_grad():
         o, lse = flash(q, k, v, 16, is_causal)
         found = backward(q, k, v, o, lse, gradient, 16, is_causal)
@@ -796,8 +906,12 @@ for is_causal in (False, True):
     (wanted,) = torch.autograd.grad(naive_attention(q, k, v, is_causal), q, gradient)
     with torch.no_grad():
         o, lse = flash(q, k, v, 16, is_causal)
-        found, _, _ = backward(q, k, v, torch.zeros_like(o), lse, gradient, 16, is_causal)
-    print(f"causal: {is_causal!s:5}  with D = 0 the gradient of q is off by {(found - wanted).abs().max():.1f}")
+        found, _, _ = backward(
+            q, k, v, torch.zeros_like(o), lse, gradient, 16, is_causal
+        )
+    print(
+        f"causal: {is_causal!s:5}  with D = 0 the gradient of q is off by {(found - wanted).abs().max():.1f}"
+    )
     assert (found - wanted).abs().max() > 0.1
 
 # %% [markdown]
@@ -833,7 +947,9 @@ saved = {"the table": [bytes_kept(naive_attention, *qkv) for qkv in trained]}
 saved["in tiles of 64"] = [bytes_kept(tiled, *qkv) for qkv in trained]
 print("kept for the backward pass at 4096 words:")
 for name, costs in saved.items():
-    print(f"  {name:15} {costs[-1] / 1000:6,.0f} kB; grows like n to the {slope(costs):.2f}")
+    print(
+        f"  {name:15} {costs[-1] / 1000:6,.0f} kB; grows like n to the {slope(costs):.2f}"
+    )
 assert abs(slope(saved["the table"]) - 2) < 0.05
 assert abs(slope(saved["in tiles of 64"]) - 1) < 0.01
 
@@ -842,10 +958,16 @@ _, axes = plt.subplots(1, 2, figsize=(9.6, 3.6), layout="constrained", sharey=Tr
 for ax, costs, title in zip(
     axes,
     (largest, saved),
-    ("The largest tensor: slope 2 becomes 1", "Kept for the backward pass: slope 2 becomes 1"),
+    (
+        "The largest tensor: slope 2 becomes 1",
+        "Kept for the backward pass: slope 2 becomes 1",
+    ),
     strict=True,
 ):
-    for name, line, colour in (("the table", "s--", GREY), ("in tiles of 64", "o-", ACCENT)):
+    for name, line, colour in (
+        ("the table", "s--", GREY),
+        ("in tiles of 64", "o-", ACCENT),
+    ):
         ax.plot(lengths, [c / 1e6 for c in costs[name]], line, color=colour, label=name)
     ax.set(xscale="log", yscale="log", xlabel="words", title=title)
     ax.set_xticks(lengths, lengths)
@@ -854,8 +976,9 @@ for ax, costs, title in zip(
 axes[0].set_ylabel("MB, one head 16 wide")
 axes[0].set_yticks([0.01, 0.1, 1, 10, 100], ["0.01", "0.1", "1", "10", "100"])
 show(
-    "Two panels on logarithmic axes, from 256 to 4096 words. In both the cost of the table rises by a factor of 256, "
-    "slope 2, and that of the tiles by a factor of 16, slope 1."
+    "Two panels on logarithmic axes, from 256 to 4096 words. In both the cost of the "
+    "table rises by a factor of 256, slope 2, and that of the tiles by a factor of "
+    "16, slope 1."
 )
 
 # %% [markdown]
@@ -879,9 +1002,16 @@ def attention_layer(layer: attnlib.MultiHeadAttention, in_tiles: bool):
     """What the layer does with x (b, n, d_model)."""
 
     def forward(x: Tensor, **_) -> Tensor:
-        q, k, v = (attnlib.split_heads(w(x), layer.num_heads) for w in (layer.w_q, layer.w_k, layer.w_v))
+        q, k, v = (
+            attnlib.split_heads(w(x), layer.num_heads)
+            for w in (layer.w_q, layer.w_k, layer.w_v)
+        )
         q, k = layer.rotary(q), layer.rotary(k)
-        attended = Flash.apply(q, k, v, 128, True) if in_tiles else naive_attention(q, k, v, True)
+        attended = (
+            Flash.apply(q, k, v, 128, True)
+            if in_tiles
+            else naive_attention(q, k, v, True)
+        )
         return layer.w_o(attnlib.merge_heads(attended))
 
     return forward
@@ -890,7 +1020,9 @@ def attention_layer(layer: attnlib.MultiHeadAttention, in_tiles: bool):
 def new_model(in_tiles: bool) -> attnlib.LanguageModel:
     """The model of lesson 09, with a table of weights in each head or without."""
     torch.manual_seed(seed)
-    model = attnlib.LanguageModel(len(letters), 64, 4, 2, 512, bias=False, rotary=attnlib.Rotary(16))
+    model = attnlib.LanguageModel(
+        len(letters), 64, 4, 2, 512, bias=False, rotary=attnlib.Rotary(16)
+    )
     nn.init.zeros_(model.positions.table).requires_grad_(False)
     for block in model.blocks.layers:
         block.attn.forward = attention_layer(block.attn, in_tiles)
@@ -910,7 +1042,9 @@ def loss_of(model: nn.Module, at: Tensor) -> Tensor:
 
 def train(model: nn.Module) -> list[float]:
     """25 steps of AdamW -> the loss before each of them."""
-    optimiser = torch.optim.AdamW([w for w in model.parameters() if w.requires_grad], lr=6e-3)
+    optimiser = torch.optim.AdamW(
+        [w for w in model.parameters() if w.requires_grad], lr=6e-3
+    )
     torch.manual_seed(seed + 1)
     curve = []
     for _ in range(25):
@@ -954,7 +1088,11 @@ assert bills[1] < 0.75 * bills[0]
 q, k, v = (torch.randn(1, 512, 16, requires_grad=True) for _ in range(3))
 theirs = lambda q, k, v: attnlib.tiled_attention(q, k, v, block_q=64, block_k=64)  # noqa: E731
 multiplications = {}
-for name, attend in {"the table": naive_attention, "in tiles": tiled, "attnlib's tiles": theirs}.items():
+for name, attend in {
+    "the table": naive_attention,
+    "in tiles": tiled,
+    "attnlib's tiles": theirs,
+}.items():
     with FlopCounterMode(display=False) as counter:
         attend(q, k, v).sum().backward()
     multiplications[name] = counter.get_total_flops() / 2 / (512 * 512 * 16)
@@ -1008,10 +1146,20 @@ except ModuleNotFoundError:
 def flash_kernel(Q, K, V, O, LSE, n, scale, B: tl.constexpr, D: tl.constexpr):
     """One block of B queries of one head; Q, K, V, O are addresses of (heads, n, D), LSE of (heads, n)."""
     block, head = tl.program_id(0), tl.program_id(1)
-    Q, K, V, O, LSE = Q + head * n * D, K + head * n * D, V + head * n * D, O + head * n * D, LSE + head * n
+    Q, K, V, O, LSE = (
+        Q + head * n * D,
+        K + head * n * D,
+        V + head * n * D,
+        O + head * n * D,
+        LSE + head * n,
+    )
     rows, d = block * B + tl.arange(0, B), tl.arange(0, D)
     q = tl.load(Q + rows[:, None] * D + d, mask=rows[:, None] < n, other=0.0)
-    m, l, o = tl.full([B], float("-inf"), tl.float32), tl.zeros([B], tl.float32), tl.zeros([B, D], tl.float32)
+    m, l, o = (
+        tl.full([B], float("-inf"), tl.float32),
+        tl.zeros([B], tl.float32),
+        tl.zeros([B, D], tl.float32),
+    )
     for start in range(0, (block + 1) * B, B):
         columns = start + tl.arange(0, B)
         k = tl.load(K + columns[:, None] * D + d, mask=columns[:, None] < n, other=0.0)
@@ -1038,12 +1186,19 @@ if triton is not None:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     q, k, v = torch.randn(3, 6, 50, 16, device=device).unbind()
     output, lse = torch.empty_like(q), torch.empty(6, 50, device=device)
-    triton.jit(flash_kernel)[(triton.cdiv(50, 16), 6)](q, k, v, output, lse, 50, 16**-0.5, B=16, D=16)
+    triton.jit(flash_kernel)[(triton.cdiv(50, 16), 6)](
+        q, k, v, output, lse, 50, 16**-0.5, B=16, D=16
+    )
     for theirs, mine in zip((output, lse), flash(q, k, v, 16, True), strict=True):
         assert_close(theirs, mine, atol=1e-5, rtol=0)
-    print(f"the kernel was run ({'on the GPU' if device == 'cuda' else 'in the interpreter'}): equal to yours")
+    print(
+        f"the kernel was run ({'on the GPU' if device == 'cuda' else 'in the interpreter'}): equal to yours"
+    )
 else:
-    print("Triton is not installed here: the kernel above is for reading, and was not run.")
+    print(
+        "Triton is not installed here: the kernel above is for reading, and was not "
+        "run."
+    )
 
 # %% [markdown]
 # ## Take this with you

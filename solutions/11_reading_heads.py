@@ -33,7 +33,9 @@ from attnlib.plot import ACCENT, GREY, INK, PALE, show, use_style
 
 use_style()
 torch.set_num_threads(1)  # with matrices this small, a second thread would only wait
-seed = 0  # `python -m benchmarks.other_seeds 11_reading_heads 0 1 2 3 4` runs this lesson with five of them
+# `python -m benchmarks.other_seeds 11_reading_heads 0 1 2 3 4` runs this lesson with
+# five of them
+seed = 0
 
 # %% [markdown]
 # ## Set a task that rewards nothing but looking back
@@ -49,7 +51,9 @@ VOCAB, BOS, PERIOD = 64, 0, 16
 
 def draw(b: int, n: int, period: int | None = None) -> Tensor:
     """Sequences (b, n): BOS, then a random block over and over. Its length is drawn, unless it is given."""
-    lengths = torch.randint(8, 33, (b, 1)) if period is None else torch.full((b, 1), period)
+    lengths = (
+        torch.randint(8, 33, (b, 1)) if period is None else torch.full((b, 1), period)
+    )
     block = torch.randint(1, VOCAB, (b, n))
     return F.pad(block.gather(1, torch.arange(n - 1) % lengths), (1, 0), value=BOS)
 
@@ -100,7 +104,9 @@ print(inspect.getsource(attnlib.AttentionOnly.forward).split('"""')[2])
 
 
 # %%
-def train(depth: int, steps: int, period: int | None = None) -> tuple[nn.Module, dict[int, dict[str, Tensor]]]:
+def train(
+    depth: int, steps: int, period: int | None = None
+) -> tuple[nn.Module, dict[int, dict[str, Tensor]]]:
     """A model, and its weights after every tenth step."""
     torch.manual_seed(seed)
     model = attnlib.AttentionOnly(VOCAB, 64, 4, depth=depth)
@@ -109,7 +115,10 @@ def train(depth: int, steps: int, period: int | None = None) -> tuple[nn.Module,
     film = {}
     for step in range(steps + 1):
         if step % 10 == 0:
-            film[step] = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+            film[step] = {
+                name: weight.detach().clone()
+                for name, weight in model.named_parameters()
+            }
         ids = draw(32, 65, period)
         loss = losses(model(ids), ids).mean()
         optimiser.zero_grad()
@@ -124,7 +133,9 @@ def train(depth: int, steps: int, period: int | None = None) -> tuple[nn.Module,
 started = time.process_time()
 model, film = train(depth=2, steps=500)
 one_layer, film_of_one = train(depth=1, steps=500)
-print(f"two models trained in {time.process_time() - started:.0f} seconds of one processor")
+print(
+    f"two models trained in {time.process_time() - started:.0f} seconds of one processor"
+)
 
 # %%
 torch.manual_seed(seed + 2)
@@ -145,7 +156,9 @@ one = {step: loss_in(1, weights) for step, weights in film_of_one.items()}
 # %%
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
 cliff = max(range(0, 450, 10), key=lambda step: two[step] - two[step + 50])
-print(f"two layers: {two[0]:.2f} at first, {two[cliff]:.2f} at step {cliff}, {two[cliff + 50]:.2f} fifty steps later")
+print(
+    f"two layers: {two[0]:.2f} at first, {two[cliff]:.2f} at step {cliff}, {two[cliff + 50]:.2f} fifty steps later"
+)
 print(f"at the end: {two[500]:.2f} with two layers, {one[500]:.2f} with one")
 assert two[cliff] - two[cliff + 50] > 1.2  # a drop, not a slope
 assert two[cliff] > math.log(PERIOD)  # it began where nobody knew the order
@@ -156,15 +169,19 @@ assert min(one.values()) > math.log(PERIOD)
 _, ax = plt.subplots(figsize=(8, 3.6), layout="constrained")
 ax.plot(list(one), list(one.values()), "--", color=GREY, label="one layer")
 ax.plot(list(two), list(two.values()), color=ACCENT, label="two layers")
-for level, text in ((math.log(63), "one of 63 tokens"), (math.log(PERIOD), "one of the block's 16 tokens")):
+for level, text in (
+    (math.log(63), "one of 63 tokens"),
+    (math.log(PERIOD), "one of the block's 16 tokens"),
+):
     ax.axhline(level, color=GREY, linewidth=1, linestyle=":")
     ax.text(500, level + 0.06, text, ha="right", color=GREY)
 ax.set(xlabel="step", ylabel="loss on the repeats, nats", ylim=(0, 4.8), xlim=(0, 505))
 ax.set_title("Two layers creep, and then fall off a cliff; one layer only creeps")
 ax.legend(loc="lower left")
 show(
-    "Loss on the repeats over 500 steps. Both models creep down from 4.3; the one with two layers falls steeply to "
-    "under 1 between steps 200 and 300. The one with one layer stays above the line of ln 16."
+    "Loss on the repeats over 500 steps. Both models creep down from 4.3; the one "
+    "with two layers falls steeply to under 1 between steps 200 and 300. The one with "
+    "one layer stays above the line of ln 16."
 )
 
 # %% [markdown]
@@ -198,8 +215,13 @@ check("predict_fixed_period", fixed_period_claim)
 by_place, _ = train(depth=1, steps=250, period=PERIOD)
 torch.manual_seed(seed + 3)
 others = {period: draw(32, 64, period) for period in (15, 16, 17)}
-by_period = {period: on_repeats(by_place(ids), ids, period) for period, ids in others.items()}
-print("one layer, trained on period 16 only:", {period: round(loss, 2) for period, loss in by_period.items()})
+by_period = {
+    period: on_repeats(by_place(ids), ids, period) for period, ids in others.items()
+}
+print(
+    "one layer, trained on period 16 only:",
+    {period: round(loss, 2) for period, loss in by_period.items()},
+)
 assert by_period[16] < 0.3
 assert min(by_period[15], by_period[17]) > math.log(63)  # worse than knowing nothing
 
@@ -229,14 +251,28 @@ assert min(by_period[15], by_period[17]) > math.log(63)  # worse than knowing no
 # %%
 _, ax = plt.subplots(figsize=(8.4, 3.1), layout="constrained")
 ax.set(
-    xlim=(-0.7, 5.9), ylim=(-0.55, 2.75), title="A head that looks one place back, and one that asks for what it noted"
+    xlim=(-0.7, 5.9),
+    ylim=(-0.55, 2.75),
+    title="A head that looks one place back, and one that asks for what it noted",
 )
 ax.axis("off")
 tokens = ["BOS", "A", "B", "C", "A", "?"]
 for x, token in enumerate(tokens):
-    ax.text(x, 0, token, ha="center", va="center", bbox={"boxstyle": "round,pad=0.5", "fc": PALE, "ec": INK})
+    ax.text(
+        x,
+        0,
+        token,
+        ha="center",
+        va="center",
+        bbox={"boxstyle": "round,pad=0.5", "fc": PALE, "ec": INK},
+    )
 ax.text(
-    2, 1.1, "B\nbefore me: A", ha="center", va="center", bbox={"boxstyle": "round,pad=0.4", "fc": "white", "ec": INK}
+    2,
+    1.1,
+    "B\nbefore me: A",
+    ha="center",
+    va="center",
+    bbox={"boxstyle": "round,pad=0.4", "fc": "white", "ec": INK},
 )
 ax.text(
     4,
@@ -253,13 +289,16 @@ for start, end, colour, style in (
     ((2.47, 1.3), (3.25, 2.0), ACCENT, "->"),
     ((4.5, 1.85), (4.95, 0.3), ACCENT, "->"),
 ):
-    ax.annotate("", end, start, arrowprops={"arrowstyle": style, "color": colour, "lw": 1.6})
+    ax.annotate(
+        "", end, start, arrowprops={"arrowstyle": style, "color": colour, "lw": 1.6}
+    )
 ax.text(1.05, 0.62, "layer 0", color=INK, ha="right")
 ax.text(2.8, 1.8, "layer 1", color=ACCENT, ha="right")
 ax.text(4.85, 1.25, "so B", color=ACCENT)
 show(
-    "Tokens BOS, A, B, C, A. In layer 0 an arrow from A to B: B notes that A was before it. In layer 1 the second A "
-    "asks who had an A before, gets B, and predicts B."
+    "Tokens BOS, A, B, C, A. In layer 0 an arrow from A to B: B notes that A was "
+    "before it. In layer 1 the second A asks who had an A before, gets B, and "
+    "predicts B."
 )
 
 # %% [markdown]
@@ -384,17 +423,32 @@ def looks(weights: dict[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
         _, (first, second) = frame(probe, return_weights=True)
     two_blocks = slice(1, 2 * PERIOD + 1)
     on_bos = second[..., 1:PERIOD, 0].mean(dim=(0, -1))
-    return previous(first), induction(second[..., two_blocks, two_blocks], PERIOD), on_bos
+    return (
+        previous(first),
+        induction(second[..., two_blocks, two_blocks], PERIOD),
+        on_bos,
+    )
 
 
 scores = {step: looks(weights) for step, weights in film.items()}
-back, copy, rest = (torch.stack(heads) for heads in zip(*scores.values(), strict=True))  # (frames, h)
+# (frames, h)
+back, copy, rest = (torch.stack(heads) for heads in zip(*scores.values(), strict=True))
 
 # %%
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
 back_head, copy_head = back[-1].argmax().item(), copy[-1].argmax().item()
-print("layer 0, previous token:", [round(x, 2) for x in back[-1].tolist()], "before:", round(back[0].max().item(), 2))
-print("layer 1, induction:     ", [round(x, 2) for x in copy[-1].tolist()], "before:", round(copy[0].max().item(), 2))
+print(
+    "layer 0, previous token:",
+    [round(x, 2) for x in back[-1].tolist()],
+    "before:",
+    round(back[0].max().item(), 2),
+)
+print(
+    "layer 1, induction:     ",
+    [round(x, 2) for x in copy[-1].tolist()],
+    "before:",
+    round(copy[0].max().item(), 2),
+)
 assert back[-1].max() > 0.6
 assert copy[-1].max() > 0.55
 assert max(back[0].max(), copy[0].max()) < 0.15
@@ -407,10 +461,18 @@ assert max(back[0].max(), copy[0].max()) < 0.15
 def halfway(curve: list[float]) -> int:
     """The step at which a curve has gone half of its way."""
     middle = (curve[0] + curve[-1]) / 2
-    return next(step for step, y in zip(film, curve, strict=True) if (y - middle) * (curve[-1] - curve[0]) > 0)
+    return next(
+        step
+        for step, y in zip(film, curve, strict=True)
+        if (y - middle) * (curve[-1] - curve[0]) > 0
+    )
 
 
-turns = [halfway(list(two.values())), halfway(back[:, back_head].tolist()), halfway(copy[:, copy_head].tolist())]
+turns = [
+    halfway(list(two.values())),
+    halfway(back[:, back_head].tolist()),
+    halfway(copy[:, copy_head].tolist()),
+]
 
 # %%
 # nbval-ignore-output: the steps vary by machine; the assertions say what it shows
@@ -425,21 +487,32 @@ ax.set_ylabel("loss on the repeats, nats", color=ACCENT)
 right = ax.twinx()
 right.spines["right"].set_visible(True)
 right.set(ylim=(0, 1), ylabel="mean weight")
-for curves, best, line, colour in ((back, back_head, "--", GREY), (copy, copy_head, "-", INK)):
+for curves, best, line, colour in (
+    (back, back_head, "--", GREY),
+    (copy, copy_head, "-", INK),
+):
     right.plot(list(film), curves, color=colour, linewidth=0.8, alpha=0.4)
     right.plot(list(film), curves[:, best], line, color=colour, linewidth=3)
 right.plot(list(film), rest.mean(dim=1), color=INK, linewidth=1.5, linestyle=":")
 ax.plot([], [], color=ACCENT, linewidth=3, label="loss")
 ax.plot([], [], "--", color=GREY, linewidth=3, label="layer 0, on the previous token")
 ax.plot([], [], color=INK, linewidth=3, label="layer 1, after the last time")
-ax.plot([], [], color=INK, linewidth=1.5, linestyle=":", label="layer 1, first block, on BOS")
+ax.plot(
+    [],
+    [],
+    color=INK,
+    linewidth=1.5,
+    linestyle=":",
+    label="layer 1, first block, on BOS",
+)
 ax.axvspan(min(turns), max(turns), color=PALE, zorder=0)
 ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=4)
 ax.set_title("Loss, previous-token head and induction head turn at the same time")
 show(
-    "Three curves over 500 steps. When the loss falls off its cliff, the previous-token score of a head of layer 0 "
-    "and the induction score of a head of layer 1 rise from nearly 0 to their height. Thin lines are the other heads. "
-    "A dotted line, the weight on BOS, rises before."
+    "Three curves over 500 steps. When the loss falls off its cliff, the "
+    "previous-token score of a head of layer 0 and the induction score of a head of "
+    "layer 1 rise from nearly 0 to their height. Thin lines are the other heads. A "
+    "dotted line, the weight on BOS, rises before."
 )
 
 # %% [markdown]
@@ -470,8 +543,9 @@ for ax, (picture, title) in zip(axes, pictures, strict=True):
 axes[0].set_ylabel("query")
 plt.colorbar(drawn, ax=axes, label="attention weight", shrink=0.8)
 show(
-    "Two tables of weights. Left, a dark line right below the diagonal. Right, the first column is dark for the first "
-    "16 queries; then stripes run parallel to the diagonal, one and two periods below it, a step to the right."
+    "Two tables of weights. Left, a dark line right below the diagonal. Right, the "
+    "first column is dark for the first 16 queries; then stripes run parallel to the "
+    "diagonal, one and two periods below it, a step to the right."
 )
 
 # %% [markdown]
@@ -480,33 +554,48 @@ show(
 
 # %%
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
-foretold = logits[0, :-1].softmax(dim=-1)  # (n - 1, V): row i is said after token i, about token i + 1
+# (n - 1, V): row i is said after token i, about token i + 1
+foretold = logits[0, :-1].softmax(dim=-1)
 came = foretold.gather(-1, shown[0, 1:, None])[:, 0]
 right_one = foretold.argmax(dim=-1) == shown[0, 1:]
-first_time, again = slice(0, PERIOD), slice(PERIOD + 1, None)  # the first query that can know is at 17
+# the first query that can know is at 17
+first_time, again = slice(0, PERIOD), slice(PERIOD + 1, None)
 for name, part in (("the first time", first_time), ("when it comes again", again)):
-    print(f"{name}: probability {came[part].mean():.2f} on average, {right_one[part].float().mean():.0%} right")
+    print(
+        f"{name}: probability {came[part].mean():.2f} on average, {right_one[part].float().mean():.0%} right"
+    )
 assert came[first_time].mean() < 3 / 63  # 1/63 is an even guess
 assert came[again].mean() > 0.7
 assert right_one[again].float().mean() > 0.85
 
 # %%
-_, (above, below) = plt.subplots(2, 1, figsize=(9, 4.8), layout="constrained", sharex=True, height_ratios=(1, 1.6))
+_, (above, below) = plt.subplots(
+    2, 1, figsize=(9, 4.8), layout="constrained", sharex=True, height_ratios=(1, 1.6)
+)
 above.bar(range(48), came, color=[ACCENT if i > PERIOD else GREY for i in range(48)])
 above.set(
     ylabel="probability of the\ntoken that came",
     ylim=(0, 1.05),
     title="A guess the first time, and nearly always right after that",
 )
-candidates = list(dict.fromkeys(shown[0, 1:].tolist()))  # the tokens of the block, in its order
-drawn = below.imshow(foretold[:, candidates].T, cmap="Blues", vmin=0, vmax=1, aspect="auto")
-below.set(xlabel="position of the last token read", ylabel="next token", xticks=[0, 16, 32, 47])
+# the tokens of the block, in its order
+candidates = list(dict.fromkeys(shown[0, 1:].tolist()))
+drawn = below.imshow(
+    foretold[:, candidates].T, cmap="Blues", vmin=0, vmax=1, aspect="auto"
+)
+below.set(
+    xlabel="position of the last token read",
+    ylabel="next token",
+    xticks=[0, 16, 32, 47],
+)
 below.set_yticks(range(len(candidates)), candidates, fontsize=7)
 plt.colorbar(drawn, ax=(above, below), label="probability", shrink=0.8)
 show(
-    "Above, a bar for each position: the probability of the token that came next, nearly 0 up to position 16, and most "
-    "often over 0.9 after that. Below, a table with a row for each token of the block: pale on the left, and then a "
-    "dark line that goes down the rows in the order of the block, once for each time that it repeats."
+    "Above, a bar for each position: the probability of the token that came next, "
+    "nearly 0 up to position 16, and most often over 0.9 after that. Below, a table "
+    "with a row for each token of the block: pale on the left, and then a dark line "
+    "that goes down the rows in the order of the block, once for each time that it "
+    "repeats."
 )
 
 # %% [markdown]
@@ -635,7 +724,8 @@ by_hand = torch.tensor([[1.0, 0, 0], [0.5, 0.25, 0.25], [1 / 3, 1 / 3, 1 / 3]])
 assert_close(entropy(by_hand), torch.tensor([0.0, 1.040, 1.099]), atol=1e-3, rtol=0)
 undecided = entropy(second).mean(dim=(0, 1))  # (n,)
 on_bos = second[..., 0].mean(dim=(0, 1))
-found = second.diagonal(1 - PERIOD, dim1=-2, dim2=-1).mean(dim=(0, 1))  # from query 15 on
+# from query 15 on
+found = second.diagonal(1 - PERIOD, dim1=-2, dim2=-1).mean(dim=(0, 1))
 even = torch.arange(1, 65).log()
 assert (undecided[8:] < 0.6 * even[8:]).all()
 
@@ -643,17 +733,27 @@ assert (undecided[8:] < 0.6 * even[8:]).all()
 _, (left, right) = plt.subplots(1, 2, figsize=(9.4, 3.4), layout="constrained")
 left.plot(on_bos, color=INK, label="on BOS")
 left.plot(range(PERIOD + 1, 64), found[2:], color=ACCENT, label="after the last time")
-left.set(xlabel="query", ylabel="mean weight, layer 1", ylim=(0, 1.05), title="Nothing to find: all eyes on BOS")
+left.set(
+    xlabel="query",
+    ylabel="mean weight, layer 1",
+    ylim=(0, 1.05),
+    title="Nothing to find: all eyes on BOS",
+)
 left.legend(loc="center right")
 right.plot(even, color=GREY, linestyle=":", label="if all keys had the same weight")
 right.plot(undecided, color=INK, label="layer 1")
-right.set(xlabel="query", ylabel="entropy, nats", title="Decided in both blocks, for different reasons")
+right.set(
+    xlabel="query",
+    ylabel="entropy, nats",
+    title="Decided in both blocks, for different reasons",
+)
 right.legend(loc="center right")
 for ax in (left, right):
     ax.axvline(PERIOD + 0.5, color=GREY, linewidth=1)
 show(
-    "Left: the weight on BOS is high up to query 16 and then drops to nearly 0, where the weight on the token after "
-    "the last time rises. Right: the entropy stays far below that of even weights, in the first block and later."
+    "Left: the weight on BOS is high up to query 16 and then drops to nearly 0, where "
+    "the weight on the token after the last time rises. Right: the entropy stays far "
+    "below that of even weights, in the first block and later."
 )
 
 # %% [markdown]
@@ -674,7 +774,9 @@ for period, n in ((4, 64), (8, 64), (16, 64), (32, 64), (48, 128), (16, 128)):
     ids = draw(32, n, period)
     hits = model(ids)[:, :-1].argmax(dim=-1) == ids[:, 1:]
     right_answers[period, n] = hits[:, period + 1 :].float().mean().item()
-    print(f"period {period:2}, {n:3} tokens: {right_answers[period, n]:.0%} of the repeats right")
+    print(
+        f"period {period:2}, {n:3} tokens: {right_answers[period, n]:.0%} of the repeats right"
+    )
 assert min(right_answers[p, 64] for p in (4, 8, 16, 32)) > 0.85
 assert right_answers[16, 128] > 0.6
 assert right_answers[48, 128] < 0.6
@@ -698,27 +800,50 @@ sentence = f"{scene} tired and {scene} wide"
 # %%
 # nbval-ignore-output: the last digits vary by machine, and the sentence is yours
 words = usable_text(sentence, longest=500).lower().split()
-number = {word: i for i, word in enumerate(dict.fromkeys(words), start=1)}  # the first word gets 1, the next new one 2
+# the first word gets 1, the next new one 2
+number = {word: i for i, word in enumerate(dict.fromkeys(words), start=1)}
 if not 2 <= len(number) < VOCAB:
-    raise NotUsable(f"A sentence of 2 to {VOCAB - 1} different words is needed, got {len(number)}.")
+    raise NotUsable(
+        f"A sentence of 2 to {VOCAB - 1} different words is needed, got {len(number)}."
+    )
 ids = torch.tensor([[BOS, *(number[word] for word in words)]])
 chances = model(ids)[0].softmax(dim=-1)
-guesses = [(word, chances[i, number[word]].item()) for i, word in enumerate(words)]  # at i, words[i] is still to come
+# at i, words[i] is still to come
+guesses = [(word, chances[i, number[word]].item()) for i, word in enumerate(words)]
 for start in range(0, len(guesses), 6):
-    print("   ".join(f"{word} {chance:.0%}" for word, chance in guesses[start : start + 6]))
+    print(
+        "   ".join(
+            f"{word} {chance:.0%}" for word, chance in guesses[start : start + 6]
+        )
+    )
 likeliest = chances[len(words) - 1].argmax().item()
-print("for the last word it would have said:", next((w for w, i in number.items() if i == likeliest), "none of these"))
+print(
+    "for the last word it would have said:",
+    next((w for w, i in number.items() if i == likeliest), "none of these"),
+)
 
 # %%
 _, ax = plt.subplots(figsize=(9.4, 2.9), layout="constrained")
 pairs_of_words = list(pairwise(words))
-known = [i > 0 and pairs_of_words[i - 1] in pairs_of_words[: i - 1] for i in range(len(words))]
-ax.bar(range(len(words)), [chance for _, chance in guesses], color=[ACCENT if seen else GREY for seen in known])
+known = [
+    i > 0 and pairs_of_words[i - 1] in pairs_of_words[: i - 1]
+    for i in range(len(words))
+]
+ax.bar(
+    range(len(words)),
+    [chance for _, chance in guesses],
+    color=[ACCENT if seen else GREY for seen in known],
+)
 ax.set_xticks(range(len(words)), words, rotation=60, ha="right")
-ax.set(ylabel="probability", ylim=(0, 1), title="A word is foretold where it has followed the same word before")
+ax.set(
+    ylabel="probability",
+    ylim=(0, 1),
+    title="A word is foretold where it has followed the same word before",
+)
 show(
-    "A bar for each word of the sentence: the probability that the model gave it. Most words, grey, get next to "
-    "nothing; those that have followed the same word before, orange, get a high probability."
+    "A bar for each word of the sentence: the probability that the model gave it. "
+    "Most words, grey, get next to nothing; those that have followed the same word "
+    "before, orange, get a high probability."
 )
 
 # %% [markdown]
@@ -749,7 +874,9 @@ show(
 
 
 # %%
-def ablate_head(model: nn.Module, ids: Tensor, layer: int, head: int, mean: bool = False) -> Tensor:
+def ablate_head(
+    model: nn.Module, ids: Tensor, layer: int, head: int, mean: bool = False
+) -> Tensor:
     """The logits (b, n, V) of the model without one of its heads."""
     ### BEGIN SOLUTION
     at = model.layers[layer]
@@ -798,12 +925,22 @@ ablate = yours_or_ours("ablate_head", globals())
 
 whole = on_repeats(model(probe), probe)
 missed = torch.tensor(
-    [[on_repeats(ablate(model, probe, layer, head, True), probe) - whole for head in range(4)] for layer in range(2)]
+    [
+        [
+            on_repeats(ablate(model, probe, layer, head, True), probe) - whole
+            for head in range(4)
+        ]
+        for layer in range(2)
+    ]
 )
-print(f"loss with all heads: {whole:.2f}; what it loses without one of them (mean ablation):")
+print(
+    f"loss with all heads: {whole:.2f}; what it loses without one of them (mean ablation):"
+)
 for layer, looked in enumerate((back[-1], copy[-1])):
     for head in range(4):
-        print(f"  layer {layer}, head {head}: score {looked[head]:.2f}, loss +{missed[layer, head]:.2f}")
+        print(
+            f"  layer {layer}, head {head}: score {looked[head]:.2f}, loss +{missed[layer, head]:.2f}"
+        )
 assert missed[0].argmax() == back_head
 assert missed[0, back_head] > 0.5
 assert missed[0, back_head] > 1.5 * missed[1].max()
@@ -831,7 +968,10 @@ def without_heads(layer: int, heads: list[int]) -> float:
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
 ranking = copy[-1].argsort(descending=True).tolist()
 steps = [without_heads(1, ranking[:count]) for count in range(5)]
-print("layer 1 without 0, 1, 2, 3, 4 of its heads: loss", [round(loss, 2) for loss in steps])
+print(
+    "layer 1 without 0, 1, 2, 3, 4 of its heads: loss",
+    [round(loss, 2) for loss in steps],
+)
 assert steps[1] < whole + 0.6
 assert steps[4] > 3.5
 
@@ -946,11 +1086,22 @@ check("copying_score", copying_score)
 circuit_of = yours_or_ours("ov_circuit", globals())
 copies = yours_or_ours("copying_score", globals())
 
-assert_close(copies(torch.tensor([[2.0, 1, 0], [3, 1, 0], [-1, -2, -0.5]])).item(), 2 / 3, atol=1e-6, rtol=0)
-copying = [[copies(circuit_of(model, layer, head)).item() for head in range(4)] for layer in range(2)]
+assert_close(
+    copies(torch.tensor([[2.0, 1, 0], [3, 1, 0], [-1, -2, -0.5]])).item(),
+    2 / 3,
+    atol=1e-6,
+    rtol=0,
+)
+copying = [
+    [copies(circuit_of(model, layer, head)).item() for head in range(4)]
+    for layer in range(2)
+]
 together = sum(circuit_of(model, 1, head) for head in range(4))
 for layer in range(2):
-    print(f"copying scores of layer {layer}:", [round(score, 2) for score in copying[layer]])
+    print(
+        f"copying scores of layer {layer}:",
+        [round(score, 2) for score in copying[layer]],
+    )
 print(f"the four heads of layer 1 together: {copies(together).item():.2f}")
 assert min(copying[1]) > 0.5 > max(copying[0])
 assert copies(together) > 0.9
@@ -1021,7 +1172,9 @@ check("qk_composition", qk_composition)
 def matrices(layer: int, head: int) -> tuple[Tensor, Tensor]:
     """W^OV and W^QK of a head, both (d_model, d_model)."""
     attn, own = model.layers[layer], slice(16 * head, 16 * (head + 1))
-    return attn.w_v.weight[own].T @ attn.w_o.weight[:, own].T, attn.w_q.weight[own].T @ attn.w_k.weight[own]
+    return attn.w_v.weight[own].T @ attn.w_o.weight[:, own].T, attn.w_q.weight[
+        own
+    ].T @ attn.w_k.weight[own]
 
 
 # %%
@@ -1031,15 +1184,30 @@ compose = yours_or_ours("qk_composition", globals())
 w_ov, w_qk = torch.tensor([[0.0, 2], [0, 0]]), torch.tensor([[0.0, 3], [0, 4]])
 assert_close(compose(w_ov, w_qk).item(), 1.0)
 assert_close(compose(w_ov, w_qk[:, [1, 0]]).item(), 0.0)
-pairs = [(matrices(0, first)[0], matrices(1, second)[1]) for first in range(4) for second in range(4)]
+pairs = [
+    (matrices(0, first)[0], matrices(1, second)[1])
+    for first in range(4)
+    for second in range(4)
+]
 by_key = torch.stack([compose(w_ov, w_qk) for w_ov, w_qk in pairs]).view(4, 4)
 by_query = torch.stack([compose(w_ov, w_qk.T) for w_ov, w_qk in pairs]).view(4, 4)
 torch.manual_seed(seed + 6)
 chance = torch.stack(
-    [compose(torch.randn(64, 16) @ torch.randn(16, 64), torch.randn(64, 16) @ torch.randn(16, 64)) for _ in range(100)]
+    [
+        compose(
+            torch.randn(64, 16) @ torch.randn(16, 64),
+            torch.randn(64, 16) @ torch.randn(16, 64),
+        )
+        for _ in range(100)
+    ]
 )
-print(f"random heads: {chance.mean():.3f}, at most {chance.max():.3f}; queries of layer 1: {by_query.mean():.3f}")
-print("keys of layer 1, for each head of layer 0:", [round(x, 3) for x in by_key.mean(dim=1).tolist()])
+print(
+    f"random heads: {chance.mean():.3f}, at most {chance.max():.3f}; queries of layer 1: {by_query.mean():.3f}"
+)
+print(
+    "keys of layer 1, for each head of layer 0:",
+    [round(x, 3) for x in by_key.mean(dim=1).tolist()],
+)
 assert by_key[back_head].min() > chance.max()
 assert by_query.mean() < chance.mean() + 0.01
 
@@ -1054,12 +1222,21 @@ for head in range(4):
     ax.text(head, 0.275, f"looks back: {back[-1, head]:.2f}", ha="center", color=colour)
 ax.plot([], [], "o", color=INK, label="into the keys")
 ax.plot([], [], "x", color=GREY, label="into the queries")
-ax.set(xticks=range(4), xlabel="head of layer 0", ylabel="composition", ylim=(0.05, 0.3), xlim=(-0.5, 4.4))
-ax.set_title("The keys of layer 1 listen to layer 0, and most to the head that looks back")
+ax.set(
+    xticks=range(4),
+    xlabel="head of layer 0",
+    ylabel="composition",
+    ylim=(0.05, 0.3),
+    xlim=(-0.5, 4.4),
+)
+ax.set_title(
+    "The keys of layer 1 listen to layer 0, and most to the head that looks back"
+)
 ax.legend(loc="center right")
 show(
-    "For each head of layer 0 four dots, its composition with the keys of the four heads of layer 1: above the band of "
-    "random matrices, highest for the head that looks back. Crosses, for the queries, are in the band or below it."
+    "For each head of layer 0 four dots, its composition with the keys of the four "
+    "heads of layer 1: above the band of random matrices, highest for the head that "
+    "looks back. Crosses, for the queries, are in the band or below it."
 )
 
 # %% [markdown]
@@ -1088,11 +1265,15 @@ def path_patch(model: nn.Module, ids: Tensor, other: Tensor, head: int) -> Tenso
     first, second = model.layers[0], model.layers[1]
     d_head = first.w_o.in_features // first.num_heads
     own, merged = slice(head * d_head, (head + 1) * d_head), []
-    with first.w_o.register_forward_pre_hook(lambda _, inputs: merged.append(inputs[0][..., own])):
+    with first.w_o.register_forward_pre_hook(
+        lambda _, inputs: merged.append(inputs[0][..., own])
+    ):
         model(other)
         model(ids)
     there, here = (part @ first.w_o.weight[:, own].T for part in merged)
-    with second.w_k.register_forward_pre_hook(lambda _, inputs: (inputs[0] - here + there,)):
+    with second.w_k.register_forward_pre_hook(
+        lambda _, inputs: (inputs[0] - here + there,)
+    ):
         return model(ids)
     ### END SOLUTION
 
@@ -1126,9 +1307,13 @@ patch = yours_or_ours("path_patch", globals())
 
 torch.manual_seed(seed + 7)
 stranger = draw(32, 64, PERIOD)
-harm = [on_repeats(patch(model, probe, stranger, head), probe) - whole for head in range(4)]
+harm = [
+    on_repeats(patch(model, probe, stranger, head), probe) - whole for head in range(4)
+]
 for head in range(4):
-    print(f"head {head} of layer 0: knocked out +{missed[0, head]:.2f}, only the wire to the keys +{harm[head]:.2f}")
+    print(
+        f"head {head} of layer 0: knocked out +{missed[0, head]:.2f}, only the wire to the keys +{harm[head]:.2f}"
+    )
 assert max(range(4), key=harm.__getitem__) == back_head
 assert harm[back_head] > 0.5
 
@@ -1147,7 +1332,10 @@ assert harm[back_head] > 0.5
 from sklearn.datasets import load_digits
 
 digits = load_digits()
-images, labels = torch.tensor(digits.images, dtype=torch.float32) / 16, torch.tensor(digits.target)
+images, labels = (
+    torch.tensor(digits.images, dtype=torch.float32) / 16,
+    torch.tensor(digits.target),
+)
 rows = images.unflatten(1, (4, 2)).unflatten(3, (4, 2))  # (b, row, p, column, q)
 patches = rows.transpose(2, 3).flatten(3).flatten(1, 2)  # (b, 16, 4)
 
@@ -1157,8 +1345,13 @@ class DigitReader(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.embed, self.positions = nn.Linear(4, 48), nn.Parameter(0.5 * torch.randn(16, 48))
-        self.first, self.last = (attnlib.EncoderBlock(48, 4, mlp_ratio=2.0) for _ in range(2))
+        self.embed, self.positions = (
+            nn.Linear(4, 48),
+            nn.Parameter(0.5 * torch.randn(16, 48)),
+        )
+        self.first, self.last = (
+            attnlib.EncoderBlock(48, 4, mlp_ratio=2.0) for _ in range(2)
+        )
         self.norm, self.head = nn.LayerNorm(48), nn.Linear(48, 10)
 
     def forward(self, patches: Tensor) -> Tensor:
@@ -1177,7 +1370,9 @@ order = torch.randperm(len(images))
 training, test = order[:1437], order[1437:]
 reader = DigitReader()
 optimiser = torch.optim.AdamW(reader.parameters(), lr=5e-3, weight_decay=0.05)
-schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 5e-3, total_steps=8 * 23, pct_start=0.2)
+schedule = torch.optim.lr_scheduler.OneCycleLR(
+    optimiser, 5e-3, total_steps=8 * 23, pct_start=0.2
+)
 for _ in range(8):
     for batch in training[torch.randperm(1437)].split(64):
         loss = F.cross_entropy(reader(patches[batch]), labels[batch])
@@ -1243,7 +1438,9 @@ moved = (same - answers[some]).abs().sum(dim=-1) / 2
 apart = divergence(other, own[some]).mean(dim=(1, 2))
 accuracy = (answers.argmax(dim=-1) == truth).float().mean().item()
 print(f"the reader gets {accuracy:.1%} of the test digits right")
-print(f"50 other patterns: apart {apart.mean():.2f} of at most 0.69; probability moved: at most {moved.max():.3f}")
+print(
+    f"50 other patterns: apart {apart.mean():.2f} of at most 0.69; probability moved: at most {moved.max():.3f}"
+)
 assert accuracy > 0.9
 assert apart.mean() > 0.3
 assert moved.max() < 0.02
@@ -1257,19 +1454,23 @@ axes[0, 0].set_title(f"read as {answers[best].argmax()}")
 axes[1, 0].bar(range(10), answers[best], color=INK, width=0.4)
 axes[1, 0].bar([d + 0.4 for d in range(10)], same[best], color=ACCENT, width=0.4)
 axes[1, 0].set(xticks=range(10), yticks=[0, 1])
-for row, (weights, name) in enumerate(((own[best], "its own weights"), (other[best], "other weights"))):
+for row, (weights, name) in enumerate(
+    ((own[best], "its own weights"), (other[best], "other weights"))
+):
     for head in range(4):
         ax = axes[row, head + 1]
         drawn = ax.imshow(weights[head], cmap="Blues", vmin=0, vmax=1)
-        ax.set(xticks=[], yticks=[], title=f"{name}, {head}" if head == 0 else str(head))
+        ax.set(
+            xticks=[], yticks=[], title=f"{name}, {head}" if head == 0 else str(head)
+        )
 for ax in axes[:, 0]:
     ax.set_anchor("C")
 axes[0, 0].set(xticks=[], yticks=[])
 plt.suptitle("Two pictures, one answer")
 plt.colorbar(drawn, ax=axes, label="attention weight", shrink=0.7)
 show(
-    "A digit, and two rows of four tables of weights, the reader's own and others that look quite different. A bar "
-    "chart shows the same probabilities for both."
+    "A digit, and two rows of four tables of weights, the reader's own and others "
+    "that look quite different. A bar chart shows the same probabilities for both."
 )
 
 # %% [markdown]
@@ -1279,14 +1480,27 @@ show(
 # %%
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
 even = read_with(x, torch.full_like(own, 1 / 16)).argmax(dim=-1) == truth
-swapped = read_with(x[some], other.roll(1, dims=0)).argmax(dim=-1) == same.argmax(dim=-1)
-erased = torch.stack([reader(patches[test] * (torch.arange(16) != k)[:, None]) for k in range(16)], dim=1)
+swapped = read_with(x[some], other.roll(1, dims=0)).argmax(dim=-1) == same.argmax(
+    dim=-1
+)
+erased = torch.stack(
+    [reader(patches[test] * (torch.arange(16) != k)[:, None]) for k in range(16)], dim=1
+)
 told = answers.argmax(dim=-1)[:, None, None].expand(-1, 16, 1)
-harm = 1 - erased.softmax(dim=-1).gather(-1, told).squeeze(-1)  # (b, 16): the answer's loss without this patch
-agree = (own.mean(dim=(1, 2)).argmax(dim=-1) == harm.argmax(dim=-1)).float().mean().item()
-print(f"with even weights:                           {even.float().mean():.0%} of all test digits right")
-print(f"with the second pattern of another image:    {swapped.float().mean():.0%} of 50 answers stay")
-print(f"most-attended patch = patch most sorely missed: {agree:.0%} of all test digits (by chance: 6%)")
+# (b, 16): the answer's loss without this patch
+harm = 1 - erased.softmax(dim=-1).gather(-1, told).squeeze(-1)
+agree = (
+    (own.mean(dim=(1, 2)).argmax(dim=-1) == harm.argmax(dim=-1)).float().mean().item()
+)
+print(
+    f"with even weights:                           {even.float().mean():.0%} of all test digits right"
+)
+print(
+    f"with the second pattern of another image:    {swapped.float().mean():.0%} of 50 answers stay"
+)
+print(
+    f"most-attended patch = patch most sorely missed: {agree:.0%} of all test digits (by chance: 6%)"
+)
 assert even.float().mean() < accuracy - 0.15
 assert swapped.float().mean() < 0.95
 assert agree < 0.5
