@@ -1,5 +1,6 @@
 """Pictures: what is drawn is what was given, every error says both numbers, and grey keeps the order of the values."""
 
+import io
 import itertools
 
 import matplotlib
@@ -12,6 +13,7 @@ import pytest
 import torch
 from matplotlib.colors import to_rgb
 from matplotlib.text import Text
+from PIL import Image
 
 from attnlib.plot import (
     ACCENT,
@@ -240,7 +242,9 @@ def test_a_figure_is_shown_with_its_alt_text(monkeypatch: pytest.MonkeyPatch) ->
     ((data, metadata),) = shown
     assert data["text/plain"] == "three words look at one another"
     assert data["image/png"].startswith(b"\x89PNG")  # type: ignore[attr-defined]
-    assert metadata == {"image/png": {"alt": "three words look at one another"}}
+    width, height = Image.open(io.BytesIO(data["image/png"])).size  # type: ignore[arg-type]
+    half = {"width": width // 2, "height": height // 2}  # two by two pixels of the image for one of the page
+    assert metadata == {"image/png": {"alt": "three words look at one another", **half}}
     assert not plt.get_fignums()
 
 

@@ -10,6 +10,7 @@ from attnlib.plot.hover import HoverLinks, hover_links
 from attnlib.plot.links import plot_links
 from attnlib.plot.style import ACCENT, COLOUR_MAP, DIVERGING, FONT_SIZE, GREY, INK, PALE, show, use_style
 from attnlib.plot.tables import plot_attention, plot_heads, plot_mask
+from attnlib.plot.training import training
 
 __all__ = [
     "ACCENT",
@@ -33,5 +34,6 @@ __all__ = [
     "plot_links",
     "plot_mask",
     "show",
+    "training",
     "use_style",
 ]

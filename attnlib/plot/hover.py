@@ -14,7 +14,7 @@ from torch import Tensor
 
 from attnlib.plot.inputs import shortened, table_of, tokens_of
 from attnlib.plot.links import plot_links
-from attnlib.plot.style import ACCENT, GREY, INK, png
+from attnlib.plot.style import ACCENT, GREY, INK, png, shown_at
 
 ROW, TOP, SIDE, MIDDLE = (
     24,
@@ -39,7 +39,7 @@ class HoverLinks:
             "image/png": base64.b64encode(self.image).decode(),
             "text/plain": self.alt,
         }
-        return data, {"image/png": {"alt": self.alt}}
+        return data, {"image/png": {"alt": self.alt, **shown_at(self.image)}}
 
 
 def hover_links(

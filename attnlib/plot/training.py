@@ -1,0 +1,38 @@
+"""A progress bar for a loop that trains, with its loss."""
+
+import os
+import sys
+
+from tqdm import tqdm
+
+
+class training(tqdm):  # type: ignore[type-arg]
+    """Count the steps of a loop that trains, as `range(steps)` does, and show how far it is and how large the loss.
+
+    The bar vanishes when the loop ends, so a saved notebook keeps nothing of it. It is not drawn where nobody is
+    watching: where the environment variable ATTNLIB_PROGRESS is empty.
+
+    >>> for step in (bar := training(3)):
+    ...     bar.loss(2.5 / (step + 1))
+    >>> bar.n
+    3
+    """
+
+    def __init__(self, steps: int) -> None:
+        # not disabled by tqdm itself, which would count nothing
+        watched = os.environ.get("ATTNLIB_PROGRESS") != ""
+        super().__init__(
+            range(steps), file=sys.stdout if watched else _Nowhere(), leave=False, mininterval=0.3, unit=" steps"
+        )
+
+    def loss(self, loss: float) -> None:
+        """Show this loss beside the bar from its next drawing on; a tensor of one number will do."""
+        self.set_postfix_str(f"loss {float(loss):.3f}", refresh=False)
+
+
+class _Nowhere:
+    def write(self, text: str) -> int:
+        return len(text)
+
+    def flush(self) -> None:
+        pass
