@@ -6,7 +6,7 @@ import sys
 from tqdm import tqdm
 
 
-class training(tqdm):  # type: ignore[type-arg]
+class training(tqdm):  # type: ignore[misc]  # tqdm has no types
     """Count the steps of a loop that trains, as `range(steps)` does, and show how far it is and how large the loss.
 
     The bar vanishes when the loop ends, so a saved notebook keeps nothing of it. It is not drawn where nobody is
