@@ -10,6 +10,7 @@ from attnlib.checks.check import CheckFailed, check, grade, run
 from attnlib.checks.course import exercises
 from attnlib.checks.exercise import Case, Exercise, Misconception
 from attnlib.checks.standing.progress import progress
+from attnlib.checks.standing.weights import keep_weights, trained
 from attnlib.checks.verdict.report import Report
 from attnlib.checks.yours_or_ours import yours_or_ours
 
@@ -22,7 +23,9 @@ __all__ = [
     "check",
     "exercises",
     "grade",
+    "keep_weights",
     "progress",
     "run",
+    "trained",
     "yours_or_ours",
 ]
