@@ -6,6 +6,7 @@ on, so that a caller can add to the picture. matplotlib is imported when somethi
 
 from attnlib.plot.boxes import Arrow, Box, plot_boxes
 from attnlib.plot.diagrams import plot_block, plot_course_map, plot_encoder_decoder, plot_flow
+from attnlib.plot.film import film
 from attnlib.plot.hover import HoverLinks, hover_links
 from attnlib.plot.links import plot_links
 from attnlib.plot.style import ACCENT, COLOUR_MAP, DIVERGING, FONT_SIZE, GREY, INK, PALE, show, use_style
@@ -23,6 +24,7 @@ __all__ = [
     "Arrow",
     "Box",
     "HoverLinks",
+    "film",
     "hover_links",
     "plot_attention",
     "plot_block",

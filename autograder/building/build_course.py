@@ -9,6 +9,7 @@ from typing import Any
 
 from nbformat import NotebookNode
 
+from attnlib.plot.film import still
 from autograder.building.colab import add_colab, recorded_url, with_badges
 from autograder.building.gate import Gate
 from autograder.building.run_lesson import run_lesson, without_outputs
@@ -20,6 +21,7 @@ from autograder.lesson_text.notebook import read_notebook, to_text, write_notebo
 from autograder.lesson_text.round_trip import changed_by_jupyterlab
 from autograder.showing.errors import CourseError
 
+LARGEST_FILM = 300_000
 Say = Callable[[str], None]
 
 
@@ -90,16 +92,26 @@ def build(
 
 
 def pictures(executed: NotebookNode, lesson: str) -> dict[str, bytes]:
-    """File name -> PNG, for each cell with a tag `picture:NAME`: figures that are shown outside of their lesson."""
+    """File name -> PNG or GIF, for each cell with a tag `picture:NAME`: figures that are shown outside of their lesson.
+
+    A film, `NAME.gif`, brings its last frame along, `NAME.png`.
+    """
     found = {}
     for cell in executed.cells:
         for tag in cell.metadata.get("tags", []):
             if tag.startswith("picture:"):
-                images = [data["image/png"] for x in cell.outputs if "image/png" in (data := x.get("data", {}))]
+                name = Path(tag.removeprefix("picture:"))
+                kind = f"image/{name.suffix[1:]}"
+                images = [base64.b64decode(data[kind]) for x in cell.outputs if kind in (data := x.get("data", {}))]
                 if len(images) != 1:
                     said = f"it is tagged {tag!r} and draws {len(images)} figures, not one"
                     raise CourseError(f"{lesson}, cell {cell.id}: {said}.")
-                found[tag.removeprefix("picture:")] = base64.b64decode(images[0])
+                if len(images[0]) > LARGEST_FILM:
+                    said = f"{name} has {len(images[0]):,} bytes, and {LARGEST_FILM:,} are allowed"
+                    raise CourseError(f"{lesson}, cell {cell.id}: {said}.")
+                found[name.as_posix()] = images[0]
+                if name.suffix == ".gif":
+                    found[name.with_suffix(".png").as_posix()] = still(images[0])
     return found
 
 

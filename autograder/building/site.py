@@ -96,7 +96,8 @@ def with_figures(student: NotebookNode, solved: NotebookNode) -> NotebookNode:
             for output in cell.outputs:
                 output.get("data", {}).pop(REPORT, None)
         cell.metadata = NotebookNode({"tags": ["hide-input"]} if folded else {})
-        alts = [out.metadata.get("image/png", {}).get("alt") for out in cell.get("outputs", []) if "metadata" in out]
+        told = [kind for out in cell.get("outputs", []) for kind in out.get("metadata", {}).values()]
+        alts = [kind["alt"] for kind in told if isinstance(kind, dict) and "alt" in kind]  # of an image, or a film
         if any(alts):
             cell.metadata["mystnb"] = {"image": {"alt": next(filter(None, alts))}}
     return student

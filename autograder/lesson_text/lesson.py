@@ -15,7 +15,7 @@ from autograder.showing.errors import CourseError, first_line
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 LANGUAGE = {"name": "python"}
 KEPT_METADATA = ("nbgrader", "tags")
-SHOWS_A_PICTURE = re.compile(r"^(plt\.show\(|show\(|hover_links\(|.*= hover_links\()", re.MULTILINE)
+SHOWS_A_PICTURE = re.compile(r"^(plt\.show\(|show\(|film\(|hover_links\(|.*= hover_links\()", re.MULTILINE)
 NOT_COMPARED, UNFOLDED = "nbval-ignore-output", "unfolded"
 WHY_NOT_COMPARED = re.compile(rf"# {NOT_COMPARED}: .*\n")
 FOLDED = {"cellView": "form", "jupyter": {"source_hidden": True}}  # for Colab, and for JupyterLab and VS Code

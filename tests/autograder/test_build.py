@@ -2,15 +2,21 @@
 
 import base64
 import doctest
+import io
 import os
 import re
 import subprocess
 import sys
 
+import matplotlib.pyplot as plt
 import pytest
+from nbformat.v4 import new_output
+from PIL import Image
 from tiny_course import EXERCISES, RIGHT, TINY, cell, make_layout
 
 from attnlib.checks import exercises
+from attnlib.plot import INK
+from attnlib.plot.film import gif
 from autograder.building import build_course, colab
 from autograder.building.build_course import build, drift, pictures, prepare
 from autograder.building.colab import add_colab, github_url, recorded_url, repository_url, with_badges
@@ -107,7 +113,26 @@ def test_the_committed_notebooks_are_what_the_text_builds():
 def test_the_pictures_in_the_readme_are_drawn_by_lessons():
     notebooks = [read_notebook(Layout().solutions / f"{lesson}.ipynb") for lesson in Layout().lessons()]
     drawn = [name for notebook in notebooks for name in pictures(notebook, "")]
-    assert re.findall(r"\]\(solutions/(\S+\.png)\)", Layout().readme.read_text(encoding="utf-8")) == drawn != []
+    shown = re.findall(r"\]\(solutions/(\S+\.(?:png|gif))\)", Layout().readme.read_text(encoding="utf-8"))
+    assert shown
+    assert set(shown) <= set(drawn)
+
+
+def test_a_film_is_kept_with_its_last_frame(source):
+    figure, axes = plt.subplots(figsize=(2, 1))
+    made = gif(figure, lambda colour: axes.set_facecolor(colour), ["white", INK])
+    cell(source, "pairwise_dot").metadata["tags"] = ["picture:films/night.gif"]
+    shown = {"image/gif": base64.b64encode(made).decode()}
+    cell(source, "pairwise_dot").outputs = [new_output("display_data", data=shown)]
+    found = pictures(source, TINY)
+    assert list(found) == ["films/night.gif", "films/night.png"]
+    assert found["films/night.gif"] == made
+    with Image.open(io.BytesIO(found["films/night.png"])) as still:
+        assert still.convert("RGB").getpixel((100, 50)) == (8, 48, 107)
+    shown["image/gif"] = base64.b64encode(made + bytes(300_000)).decode()
+    cell(source, "pairwise_dot").outputs = [new_output("display_data", data=shown)]
+    with pytest.raises(CourseError, match=r"films/night\.gif has 30\d,\d{3} bytes, and 300,000 are allowed"):
+        pictures(source, TINY)
 
 
 def test_a_picture_is_one_figure(source):
