@@ -16,7 +16,7 @@ from IPython.core.inputtransformer2 import TransformerManager
 from nbformat import NotebookNode
 
 from autograder.lesson_text.exercise_cells import checked
-from autograder.lesson_text.regions import MARKER, Regions, solved_source, split_regions, uncomment
+from autograder.lesson_text.regions import MARKER, Regions, logical_lines, solved_source, split_regions, uncomment
 from autograder.lesson_text.released import longest_answer
 
 # Names, commas and brackets alone (`return output, weights`, `x,`, `)`) are found everywhere and tell nothing; nor does
@@ -63,22 +63,27 @@ class Gate:
         What a stub shows on purpose is no secret. Nor is the code that another exercise's cell gives, around its own
         solution, in that cell: to mend a block, one has to see its layers.
         """
-        public = {_squeeze(uncomment(line)) for regions in self.regions.values() for line in regions.stub}
+        public = {
+            _squeeze(line)
+            for regions in self.regions.values()
+            for line in logical_lines([uncomment(line) for line in regions.stub])
+        }
         given = {
-            _grade_id(cell): {_squeeze(line) for line in self.regions[number].released}
+            _grade_id(cell): {_squeeze(line) for line in logical_lines(self.regions[number].released)}
             for number, cell in enumerate(self.source.cells)
             if _nbgrader(cell).get("solution")
         }
         for number, regions in self.regions.items():
             home = _grade_id(self.source.cells[number])
-            secrets = [("a line of the solution", x) for x in regions.solution if not TELLS_NOTHING.fullmatch(_code(x))]
-            secrets += [("a line of a hidden test", x) for x in regions.hidden if _code(x)]
+            solution, hidden = logical_lines(regions.solution), logical_lines(regions.hidden)
+            secrets = [("a line of the solution", x) for x in solution if not TELLS_NOTHING.fullmatch(_code(x))]
+            secrets += [("a line of a hidden test", x) for x in hidden if _code(x)]
             for kind, line in secrets:
                 for cell in self.release.cells:
                     name, squeezed = _grade_id(cell), _squeeze(line)
                     shown = public | (given.get(name, set()) if name != home else set())
                     if squeezed not in shown and _contains(cell.source, squeezed):
-                        yield self._say(cell, f"{kind} is left: {_code(line)}")
+                        yield self._say(cell, f"{kind} is left: {' '.join(_code(line).split())}")
 
     def _leftovers(self) -> Iterator[str]:
         if _keys_like(self.release.metadata, "jupytext"):
@@ -210,7 +215,7 @@ def _contains(text: str, squeezed: str) -> bool:
 @cache
 def _squeezed(text: str) -> tuple[frozenset[str], str]:
     """Each of the text's lines, and all of it: many lines are looked for in the same cell."""
-    return frozenset(_squeeze(line) for line in text.split("\n")), _squeeze(text)
+    return frozenset(_squeeze(line) for line in logical_lines(text.split("\n"))), _squeeze(text)
 
 
 def _compile(source: str) -> None:

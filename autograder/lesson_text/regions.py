@@ -10,7 +10,9 @@ What stands between BEGIN SOLUTION and BEGIN STUB is the solution. What stands b
 in its place, as comments; without BEGIN STUB, the student gets a line that raises NotImplementedError.
 """
 
+import io
 import re
+import tokenize
 from dataclasses import dataclass, field
 
 BEGIN_SOLUTION, END_SOLUTION = "BEGIN SOLUTION", "END SOLUTION"
@@ -72,6 +74,32 @@ def split_regions(source: str, exercise: str = "") -> Regions:
     if state:
         raise ValueError(f"a {state} has no end")
     return regions
+
+
+def logical_lines(lines: list[str]) -> list[str]:
+    r"""The lines, each with those that it goes on in: a statement in brackets over three lines becomes one entry.
+
+    What never ends, as in a text that is no Python, stays as it is.
+
+    >>> logical_lines(["weights = softmax(", "    scores,", ")", "x = ("])
+    ['weights = softmax(\n    scores,\n)', 'x = (']
+    """
+    found, first = [], 0
+    while first < len(lines):
+        last = next((n for n in range(first + 1, len(lines) + 1) if _is_whole("\n".join(lines[first:n]))), first + 1)
+        found.append("\n".join(lines[first:last]))
+        first = last
+    return found
+
+
+def _is_whole(text: str) -> bool:
+    try:
+        list(tokenize.generate_tokens(io.StringIO(text.strip()).readline))
+    except tokenize.TokenError:
+        return False
+    except SyntaxError:
+        return True
+    return True
 
 
 def solved_source(source: str) -> str:
