@@ -262,7 +262,7 @@ PARTS: tuple[tuple[str, Reader], ...] = (
         ),
     ),
     (
-        r"RuntimeError: (view size is not compatible|Tensor must have a (last dimension with )?(stride|storage_offset))",
+        r"RuntimeError: (view size is not compatible|Tensor must have a (last dim.* )?(stride|storage_offset))",
         _symptom("memory_lies_otherwise"),
     ),
     (
