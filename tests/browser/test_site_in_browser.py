@@ -70,7 +70,8 @@ def test_no_page_complains_or_is_wider_than_the_screen(page, site, size):
         assert (name, said, width) == (name, [], SIZES[size][0])
 
 
-RAW = """() => [...document.querySelectorAll('.math')].map(each => each.textContent).filter(text => /\\\\[([]/.test(text))"""
+RAW = """() => [...document.querySelectorAll('.math')]
+    .map(each => each.textContent).filter(text => /\\\\[([]/.test(text))"""
 DRAWN = """() => [...document.querySelectorAll('.math')].every(
     each => each.querySelector('.MathJax, .MathJax_Display') && !each.querySelector('.MathJax_Error, .merror'))"""
 
