@@ -47,17 +47,12 @@ def from_llama(
     Raises ValueError for names that are missing or that no LLaMA has, and where num_heads does not divide the queries.
     Touvron et al. 2023, "LLaMA", section 2.2; "Llama 2", section 2.2 (grouped queries).
     """
-    check_whole(num_heads=num_heads)
     theirs = {name.removeprefix("model."): x for name, x in state_dict.items() if not name.endswith(NOT_WEIGHTS)}
     if missing := {"embed_tokens.weight", "layers.0.self_attn.q_proj.weight"} - theirs.keys():
         raise ValueError(f"a LLaMA has {', '.join(sorted(missing))}, got {', '.join(sorted(theirs)[:3])} ...")
     vocab, d_model = theirs["embed_tokens.weight"].shape
     first = "layers.0.self_attn.{}_proj.weight"
-    d_head, rest = divmod(len(theirs[first.format("q")]), num_heads)
-    if rest:
-        raise ValueError(
-            f"num_heads must divide the {len(theirs[first.format('q')])} columns of queries, got {num_heads}"
-        )
+    d_head = _divided(len(theirs[first.format("q")]), num_heads)
     depth = len({name.split(".")[1] for name in theirs if name.startswith("layers.")})
     model = LanguageModel(
         vocab,
@@ -85,6 +80,13 @@ def from_llama(
         raise ValueError(f"the weights must be those of a LLaMA with {depth} blocks; missing or unknown: {wrong}")
     model.load_state_dict(ours)
     return model.eval()
+
+
+def _divided(columns: int, num_heads: int) -> int:
+    check_whole(num_heads=num_heads)
+    if columns % num_heads:
+        raise ValueError(f"num_heads must divide the {columns} columns of queries, got {num_heads}")
+    return columns // num_heads
 
 
 def _renamed(name: str) -> str:
