@@ -1,11 +1,9 @@
-"""The right answers: those that the lessons hold between their solution markers, and those of the tests."""
+"""The right answers: those that the lessons hold between their solution markers, and those of the bank."""
 
 import ast
 import functools
-import importlib
 import inspect
 import linecache
-import pkgutil
 import sys
 import textwrap
 import warnings
@@ -14,11 +12,10 @@ from typing import Any
 
 from nbformat import NotebookNode
 
-from autograder.lesson_text.layout import ROOT, Layout
+from attnlib.checks.course.right import right_answers
+from autograder.lesson_text.layout import Layout
 from autograder.lesson_text.lesson import read_lesson
 from autograder.lesson_text.regions import solved_source
-
-WHEAT = ROOT / "tests" / "checks"
 
 
 @dataclass(frozen=True)
@@ -91,19 +88,9 @@ def _parsed(source: str) -> ast.Module:
     return ast.parse("\n".join(line for line in source.split("\n") if not line.lstrip().startswith(("%", "!"))))
 
 
-@functools.cache
-def alternatives() -> dict[str, list[Any]]:
-    """The right answers in tests/checks/wheat, written in other ways, by the exercise's name."""
-    if str(WHEAT) not in sys.path:
-        sys.path.insert(0, str(WHEAT))
-    wheat = importlib.import_module("wheat")
-    modules = [importlib.import_module(f"wheat.{module.name}") for module in pkgutil.iter_modules(wheat.__path__)]
-    return {name: answers for module in modules for name, answers in module.ALTERNATIVES.items()}
-
-
 def written_plainly(exercise: str) -> Answer | None:
-    """The first of the alternatives that is a function or a class at the top of its file, and prints nothing."""
-    for answer in alternatives().get(exercise, []):
+    """The first of the bank that is a function or a class at the top of its file, and prints nothing."""
+    for answer in right_answers(exercise):
         if (inspect.isfunction(answer) or isinstance(answer, type)) and answer.__qualname__.isidentifier():
             source = textwrap.dedent(inspect.getsource(answer))
             if "print(" not in source:

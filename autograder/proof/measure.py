@@ -11,11 +11,12 @@ from attnlib.checks.asking.attempt import Local
 from attnlib.checks.asking.observation import Asking
 from attnlib.checks.asking.time_limits import TimeLimits, here
 from attnlib.checks.course.declare import WrittenExercise
+from attnlib.checks.course.right import right_answers
 from attnlib.checks.naming.symptom_names import SYMPTOMS
 from attnlib.checks.verdict.judge import cases_of, run_exercise, try_case
 from attnlib.checks.verdict.report import Report
 from autograder.lesson_text.layout import Layout
-from autograder.proof.answers import Answer, alternatives, answers_in, run_source, written_plainly
+from autograder.proof.answers import Answer, answers_in, run_source, written_plainly
 from autograder.proof.counts import Cost, Fate, Judgement, Proof
 from autograder.proof.equivalent import EQUIVALENT
 from autograder.proof.mutants import Mutant, mutants
@@ -39,7 +40,7 @@ def verdicts(name: str, seeds: range) -> Proof:
     wrong = [(m.id, m.same_as or m.id, m.implementation) for m in exercise.misconceptions]
     lesson = answers_in(Layout(), exercise.lesson)[name]
     right = [("the lesson's", None, run_source(lesson, lesson.source))]
-    right += [(f"alternative {i}", None, answer) for i, answer in enumerate(alternatives().get(name, []), 1)]
+    right += [(f"alternative {i}", None, answer) for i, answer in enumerate(right_answers(name), 1)]
     answers = [*right, *wrong]
     _warm_up(exercise)
     found: list[Judgement] = []
