@@ -86,10 +86,11 @@ def _warm_up(exercise: Exercise) -> None:
 def fates(name: str) -> Proof:
     """What becomes of each mutant of the lesson's solution, and of an alternative, under the grader's check."""
     exercise, reasons = exercises()[name], EQUIVALENT.get(name, {})
-    answers = [answers_in(Layout(), exercise.lesson)[name], written_plainly(name)]
+    lesson, plain = answers_in(Layout(), exercise.lesson)[name], written_plainly(name)
     _warm_up(exercise)
     limits = replace(here(), case_cpu=here().mutant_cpu)
-    tried = [(answer, mutant) for answer in answers if answer is not None for mutant in mutants(answer.source)]
+    tried = [(lesson, mutant) for mutant in mutants(lesson.source)]
+    tried += [(plain, replace(mutant, key=f"bank: {mutant.key}")) for mutant in mutants(plain.source)] if plain else []
     one_in = max(ONE_IN, len(tried) // MOST_TOLD)
     found = {
         mutant.key: _fate(exercise, answer, mutant, reasons.get(mutant.key, ""), limits, one_in)
@@ -100,7 +101,7 @@ def fates(name: str) -> Proof:
 
 
 def _fate(exercise: Exercise, answer: Answer, mutant: Mutant, reason: str, limits: TimeLimits, one_in: int) -> Fate:
-    fate = Fate(mutant.key, _killed_by(exercise, answer, mutant.source, limits), reason)
+    fate = Fate(mutant.key, mutant.shown, _killed_by(exercise, answer, mutant.source, limits), reason)
     if fate.killed_by != "visible" or crc32(mutant.key.encode()) % one_in:
         return fate
     try:
