@@ -12,10 +12,12 @@ from typing import Any
 
 from nbformat import NotebookNode
 
+from attnlib.checks import Exercise
 from attnlib.checks.course.right import right_answers
-from autograder.lesson_text.layout import Layout
+from autograder.lesson_text.layout import Layout, shown
 from autograder.lesson_text.lesson import read_lesson
 from autograder.lesson_text.regions import solved_source
+from autograder.showing.errors import CourseError
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,16 @@ def lesson_answers(layout: Layout) -> dict[str, Answer]:
 def answers_in(layout: Layout, lesson: str) -> dict[str, Answer]:
     """The same of one lesson, without whatever the other lessons import."""
     return _answers_of(read_lesson(layout.solutions / f"{lesson}.py"))
+
+
+def solution(layout: Layout, exercise: Exercise) -> Answer:
+    """The lesson's solution of one exercise."""
+    found = answers_in(layout, exercise.lesson)
+    if exercise.name not in found:
+        file = shown(layout.solutions / f"{exercise.lesson}.py")
+        wanted = f"required are a solution and, after it, a cell `check({exercise.name!r}, …)`"
+        raise CourseError(f"{file}: {wanted}, found only {', '.join(found) or 'none'}.")
+    return found[exercise.name]
 
 
 def _answers_of(notebook: NotebookNode) -> dict[str, Answer]:

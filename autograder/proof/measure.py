@@ -16,7 +16,7 @@ from attnlib.checks.naming.symptom_names import SYMPTOMS
 from attnlib.checks.verdict.judge import cases_of, run_exercise, try_case
 from attnlib.checks.verdict.report import Report
 from autograder.lesson_text.layout import Layout
-from autograder.proof.answers import Answer, answers_in, run_source, written_plainly
+from autograder.proof.answers import Answer, run_source, solution, written_plainly
 from autograder.proof.counts import Cost, Fate, Judgement, Proof
 from autograder.proof.equivalent import EQUIVALENT
 from autograder.proof.mutants import Mutant, mutants
@@ -38,7 +38,7 @@ def verdicts(name: str, seeds: range) -> Proof:
     """What the check says of every misconception and every right answer, visible and hidden, with each seed."""
     exercise = exercises()[name]
     wrong = [(m.id, m.same_as or m.id, m.implementation) for m in exercise.misconceptions]
-    lesson = answers_in(Layout(), exercise.lesson)[name]
+    lesson = solution(Layout(), exercise)
     right = [("the lesson's", None, run_source(lesson, lesson.source))]
     right += [(f"alternative {i}", None, answer) for i, answer in enumerate(right_answers(name), 1)]
     answers = [*right, *wrong]
@@ -56,7 +56,7 @@ def slips(name: str) -> Proof:
     if not isinstance(exercise, WrittenExercise):
         return Proof()
     _warm_up(exercise)
-    lesson = answers_in(Layout(), exercise.lesson)[name]
+    lesson = solution(Layout(), exercise)
     return Proof(withheld=tuple(told_instead(exercise, lesson, Asking(limits=here()))))
 
 
@@ -86,7 +86,7 @@ def _warm_up(exercise: Exercise) -> None:
 def fates(name: str) -> Proof:
     """What becomes of each mutant of the lesson's solution, and of an alternative, under the grader's check."""
     exercise, reasons = exercises()[name], EQUIVALENT.get(name, {})
-    lesson, plain = answers_in(Layout(), exercise.lesson)[name], written_plainly(name)
+    lesson, plain = solution(Layout(), exercise), written_plainly(name)
     _warm_up(exercise)
     limits = replace(here(), case_cpu=here().mutant_cpu)
     tried = [(lesson, mutant) for mutant in mutants(lesson.source)]
