@@ -3,7 +3,9 @@
 import torch
 import torch.nn.functional as F
 from einops import einsum, rearrange
-from torch import nn
+from torch import Tensor, nn
+
+from attnlib.checks.course import find
 
 
 def embed_by_loop(token_ids, table):
@@ -96,8 +98,44 @@ def fold_by_padding(w_q, b_q, w_k, b_k):
     return both[:-1], both[-1]
 
 
+def embed(token_ids: Tensor, table: Tensor) -> Tensor:
+    """A row of a matrix is a one-hot vector times the matrix, so a look-up is a projection, too."""
+    one_hot = token_ids[..., None] == torch.arange(len(table), device=table.device)
+    return one_hot.to(table.dtype) @ table
+
+
+def project_qkv(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Tensor, ...]:
+    """Each column of a product depends on its own column of the matrix alone: three matrices may as well be one."""
+    packed = x @ torch.cat([w_q, w_k, w_v], dim=-1)
+    return torch.split(packed, [w.shape[-1] for w in (w_q, w_k, w_v)], dim=-1)
+
+
+def project_qkv_fused(x: Tensor, w_qkv: Tensor, d_k: int, d_v: int) -> tuple[Tensor, ...]:
+    """Cutting the columns of the matrix is cutting the columns of the result, only earlier."""
+    return x @ w_qkv[:, :d_k], x @ w_qkv[:, d_k : 2 * d_k], x @ w_qkv[:, -d_v:]
+
+
+def mend_unpack_qkv(x: Tensor, w_qkv: Tensor) -> tuple[Tensor, ...]:
+    """`chunk` cuts the columns into three runs of neighbours, which is what the pattern `(three d)` says."""
+    return (x @ w_qkv).chunk(3, dim=-1)
+
+
+class AnotherQKVProjection(find("QKVProjection").reference):
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        """nn.Linear stores its weight as (out, in): calling it is a product with the transpose, plus the bias."""
+        layers = (self.w_q, self.w_k, self.w_v)
+        return tuple(x @ w.weight.mT + (0 if w.bias is None else w.bias) for w in layers)
+
+
+def fold_query_key(w_q: Tensor, b_q: Tensor, w_k: Tensor, b_k: Tensor) -> tuple[Tensor, Tensor]:
+    """A bias is one more row of the matrix, for an input that is always 1: fold all rows, and u is the last one."""
+    folded = torch.cat([w_q, b_q[None]]) @ w_k.mT
+    return folded[:-1], folded[-1]
+
+
 ALTERNATIVES = {
     "fold_query_key": [
+        fold_query_key,
         fold_by_loop,
         fold_by_padding,
         lambda w_q, b_q, w_k, b_k: (w_q @ w_k.T, b_q @ w_k.T),
@@ -106,6 +144,7 @@ ALTERNATIVES = {
         lambda w_q, b_q, w_k, b_k: [(w_k @ w_q.T).T, (w_k * b_q).sum(dim=1)],
     ],
     "embed": [
+        embed,
         embed_by_loop,
         embed_by_gather,
         lambda ids, table: table[ids],
@@ -118,6 +157,7 @@ ALTERNATIVES = {
         ),
     ],
     "project_qkv": [
+        project_qkv,
         project_by_loop,
         project_concatenated,
         lambda x, w_q, w_k, w_v: [x @ w_q, x @ w_k, x @ w_v],
@@ -128,6 +168,7 @@ ALTERNATIVES = {
         lambda x, *ws: tuple((x.unsqueeze(-1) * w).sum(-2) for w in ws),
     ],
     "project_qkv_fused": [
+        project_qkv_fused,
         cut_weights_first,
         cut_by_index,
         lambda x, w, d_k, d_v: (x @ w).split([d_k, d_k, d_v], dim=-1),
@@ -135,8 +176,9 @@ ALTERNATIVES = {
         lambda x, w, d_k, d_v: torch.einsum("...m,md->...d", x, w).split((d_k, d_k, d_v), -1),
         lambda x, w, d_k, d_v: tuple(F.linear(x, part) for part in w.T.split([d_k, d_k, d_v])),
     ],
-    "QKVProjection": [AnotherOrder, Fused, ByEinsum, InADictionary, made_by_a_function],
+    "QKVProjection": [AnotherQKVProjection, AnotherOrder, Fused, ByEinsum, InADictionary, made_by_a_function],
     "mend_unpack_qkv": [
+        mend_unpack_qkv,
         unpack_by_rearrange,
         unpack_by_columns,
         lambda x, w: (x @ w).chunk(3, dim=-1),

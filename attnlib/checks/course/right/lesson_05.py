@@ -5,6 +5,7 @@ import math
 import torch
 import torch.nn.functional as F
 from einops import rearrange, repeat
+from torch import Tensor
 
 
 def mask_by_loop(q_len, k_len):
@@ -110,8 +111,25 @@ def masked_first(scores):
     return scores.masked_fill(~open_keys(scores), -math.inf).softmax(dim=-1)
 
 
+def causal_mask(q_len: int, k_len: int) -> Tensor:
+    """The rule itself, written out: query i is word k_len - q_len + i of the text, and sees positions up to its own."""
+    return torch.arange(k_len) <= torch.arange(k_len - q_len, k_len)[:, None]
+
+
+def renormalised_causal_weights(scores: Tensor) -> Tensor:
+    """The sum of the whole row cancels when you renormalise, which leaves a softmax over the past alone."""
+    past = torch.ones_like(scores, dtype=torch.bool).tril(scores.shape[-1] - scores.shape[-2])
+    return scores.masked_fill(~past, -torch.inf).softmax(dim=-1)
+
+
+def padding_mask(lengths: Tensor, max_len: int) -> Tensor:
+    """Ones added up along a row count 1, 2, 3 …: a position is real as long as its count is at most the length."""
+    return torch.ones(len(lengths), max_len, device=lengths.device).cumsum(dim=1) <= lengths[:, None]
+
+
 ALTERNATIVES = {
     "causal_mask": [
+        causal_mask,
         mask_by_loop,
         mask_by_positions,
         mask_by_upper_triangle,
@@ -121,6 +139,7 @@ ALTERNATIVES = {
         lambda q_len, k_len: torch.arange(k_len) <= torch.arange(q_len)[:, None] + k_len - q_len,
     ],
     "padding_mask": [
+        padding_mask,
         padding_by_loop,
         padding_by_list,
         padding_by_einops,
@@ -129,6 +148,7 @@ ALTERNATIVES = {
         lambda lengths, max_len: lengths.unsqueeze(1) > torch.arange(0, max_len, device=lengths.device),
     ],
     "renormalised_causal_weights": [
+        renormalised_causal_weights,
         renormalised_by_where,
         renormalised_by_tril,
         renormalised_by_norm,

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import attnlib
+from attnlib.checks.course import find
 
 
 def norm_by_loop(x, gain, bias, eps=1e-5):
@@ -243,8 +244,41 @@ def make_block(d_model, num_heads, mlp_ratio=4.0, dropout=0.0):
 
 BLOCKS = [UsualBlock, BlockFromScratch, FusedBlock, AdditiveMaskBlock, BlockByFunctions, BlockWithBuffer, make_block]
 
+
+def layer_norm(x: Tensor, gain: Tensor, bias: Tensor, eps: float = 1e-5) -> Tensor:
+    """`var_mean` reads x once for both numbers; correction=0 divides by d_model, not by d_model - 1."""
+    variance, mean = torch.var_mean(x, dim=-1, correction=0, keepdim=True)
+    return (x - mean) * (variance + eps).rsqrt() * gain + bias
+
+
+class AnotherFeedForward(find("FeedForward").reference):
+    def forward(self, x: Tensor) -> Tensor:
+        """GELU is x times Φ(x), the chance that a normally distributed number is below x; erf is all it takes."""
+        hidden = self.up(x)
+        hidden = hidden * (1 + torch.erf(hidden / math.sqrt(2))) / 2
+        return F.dropout(self.down(F.dropout(hidden, self.dropout, self.training)), self.dropout, self.training)
+
+
+class AnotherEncoderBlock(find("EncoderBlock").reference):
+    def forward(self, x: Tensor, key_mask: Tensor | None = None) -> Tensor:
+        """Both halves say the same thing, x + f(norm(x)); only f differs."""
+        attend = partial(self.attn, key_mask=key_mask)
+        for norm, f in ((self.norm1, attend), (self.norm2, self.mlp)):
+            x = x + f(norm(x))
+        return x
+
+
+class AnotherMend_encoder_block(find("mend_encoder_block").reference):
+    def forward(self, x: Tensor, key_mask: Tensor | None = None) -> Tensor:
+        """The stream is a sum: the input, plus what attention adds, plus what the MLP adds to both."""
+        attended = self.attn(self.norm1(x), key_mask=key_mask)
+        x = x + attended + self.mlp(self.norm2(x + attended))
+        return x
+
+
 ALTERNATIVES = {
     "layer_norm": [
+        layer_norm,
         norm_by_loop,
         norm_by_var,
         norm_by_moments,
@@ -256,6 +290,7 @@ ALTERNATIVES = {
         lambda x, gain, bias, eps=1e-5: torch.lerp(bias, bias + gain, norm_by_var(x, 1, 0, eps)),
     ],
     "FeedForward": [
+        AnotherFeedForward,
         SequentialPerceptron,
         TwoDropouts,
         FunctionalPerceptron,
@@ -263,6 +298,6 @@ ALTERNATIVES = {
         PerceptronByLoop,
         lambda d_model, d_hidden, dropout=0.0: SequentialPerceptron(d_model, d_hidden, dropout),
     ],
-    "EncoderBlock": BLOCKS,
-    "mend_encoder_block": BLOCKS,
+    "EncoderBlock": [AnotherEncoderBlock, *BLOCKS],
+    "mend_encoder_block": [AnotherMend_encoder_block, *BLOCKS],
 }

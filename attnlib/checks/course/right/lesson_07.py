@@ -6,6 +6,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from einops import einsum, rearrange, repeat
+from torch import Tensor
 
 import attnlib
 
@@ -277,23 +278,97 @@ def slopes_by_loop(num_heads):
     return torch.tensor(slopes)
 
 
+def sinusoidal_positions(n: int, d_model: int, base: float = 10000.0) -> Tensor:
+    """A cosine is a sine a quarter turn ahead: one formula for all columns, odd ones shifted by π/2."""
+    column = torch.arange(d_model, dtype=torch.float64)
+    speeds = base ** (-(column - column % 2) / d_model)
+    angles = torch.arange(n, dtype=torch.float64)[:, None] * speeds
+    return torch.sin(angles + column % 2 * torch.pi / 2).float()
+
+
+def rotate(x: Tensor, positions: Tensor, base: float = 10000.0) -> Tensor:
+    """Two columns are one complex number, and turning it means multiplying by e^{iθ}, as LLaMA's own code does."""
+    d = x.shape[-1]
+    if d % 2:
+        raise ValueError(f"d must be even (columns are rotated in pairs), got {d}")
+    speeds = base ** (-torch.arange(0, d, 2, dtype=torch.float64, device=x.device) / d)
+    angles = positions.double()[..., None] * speeds
+    pairs = torch.view_as_complex(rearrange(x, "... (d two) -> ... d two", two=2).contiguous())
+    return torch.view_as_real(pairs * torch.polar(torch.ones_like(angles), angles).to(pairs.dtype)).flatten(-2)
+
+
+def to_half_pairs(w: Tensor, num_heads: int, back: bool = False) -> Tensor:
+    """In einops, a pair of neighbours is `(d two)`, a pair of halves `(two d)`; back is the pattern read backwards."""
+    sides = ["... (h d two)", "... (h two d)"]
+    return rearrange(w, " -> ".join(sides[::-1] if back else sides), h=num_heads, two=2)
+
+
+def alibi_bias(num_heads: int, q_len: int, k_len: int) -> Tensor:
+    """The slopes are a geometric series, `logspace`; every slope times every distance is an outer product."""
+    if num_heads & (num_heads - 1):
+        raise ValueError(f"num_heads must be a power of two, got {num_heads}")
+    slopes = torch.logspace(-8 / num_heads, -8, num_heads, base=2)
+    ahead = torch.arange(k_len) - torch.arange(k_len - q_len, k_len)[:, None]
+    return torch.einsum("h,qk->hqk", slopes, ahead.float())
+
+
+def mend_rotary(q: Tensor, k: Tensor, v: Tensor, past_k: Tensor, past_v: Tensor) -> Tensor:
+    """The mask written out: new word i is word m + i of the text, and sees everything up to itself."""
+    m, n = past_k.shape[-2], q.shape[-2]
+    new = torch.arange(m, m + n, device=q.device)
+    keys = torch.cat([past_k, attnlib.rotate(k, new)], dim=-2)
+    scores = attnlib.rotate(q, new) @ keys.mT / math.sqrt(q.shape[-1])
+    past = torch.arange(m + n, device=q.device) <= new[:, None]
+    return scores.masked_fill(~past, -torch.inf).softmax(dim=-1) @ torch.cat([past_v, v], dim=-2)
+
+
+def alibi_slopes(num_heads: int) -> Tensor:
+    """`bit_length` finds the power of two in whole numbers, where a logarithm could be rounded the wrong way."""
+    below = 1 << (num_heads.bit_length() - 1)
+    series, longer = ([2 ** (-8 * i / h) for i in range(1, h + 1)] for h in (below, 2 * below))
+    return torch.tensor([*series, *longer[::2]][:num_heads])
+
+
 ALTERNATIVES = {
-    "sinusoidal_positions": [table_by_columns, table_by_loop, table_by_numpy, table_by_complex, table_by_shift],
+    "sinusoidal_positions": [
+        sinusoidal_positions,
+        table_by_columns,
+        table_by_loop,
+        table_by_numpy,
+        table_by_complex,
+        table_by_shift,
+    ],
     "rotate": [
+        rotate,
         rotated_by_stack,
         rotated_by_complex,
         rotated_by_partner,
         rotated_by_matrices,
         rotated_in_a_new_tensor,
     ],
-    "to_half_pairs": [halves_by_cat, halves_by_einops, halves_by_loop, halves_by_transpose, halves_by_matrix],
+    "to_half_pairs": [
+        to_half_pairs,
+        halves_by_cat,
+        halves_by_einops,
+        halves_by_loop,
+        halves_by_transpose,
+        halves_by_matrix,
+    ],
     "alibi_bias": [
+        alibi_bias,
         bias_by_loop,
         bias_by_relative,
         bias_by_einsum,
         bias_with_the_future_blocked,
         bias_clamped,
     ],
-    "mend_rotary": [mended_by_loop, mended_by_matmul, mended_with_torch, mended_by_distance, Mended()],
-    "alibi_slopes": [slopes_by_recursion, slopes_by_bits, slopes_by_doubling, slopes_by_numpy, slopes_by_loop],
+    "mend_rotary": [mend_rotary, mended_by_loop, mended_by_matmul, mended_with_torch, mended_by_distance, Mended()],
+    "alibi_slopes": [
+        alibi_slopes,
+        slopes_by_recursion,
+        slopes_by_bits,
+        slopes_by_doubling,
+        slopes_by_numpy,
+        slopes_by_loop,
+    ],
 }

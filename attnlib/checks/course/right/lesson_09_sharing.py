@@ -5,6 +5,7 @@ import math
 import torch
 import torch.nn.functional as F
 from einops import einsum, rearrange, reduce, repeat
+from torch import Tensor
 
 import attnlib
 
@@ -202,8 +203,35 @@ def accepted_with_all_draws_made(draft_p, target_p, tokens):
     return row.masked_fill(~before, -1)
 
 
+def grouped_query_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Without copies: the heads of a group get an axis of their own, and keys and values broadcast over it."""
+    h, g = q.shape[1], k.shape[1]
+    if h % g:
+        raise ValueError(f"{h} heads cannot share {g} groups")
+    q, k, v = q.unflatten(1, (g, h // g)), k.unsqueeze(2), v.unsqueeze(2)
+    weights = (q @ k.mT / math.sqrt(q.shape[-1])).softmax(dim=-1)
+    return (weights @ v).flatten(1, 2)
+
+
+def multi_head_to_grouped(w_k: Tensor, w_v: Tensor, num_heads: int, groups: int) -> tuple[Tensor, Tensor]:
+    """einops says it in the pattern: columns are groups, heads in them, and their width."""
+    if num_heads % groups:
+        raise ValueError(f"{num_heads} heads cannot be pooled into {groups}")
+    w_k, w_v = (rearrange(w, "m (g r d) -> r m (g d)", g=groups, r=num_heads // groups) for w in (w_k, w_v))
+    return w_k.mean(dim=0), w_v.mean(dim=0)
+
+
+def sliding_window_mask(q_len: int, k_len: int, window: int) -> Tensor:
+    """A window is what is left between two diagonals: on or below the one, on or above the other."""
+    if window < 1:
+        raise ValueError(f"window must be at least 1, got {window}")
+    last = k_len - q_len
+    return torch.ones(q_len, k_len, dtype=torch.bool).tril(last).triu(last - window + 1)
+
+
 ALTERNATIVES = {
     "grouped_query_attention": [
+        grouped_query_attention,
         grouped_by_axes,
         grouped_by_einsum,
         grouped_by_index,
@@ -211,6 +239,7 @@ ALTERNATIVES = {
         grouped_by_repeat,
     ],
     "multi_head_to_grouped": [
+        multi_head_to_grouped,
         pooled_by_einops,
         pooled_by_loop,
         pooled_by_reshape,
@@ -218,6 +247,7 @@ ALTERNATIVES = {
         pooled_together,
     ],
     "sliding_window_mask": [
+        sliding_window_mask,
         window_by_triangles,
         window_by_loop,
         window_of_causal,

@@ -2,6 +2,7 @@
 
 import torch
 from einops import einsum, rearrange, reduce
+from torch import Tensor
 from torch.distributions import Categorical
 
 
@@ -201,6 +202,22 @@ def copying_by_sort(circuit):
     return (first - torch.arange(len(first), device=first.device)).eq(0).sum() / first.numel()
 
 
+def induction_score(weights: Tensor, period: int) -> Tensor:
+    """Without the first `period` queries and the first key, the stripe is the main diagonal: no offset to get wrong."""
+    return weights[..., period:, 1:].diagonal(dim1=-2, dim2=-1).mean(dim=(0, -1))
+
+
+def attention_entropy(weights: Tensor) -> Tensor:
+    """`entr` is -p ln p, with the limit 0 at p = 0, so a closed key needs no care."""
+    terms: Tensor = torch.special.entr(weights)
+    return terms.sum(dim=-1)
+
+
+def copying_score(circuit: Tensor) -> Tensor:
+    """A row copies if no entry of it is above the one on the diagonal, and the mean of True and False is a share."""
+    return (circuit.diagonal() == circuit.amax(dim=-1)).to(circuit.dtype).mean()
+
+
 ALTERNATIVES = {
     "previous_token_score": [
         previous_by_diagonal,
@@ -213,6 +230,7 @@ ALTERNATIVES = {
         PreviousByUnbind(),
     ],
     "induction_score": [
+        induction_score,
         induction_by_diagonal,
         induction_by_index,
         induction_by_loop,
@@ -223,6 +241,7 @@ ALTERNATIVES = {
     ],
     "sink_score": [sink_by_slice, sink_by_select, sink_by_sum, sink_by_loop, sink_by_einops, sink_by_product],
     "attention_entropy": [
+        attention_entropy,
         entropy_by_where,
         entropy_by_entr,
         entropy_by_xlogy,
@@ -236,6 +255,7 @@ ALTERNATIVES = {
         entropy_by_cross_entropy,
     ],
     "copying_score": [
+        copying_score,
         copying_by_argmax,
         copying_by_amax,
         copying_by_loop,

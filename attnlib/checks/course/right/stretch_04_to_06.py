@@ -1,12 +1,15 @@
 """Right answers to the stretch exercises of lessons 04 to 06, differently written: all of them must be accepted."""
 
 import math
+from functools import partial
 
 import torch
+import torch.nn.functional as F
 from einops import einsum, rearrange
-from torch import nn
+from torch import Tensor, nn
 
 import attnlib
+from attnlib.checks.course import find
 
 
 class Padded(nn.Module):
@@ -190,8 +193,49 @@ class PostNormOneByOne(PostNorm):
         return self.norm2(torch.stack([s + self.mlp(s) for s in stream]))
 
 
+class AnotherPaddedCrossAttention(find("PaddedCrossAttention").reference):
+    def forward(self, x: Tensor, memory: Tensor, key_mask: Tensor) -> tuple[Tensor, Tensor]:
+        """The lowest *finite* number blocks just as -inf does, and where nothing is open, the mask makes the row 0."""
+        inputs, mask = ((self.w_q, x), (self.w_k, memory), (self.w_v, memory)), key_mask[:, None, None]
+        q, k, v = (rearrange(w(t), "b n (h d) -> b h n d", h=self.num_heads) for w, t in inputs)
+        scores = q @ k.mT / math.sqrt(q.shape[-1])
+        weights = scores.masked_fill(~mask, torch.finfo(x.dtype).min).softmax(dim=-1) * mask
+        return self.w_o(rearrange(weights @ v, "b h n d -> b n (h d)")), weights
+
+
+def packed_causal(ids: Tensor) -> tuple[Tensor, Tensor]:
+    """A word's position in its text is the number of words that it may see, not counting itself."""
+    begins = F.pad(ids[:, 1:] != ids[:, :-1], (1, 0), value=True)
+    text = begins.cumsum(dim=1)
+    mask = ((text[:, :, None] == text[:, None]) & (ids != -1)[:, :, None]).tril()
+    return mask, (mask.sum(dim=-1) - 1).clamp(min=0)
+
+
+class AnotherPostNormBlock(find("PostNormBlock").reference):
+    def forward(self, x: Tensor, key_mask: Tensor | None = None) -> Tensor:
+        """Both halves say the same thing, norm(x + f(x)): whatever is added, the norm brings it back to one size."""
+        attend = partial(self.attn, key_mask=key_mask)
+        for norm, f in ((self.norm1, attend), (self.norm2, self.mlp)):
+            x = norm(x + f(x))
+        return x
+
+
 ALTERNATIVES = {
-    "PostNormBlock": [PostNorm, PostNormOwnLayers, PostNormInOneLine, PostNormByFunction, PostNormOneByOne],
-    "packed_causal": [packed, packed_and_counted, packed_by_loop, packed_row_by_row, packed_by_products],
-    "PaddedCrossAttention": [Padded, PaddedByTheCourse, PaddedWithTheLowest, PaddedAndDivided, PaddedOneByOne],
+    "PostNormBlock": [
+        AnotherPostNormBlock,
+        PostNorm,
+        PostNormOwnLayers,
+        PostNormInOneLine,
+        PostNormByFunction,
+        PostNormOneByOne,
+    ],
+    "packed_causal": [packed_causal, packed, packed_and_counted, packed_by_loop, packed_row_by_row, packed_by_products],
+    "PaddedCrossAttention": [
+        AnotherPaddedCrossAttention,
+        Padded,
+        PaddedByTheCourse,
+        PaddedWithTheLowest,
+        PaddedAndDivided,
+        PaddedOneByOne,
+    ],
 }
