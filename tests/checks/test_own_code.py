@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from IPython.testing.globalipapp import get_ipython
+from IPython import get_ipython
+from IPython.testing.globalipapp import start_ipython
 from torch import Tensor
 
 from attnlib.checks import check, course, exercises, keep, yours_or_ours
@@ -249,6 +250,7 @@ def test_a_folder_that_cannot_be_written_is_told_in_one_line(own, notebook, caps
 
 
 def test_a_real_shell_gives_what_is_needed(own, monkeypatch, capsys):
+    start_ipython()  # where no other test has
     shell = get_ipython()
     monkeypatch.setattr(own_code, "_shell", lambda: shell)
     for cell in (IMPORTS, MERGE, "from attnlib.checks import check", 'check("merge_heads", merge_heads)'):
