@@ -5,7 +5,8 @@ import re
 from pathlib import Path
 
 import pytest
-from IPython.testing.globalipapp import get_ipython
+from IPython import get_ipython
+from IPython.testing.globalipapp import start_ipython
 
 from attnlib.checks import your_turn
 from attnlib.checks.your_turn import NotUsable
@@ -63,6 +64,7 @@ def test_a_number_that_cannot_be_used_gets_one_sentence(bad):
 
 
 def test_ipython_shows_the_sentence_and_no_traceback(capsys):
+    start_ipython()  # where no other test has
     shell = get_ipython()
     shell.run_cell("from attnlib.checks.your_turn import usable_text\nusable_text(1789, longest=4)")
     said = capsys.readouterr().out.strip()
