@@ -769,7 +769,7 @@ def train_with_warmup(
     optimiser = make(model.parameters(), lr=lr)
     steps, m = len(ids), targets.shape[-1]
     losses = []
-    for step in training(steps):
+    for step in (bar := training(steps)):
         rate = lr * min(1.0, (step + 1) / warmup) * (1 - step / steps)
         for group in optimiser.param_groups:
             group["lr"] = rate
@@ -779,6 +779,7 @@ def train_with_warmup(
         loss.backward()
         optimiser.step()
         losses.append(loss.detach())
+        bar.loss(loss)
     return torch.stack(losses)
     ### END SOLUTION
 
@@ -801,7 +802,8 @@ check("train_with_warmup", train_with_warmup)
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# In place of `range(steps)`, `training(steps)` shows a bar while the loop runs. It's imported above.
+# In place of `range(steps)`, `bar = training(steps)` shows a bar while the loop runs, and `bar.loss(loss)` puts the loss
+# beside it. It's imported above.
 #
 # </details>
 

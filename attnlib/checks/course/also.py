@@ -658,3 +658,8 @@ def qk_composition(w_ov: Tensor, w_qk: Tensor) -> Tensor:
     one, other = w_ov / w_ov.norm(), w_qk / w_qk.norm()
     composed: Tensor = torch.linalg.matrix_norm(other @ one.mT)
     return composed
+
+
+def softmax_gradient(weights: Tensor, grad_weights: Tensor) -> Tensor:
+    """The table of all derivatives of a row is diag(P) - P Pᵀ; times dP it need never be made."""
+    return weights * grad_weights - weights * (weights[..., None, :] @ grad_weights[..., None])[..., 0]
