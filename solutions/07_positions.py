@@ -112,16 +112,16 @@ assert apart[2:].max() < 1e-5
 assert (before[0] - after[1]).abs().max() > 0.01
 
 # %% [markdown]
-# The mask tells a word *how many* words come before it, and that's something. An even share of attention is $1/2$ at the
-# second position and $1/3$ at the third, and a deeper network can use that to count. But it never sees the order those
-# words came in. That takes more.
+# The mask tells a word *how many* words come before it, and that's something. An even share of attention is $1/2$ at
+# the second position and $1/3$ at the third, and a deeper network can use that to count. But it never sees the order
+# those words came in. That takes more.
 
 # %% [markdown]
 # ## Write the position down as hands of a clock · core
 #
 # Could you add the number itself, 0, 1, 2, …, to one feature of each word? At position 1000 it would drown out every
-# other feature. Divide by the length, then? Now *the word before* is at distance 0.1 in one text and at 0.01 in another.
-# We want something bounded, the same in every text, and different at every position.
+# other feature. Divide by the length, then? Now *the word before* is at distance 0.1 in one text and at 0.01 in
+# another. We want something bounded, the same in every text, and different at every position.
 #
 # A clock is like that. Its hands never leave the face, and three of them tell 43,200 seconds apart, because each turns
 # at a different speed. So give each position a set of hands, and write down where each one points, as a sine and a
@@ -181,7 +181,8 @@ check("sinusoidal_positions", sinusoidal_positions)
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# With an odd `d_model` there's one cosine fewer than there are sines, so cut the finished table to `d_model` columns. Use `dtype=torch.float64` in both calls of `arange`, and `.float()` at the end.
+# With an odd `d_model` there's one cosine fewer than there are sines, so cut the finished table to `d_model` columns.
+# Use `dtype=torch.float64` in both calls of `arange`, and `.float()` at the end.
 #
 # </details>
 
@@ -231,8 +232,8 @@ show(
 # \begin{pmatrix} \sin p\theta \\ \cos p\theta \end{pmatrix}$$
 #
 # (The hands are written as a column here, as in the papers. Our positions are rows, so the code multiplies by $R^\top$
-# from the right.) There is no $p$ in the matrix, so a matrix learned once, such as $W^Q$, can mean "three words back" at
-# every position. Here is $R(3)$ for four columns, and a test over a hundred positions.
+# from the right.) There is no $p$ in the matrix, so a matrix learned once, such as $W^Q$, can mean "three words back"
+# at every position. Here is $R(3)$ for four columns, and a test over a hundred positions.
 
 
 # %%
@@ -325,8 +326,8 @@ show(
 # $$(a, b) \;\mapsto\; (a \cos\alpha - b \sin\alpha,\; a \sin\alpha + b \cos\alpha)$$
 #
 # - `x` is `(…, n, d)`, and so is the result. As always.
-# - `positions` is `(n,)`, or anything that broadcasts to `(…, n)`, such as `(b, 1, n)` for a batch whose sentences begin
-#   at different positions. They may be any numbers, even out of order, negative, or fractions.
+# - `positions` is `(n,)`, or anything that broadcasts to `(…, n)`, such as `(b, 1, n)` for a batch whose sentences
+#   begin at different positions. They may be any numbers, even out of order, negative, or fractions.
 # - Compute the angles in float64, as you did for the table, then convert sine and cosine to the dtype of `x`.
 # - For an odd `d`, raise a `ValueError`.
 # - Not allowed: `attnlib.rotate`, `attnlib.apply_rotary`, `attnlib.Rotary`.
@@ -513,12 +514,12 @@ assert off > 1
 # | weight | 0.10 | 0.17 | 0.28 | 0.46 |
 #
 # Each head has a price of its own, the *slope*. For eight heads the slopes are $\frac12, \frac14, \frac18, …,
-# \frac1{256}$. The first head hardly attends further than a few words. For the last one, a word a hundred positions back
-# still weighs two thirds as much as the nearest. The method is called ALiBi, *attention with linear biases*.
+# \frac1{256}$. The first head hardly attends further than a few words. For the last one, a word a hundred positions
+# back still weighs two thirds as much as the nearest. The method is called ALiBi, *attention with linear biases*.
 #
-# When the number of heads $h$ is a power of two, head $i$, counted from 1, has the slope $2^{-8i/h}$. GPT-2 has 12 heads
-# and GPT-2 XL has 25. For such numbers the paper's code takes the slopes for the next *lower* power of two, unchanged.
-# The remaining heads take every other slope of twice as many heads, starting from the steep end:
+# When the number of heads $h$ is a power of two, head $i$, counted from 1, has the slope $2^{-8i/h}$. GPT-2 has 12
+# heads and GPT-2 XL has 25. For such numbers the paper's code takes the slopes for the next *lower* power of two,
+# unchanged. The remaining heads take every other slope of twice as many heads, starting from the steep end:
 #
 # ```text
 # four heads     2^-2        2^-4        2^-6        2^-8
@@ -570,8 +571,8 @@ check("alibi_bias", alibi_bias)
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# Begin with powers of two, and write the series for `below`, the next lower power. Then the series for `2 * below`. Half
-# of its slopes are in the shorter series already. Which are new, those at even or at odd indices?
+# Begin with powers of two, and write the series for `below`, the next lower power. Then the series for `2 * below`.
+# Half of its slopes are in the shorter series already. Which are new, those at even or at odd indices?
 #
 # </details>
 
@@ -742,12 +743,12 @@ class PlacedModel(nn.Module):
 # %% [markdown]
 # ### Exercise: train with a warm-up ({points}, difficulty 3, 15 minutes)
 #
-# In lesson 05 you were given the rates. Now make them. Write `train_with_warmup(model, ids, targets, lr, warmup, make)`,
-# the loop nearly every transformer is trained with.
+# In lesson 05 you were given the rates. Now make them. Write `train_with_warmup(model, ids, targets, lr, warmup,
+# make)`, the loop nearly every transformer is trained with.
 #
-# - `ids` is `(steps, b, n)`, a batch for each step. `targets` is `(steps, b, m)`, one for each of the *last* $m$ tokens,
-#   with $m \le n$. (The first tokens of a text may have nothing to name.) `model(ids[0])` gives logits
-#   `(b, n, vocabulary)`.
+# - `ids` is `(steps, b, n)`, a batch for each step. `targets` is `(steps, b, m)`, one for each of the *last* $m$
+#   tokens, with $m \le n$. (The first tokens of a text may have nothing to name.) `model(ids[0])` gives logits `(b, n,
+#   vocabulary)`.
 # - The loss is the cross-entropy of those last $m$ positions, averaged over all $b \cdot m$ of them.
 # - The rate at step $i$, counted from 0, is $\mathrm{lr} \cdot \min(1, \frac{i + 1}{\mathrm{warmup}}) \cdot
 #   (1 - \frac{i}{\mathrm{steps}})$. It rises, then falls along a straight line.
@@ -779,7 +780,7 @@ def train_with_warmup(
         loss.backward()
         optimiser.step()
         losses.append(loss.detach())
-        bar.loss(loss)
+        bar.loss(loss.detach())
     return torch.stack(losses)
     ### END SOLUTION
 
@@ -802,8 +803,8 @@ check("train_with_warmup", train_with_warmup)
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# In place of `range(steps)`, `bar = training(steps)` shows a bar while the loop runs, and `bar.loss(loss)` puts the loss
-# beside it. It's imported above.
+# In place of `range(steps)`, `bar = training(steps)` shows a bar while the loop runs, and `bar.loss(loss)` puts the
+# loss beside it. It's imported above.
 #
 # </details>
 
@@ -898,8 +899,8 @@ for kind in ("rotary", "ALiBi", "sinusoidal"):
     readers[kind] = reader
 
 # %% [markdown]
-# All get the same test, pieces of 256 characters. Each reads them twice, once seeing everything, and once seeing only the
-# last 32 characters.
+# All get the same test, pieces of 256 characters. Each reads them twice, once seeing everything, and once seeing only
+# the last 32 characters.
 
 # %%
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
@@ -1005,8 +1006,8 @@ show(
 #   doesn't break.
 #
 # *Why does rotary fall just at 21 and again at 40?* Read it off the clock. Beyond the trained length, a distance is
-# mistaken for 2 if the fast hands stand where they stand at 2. From 2 to 21 there are 19 words. Heads are 16 wide, so the
-# fastest hand turns by 1 radian a word and the next by $10000^{-2/16} = 0.32$:
+# mistaken for 2 if the fast hands stand where they stand at 2. From 2 to 21 there are 19 words. Heads are 16 wide, so
+# the fastest hand turns by 1 radian a word and the next by $10000^{-2/16} = 0.32$:
 
 # %%
 width = 16  # d_model 64, four heads
@@ -1049,11 +1050,11 @@ assert abs(turns(25, 1, 64) - 3) < 0.03
 # %% [markdown]
 # ## Test the diagnosis · core
 #
-# The dotted lines say that rotary broke because of the *distance*: let each token see only as many tokens as in training,
-# or fewer, and the same weights are right at all 64 positions, without any further training. And the sinusoidal table
-# broke because of the *positions*, so a window doesn't help it. If that's so, there must be a way to help it that leaves
-# the weights alone as well. Keep the window, and start counting at 0 in each one. Every token then needs a pass of its
-# own through the model, which reads the last few tokens as if they were a whole text.
+# The dotted lines say that rotary broke because of the *distance*: let each token see only as many tokens as in
+# training, or fewer, and the same weights are right at all 64 positions, without any further training. And the
+# sinusoidal table broke because of the *positions*, so a window doesn't help it. If that's so, there must be a way to
+# help it that leaves the weights alone as well. Keep the window, and start counting at 0 in each one. Every token then
+# needs a pass of its own through the model, which reads the last few tokens as if they were a whole text.
 #
 # ### Exercise: read in windows ({points}, difficulty 3, 15 minutes)
 #
@@ -1202,9 +1203,9 @@ check("mend_rotary", attend_after_cache)
 # </details>
 
 # %% [markdown]
-# Both bugs are hard to see. With an empty cache the first one makes no difference, so a single-pass test passes. With the
-# second one every shape is right, and nothing looks wrong. The question of every lesson finds them: what must stay the
-# same if I do the same thing in another way? Here, the whole text at once, and in two pieces.
+# Both bugs are hard to see. With an empty cache the first one makes no difference, so a single-pass test passes. With
+# the second one every shape is right, and nothing looks wrong. The question of every lesson finds them: what must stay
+# the same if I do the same thing in another way? Here, the whole text at once, and in two pieces.
 
 # %%
 step_by_step = yours_or_ours("mend_rotary", globals(), called="attend_after_cache")
@@ -1262,16 +1263,16 @@ print("seven words, then four more: the same as eleven at once")
 # 2. The first layer can write into each word a mixture that its neighbour dominates, and the second can compare such
 #    mixtures. We got from 0.25 to 0.29: no head has a peak at one distance, and a mixture of ramps has none.
 # 3. Not by itself. We got a loss of 2.4 at every position, including the first. The distances are within what was
-#    trained, but neighbours are now a quarter of a word apart, and the weights have never seen that. That's why position
-#    interpolation trains a little more with squeezed positions.
+#    trained, but neighbours are now a quarter of a word apart, and the weights have never seen that. That's why
+#    position interpolation trains a little more with squeezed positions.
 #
 # </details>
 #
 # ## Read on · more
 #
-# - [Vaswani et al. 2017](https://arxiv.org/abs/1706.03762), section 3.5: half a page, with the reason for the sinusoids,
-#   "it may allow the model to extrapolate to sequence lengths longer than the ones encountered during training". You've
-#   tested that.
+# - [Vaswani et al. 2017](https://arxiv.org/abs/1706.03762), section 3.5: half a page, with the reason for the
+#   sinusoids, "it may allow the model to extrapolate to sequence lengths longer than the ones encountered during
+#   training". You've tested that.
 # - [Su et al. 2021](https://arxiv.org/abs/2104.09864), RoFormer: sections 3.1 and 3.2 derive the rotation from the wish
 #   that only the distance should count.
 # - [Press et al. 2021](https://arxiv.org/abs/2108.12409), *Train Short, Test Long*: figure 1 is your right picture, on

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # 10 · Flash attention: never write the table down
 #
-# Attention compares every word with every word. For a text of 100,000 words that's a table of ten billion weights, 40 GB
-# for one head of one layer. Yet models read texts of that length, some of them on a laptop. They compute the very same
-# numbers, but the table is never there. In this lesson you write the algorithm that does it.
+# Attention compares every word with every word. For a text of 100,000 words that's a table of ten billion weights, 40
+# GB for one head of one layer. Yet models read texts of that length, some of them on a laptop. They compute the very
+# same numbers, but the table is never there. In this lesson you write the algorithm that does it.
 #
 # | | |
 # | --- | --- |
@@ -87,8 +87,8 @@ assert fused < table / 50
 #
 # To turn a row of scores into weights, a softmax needs the sum of their exponentials, so it seems to need the whole row
 # before it can begin. Suppose the scores come in blocks, and each block is gone when the next one arrives. Keep two
-# numbers, the largest score so far, $m$, and the sum so far, $l = \sum_j e^{s_j - m}$. When a block brings a larger score
-# $m'$, all terms of the old sum are too large by the same factor, so a single multiplication puts them right:
+# numbers, the largest score so far, $m$, and the sum so far, $l = \sum_j e^{s_j - m}$. When a block brings a larger
+# score $m'$, all terms of the old sum are too large by the same factor, so a single multiplication puts them right:
 #
 # $$e^{s_j - m'} = e^{s_j - m} \cdot e^{m - m'}$$
 #
@@ -106,8 +106,8 @@ assert fused < table / 50
 #
 # Write `online_softmax(blocks)`.
 #
-# - `blocks` is an iterator of scores, each `(…, k)` and not all of the same $k$. It gives every block once, from left to
-#   right. There is at least one, and the iterator has no length.
+# - `blocks` is an iterator of scores, each `(…, k)` and not all of the same $k$. It gives every block once, from left
+#   to right. There is at least one, and the iterator has no length.
 # - Return `m` and `l`, both `(…)`: the largest score of each row, and $\sum_j e^{s_j - m}$.
 # - A score of −inf is a closed key. Where all keys so far are closed, $m$ is −inf and $l$ is 0. Nothing becomes NaN.
 # - Never hold more than one block, so neither keep the blocks nor join them. (A loop's variable still holds the last
@@ -138,8 +138,8 @@ check("online_softmax", online_softmax)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# In the loop, the new largest score is the larger of the old $m$ and the block's, `block.amax(dim=-1)`. First rescale the
-# old sum to it. Then add the terms of the block, computed with the new $m$.
+# In the loop, the new largest score is the larger of the old $m$ and the block's, `block.amax(dim=-1)`. First rescale
+# the old sum to it. Then add the terms of the block, computed with the new $m$.
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -208,8 +208,8 @@ assert (not_rescaled > 2 * l).all()
 #
 # ### Fix: attention in one pass ({points}, difficulty 3, 8 minutes)
 #
-# The function below was written in a hurry and has two bugs. One shows whenever a later block has a larger score than an
-# earlier one, the other only where a row begins with closed keys. Fix both.
+# The function below was written in a hurry and has two bugs. One shows whenever a later block has a larger score than
+# an earlier one, the other only where a row begins with closed keys. Fix both.
 #
 # - `scores` is `(…, k)`, `v` is `(…, k, d)`, and the result is `(…, d)`: softmax of the scores, times the values.
 # - `block_size` doesn't have to divide $k$. In every row at least one key is open.
@@ -421,13 +421,14 @@ assert control > 0.1
 # - **Flash attention** merges block after block, on one GPU.
 # - **Flash decoding** cuts the long cache of lesson 09 into pieces, lets many processors each read one of them for the
 #   same single query, and merges their results.
-# - **Ring attention** gives each of several machines a part of the text. Keys and values are passed around in a ring, and
-#   every machine merges them as they come by, each in a different order. That's how a model reads a million words at once.
+# - **Ring attention** gives each of several machines a part of the text. Keys and values are passed around in a ring,
+#   and every machine merges them as they come by, each in a different order. That's how a model reads a million words
+#   at once.
 #
 # ## Go around the ring · more
 #
-# Here is the ring in one process, with four machines that each hold 15 of 60 words. At each step every machine merges the
-# keys and values it's holding, then passes them on to the next one.
+# Here is the ring in one process, with four machines that each hold 15 of 60 words. At each step every machine merges
+# the keys and values it's holding, then passes them on to the next one.
 
 # %%
 torch.manual_seed(seed)
@@ -481,13 +482,13 @@ show(
 # %% [markdown]
 # ## Go tile by tile · core
 #
-# Now for all queries on one machine. Cut the queries into blocks as well, and the table becomes a grid of *tiles*, a block
-# of queries against a block of keys. For each block of queries, go through the blocks of keys with $m$, $l$ and $o$. A
-# tile is made, used, and thrown away.
+# Now for all queries on one machine. Cut the queries into blocks as well, and the table becomes a grid of *tiles*, a
+# block of queries against a block of keys. For each block of queries, go through the blocks of keys with $m$, $l$ and
+# $o$. A tile is made, used, and thrown away.
 #
-# Why go to such trouble? A GPU has two kinds of memory. The large one beside the chip holds tens of gigabytes and is slow
-# (*HBM*). The small one on the chip, next to the units that multiply, holds some hundred kilobytes for each of them and is
-# about ten times as fast (*SRAM*). A tile lives and dies in the fast one.
+# Why go to such trouble? A GPU has two kinds of memory. The large one beside the chip holds tens of gigabytes and is
+# slow (*HBM*). The small one on the chip, next to the units that multiply, holds some hundred kilobytes for each of
+# them and is about ten times as fast (*SRAM*). A tile lives and dies in the fast one.
 
 # %%
 _, ax = plt.subplots(figsize=(9.6, 4.2), layout="constrained")
@@ -537,9 +538,9 @@ show(
 )
 
 # %% [markdown]
-# How many numbers cross between the two? With the table, $Q$, $K$, $V$ are read and $O$ is written, and the table itself
-# crosses four times: scores written and read by the softmax, weights written and read again. With tiles, each block of
-# queries reads all keys and values once.
+# How many numbers cross between the two? With the table, $Q$, $K$, $V$ are read and $O$ is written, and the table
+# itself crosses four times: scores written and read by the softmax, weights written and read again. With tiles, each
+# block of queries reads all keys and values once.
 
 
 # %%
@@ -558,9 +559,9 @@ for n in (1024, 16_384):
     assert 3.5 < table / tiled < 4.1
 
 # %% [markdown]
-# A quarter of the traffic, for heads 64 wide and blocks of 128. *What if the blocks were of 1 word, or all $n$ at once?*
-# Blocks of one word take hardly any room, but every query then reads all keys and values for itself. A block of $n$ makes
-# the whole table. Between these two lies what fits into fast memory.
+# A quarter of the traffic, for heads 64 wide and blocks of 128. *What if the blocks were of 1 word, or all $n$ at
+# once?* Blocks of one word take hardly any room, but every query then reads all keys and values for itself. A block of
+# $n$ makes the whole table. Between these two lies what fits into fast memory.
 
 # %% [markdown]
 # ### Exercise: attention without the table ({points}, difficulty 4, 35 minutes)
@@ -615,8 +616,8 @@ check("flash_attention", flash_attention)
 # <details><summary>Hint 1</summary>
 #
 # Leave causality out at first. There are two loops, over `range(0, n, block_size)` each. The outer one takes a block of
-# queries and starts $m$, $l$, $o$ for it. The inner one takes a block of keys and does what `attend_in_blocks` does. The
-# last block may be shorter, and slices take care of that.
+# queries and starts $m$, $l$, $o$ for it. The inner one takes a block of keys and does what `attend_in_blocks` does.
+# The last block may be shorter, and slices take care of that.
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -669,8 +670,8 @@ assert_close(
 print("the table, tiles, two halves, attnlib and PyTorch agree to 12 digits")
 
 # %% [markdown]
-# Which tiles does it visit? You can find out from outside. Write NaN into one block of values, and it spoils every output
-# it's multiplied into, even with a weight of zero.
+# Which tiles does it visit? You can find out from outside. Write NaN into one block of values, and it spoils every
+# output it's multiplied into, even with a weight of zero.
 
 
 # %%
@@ -782,7 +783,8 @@ assert abs(slope(largest["the table"]) - 2) < 0.01
 assert abs(slope(largest["in tiles of 64"]) - 1) < 0.01
 
 # %% [markdown]
-# And the block size? From the smallest block to the largest, the room grows from that of the result to that of the table.
+# And the block size? From the smallest block to the largest, the room grows from that of the result to that of the
+# table.
 
 # %%
 block_sizes = [8, 32, 128, 512, 1024]
@@ -825,16 +827,16 @@ print(f"{blocks * (blocks + 1) // 2:,} tiles in {time.process_time() - started:.
 # ## Derive the gradient of a softmax · core
 #
 # For training there's a second table. Autograd keeps all weights for the backward pass. To do without it you have to
-# know what the backward pass computes, so let's derive it. The papers write $S$ for the scores, $P$ for their softmax, and
-# $dP$ for the gradient of the loss with respect to $P$. Given $P$ and $dP$, what is $dS$?
+# know what the backward pass computes, so let's derive it. The papers write $S$ for the scores, $P$ for their softmax,
+# and $dP$ for the gradient of the loss with respect to $P$. Given $P$ and $dP$, what is $dS$?
 #
-# By hand: two keys with weights 0.25 and 0.75, values 10 and 20, and the output itself as the loss. The output is
-# $0.25 \cdot 10 + 0.75 \cdot 20 = 17.5$, and $dP = (10, 20)$. Now nudge the first score up by 0.01. Its exponential grows
-# by 1 %, so the weights become $0.2525 / 1.0025$ and $0.75 / 1.0025$, or 0.2519 and 0.7481, and the output 17.481. It has
+# By hand: two keys with weights 0.25 and 0.75, values 10 and 20, and the output itself as the loss. The output is $0.25
+# \cdot 10 + 0.75 \cdot 20 = 17.5$, and $dP = (10, 20)$. Now nudge the first score up by 0.01. Its exponential grows by
+# 1 %, so the weights become $0.2525 / 1.0025$ and $0.75 / 1.0025$, or 0.2519 and 0.7481, and the output 17.481. It has
 # changed by −0.0187, which is −1.87 for each unit of the score. So the first entry of $dS$ must be about −1.87.
 #
-# You can do the same with any function and any formula. Nudge each number up and down, and see what the loss does. This is
-# called a *numeric check*, and nobody should trust a derivation that hasn't been through one.
+# You can do the same with any function and any formula. Nudge each number up and down, and see what the loss does. This
+# is called a *numeric check*, and nobody should trust a derivation that hasn't been through one.
 
 
 # %%
@@ -1082,9 +1084,9 @@ class Flash(torch.autograd.Function):
 
 # %%
 tiled = lambda q, k, v: Flash.apply(q, k, v, 64, False)  # noqa: E731
-trained = [[x.requires_grad_() for x in qkv] for qkv in texts]
-saved = {"the table": [bytes_kept(naive_attention, *qkv) for qkv in trained]}
-saved["in tiles of 64"] = [bytes_kept(tiled, *qkv) for qkv in trained]
+remembered = [[x.requires_grad_() for x in qkv] for qkv in texts]
+saved = {"the table": [bytes_kept(naive_attention, *qkv) for qkv in remembered]}
+saved["in tiles of 64"] = [bytes_kept(tiled, *qkv) for qkv in remembered]
 print("kept for the backward pass at 4096 words:")
 for name, costs in saved.items():
     print(
@@ -1197,7 +1199,7 @@ def train_writer(model: nn.Module) -> None:
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
-        bar.loss(loss)
+        bar.loss(loss.detach())
 
 
 torch.manual_seed(seed)
@@ -1245,8 +1247,8 @@ print(f"25 steps have moved the weights by up to {max(changed):.2f}")
 assert max(changed) > 0.01  # the losses agree although something is learned
 
 # %% [markdown]
-# And the bill of a single step? A name is too short for that, so here is a model of the same size for texts of 512, with
-# random weights.
+# And the bill of a single step? A name is too short for that, so here is a model of the same size for texts of 512,
+# with random weights.
 
 # %%
 longer = torch.randint(0, len(letters), (2, 513))
@@ -1302,9 +1304,9 @@ assert multiplications["attnlib's tiles"] == 7
 # | scores are made, and scaled | `score_mod(score, b, h, q, k)`, where you may add ALiBi, or anything else |
 # | all of `flash_attention` | `torch.compile(flex_attention)(q, k, v, block_mask=mask)` |
 #
-# **Triton** is a language for such kernels, inside Python. The outer loop is gone, because the GPU runs the function once
-# for each block of queries and each head, all at the same time. The inner loop is left, and you'll recognise its lines
-# in [Triton's tutorial](https://triton-lang.org/main/getting-started/tutorials/06-fused-attention.html):
+# **Triton** is a language for such kernels, inside Python. The outer loop is gone, because the GPU runs the function
+# once for each block of queries and each head, all at the same time. The inner loop is left, and you'll recognise its
+# lines in [Triton's tutorial](https://triton-lang.org/main/getting-started/tutorials/06-fused-attention.html):
 #
 # | in your function | Triton |
 # | --- | --- |
@@ -1342,8 +1344,8 @@ assert multiplications["attnlib's tiles"] == 7
 #
 # ## Think further · more
 #
-# 1. In `flash_attention` no row ever begins with closed keys, so you don't need the guard. With a sliding window (lesson
-#    09) there may be such rows. Which, and what would happen?
+# 1. In `flash_attention` no row ever begins with closed keys, so you don't need the guard. With a sliding window
+#    (lesson 09) there may be such rows. Which, and what would happen?
 # 2. Dropout on the weights needs the same random numbers in the backward pass. How can it get them without keeping an
 #    $n \times n$ table of them?
 # 3. With ring attention and a causal mask, the machine with the first words soon has nothing to do. What would you do
@@ -1373,7 +1375,7 @@ assert multiplications["attnlib's tiles"] == 7
 #   processors for twice the speed.
 # - [Liu et al. 2023](https://arxiv.org/abs/2310.01889), ring attention: your `merge`, between machines.
 #
-# **Next:** you can build all of it now, and make it fast. But what has the model learned? Lesson 11 opens a model up and
-# watches a head as it learns to copy.
+# **Next:** you can build all of it now, and make it fast. But what has the model learned? Lesson 11 opens a model up
+# and watches a head as it learns to copy.
 #
 # *Learning on your own? The worked solutions are in the course's repository: `solutions/10_flash_attention.ipynb`.*

@@ -261,8 +261,8 @@ _STEPS: dict[str, Any] = {"steps": 7, "b": 3, "n": 5, "m": 4, "vocab": 11, "warm
 TRAIN_WITH_WARMUP = WrittenExercise(
     name="train_with_warmup",
     lesson=LESSON,
-    contract="model, ids (steps, b, n), targets (steps, b, m) of the last m tokens, lr, warmup, make -> losses (steps,); "
-    "the rate rises over the first steps, and falls to 0",
+    contract="model, ids (steps, b, n), targets (steps, b, m) of the last m tokens, lr, warmup, make -> losses "
+    "(steps,); the rate rises over the first steps, and falls to 0",
     parts={"values": 3, "robustness": 1},
     reference=train_with_warmup,
     excused={

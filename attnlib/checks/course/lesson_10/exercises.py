@@ -417,8 +417,8 @@ def _weights_and_gradient(
 SOFTMAX_GRADIENT = WrittenExercise(
     name="softmax_gradient",
     lesson=LESSON,
-    contract="weights P (…, k), the softmax of scores S, and the gradient dP of the weights (…, k) -> the gradient dS of "
-    "the scores (…, k)",
+    contract="weights P (…, k), the softmax of scores S, and the gradient dP of the weights (…, k) -> the gradient dS "
+    "of the scores (…, k)",
     parts={"values": 4, "robustness": 1},
     reference=softmax_gradient,
     excused={"large scores": "The scores are not among the inputs, and their weights are."},
