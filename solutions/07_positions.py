@@ -959,9 +959,14 @@ left.set(
     xlabel="position",
     ylabel="share right",
     ylim=(-0.09, 1.09),
-    title="Two places back: only a rotary window goes on",
+    title="Two back: only a rotary window goes on",
 )
 left.legend(loc="upper right", bbox_to_anchor=(1, 0.9))
+for place, height, colour in ((21, 0.62, ACCENT), (40, 0.37, ACCENT)):
+    left.text(place + 0.6, height, str(place), color=colour)
+for place in (34, 59):
+    top = found["sinusoidal"]["all"][place - 4 : place].max().item()
+    left.text(place, top + 0.03, str(place), color="#2171b5", ha="center")
 for name in ("rotary", "ALiBi", "rotary, window of 32"):
     kind, _, window = name.partition(",")
     blocks = losses[name].reshape(16, 16).mean(dim=-1)

@@ -491,50 +491,47 @@ show(
 # them and is about ten times as fast (*SRAM*). A tile lives and dies in the fast one.
 
 # %%
-_, ax = plt.subplots(figsize=(9.6, 4.2), layout="constrained")
+_, ax = plt.subplots(figsize=(10, 4), layout="constrained")
 for x, wide, name in (
-    (0.1, 5.0, "slow memory (HBM), GB"),
-    (6.3, 3.2, "fast (SRAM), kB"),
+    (0.1, 4.4, "slow memory (HBM), GB"),
+    (5.7, 5.6, "fast (SRAM), kB"),
 ):
-    ax.add_patch(plt.Rectangle((x, 0.1), wide, 3.7, fc="white", ec=INK, lw=1.5))
-    ax.text(x + wide / 2, 3.6, name, ha="center", va="center")
+    ax.add_patch(plt.Rectangle((x, 0.1), wide, 3.9, fc="white", ec=INK, lw=1.5))
+    ax.text(x + wide / 2, 3.8, name, ha="center", va="center")
 for column, (name, now) in enumerate({"Q": 2, "K": 1, "V": 1, "O": 2}.items()):
-    x = 0.5 + 1.2 * column
+    x = 0.35 + 1.05 * column
     for row in range(6):
-        done = name == "O" and row < now
-        colour = ACCENT if row == now else GREY if done else PALE
-        ax.add_patch(
-            plt.Rectangle((x, 2.75 - 0.42 * row), 0.7, 0.38, fc=colour, ec="white")
-        )
-    ax.text(x + 0.35, 3.3, name, ha="center", va="center")
-inside = [
-    (7.0, 2.75, "a block of Q"),
-    (7.0, 1.95, "a block of K"),
-    (7.0, 1.15, "a block of V"),
-    (8.72, 2.35, "tile\n64 × 64"),
-    (8.72, 1.2, "m, l, o"),
-]
-for x, y, name in inside:
-    fill = {"boxstyle": "round,pad=0.4", "fc": PALE, "ec": ACCENT}
-    fill["ec"] = INK if name == "m, l, o" else ACCENT
-    ax.text(x, y, name, ha="center", va="center", bbox=fill, fontsize=10)
-arrows = [
-    ((5.15, 2.75), (6.28, 2.75), "outer loop", 2.9),
-    ((5.15, 1.95), (6.28, 1.95), "inner loop", 2.1),
-    ((5.15, 1.15), (6.28, 1.15), "inner loop", 1.3),
-    ((6.28, 0.45), (5.15, 0.45), "o / l, once", 0.6),
-]
-for start, end, label, y in arrows:
-    head = {"arrowstyle": "-|>", "color": ACCENT, "lw": 2, "mutation_scale": 16}
-    ax.annotate("", end, start, arrowprops=head)
-    ax.text(5.72, y, label, ha="center", va="bottom", fontsize=9)
-ax.set(xlim=(0, 9.6), ylim=(0, 3.9), title="A tile never leaves the fast memory")
+        colour = ACCENT if row == now else GREY if name == "O" and row < now else PALE
+        ax.add_patch(plt.Rectangle((x, 2.75 - 0.45 * row), 0.7, 0.4, fc=colour))
+    ax.text(x + 0.35, 3.35, name, ha="center", va="center")
+for row, column in itertools.product(range(6), range(6)):
+    x, y = 7.8 + 0.36 * column, 2.75 - 0.36 * row
+    past = row == 2 and column < 1
+    fill = {"fc": PALE if past else "white", "ec": GREY, "ls": ":"}
+    if (row, column) == (2, 1):
+        fill = {"fc": ACCENT, "ec": ACCENT}
+    ax.add_patch(plt.Rectangle((x, y), 0.36, 0.36, **fill))
+ax.text(8.88, 3.35, "one tile at a time", ha="center", va="center")
+head = {"arrowstyle": "-|>", "color": ACCENT, "lw": 2, "mutation_scale": 16}
+ax.annotate("", (9.9, 2.21), (8.55, 2.21), arrowprops=head)
+for y, name in ((3.0, "block of Q"), (2.2, "block of K"), (1.4, "block of V")):
+    box = {"boxstyle": "round,pad=0.4", "fc": PALE, "ec": ACCENT}
+    ax.text(6.6, y, name, ha="center", va="center", bbox=box)
+    loop = "outer loop" if name.endswith("Q") else "inner loop"
+    ax.annotate("", (5.65, y), (4.55, y), arrowprops=head)
+    ax.text(5.08, y + 0.1, loop, ha="center", va="bottom", fontsize=9)
+box = {"boxstyle": "round,pad=0.4", "fc": "white", "ec": INK}
+ax.text(8.88, 0.5, "m, l, o of these queries", ha="center", va="center", bbox=box)
+ax.annotate("", (4.55, 0.5), (5.65, 0.5), arrowprops=head)
+ax.text(5.08, 0.6, "o / l, once", ha="center", va="bottom", fontsize=9)
+ax.set(xlim=(0, 11.4), ylim=(0, 4.1), title="A tile never leaves the fast memory")
 ax.axis("off")
 show(
     "Two boxes, slow memory with Q, K, V and O cut into six blocks each, and fast "
     "memory. A block of Q is fetched in the outer loop, blocks of K and V in the "
-    "inner loop. In fast memory they make a tile of 64 by 64 scores and update m, l "
-    "and o. Only o divided by l goes back to slow memory, once for each block of Q."
+    "inner loop. In fast memory, of a dotted table of 36 tiles only one is there; it "
+    "moves along its row and updates m, l and o. Only o divided by l goes back to "
+    "slow memory, once for each block of Q."
 )
 
 # %% [markdown]
