@@ -409,11 +409,11 @@ def train_with_warmup(
     return torch.stack(losses)
 
 
-@torch.no_grad()
 def read_in_windows(model: nn.Module, ids: Tensor, window: int) -> Tensor:
-    """Two slices in place of `max`: everything before the token, and of that the last `window`."""
+    """Two slices replace `max`: everything before the token, and of that the last `window`."""
     seen = (ids[:, :i][:, -window:] for i in range(1, ids.shape[1]))
-    return torch.stack([F.cross_entropy(model(x)[:, -1], ids[:, i]) for i, x in enumerate(seen, 1)])
+    with torch.no_grad():
+        return torch.stack([F.cross_entropy(model(x)[:, -1], ids[:, i]) for i, x in enumerate(seen, 1)])
 
 
 def mend_rotary(q: Tensor, k: Tensor, v: Tensor, past_k: Tensor, past_v: Tensor) -> Tensor:
