@@ -14,7 +14,7 @@
 # | **You will build** | sinusoidal positions, rotary positions, ALiBi, a training loop, a measurement |
 # | **You will understand** | why a rotation leaves only the distance, and what happens beyond the trained length |
 # | **You need** | the clock of lesson 03, the masks of 05, the norms and MLPs of 06, and a pencil |
-# | **Time** | core 80 minutes, everything 2 hours 45 minutes |
+# | **Time** | core 85 minutes, everything 2 hours 15 minutes |
 #
 # The models at the end run on your functions, each as soon as it passes its check. What a letter stands for is in the
 # [table of symbols](00_start_here.ipynb#Symbols).

@@ -10,7 +10,7 @@
 # | **You will build** | a softmax that reads its row once, a merge of two parts, attention in tiles, its gradient |
 # | **You will understand** | what is kept instead of the table, what that saves, and what it doesn't |
 # | **You need** | the stable softmax of lesson 02, the causal mask of lesson 05, and a pencil |
-# | **Time** | core 110 minutes, everything 3 hours 30 minutes |
+# | **Time** | core 90 minutes, everything 3 hours |
 #
 # At the end the model of lesson 08 trains through your functions, and the table is gone from it. What a letter stands
 # for is in the [table of symbols](00_start_here.ipynb#Symbols).
@@ -821,7 +821,7 @@ print(
 print(f"{blocks * (blocks + 1) // 2:,} tiles in {time.process_time() - started:.1f} s")
 
 # %% [markdown]
-# ## Derive the gradient of a softmax · core
+# ## Derive the gradient of a softmax · more
 #
 # For training there's a second table. Autograd keeps all weights for the backward pass. To do without it you have to
 # know what the backward pass computes, so let's derive it. The papers write $S$ for the scores, $P$ for their softmax,
@@ -923,7 +923,7 @@ assert alone > 0.05
 assert derived(weights, grad_weights).sum(dim=-1).abs().max() < 1e-12
 
 # %% [markdown]
-# ## Go back without the table · core
+# ## Go back without the table · more
 #
 # With the log-sum-exp $L_i$ of each row, any weight can be computed again when it's needed, in a tile, and without a
 # second softmax:
@@ -1055,7 +1055,7 @@ for is_causal in (False, True):
     assert (found - wanted).abs().max() > 0.1
 
 # %% [markdown]
-# ## Train through it · core
+# ## Train through it · more
 #
 # Forward and backward together make a function autograd can use. It keeps five tensors, and none of them is a table.
 
