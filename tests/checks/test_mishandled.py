@@ -142,7 +142,7 @@ CASE: dict[str, dict[str, Any]] = {
 
 NO_BATCH = (
     *("search", "company", "causal_mask", "padding_mask", "packed_causal", "sliding_window_mask", "train_head"),
-    *("alibi_bias", "alibi_slopes", "sinusoidal_positions", "cache_bytes", "block_cost", "multi_head_to_grouped"),
+    *("alibi_bias", "sinusoidal_positions", "cache_bytes", "block_cost", "multi_head_to_grouped"),
     *("previous_token_score", "induction_score", "sink_score", "copying_score"),
     *("ov_circuit", "qk_composition"),
 )
@@ -178,6 +178,8 @@ NOTHING_TO_SEE = {
     "train_with_adam": "squeezed",
     "write_greedily": "squeezed",
     "train_writer": "squeezed",
+    "train_with_warmup": "squeezed",
+    "read_in_windows": "squeezed",
     # dtype and device at once, and hardly a case in float64: it is rejected, and no symptom is told
     "losses_by_place": "squeezed new_tensor_filled_in",
     "mend_encoder_block": "new_tensor_filled_in",

@@ -266,7 +266,6 @@ def test_every_part_that_is_lost_by_itself_has_a_sentence() -> None:
 @pytest.mark.parametrize(
     ("exercise", "case"),
     [
-        ("to_half_pairs", "a single row"),
         ("softmax", "axes of length 1"),
         ("pairwise_dot", "one query and one key"),
         ("FeedForward", "sentences of one word"),

@@ -20,14 +20,16 @@ from attnlib.checks.verdict.judge import cases_of, try_case
 pytestmark = pytest.mark.slow
 
 NO_ERROR = """
-def alibi_bias(num_heads, q_len, k_len):
-    n = 2 ** math.floor(math.log2(num_heads))
-    slopes = torch.tensor([2 ** (-8 * (i + 1) / n) for i in range(n)])
-    if n < num_heads:
-        more = torch.tensor([2 ** (-4 * (i + 1) / n) for i in range(2 * n)])
-        slopes = torch.cat([slopes, more[0::2][: num_heads - n]])
-    distance = torch.arange(k_len - q_len, k_len)[:, None] - torch.arange(k_len)
-    return -slopes[:, None, None] * distance
+def rotate(x, positions, base=10000.0):
+    d = x.shape[-1]
+    columns = torch.arange(0, d, 2, dtype=torch.float64, device=x.device)
+    angles = positions.double()[..., None] * base ** (-columns / d)
+    cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+    first, second = x[..., 0::2], x[..., 1::2]
+    if first.shape != second.shape:
+        second = torch.cat([second, torch.zeros_like(first[..., :1])], dim=-1)
+    turned = torch.stack([first * cos - second * sin, first * sin + second * cos], dim=-1)
+    return turned.flatten(-2)[..., :d]
 """
 BY_LENGTH = """
 kept = {}
@@ -63,7 +65,7 @@ class FeedForward(nn.Module):
         return self.kept[n]
 """
 ACCIDENTS = {
-    "an error that was asked for": ("alibi_bias", NO_ERROR),
+    "an error that was asked for": ("rotate", NO_ERROR),
     "a lookup by identity": ("pairwise_dot", BY_LENGTH),
     "a lookup that fails": ("pairwise_dot", BY_LENGTH_AND_AN_ERROR),
     "a lookup in a module": ("FeedForward", IN_A_MODULE),

@@ -179,11 +179,12 @@ def test_an_unused_argument_is_told_beside_a_mistake_that_does_not_speak_of_it()
     found = read(exercises()["layer_norm"], written)
     assert [finding.id for finding in found.beside(known["unbiased_variance"])] == ["argument_not_used"]
     assert not found.beside(known["eps_fixed"])
-    columns = "def to_half_pairs(w, num_heads, back=False):\n    return torch.cat([w[:, 0::2], w[:, 1::2]], dim=1)\n"
-    written = source_of(defined("to_half_pairs", columns.replace("return", "w = -w if back else w\n    return")))
-    forgotten = next(m for m in exercises()["to_half_pairs"].misconceptions if m.id == "heads_forgotten")
+    distances = "torch.arange(k_len - q_len, k_len)[:, None] - torch.arange(k_len)"
+    one_slope = f"def alibi_bias(num_heads, q_len, k_len):\n    return ({distances}) / -256\n"
+    written = source_of(defined("alibi_bias", one_slope))
+    known = {m.id: m for m in exercises()["alibi_bias"].misconceptions}
     assert written is not None
-    assert not read(exercises()["to_half_pairs"], written).beside(forgotten)  # "Split into heads": num_heads
+    assert not read(exercises()["alibi_bias"], written).beside(known["one_slope_for_all"])  # "All heads": num_heads
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from einops import rearrange
-from torch import Tensor
+from torch import Tensor, nn
 
 import attnlib
 
@@ -382,19 +382,38 @@ def rotate(x: Tensor, positions: Tensor, base: float = 10000.0) -> Tensor:
     return torch.view_as_real(pairs * torch.polar(torch.ones_like(angles), angles).to(pairs.dtype)).flatten(-2)
 
 
-def to_half_pairs(w: Tensor, num_heads: int, back: bool = False) -> Tensor:
-    """In einops, a pair of neighbours is `(d two)`, a pair of halves `(two d)`; back is the pattern read backwards."""
-    sides = ["... (h d two)", "... (h two d)"]
-    return rearrange(w, " -> ".join(sides[::-1] if back else sides), h=num_heads, two=2)
-
-
 def alibi_bias(num_heads: int, q_len: int, k_len: int) -> Tensor:
-    """The slopes are a geometric series, `logspace`; every slope times every distance is an outer product."""
-    if num_heads & (num_heads - 1):
-        raise ValueError(f"num_heads must be a power of two, got {num_heads}")
-    slopes = torch.logspace(-8 / num_heads, -8, num_heads, base=2)
+    """`bit_length` finds the power of two in whole numbers, where a logarithm could be rounded the wrong way."""
+    below = 1 << (num_heads.bit_length() - 1)
+    series, longer = ([2 ** (-8 * i / h) for i in range(1, h + 1)] for h in (below, 2 * below))
+    slopes = torch.tensor([*series, *longer[::2]][:num_heads])
     ahead = torch.arange(k_len) - torch.arange(k_len - q_len, k_len)[:, None]
     return torch.einsum("h,qk->hqk", slopes, ahead.float())
+
+
+def train_with_warmup(
+    model: nn.Module, ids: Tensor, targets: Tensor, lr: float, warmup: int, make: Any = torch.optim.SGD
+) -> Tensor:
+    """A scheduler multiplies `lr` by what the function says of a step; `schedule.step()` goes to the next one."""
+    optimiser, losses = make(model.parameters(), lr=lr), []
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimiser, lambda step: min(1, (step + 1) / warmup) * (1 - step / len(ids))
+    )
+    for x, wanted in zip(ids, targets, strict=True):
+        loss = F.cross_entropy(model(x)[:, -wanted.shape[1] :].mT, wanted)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        schedule.step()
+        losses.append(loss.detach())
+    return torch.stack(losses)
+
+
+def read_in_windows(model: nn.Module, ids: Tensor, window: int) -> Tensor:
+    """Two slices replace `max`: everything before the token, and of that the last `window`."""
+    seen = (ids[:, :i][:, -window:] for i in range(1, ids.shape[1]))
+    with torch.no_grad():
+        return torch.stack([F.cross_entropy(model(x)[:, -1], ids[:, i]) for i, x in enumerate(seen, 1)])
 
 
 def mend_rotary(q: Tensor, k: Tensor, v: Tensor, past_k: Tensor, past_v: Tensor) -> Tensor:
@@ -405,13 +424,6 @@ def mend_rotary(q: Tensor, k: Tensor, v: Tensor, past_k: Tensor, past_v: Tensor)
     scores = attnlib.rotate(q, new) @ keys.mT / math.sqrt(q.shape[-1])
     past = torch.arange(m + n, device=q.device) <= new[:, None]
     return scores.masked_fill(~past, -torch.inf).softmax(dim=-1) @ torch.cat([past_v, v], dim=-2)
-
-
-def alibi_slopes(num_heads: int) -> Tensor:
-    """`bit_length` finds the power of two in whole numbers, where a logarithm could be rounded the wrong way."""
-    below = 1 << (num_heads.bit_length() - 1)
-    series, longer = ([2 ** (-8 * i / h) for i in range(1, h + 1)] for h in (below, 2 * below))
-    return torch.tensor([*series, *longer[::2]][:num_heads])
 
 
 def next_token_loss(logits: Tensor, ids: Tensor, ignore_index: int = -100) -> Tensor:
@@ -646,3 +658,8 @@ def qk_composition(w_ov: Tensor, w_qk: Tensor) -> Tensor:
     one, other = w_ov / w_ov.norm(), w_qk / w_qk.norm()
     composed: Tensor = torch.linalg.matrix_norm(other @ one.mT)
     return composed
+
+
+def softmax_gradient(weights: Tensor, grad_weights: Tensor) -> Tensor:
+    """The table of all derivatives of a row is diag(P) - P Pᵀ; times dP it need never be made."""
+    return weights * grad_weights - weights * (weights[..., None, :] @ grad_weights[..., None])[..., 0]
