@@ -158,7 +158,6 @@ A_NUMBER = ("next_token_loss", "bits_per_character", "copying_score", "qk_compos
 OF_SEVERAL = (*OF_A_BATCH, "always_float32", "always_float64", "new_tensor_filled_in", "entries_in_a_list")
 """A result without axes has no entries, and one number stands in no relation: it is rejected, and no more is said."""
 NOTHING_TO_SEE = {
-    "embed": "first_detached",
     "company": "squeezed",
     "search": "squeezed input_changed",  # its inputs are lists of texts
     "split_heads": "others_detached",
