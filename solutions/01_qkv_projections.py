@@ -663,9 +663,9 @@ pencil = torch.tensor([1.0, 2.0]) @ torch.tensor([[1.0, 0.0, 3.0], [0.0, 2.0, 1.
 assert pencil.tolist() == [1.0, 4.0, 5.0]
 
 q, k, v = attnlib.project_qkv(x, w_q, w_k, w_v)  # three products
-packed = x @ torch.cat([w_q, w_k, w_v], dim=1)  # one
-for one, of_three in zip(packed.split([d_k, d_k, d_v], dim=-1), (q, k, v), strict=True):
-    assert_close(one, of_three, rtol=0, atol=1e-6)
+w_qkv = torch.cat([w_q, w_k, w_v], dim=1)
+fused = x @ w_qkv  # one product
+assert_close(fused, torch.cat([q, k, v], dim=-1), rtol=0, atol=1e-6)
 assert_close(q[0, tired.index("it")], query_of_it, rtol=0, atol=1e-6)  # the loop
 
 differs = ~torch.isclose(q[0], q[1], rtol=0, atol=1e-6).all(dim=-1)  # (n)
