@@ -566,21 +566,25 @@ check("predict_query_of_it", two_queries)
 # %%
 _, ax = plt.subplots(figsize=(8, 6), layout="constrained")
 left, top, word = 8, 8, tired.index("it")
-parts = (("$W^Q$", "$Q$", 4), ("$W^K$", "$K$", 4), ("$W^V$", "$V$", 5))
+parts = (
+    ("$W^Q$", "$Q$", "d_k", 4),
+    ("$W^K$", "$K$", "d_k", 4),
+    ("$W^V$", "$V$", "d_v", 5),
+)
 outline = {"facecolor": PALE, "edgecolor": INK, "linewidth": 1.5}
 marked = {"facecolor": ACCENT, "alpha": 0.75}
 ax.add_patch(plt.Rectangle((0, top), 6, 11, **outline))
 ax.text(3, top + 5.5, "$X$", ha="center", fontsize=16)
-for weight, result, width in parts:
+for weight, result, name, width in parts:
     ax.add_patch(plt.Rectangle((left, 0), width, 6, **outline))
     ax.add_patch(plt.Rectangle((left, top), width, 11, **outline))
     ax.text(left + width / 2, 3, weight, ha="center", va="center", fontsize=16)
     ax.text(left + width / 2, top + 5.5, result, ha="center", fontsize=16)
-    ax.text(left + width / 2, top + 11.9, f"{width}", ha="center", color=GREY)
+    ax.text(left + width / 2, top + 11.9, f"{name} = {width}", ha="center", color=GREY)
     left += width
 ax.add_patch(plt.Rectangle((0, top + word), 6, 1, **marked))
-ax.add_patch(plt.Rectangle((13, 0), 1, 6, **marked))
-ax.add_patch(plt.Rectangle((13, top + word), 1, 1, **marked))
+ax.add_patch(plt.Rectangle((15, 0), 1, 6, **marked))
+ax.add_patch(plt.Rectangle((15, top + word), 1, 1, **marked))
 ax.text(3, top + 11.9, "d_model = 6", ha="center", color=GREY)
 ax.text(21.4, 3, "d_model = 6", va="center", color=GREY)
 ax.text(21.4, top + 5.5, "n = 11", va="center", color=GREY)

@@ -498,7 +498,7 @@ print("c = 84.65:", sliver.tolist())
 
 # %%
 _, axes = plt.subplots(1, 2, figsize=(9.5, 3.2), layout="constrained", sharey=True)
-texts = ("too small: 0 / 0", "too large: ∞ / ∞")
+texts = ("0 / 0", "∞ / ∞")
 for ax, c, typed, safe, text in zip(axes, ends, naive, careful, texts, strict=True):
     ax.plot(c, safe, color="#9ecae1", linewidth=7, label="softmax, with care")
     ax.plot(c, typed, linewidth=1.5, label="softmax, as typed")
