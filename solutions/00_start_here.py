@@ -375,7 +375,7 @@ check("pairwise_dot", pairwise_dot)
 #   `.float()` and back for half precision, as large models do. For float64 it isn't, because half of the digits are
 #   lost on the way. A guard such as `1e-12` against a division by zero does no harm.
 # - **Gradients** flow to every input and every weight, unless the exercise says it asks for none.
-# - **Inputs** stay as they were, be it tensors, lists, dictionaries or models, unless changing them is the task. A
+# - **Inputs** stay as they were (tensors, lists, dictionaries and models), unless changing them is the task. A
 #   slice is a view of the same memory, so `x[:, 1:] = 0` changes the caller's `x`.
 # - **Memory** of an input may not be contiguous. A transposed tensor keeps its numbers in the old order. `reshape`
 #   doesn't mind, but `view` and `torch.view_as_complex` do; call `.contiguous()` before them.

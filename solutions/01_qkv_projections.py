@@ -501,8 +501,8 @@ for kind in kinds_of.values():
 
 # %% [markdown]
 # For each word, the nearest are the others of its kind, and nothing but counting has put them there. *dog* and *cat*
-# needn't appear side by side for that. It's enough that both get tired and cross streets. Learned tables come from the
-# same source. word2vec, trained to guess a word's neighbours, [was
+# don't have to appear side by side for that. It's enough that both get tired and cross streets. Learned tables come
+# from the same source. word2vec, trained to guess a word's neighbours, [was
 # shown](https://proceedings.neurips.cc/paper/2014/hash/feab05aa91085b7a8012516bc3533958-Abstract.html) to factorise a
 # table much like yours.
 #

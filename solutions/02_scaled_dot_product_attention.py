@@ -222,7 +222,7 @@ print(tuple(x.shape), "= (n, d_model);  animal is", x[1].int().tolist())
 # - `features` is a list of the seven names above, not always in this order. Row i of a matrix belongs to
 #   `features[i]`.
 # - Return one tensor `(2, 7, d_k)`, with $W^Q$ first, as `torch.stack([w_q, w_k])` does. The width `d_k` is up to you.
-# - Scores are divided by $\sqrt{d_k}$, as always. The weights must also be reached in a sentence of twenty words.
+# - Scores are divided by $\sqrt{d_k}$. The weights must also be reached in a sentence of twenty words.
 # - All other words may look where they like. The parts of the check: {parts}.
 #
 # The pencil's numbers give *it* a score of 4 for *animal* and 2 for *street*. Before you write anything, work out what
@@ -527,7 +527,7 @@ show(
 # - You need `torch.exp`, sums and maxima. `torch.logsumexp` is allowed, and passes the check, but it's less exact. In
 #   float32, a score near 10,000 minus a logsumexp near 10,000 has few digits left. Minus the largest score, none is
 #   lost.
-# - Not allowed: whatever takes a softmax for you, be it torch's in any form (`F.softmax`, `nn.Softmax`, `log_softmax`,
+# - Not allowed: anything that takes a softmax for you, torch's in any form (`F.softmax`, `nn.Softmax`, `log_softmax`,
 #   attention with a unit matrix, …), a derivative (that of `logsumexp` is a softmax), or another library's. SciPy,
 #   scikit-learn and their like can't be imported while your answer is checked.
 
