@@ -12,10 +12,10 @@
 # | **You will build** | a recurrent network, vectors by counting, `project_qkv`, and `QKVProjection` |
 # | **You will understand** | why attention was invented, what q, k and v do, how three products become one |
 # | **You need** | lesson 00 (named axes, `einsum`, the dot product) and a pencil |
-# | **Time** | core 60 minutes, everything 2 hours 5 minutes ([symbols](00_start_here.ipynb#Symbols)) |
+# | **Time** | core 60 minutes, everything 2 hours 10 minutes ([symbols](00_start_here.ipynb#Symbols)) |
 #
 # You can leave any exercise for later, since the cells in between fall back on `attnlib`. The measurement of forgetting
-# runs on *your* recurrent network once it passes its check. The exercises allow everything in torch, einops and
+# runs on *your* recurrent network once it passes its check. The exercises allow anything in torch, einops and
 # `attnlib`, except `attnlib`'s function of the same name. Cells that only draw are folded.
 
 # %%

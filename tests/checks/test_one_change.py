@@ -91,13 +91,13 @@ def test_the_place_and_the_kind_of_the_change_are_told(name: str, attempt: Any, 
 
 
 def cut_by_the_other_width(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Tensor, ...]:
-    packed, d_k, d_v = x @ torch.cat([w_q, w_k, w_v], dim=1), w_q.shape[1], w_v.shape[1]
-    return packed[..., :d_k], packed[..., d_k : 2 * d_k], packed[..., 2 * d_v :]
+    packed = x @ torch.cat([w_q, w_k, w_v], dim=1)
+    return packed[..., : len(w_q.T)], packed[..., len(w_q.T) : 2 * len(w_q.T)], packed[..., 2 * len(w_v.T) :]
 
 
 def test_a_negative_factor_that_fits_by_chance_is_not_proposed() -> None:
     message = " ".join(run("project_qkv", cut_by_the_other_width).message.split())
-    assert "with another variable in place of `d_v`, the answer" in message
+    assert "with another variable in place of `w_v`, the answer" in message
 
 
 def turned_and_not_back(q: Tensor, k: Tensor) -> Tensor:
