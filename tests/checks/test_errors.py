@@ -86,7 +86,7 @@ MEANINGS = {
         "FeedForward",
         "TypeError: dropout(): argument 'input' (position 1) must be Tensor, not GELU",
     ): "A GELU is passed where a tensor is needed",
-    ("embed", "RuntimeError: index 9 is out of bounds for dimension 1 with size 3"): "An index goes beyond the end",
+    ("company", "RuntimeError: index 9 is out of bounds for dimension 1 with size 3"): "An index goes beyond the end",
     (
         "masked_softmax",
         "RuntimeError: a leaf Variable that requires grad is being used in an in-place operation.",

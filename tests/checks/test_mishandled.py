@@ -141,7 +141,7 @@ CASE: dict[str, dict[str, Any]] = {
 """The case that shows it, where it takes a special one."""
 
 NO_BATCH = (
-    *("search", "company", "causal_mask", "padding_mask", "packed_causal", "sliding_window_mask", "train_head"),
+    *("write_matrices", "search", "company", "causal_mask", "padding_mask", "packed_causal", "sliding_window_mask", "train_head"),
     *("alibi_bias", "sinusoidal_positions", "cache_bytes", "block_cost", "multi_head_to_grouped"),
     *("previous_token_score", "induction_score", "sink_score", "copying_score"),
     *("ov_circuit", "qk_composition"),
@@ -158,9 +158,9 @@ A_NUMBER = ("next_token_loss", "bits_per_character", "copying_score", "qk_compos
 OF_SEVERAL = (*OF_A_BATCH, "always_float32", "always_float64", "new_tensor_filled_in", "entries_in_a_list")
 """A result without axes has no entries, and one number stands in no relation: it is rejected, and no more is said."""
 NOTHING_TO_SEE = {
-    "embed": "first_detached",
     "company": "squeezed",
     "search": "squeezed input_changed",  # its inputs are lists of texts
+    "write_matrices": "always_float64",  # what is compared is made of its weights, and any dtype is right
     "split_heads": "others_detached",
     "masked_softmax": "others_detached",
     "rotate": "others_detached",

@@ -145,11 +145,6 @@ def test_what_is_never_used_is_a_hint(exercise: str, source: str, name: str) -> 
 @pytest.mark.parametrize(
     ("exercise", "source", "unused"),
     [
-        (  # the matrix has 2 d_k + d_v columns
-            "project_qkv_fused",
-            "def project_qkv_fused(x, w_qkv, d_k, width):\n    y = x @ w_qkv\n    return y, y, y[..., 2 * d_k :]\n",
-            False,
-        ),
         ("packed_causal", "def packed_causal(ids):\n    return torch.ones(2, 3, 3), torch.zeros(2, 3)\n", True),
         ("split_heads", "def split_heads(x, heads):\n    return x.unflatten(-1, (3, -1)).transpose(1, 2)\n", True),
         ("padding_mask", "def padding_mask(lengths, n):\n    return torch.arange(5) < lengths[:, None]\n", True),

@@ -248,13 +248,6 @@ also(
     lambda x, y: torch.tensordot(x, y, dims=([2], [2])).diagonal(dim1=0, dim2=2).permute(2, 0, 1),
 )
 also(
-    "embed",
-    lambda ids, table: F.one_hot(ids, table.shape[0]).to(table) @ table,
-    lambda ids, table: table.index_select(0, ids.flatten()).unflatten(0, tuple(ids.shape)),
-    lambda ids, table: torch.stack([table[row] for row in ids.unbind()]),
-    lambda ids, table: table.gather(0, ids.reshape(-1, 1).expand(-1, table.shape[1])).reshape(*ids.shape, -1),
-)
-also(
     "split_heads",
     lambda x, h: refused(x, h) or torch.stack(x.chunk(h, -1), 1),
     lambda x, h: refused(x, h) or x.unflatten(-1, (h, x.shape[-1] // h)).movedim(2, 1),

@@ -42,12 +42,6 @@ def search(questions: list[str], texts: list[str]) -> Tensor:
     return torch.tensor([[sum(x.get(word, 0.0) * y[word] for word in y) for y in offered] for x in asked])
 
 
-def embed(token_ids: Tensor, table: Tensor) -> Tensor:
-    """A row of a matrix is a one-hot vector times the matrix, so a look-up is a projection, too."""
-    one_hot = token_ids[..., None] == torch.arange(len(table), device=table.device)
-    return one_hot.to(table.dtype) @ table
-
-
 def company(texts: Tensor, vocabulary: int, window: int) -> Tensor:
     """One-hot rows, times a table of what is near, times one-hot rows: matrix products count all pairs at once."""
     one_hot, places = F.one_hot(texts, vocabulary).float(), torch.arange(texts.shape[1], device=texts.device)
@@ -58,19 +52,8 @@ def company(texts: Tensor, vocabulary: int, window: int) -> Tensor:
 
 
 def project_qkv(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Tensor, ...]:
-    """Each column of a product depends on its own column of the matrix alone: three matrices may as well be one."""
-    packed = x @ torch.cat([w_q, w_k, w_v], dim=-1)
-    return torch.split(packed, [w.shape[-1] for w in (w_q, w_k, w_v)], dim=-1)
-
-
-def project_qkv_fused(x: Tensor, w_qkv: Tensor, d_k: int, d_v: int) -> tuple[Tensor, ...]:
-    """Cutting the columns of the matrix is cutting the columns of the result, only earlier."""
-    return x @ w_qkv[:, :d_k], x @ w_qkv[:, d_k : 2 * d_k], x @ w_qkv[:, -d_v:]
-
-
-def mend_unpack_qkv(x: Tensor, w_qkv: Tensor) -> tuple[Tensor, ...]:
-    """`chunk` cuts the columns into three runs of neighbours, which is what the pattern `(three d)` says."""
-    return (x @ w_qkv).chunk(3, dim=-1)
+    """Three products give the same numbers: a column of the result depends on one column of the matrices alone."""
+    return x @ w_q, x @ w_k, x @ w_v
 
 
 def QKVProjection(self: Any, x: Tensor) -> tuple[Tensor, ...]:
@@ -83,6 +66,13 @@ def fold_query_key(w_q: Tensor, b_q: Tensor, w_k: Tensor, b_k: Tensor) -> tuple[
     """A bias is one more row of the matrix, for an input that is always 1: fold all rows, and u is the last one."""
     folded = torch.cat([w_q, b_q[None]]) @ w_k.mT
     return folded[:-1], folded[-1]
+
+
+def write_matrices(features: list[str]) -> Tensor:
+    """One matrix may be the identity, since only the product of the two counts: all the wishes are in the other one."""
+    wishes = {"alive": ["pronoun", "state"], "place": ["action"], "thing": ["article"]}
+    w_k = torch.tensor([[20.0 * (asks in wishes.get(name, [])) for asks in features] for name in features])
+    return torch.stack([torch.eye(len(features)), w_k])
 
 
 def attention_scores(q: Tensor, k: Tensor) -> Tensor:
