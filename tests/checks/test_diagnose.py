@@ -56,11 +56,11 @@ def test_a_tensor_made_on_the_cpu_does_not_hide_what_the_numbers_show() -> None:
 
 
 def test_a_second_mistake_is_told_where_it_shows_in_one_case_or_in_an_input_alone() -> None:
-    def emptied(per_head: list[Tensor]) -> Tensor:
-        joined = per_head.pop()
-        while per_head:
-            joined = torch.cat([joined, per_head.pop()], dim=1)
-        return joined
+    def emptied(lengths: Tensor, d_model: int, num_heads: int, d_hidden: int) -> tuple[Tensor, ...]:
+        tables = lengths**2
+        bill = lengths * (4 * d_model**2 + 2 * d_model * d_hidden), 2 * d_model * lengths**2, tables
+        lengths.zero_()
+        return bill
 
     def remembering(model: nn.Module, excerpts: Tensor, rates: Tensor, make: Any = torch.optim.SGD) -> Tensor:
         model.train()
@@ -72,9 +72,9 @@ def test_a_second_mistake_is_told_where_it_shows_in_one_case_or_in_an_input_alon
             optimiser.step()
         return torch.stack(losses)
 
-    one, two = run("stack_head_weights", emptied), run("train_writer", remembering)
-    assert (one.diagnosis, two.diagnosis) == ("matrices_reversed", "gradients_pile_up")
-    assert "Not explained by it: the input per_head, which is changed in place" in one.message
+    one, two = run("block_cost", emptied), run("train_writer", remembering)
+    assert (one.diagnosis, two.diagnosis) == ("one_table_counted", "gradients_pile_up")
+    assert "Not explained by it: the input lengths, which is changed in place" in one.message
     assert "Not explained by it: the case “losses without a history”" in two.message
 
 

@@ -134,21 +134,6 @@ class OneSentenceAtATime(Block):
         )
 
 
-@answers("FeedForward")
-class KeptDropout(nn.Module):
-    def __init__(self, d_model, d_hidden, dropout=0.0):
-        super().__init__()
-        self.down, self.up = nn.Linear(d_hidden, d_model), nn.Linear(d_model, d_hidden)
-        self.last: Tensor | None = None
-        self.drop = functools.partial(F.dropout, p=dropout)
-
-    def forward(self, x):
-        hidden = self.up(x)
-        hidden = hidden * 0.5 * (1 + torch.erf(hidden / math.sqrt(2)))
-        self.last = self.drop(self.down(self.drop(hidden, training=self.training)), training=self.training)
-        return self.last
-
-
 @answers("SelfAttention")
 class Biasless(nn.Module):
     def __init__(self, d_model, d_k, d_v):
