@@ -11,9 +11,9 @@
 # | **You will understand** | what a second head adds, why `reshape` isn't `transpose`, why packed weights differ |
 # | **You need** | scaled dot-product attention from lesson 02; core 85 minutes, everything 3 hours 15 minutes |
 #
-# The letters are those of the course's [table of symbols](00_start_here.ipynb#Symbols). The cells between the exercises
-# use `attnlib`, so you can skip an exercise and still go on. Where a model is trained, it's *your* module with *your*
-# loop as soon as they pass their checks.
+# The letters are those of the course's [table of symbols](00_start_here.ipynb#Symbols). The cells between the
+# exercises use `attnlib`, so you can skip an exercise and still go on. Where a model is trained, it's *your* module
+# with *your* loop as soon as they pass their checks.
 
 # %%
 import math
@@ -191,8 +191,8 @@ turn = [[math.cos(back), -math.sin(back)], [math.sin(back), math.cos(back)]]
 w_q[7:, 7:] = 30 * math.sqrt(3) * torch.tensor(turn)  # head 2
 
 # %% [markdown]
-# Look at two entries. The row *pronoun* has one in head 0 and one in head 1: one word asks two questions, and it may use
-# all of its nine numbers for each. **A head doesn't see a slice of the word. It sees a slice of the projection.**
+# Look at two entries. The row *pronoun* has one in head 0 and one in head 1: one word asks two questions, and it may
+# use all of its nine numbers for each. **A head doesn't see a slice of the word. It sees a slice of the projection.**
 #
 # Now let each head attend by itself, with its three columns of each matrix. A head is lesson 02, unchanged.
 
@@ -263,8 +263,8 @@ show(
 # before, at about seven: *because*.
 #
 # All of this was made by hand. In a trained network nobody writes $W^Q$, and most heads aren't so readable. Yet heads
-# for "the word before" and for "the noun this pronoun means" have been found in real models again and again. (In lesson
-# 11 you'll watch a head of the first kind appear.)
+# for "the word before" and for "the noun this pronoun means" have been found in real models again and again. (In
+# lesson 11 you'll watch a head of the first kind appear.)
 
 # %% [markdown]
 # ## Merge the three heads into one, and hear only the loudest · core
@@ -323,13 +323,14 @@ show(
 #
 # ### Exercise: write two heads by hand ({points}, difficulty 3, 20 minutes)
 #
-# Write `two_heads_by_hand(n, who, whom)`: four matrices with which the *last* word learns two names, that of the word at
-# position `who` and that of the word at position `whom`.
+# Write `two_heads_by_hand(n, who, whom)`: four matrices with which the *last* word learns two names, that of the word
+# at position `who` and that of the word at position `whom`.
 #
-# - $W^Q$, $W^K$, $W^V$ and $W^O$ are $(2n, 2n)$ each and multiply from the right, `x @ w_q`. Head 0 has the columns 0 to
-#   $n-1$ of the first three, head 1 the others. So a head is $n$ wide, and the scale divides its scores by $\sqrt n$.
-# - After $W^O$ the last word holds $2n$ numbers: first the name at `who`, then the name at `whom`, each number right to
-#   within 0.1. What the other words get is up to you.
+# - $W^Q$, $W^K$, $W^V$ and $W^O$ are $(2n, 2n)$ each and multiply from the right, `x @ w_q`. Head 0 has the columns 0
+#   to $n-1$ of the first three, head 1 the others. So a head is $n$ wide, and the scale divides its scores by $\sqrt
+#   n$.
+# - After $W^O$ the last word holds $2n$ numbers: first the name at `who`, then the name at `whom`, each number right
+#   to within 0.1. What the other words get is up to you.
 # - Return the four, stacked: `(4, 2n, 2n)`. There are many right ways; any of them will do.
 # - You can try it without the check: the cell behind it runs *the X saw the Y ?*.
 
@@ -356,7 +357,8 @@ check("two_heads_by_hand", two_heads_by_hand)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Start with one head, and with what it carries. Which rows of $W^V$ read the name, and into which columns should it go?
+# Start with one head, and with what it carries. Which rows of $W^V$ read the name, and into which columns should it
+# go?
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -367,8 +369,8 @@ check("two_heads_by_hand", two_heads_by_hand)
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# How large must the number be? Softmax gives the other $n - 1$ words $e^0 = 1$ each. A score of 10 leaves them with next
-# to nothing, and $\sqrt n$ undoes the scale. For $W^O$ the identity will do.
+# How large must the number be? Softmax gives the other $n - 1$ words $e^0 = 1$ each. A score of 10 leaves them with
+# next to nothing, and $\sqrt n$ undoes the scale. For $W^O$ the identity will do.
 #
 # </details>
 
@@ -392,8 +394,8 @@ show(
 )
 
 # %% [markdown]
-# Keep that picture in mind. Further down two heads *learn* the same task, and you can compare what they found with what
-# you wrote.
+# Keep that picture in mind. Further down two heads *learn* the same task, and you can compare what they found with
+# what you wrote.
 
 # %% [markdown]
 # ## Compute all heads with one product · core
@@ -413,8 +415,8 @@ for head, matrix in enumerate(per_head):
 
 # %% [markdown]
 # One product gave $(b, n, h \cdot d)$. The attention function works on the last two axes and carries all axes in front
-# along, as you made sure in lesson 02. So the heads need an axis of their own, *in front of* the words: $(b, h, n, d)$.
-# Then one call serves all heads. To the attention function, a head is just one more sentence in the batch.
+# along, as you made sure in lesson 02. So the heads need an axis of their own, *in front of* the words: $(b, h, n,
+# d)$. Then one call serves all heads. To the attention function, a head is just one more sentence in the batch.
 #
 # Here are head 0 and head 1 of a sentence of three words and width 4. The first digit is the word, the second the
 # column:
@@ -461,8 +463,9 @@ check("split_heads", split_heads)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# The einops pattern has the shape `"b n (… …) -> b … n …"`. Remember from lesson 01 that in parentheses the name on the
-# right runs fastest. Without einops: a reshape to four axes that keeps the words second, then a transpose of two axes.
+# The einops pattern has the shape `"b n (… …) -> b … n …"`. Remember from lesson 01 that in parentheses the name on
+# the right runs fastest. Without einops: a reshape to four axes that keeps the words second, then a transpose of two
+# axes.
 #
 # </details>
 # <details><summary>Hint 3</summary>
@@ -473,8 +476,8 @@ check("split_heads", split_heads)
 # </details>
 
 # %% [markdown]
-# With the heads in front, the loop is gone: one product for each of $q$, $k$ and $v$, and one call. The numbers are the
-# loop's.
+# With the heads in front, the loop is gone: one product for each of $q$, $k$ and $v$, and one call. The numbers are
+# the loop's.
 
 # %%
 # (b, h, n, d), b = 1
@@ -562,8 +565,8 @@ show(
 # pieces of words.
 #
 # What are the consequences? Ask who can hear whom: does the output of word $i$ change when word $j$ changes? The
-# derivative knows. Below, random weights and the full path, split and merged: on the left with transposes, on the right
-# with `reshape` alone, both ways.
+# derivative knows. Below, random weights and the full path, split and merged: on the left with transposes, on the
+# right with `reshape` alone, both ways.
 
 # %%
 generator = torch.Generator().manual_seed(seed + 4)
@@ -666,8 +669,8 @@ assert_close(torch.stack(moved), torch.stack(contributions), atol=1e-4, rtol=0)
 assert [torch.linalg.matrix_rank(what).item() for what in w_vo] == [3, 3, 3]
 
 # %% [markdown]
-# The product $W_i^V W_i^O$ is $(9, 9)$, but its rank is 3: everything a head carries has to fit through $d = 3$ numbers.
-# The same is true of $W_i^Q (W_i^K)^\top$, which a head uses to compare two words.
+# The product $W_i^V W_i^O$ is $(9, 9)$, but its rank is 3: everything a head carries has to fit through $d = 3$
+# numbers. The same is true of $W_i^Q (W_i^K)^\top$, which a head uses to compare two words.
 
 # %% [markdown]
 # ## Count what the heads cost · more
@@ -689,11 +692,11 @@ assert counts == dict.fromkeys((1, 8, 64), 4 * 512 * 512)
 assert tables == {h: h * 11 * 11 for h in (1, 8, 64)}  # the tables are h times as large
 
 # %% [markdown]
-# None of them: each has exactly as many learned weights, and as many multiplications, because the width is divided among
-# the heads. Eight matrices $(512, 64)$ side by side are one of $(512, 512)$. (A head still reads all 512 numbers of a
-# word. What's cut is the projection.) What grows is the table of *attention* weights, $h \cdot n^2$ numbers, one table
-# per head. For long texts that's the larger part of the memory, so heads are cheap rather than free. And narrow heads
-# have their own price: with 64 of them, a query has only eight numbers to ask with.
+# None of them: each has exactly as many learned weights, and as many multiplications, because the width is divided
+# among the heads. Eight matrices $(512, 64)$ side by side are one of $(512, 512)$. (A head still reads all 512 numbers
+# of a word. What's cut is the projection.) What grows is the table of *attention* weights, $h \cdot n^2$ numbers, one
+# table per head. For long texts that's the larger part of the memory, so heads are cheap rather than free. And narrow
+# heads have their own price: with 64 of them, a query has only eight numbers to ask with.
 
 # %% [markdown]
 # ## Write the module · core
@@ -777,8 +780,8 @@ check("MultiHeadSelfAttention", MultiHeadSelfAttention)
 # %% [markdown]
 # ## Write Adam · more
 #
-# Next, your module will learn. Five steps train it, for each batch, as in lesson 02: run, measure, set the gradients to
-# zero, `backward()`, move. Only the last one is new. Plain gradient descent has a single `lr` for all numbers of a
+# Next, your module will learn. Five steps train it, for each batch, as in lesson 02: run, measure, set the gradients
+# to zero, `backward()`, move. Only the last one is new. Plain gradient descent has a single `lr` for all numbers of a
 # model: where the slope is steep it leaps, where it's flat it hardly moves. *Adam* ([Kingma and Ba,
 # 2014](https://arxiv.org/abs/1412.6980)) finds a step for each number by itself. It remembers two running means of the
 # number's gradients $g$, both 0 at first. (The paper calls them $m$ and $v$. Here they're $\mu$ and $\nu$, because $v$
@@ -861,8 +864,8 @@ check("train_with_adam", train_with_adam)
 # </details>
 # <details><summary>What the pencil should say</summary>
 #
-# $\mu = -1.8$ and $\nu = 0.324$; corrected they're $-18$ and $18^2 = 324$. The quotient is $-1$, so the number moves up
-# by `lr`. In the first step *every* number moves by `lr`, no matter what its gradient is.
+# $\mu = -1.8$ and $\nu = 0.324$; corrected they're $-18$ and $18^2 = 324$. The quotient is $-1$, so the number moves
+# up by `lr`. In the first step *every* number moves by `lr`, no matter what its gradient is.
 #
 # </details>
 
@@ -874,10 +877,10 @@ check("train_with_adam", train_with_adam)
 # contestants of the same width: one head 12 wide, two heads 6 wide. They have equally many weights to learn.
 #
 # How well *can* one head do? Suppose its weights go to the two nouns in the proportion $a : b$. Then
-# $a\, \mathrm{name}_X + b\, \mathrm{name}_Y$ reaches $W^O$, times one matrix. The best linear guess from that sum has a
-# mean squared error of $\frac{b^2}{a^2+b^2}$ for the one name and $\frac{a^2}{a^2+b^2}$ for the other. Their mean is ½,
-# for any $a$ and $b$. (The weights of a trained head also depend a little on the names, which helps a little.) So expect
-# slightly less than ½ from one head, and 0 from two.
+# $a\, \mathrm{name}_X + b\, \mathrm{name}_Y$ reaches $W^O$, times one matrix. The best linear guess from that sum has
+# a mean squared error of $\frac{b^2}{a^2+b^2}$ for the one name and $\frac{a^2}{a^2+b^2}$ for the other. Their mean is
+# ½, for any $a$ and $b$. (The weights of a trained head also depend a little on the names, which helps a little.) So
+# expect slightly less than ½ from one head, and 0 from two.
 
 # %%
 # nbval-ignore-output: it says whose module and loop are used, which are others in a student's notebook
@@ -954,8 +957,9 @@ show(
 )
 
 # %% [markdown]
-# In all five runs the two heads divided the work between them: one looks at *X*, the other at *Y*, as in your matrices,
-# and no one told them to. Which head takes which noun differs from start to start. Point at the question mark:
+# In all five runs the two heads divided the work between them: one looks at *X*, the other at *Y*, as in your
+# matrices, and no one told them to. Which head takes which noun differs from start to start. Point at the question
+# mark:
 
 # %%
 best = runs[2][0][0]
@@ -1015,8 +1019,8 @@ show(f"Where two heads look in “{mine}”: one at {who}, the other at {whom}."
 #
 # $$\mathrm{added}_i = \mathrm{softmax}\big(x W_i^Q (x W_i^K)^\top / \sqrt d\big)\, x W_i^V\, W_i^O$$
 #
-# - `x` is `(b, n, d_model)`, `w_q`, `w_k` and `w_v` are `(d_model, h·d)`, packed `(h d)`; `w_o` is `(h·d, d_model)`. No
-#   biases, and $h \cdot d$ may differ from `d_model`.
+# - `x` is `(b, n, d_model)`, `w_q`, `w_k` and `w_v` are `(d_model, h·d)`, packed `(h d)`; `w_o` is `(h·d, d_model)`.
+#   No biases, and $h \cdot d$ may differ from `d_model`.
 # - The result is `(b, h, n, d_model)`. Its sum over the heads is the output of multi-head attention.
 # - As always. The parts of the check: {parts}. Not allowed: a finished attention, PyTorch's or `attnlib`'s.
 
@@ -1364,8 +1368,8 @@ check("from_packed", from_packed)
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# `packing` is nearly an einops pattern. A name in einops can't begin with a digit, so replace the 3 by a word. What has
-# to be on the right of the arrow?
+# `packing` is nearly an einops pattern. A name in einops can't begin with a digit, so replace the 3 by a word. What
+# has to be on the right of the arrow?
 #
 # </details>
 
@@ -1402,9 +1406,9 @@ check("from_packed", from_packed)
 #
 # <details><summary>Answers</summary>
 #
-# 1. The joined heads change places, so the output changes, unless you exchange the same two runs of rows of $W^O$. Then
-#    it's equal: the sum of the heads' contributions has no order. The names mean nothing, which is why different starts
-#    gave *X* to different heads above.
+# 1. The joined heads change places, so the output changes, unless you exchange the same two runs of rows of $W^O$.
+#    Then it's equal: the sum of the heads' contributions has no order. The names mean nothing, which is why different
+#    starts gave *X* to different heads above.
 # 2. A block-diagonal $W^Q$ with the same small block for every head. Each head then sees only its own slice of the
 #    word: "pronoun" is a column of head 1, so *it* could ask nothing in head 0.
 # 3. A token that offers every head a moderate score and whose value is zero: looking at it brings back nothing. Many
@@ -1425,10 +1429,10 @@ assert_close(exchanged, loop_output, atol=1e-12, rtol=0)
 #   of it.
 # - [Michel, Levy and Neubig, 2019](https://arxiv.org/abs/1905.10650): *Are sixteen heads really better than one?* Read
 #   it for the surprise that most heads can be removed after training.
-# - [Voita et al., 2019](https://arxiv.org/abs/1905.09418): which heads matter, and what they do: position, syntax, rare
-#   words. The head for "the word before" is among them.
-# - [Clark et al., 2019](https://arxiv.org/abs/1906.04341): *What does BERT look at?* Read it for heads that find what a
-#   pronoun means, in a trained model.
+# - [Voita et al., 2019](https://arxiv.org/abs/1905.09418): which heads matter, and what they do: position, syntax,
+#   rare words. The head for "the word before" is among them.
+# - [Clark et al., 2019](https://arxiv.org/abs/1906.04341): *What does BERT look at?* Read it for heads that find what
+#   a pronoun means, in a trained model.
 # - [Elhage et al., 2021](https://transformer-circuits.pub/2021/framework/index.html): a head as two products, *from
 #   where to where* and *what*. The section on $W^V W^O$ above is its first idea.
 #

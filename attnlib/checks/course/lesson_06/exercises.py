@@ -374,7 +374,6 @@ ENCODER_BLOCK = WrittenExercise(
             inputs=partial(block_inputs, b=2, n=5, sizes=(12, 3)),
             part="dropout",
             probe=in_training,
-            hidden=True,
         ),
         Case(
             name="d_model = 13 for 3 heads",
@@ -475,6 +474,7 @@ MEND_ENCODER_BLOCK = WrittenExercise(
     without=(
         "first_residual_from_the_norm_and_one_norm_twice",  # that is how the code is given
         "first_norm_forgotten_and_first_residual_from_the_norm",  # without norm1 there is nothing to take it from
+        "dropout_by_default",  # the constructor is given
         "dropout_after_attention",
         "dropout_twice",
         "dropout_on_both_branches",
