@@ -1,4 +1,4 @@
-"""Right answers to the exercises of lessons 03 and 06 that ask for matrices written by hand: other designs, not spellings."""
+"""Right answers to the exercises of lessons 03 and 06 that ask for matrices by hand: other designs, not spellings."""
 
 import math
 

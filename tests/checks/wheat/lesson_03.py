@@ -1,7 +1,6 @@
 """Right answers to lesson 03, differently written: all of them must be accepted."""
 
 import itertools
-from functools import partial
 
 import torch
 import torch.nn.functional as F

@@ -29,7 +29,7 @@ LEADING_AXES = ("products_not_summed", "scaled_by_axis_one", "over_axis_one", "a
 
 
 def _saying(names: Tensor) -> Tensor:
-    """Sentences (b, n, 2n): a word is its position, as n numbers with a single 1, and its name, n numbers of 1 and -1."""
+    """Sentences (b, n, 2n): a word is its position, n numbers with a single 1, and its name, n numbers of 1 and -1."""
     b, n, _ = names.shape
     return torch.cat([torch.eye(n).expand(b, n, n), names], dim=-1)
 

@@ -28,6 +28,7 @@ PREDICT_NO_RESIDUALS = WrittenExercise(
     "differ in. With nothing to bring back what a word was, all eleven end up as one vector.",
 )
 
+
 def layer_norm(x: Tensor, gain: Tensor, bias: Tensor, eps: float = 1e-5) -> Tensor:
     """The contract's form: eps may be given by position."""
     return attnlib.layer_norm(x, gain, bias, eps=eps)
@@ -122,7 +123,7 @@ def _words_with_two_features(d: int, one: int, other: int) -> Tensor:
 
 
 def _what_the_mlp_adds(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
-    """What gelu(x @ up) @ down is for twelve words (12, d), where it should be 1 for exactly one of the two features."""
+    """What gelu(x @ up) @ down is for twelve words (12, d): 1 where a word has exactly one of the two features."""
     d, one, other, to = inputs
     up, down = asked(*inputs)[0].float()
     x = _words_with_two_features(d, one, other)
@@ -142,8 +143,8 @@ def _features(d: int, one: int, other: int, to: int, name: str, *, hidden: bool 
 MLP_BY_HAND = WrittenExercise(
     name="mlp_by_hand",
     lesson=LESSON,
-    contract="d and three columns -> up and down (2, d, d), so that gelu(x @ up) @ down is 1 in column `to` where exactly "
-    "one of the columns `one` and `other` is 1, and 0 elsewhere",
+    contract="d and three columns -> up and down (2, d, d), so that gelu(x @ up) @ down is 1 in column `to` where "
+    "exactly one of the columns `one` and `other` is 1, and 0 elsewhere",
     parts={"values": 6},
     reference=mlp_by_hand,
     cases=(
