@@ -48,7 +48,7 @@ from attnlib.plot import (
 
 use_style()
 torch.set_num_threads(1)  # with matrices this small, a second thread would only wait
-# `python -m benchmarks.other_seeds 03_multi_head_attention` runs this lesson with others
+# `python -m benchmarks.other_seeds 03_multi_head_attention` tries others
 seed = 0
 
 # %% [markdown]
@@ -72,7 +72,7 @@ seed = 0
 
 # %%
 def off_by(names: int, share: float) -> float:
-    """The largest error when both names are read from one sum, `share` of it the first name."""
+    """The largest error of reading both names from one sum: `share` of it is the first."""
     first, second = torch.tensor(list(permutations(range(names), 2))).T
     name = torch.eye(names)
     sums = share * name[first] + (1 - share) * name[second]
@@ -247,7 +247,8 @@ joined = torch.cat(outputs, dim=-1)  # (n, h d)
 # alive, a state
 assert_close(joined[it, [1, 3]], torch.full((2,), sharp), atol=1e-6, rtol=0)
 found_by_it = Box(
-    name="what three heads bring to “it”", at=(0, 0), value=torch.stack([x[it], joined[it]]),
+    name="what three heads bring to “it”", at=(0, 0),
+    value=torch.stack([x[it], joined[it]]),
     rows=["before", "after"], columns=[*features[:7], "clock x", "clock y"],
 )  # fmt: skip
 plot_boxes(
@@ -337,7 +338,7 @@ show(
 
 # %%
 def two_heads_by_hand(n: int, who: int, whom: int) -> Tensor:
-    """n words, two positions -> w_q, w_k, w_v, w_o of two heads, stacked (4, 2n, 2n)."""
+    """n words, two positions -> w_q, w_k, w_v, w_o of two heads, (4, 2n, 2n)."""
     w_q, w_k, w_v, w_o = torch.zeros(4, 2 * n, 2 * n)
     ### BEGIN SOLUTION
     w_q[n - 1, 0] = 10 * math.sqrt(n)  # the last word asks something in head 0 …
@@ -441,7 +442,7 @@ for head, matrix in enumerate(per_head):
 
 # %%
 def split_heads(x: Tensor, num_heads: int) -> Tensor:
-    """(b, n, h·d) -> (b, h, n, d): head i gets the i-th run of d neighbouring columns."""
+    """(b, n, h·d) -> (b, h, n, d): head i gets the i-th run of d columns."""
     ### BEGIN SOLUTION
     if x.shape[-1] % num_heads:
         raise ValueError(
@@ -721,7 +722,7 @@ assert tables == {h: h * 11 * 11 for h in (1, 8, 64)}  # the tables are h times 
 
 # %%
 class MultiHeadSelfAttention(nn.Module):
-    """Several heads: x (b, n, d_model) -> output (b, n, d_model), weights (b, h, n, n)."""
+    """x (b, n, d_model) -> output (b, n, d_model), weights (b, h, n, n)."""
 
     def __init__(
         self, d_model: int, num_heads: int, d_head: int | None = None, bias: bool = True
@@ -816,7 +817,7 @@ check("MultiHeadSelfAttention", MultiHeadSelfAttention)
 def train_with_adam(
     model: nn.Module, words: Tensor, wanted: Tensor, position: int, lr: float
 ) -> Tensor:
-    """Batches of sentences, what is wanted at `position` -> losses (steps,); the model is trained."""
+    """Batches, what is wanted at `position` -> losses (steps,); trains the model."""
     ### BEGIN SOLUTION
     weights = list(model.parameters())
     means = [torch.zeros_like(w) for w in weights]
@@ -899,7 +900,7 @@ def who_saw_whom(count: int, generator: torch.Generator) -> tuple[Tensor, Tensor
 def trained(
     num_heads: int, start: int, steps: int = 200
 ) -> tuple[nn.Module, list[float]]:
-    """A module after so many batches of 64 sentences, and its losses; the last word, 5, is asked."""
+    """A module after so many batches of 64 sentences, and its losses."""
     torch.manual_seed(start)
     generator = torch.Generator().manual_seed(start)
     batches = [who_saw_whom(64, generator) for _ in range(steps)]
@@ -1029,7 +1030,7 @@ show(f"Where two heads look in “{mine}”: one at {who}, the other at {whom}."
 def head_contributions(
     x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, num_heads: int
 ) -> Tensor:
-    """x (b, n, d_model), matrices, num_heads -> what each head adds to the output, (b, h, n, d_model)."""
+    """x (b, n, d_model), matrices -> what each head adds, (b, h, n, d_model)."""
     ### BEGIN SOLUTION
     d = w_o.shape[0] // num_heads
     added = []
@@ -1126,7 +1127,7 @@ for head, noun in enumerate("XY" if first_noun == 1 else "YX"):
 def mend_multi_head(
     x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, num_heads: int
 ) -> tuple[Tensor, Tensor]:
-    """x (b, n, d_model), matrices, num_heads -> output (b, n, d_model), weights (b, h, n, n)."""
+    """x (b, n, d_model), matrices -> output (b, n, d_model), weights (b, h, n, n)."""
     q, k, v = (
         rearrange(x @ w, "b n (h d) -> (h b) n d", h=num_heads) for w in (w_q, w_k, w_v)
     )
@@ -1287,9 +1288,9 @@ for ax, (name, pattern) in zip(axes, packings.items(), strict=True):
     ax.set_ylabel(name, rotation=0, ha="right", va="center")
 axes[0].set_title("The same eighteen columns, in runs of three, in two orders")
 show(
-    "Two rows of six runs of three columns, coloured as q, k and v. Packed (3 h d): q of "
-    "head 0, q of head 1, then k, then v. Packed (h 3 d): q, k and v of head 0, then the "
-    "same of head 1."
+    "Two rows of six runs of three columns, coloured as q, k and v. Packed (3 h d): q "
+    "of head 0, q of head 1, then k, then v. Packed (h 3 d): q, k and v of head 0, then "
+    "the same of head 1."
 )
 first_half = rearrange(ids, "(k h d) -> (h k d)", k=3, h=2)[:9]
 assert first_half.tolist() == [0, 1, 2, 6, 7, 8, 12, 13, 14]
@@ -1300,7 +1301,7 @@ assert first_half.tolist() == [0, 1, 2, 6, 7, 8, 12, 13, 14]
 
 # %%
 def attend_packed(w_packed: Tensor, packing: str) -> Tensor:
-    """The rest of the model, for packed weights whose columns are in the order `packing`."""
+    """The rest of the model, for weights whose columns are in the order `packing`."""
     q, k, v = rearrange(batch @ w_packed, f"b n {packing} -> k b h n d", k=3, h=h)
     return attnlib.merge_heads(attnlib.scaled_dot_product_attention(q, k, v)) @ w_o
 
@@ -1340,7 +1341,7 @@ print(f"no error, the right shape, and a correlation of {relation:.2f}")
 def from_packed(
     weight: Tensor, packing: str, num_heads: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """(3·h·d, d_model), an order such as "(h 3 d)", h -> w_q, w_k, w_v, each (h·d, d_model)."""
+    """(3·h·d, d_model), an order, h -> w_q, w_k, w_v, each (h·d, d_model)."""
     ### BEGIN SOLUTION
     order = packing.replace("3", "three")
     w_q, w_k, w_v = rearrange(

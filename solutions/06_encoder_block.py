@@ -207,7 +207,7 @@ def likeness(words: Tensor) -> float:
 
 
 def initialised(layers: nn.ModuleList) -> nn.ModuleList:
-    """Every matrix drawn as in the paper's code (Xavier: the output is as large as the input)."""
+    """Every matrix drawn as in the paper's code, by Xavier's rule."""
     for parameter in layers.parameters():
         if parameter.dim() > 1:
             nn.init.xavier_uniform_(parameter)
@@ -247,12 +247,14 @@ ax.set(
 ax.legend(loc="lower right")
 show(
     "Without residuals the mean cosine is 1 from the third layer on. With them, and "
-    "with an MLP in each layer, it passes one half by the eighth layer and comes near 1 by the last."
+    "with an MLP in each layer, it passes one half by the eighth layer and comes near "
+    "1 by the last."
 )
 for depth in (4, 24):
     alike = [likeness(x[depth]) for x in (replaced, added, blocks)]
     print(
-        f"after {depth:2}: replaced {alike[0]:.3f}, added {alike[1]:.2f}, with an MLP {alike[2]:.2f}"
+        f"after {depth:2} layers: replaced {alike[0]:.3f}, added {alike[1]:.2f},",
+        f"with an MLP {alike[2]:.2f}",
     )
 assert abs(likeness(words)) < 0.1
 assert likeness(replaced[4]) > 0.99
@@ -347,7 +349,7 @@ show("A cloud of 200 points before the norm; after it they lie on a circle.")
 
 # %%
 def layer_norm(x: Tensor, gain: Tensor, bias: Tensor, eps: float = 1e-5) -> Tensor:
-    """(..., d_model) -> (..., d_model): mean 0 and variance 1, then times gain, plus bias."""
+    """(..., d_model) -> (..., d_model): mean 0, variance 1, times gain, plus bias."""
     ### BEGIN SOLUTION
     centred = x - x.mean(dim=-1, keepdim=True)
     variance = centred.square().mean(dim=-1, keepdim=True)
@@ -494,7 +496,7 @@ show("GELU beside ReLU; GELU by tanh differs from it by up to half a thousandth.
 
 # %%
 def mlp_by_hand(d: int, one: int, other: int, to: int) -> Tensor:
-    """A width and three columns -> up and down, stacked (2, d, d): exactly one of two features."""
+    """A width, three columns -> up and down, (2, d, d): exactly one of two features."""
     up, down = torch.zeros(2, d, d)
     ### BEGIN SOLUTION
     steep = 20.0  # so that GELU bends as sharply as ReLU
@@ -597,7 +599,7 @@ class FeedForward(nn.Module):
 
 
 class EncoderBlock(nn.Module):
-    """x (b, n, d_model), key_mask (b, n) with True = a real word -> (b, n, d_model). Pre-LN."""
+    """x (b, n, d_model), key_mask (b, n), True = a real word -> (b, n, d_model)."""
 
     def __init__(
         self, d_model: int, num_heads: int, mlp_ratio: float = 4.0, dropout: float = 0.0
@@ -719,7 +721,7 @@ labels = torch.tensor(digits.target)
 
 
 def cut(images: Tensor) -> Tensor:
-    """(b, 8, 8) -> (b, 16, 4): sixteen patches of 2×2 pixels, row by row, cut out one by one."""
+    """(b, 8, 8) -> (b, 16, 4): sixteen patches of 2×2 pixels, row by row."""
     starts = range(0, 8, 2)
     return torch.stack(
         [images[:, i : i + 2, j : j + 2].flatten(1) for i in starts for j in starts],
@@ -750,7 +752,8 @@ figure.text(0.30, 0.84, "its sentence: sixteen words, read row by row")
 figure.text(0.30, 0.08, "each word is a vector of four numbers, its pixels")
 show(
     "Left, a handwritten digit with a grid of four by four patches, numbered from 0 to "
-    "15. Right, the sixteen patches in one row, like words, and below each its four pixels as a column."
+    "15. Right, the sixteen patches in one row, like words, and below each its four "
+    "pixels as a column."
 )
 
 # %% [markdown]
@@ -775,7 +778,7 @@ show(
 
 # %%
 class DigitReader(nn.Module):
-    """Images (b, side, side) -> logits (b, 10): patches, positions, blocks, norm, average, head."""
+    """Images (b, side, side) -> logits (b, 10)."""
 
     def __init__(
         self,
@@ -857,7 +860,7 @@ assert count(reader) < 40_000
 
 
 def nudged(images: Tensor) -> Tensor:
-    """(b, 8, 8): half of the images moved by up to one pixel, up or down and left or right."""
+    """(b, 8, 8): half of the images moved by up to one pixel in each direction."""
     b = len(images)
     moves = (torch.randint(0, 3, (b, 1, 1)) for _ in range(2))
     down, right = (move.where(torch.rand(b, 1, 1) < 0.5, 1) for move in moves)
@@ -967,7 +970,7 @@ def draw_map(ax, picture: Tensor, asking: int, **how) -> object:
 
 
 def draw_maps(image: Tensor, maps: list[Tensor], asking: int) -> None:
-    """A row for each block: the image, and where the heads look for the patch number `asking`."""
+    """A row for each block: the image, and where the heads look for patch `asking`."""
     _, axes = plt.subplots(2, 5, figsize=(10, 4.4), layout="constrained")
     outline, rim = F.pad(image, (1, 1, 1, 1)), (-0.5, 4.5, -0.5, 4.5)
     line = {"levels": [0.5], "colors": ACCENT, "linewidths": 1, "extent": rim}
@@ -1014,7 +1017,8 @@ drawing = """
 rows = usable_text(drawing, longest=200).split()
 if [len(row) for row in rows] != [8] * 8 or not {"#"} <= {*"".join(rows)} <= {*".+#"}:
     raise NotUsable(
-        f"8 rows of 8 of the characters . + # are needed, and some #, got {len(rows)} rows: {rows}."
+        "8 rows of 8 of the characters . + # are needed, and some #, "
+        f"got {len(rows)} rows: {rows}."
     )
 drawn = torch.tensor([[".+#".index(sign) / 2 for sign in row] for row in rows])
 with torch.no_grad():
@@ -1138,7 +1142,7 @@ show("Post-LN: the norms are on the stream itself, behind the two sums.")
 
 # %%
 def first_gradients(depth: int, *, norm_first: bool, seed: int) -> tuple[Tensor, float]:
-    """Gradient norms of the blocks' `mlp.down`, and the size of the stream after the last."""
+    """Gradient norms of the blocks' `mlp.down`, and the size of the last stream."""
     torch.manual_seed(seed)
     encoder = initialised(attnlib.Encoder(depth, 32, 4, norm_first=norm_first))
     head = nn.Linear(32, 10)
@@ -1230,7 +1234,7 @@ show(
 
 # %%
 class PostNormBlock(nn.Module):
-    """x (b, n, d_model), key_mask (b, n) with True = a real word -> (b, n, d_model). Post-LN."""
+    """x (b, n, d_model), key_mask (b, n), True = a real word -> (b, n, d_model)."""
 
     def __init__(self, d_model: int, num_heads: int, mlp_ratio: float = 4.0):
         super().__init__()
@@ -1385,7 +1389,7 @@ show(
 def block_cost(
     lengths: Tensor, d_model: int, num_heads: int, d_hidden: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Lengths (n,) -> multiplications word by word, between words, numbers in the tables, each int64 (n,)."""
+    """Lengths (n,) -> three int64 (n,): word by word, between words, in the tables."""
     ### BEGIN SOLUTION
     d_head = d_model // num_heads
     projections = 4 * lengths * d_model**2
