@@ -184,7 +184,6 @@ NOTHING_TO_SEE = {
     "losses_by_place": "squeezed new_tensor_filled_in",
     "mend_encoder_block": "new_tensor_filled_in",
     "witten_bell": "squeezed",
-    "stack_head_weights": "squeezed",
     "little_einsum": "entries_in_a_list",  # a result that is a single number has no entries
     "accept": "squeezed",
     "online_softmax": "input_changed contiguous_memory_only squeezed",  # its tensors come out of an iterator

@@ -268,7 +268,7 @@ def test_every_part_that_is_lost_by_itself_has_a_sentence() -> None:
     [
         ("softmax", "axes of length 1"),
         ("pairwise_dot", "one query and one key"),
-        ("FeedForward", "sentences of one word"),
+        ("EncoderBlock", "sentences of one word"),
     ],
 )
 def test_inputs_are_called_sentences_where_they_are_some(exercise: str, case: str) -> None:

@@ -54,13 +54,16 @@ def by_a_helper(x: Tensor, num_heads: int) -> Tensor:
 
 
 class WithMish(nn.Module):
-    def __init__(self, d_model: int, d_hidden: int, dropout: float = 0.0) -> None:
+    def __init__(self, d_model: int, num_heads: int, mlp_ratio: float = 4.0, dropout: float = 0.0) -> None:
         super().__init__()
-        self.up, self.down = nn.Linear(d_model, d_hidden), nn.Linear(d_hidden, d_model)
+        self.norm1, self.norm2 = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
+        self.attn = attnlib.MultiHeadAttention(d_model, num_heads)
+        self.mlp = attnlib.FeedForward(d_model, int(d_model * mlp_ratio))
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, x: Tensor) -> Tensor:
-        return self.dropout(self.down(self.dropout(F.mish(self.up(x)))))
+    def forward(self, x: Tensor, key_mask: Tensor | None = None) -> Tensor:
+        x = x + self.attn(self.norm1(x), key_mask=key_mask)
+        return x + self.dropout(self.mlp.down(self.dropout(F.mish(self.mlp.up(self.norm2(x))))))
 
 
 @pytest.mark.parametrize(
@@ -81,7 +84,7 @@ class WithMish(nn.Module):
             "removal",
             "in place of `rearrange(x, 'b n (h d) -> b h n d', h=number).roll(1, dims=1)`",
         ),
-        ("FeedForward", WithMish, "function", "another function in place of `F.mish`"),
+        ("EncoderBlock", WithMish, "function", "another function in place of `F.mish`"),
     ],
 )
 def test_the_place_and_the_kind_of_the_change_are_told(name: str, attempt: Any, kind: str, told: str) -> None:

@@ -8,6 +8,7 @@ import pytest
 from one_change_tried import PATIENT, of_a_cell
 from torch import Tensor, nn
 
+import attnlib
 from attnlib.checks import exercises
 from attnlib.checks.asking.observation import Asking
 from attnlib.checks.naming.one_change.edits import edits_of
@@ -51,29 +52,31 @@ def pairwise_dot(x, y):
         return kept[n]
 """
 IN_A_MODULE = """
-class FeedForward(nn.Module):
-    def __init__(self, d_model, d_hidden, dropout=0.0):
+class EncoderBlock(nn.Module):
+    def __init__(self, d_model, num_heads, mlp_ratio=4.0, dropout=0.0):
         super().__init__()
-        self.up, self.down = nn.Linear(d_model, d_hidden), nn.Linear(d_hidden, d_model)
-        self.drop = nn.Dropout(dropout)
+        self.norm1, self.norm2 = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
+        self.attn = attnlib.MultiHeadAttention(d_model, num_heads)
+        self.mlp = attnlib.FeedForward(d_model, int(d_model * mlp_ratio), dropout=dropout)
         self.kept = {}
-    def forward(self, x):
+    def forward(self, x, key_mask=None):
         n = x.shape
         if n in self.kept:
             return self.kept[n]
-        self.kept[n] = self.drop(self.down(self.drop(nn.functional.gelu(self.up(x)))))
+        x = x + self.attn(self.norm1(x), key_mask=key_mask)
+        self.kept[n] = x + self.mlp(self.norm2(x))
         return self.kept[n]
 """
 ACCIDENTS = {
     "an error that was asked for": ("rotate", NO_ERROR),
     "a lookup by identity": ("pairwise_dot", BY_LENGTH),
     "a lookup that fails": ("pairwise_dot", BY_LENGTH_AND_AN_ERROR),
-    "a lookup in a module": ("FeedForward", IN_A_MODULE),
+    "a lookup in a module": ("EncoderBlock", IN_A_MODULE),
 }
 
 
 def searched(name: str, source: str) -> Search:
-    exercise, attempt = exercises()[name], of_a_cell(source, name, math=math, nn=nn)
+    exercise, attempt = exercises()[name], of_a_cell(source, name, math=math, nn=nn, attnlib=attnlib)
     trials = [try_case(exercise, attempt, case) for case in cases_of(exercise, hidden=False)]
     written = source_of(attempt)
     assert written is not None

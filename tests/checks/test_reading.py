@@ -203,12 +203,12 @@ class Inner(nn.Module):
         return [layer(x) for layer in (self.up, self.down, self.bend)][0]
 
 
-class FeedForward(nn.Module):
-    def __init__(self, d_model, d_hidden, dropout=0.0):
+class EncoderBlock(nn.Module):
+    def __init__(self, d_model, num_heads, mlp_ratio=4.0, dropout=0.0):
         super().__init__()
-        self.inner, self.p = Inner(d_model, d_hidden), dropout
+        self.inner, self.p = Inner(d_model, int(d_model * mlp_ratio)), dropout
 
-    def forward(self, x):
+    def forward(self, x, key_mask=None):
         return {}
 """
 
@@ -221,11 +221,11 @@ class FeedForward(nn.Module):
     ],
 )
 def test_dropout_that_is_asked_for_has_to_know_the_mode(result: str, name: str) -> None:
-    assert said("FeedForward", FORWARD.replace("{}", result)) == ({name}, set())
+    assert said("EncoderBlock", FORWARD.replace("{}", result)) == ({name}, set())
 
 
 def test_a_layer_is_looked_for_in_its_own_class() -> None:
-    assert said("FeedForward", FORWARD.replace("{}", "self.inner(x)")) == (set(), set())
+    assert said("EncoderBlock", FORWARD.replace("{}", "self.inner(x)")) == (set(), set())
 
 
 @pytest.mark.parametrize("layer", ["nn.Dropout(0.0)", "nn.Dropout(p=0)", "nn.Identity()"])

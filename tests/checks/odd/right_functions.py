@@ -253,13 +253,6 @@ also(
     lambda x, h: refused(x, h) or x.unflatten(-1, (h, x.shape[-1] // h)).movedim(2, 1),
     lambda x, h: refused(x, h) or x.mT.reshape(x.shape[0], h, -1, x.shape[1]).mT,
 )
-also(
-    "merge_heads",
-    lambda x: torch.cat(list(x.unbind(1)), dim=-1),
-    lambda x: x.mT.flatten(1, 2).mT,
-    lambda x: x.movedim(1, 2).flatten(2),
-)
-also("stack_head_weights", lambda ws: torch.hstack(ws), lambda ws: einops.rearrange(ws, "h m d -> m (h d)"))
 
 
 def refused(x, h):

@@ -1,7 +1,6 @@
 """Right modules in odd forms: masks kept and grown, layers in another order, heads in a batch."""
 
 import functools
-import math
 
 import einops
 import torch
@@ -132,21 +131,6 @@ class OneSentenceAtATime(Block):
         return torch.cat(
             [super(OneSentenceAtATime, self).forward(s, m) for s, m in zip(x.split(1), masks, strict=True)]
         )
-
-
-@answers("FeedForward")
-class KeptDropout(nn.Module):
-    def __init__(self, d_model, d_hidden, dropout=0.0):
-        super().__init__()
-        self.down, self.up = nn.Linear(d_hidden, d_model), nn.Linear(d_model, d_hidden)
-        self.last: Tensor | None = None
-        self.drop = functools.partial(F.dropout, p=dropout)
-
-    def forward(self, x):
-        hidden = self.up(x)
-        hidden = hidden * 0.5 * (1 + torch.erf(hidden / math.sqrt(2)))
-        self.last = self.drop(self.down(self.drop(hidden, training=self.training)), training=self.training)
-        return self.last
 
 
 @answers("SelfAttention")

@@ -149,9 +149,6 @@ also(
     lambda q, k, v: (attend(q, k, v)[0], (q @ k.mT / math.sqrt(q.shape[-1])).float().softmax(-1).to(q)),
 )
 also("split_heads", lambda x, h: x.view(x.shape[0], x.shape[1], h, -1).squeeze(1).transpose(1, 2))
-also(
-    "merge_heads", lambda x: x.transpose(1, 2).flatten(2).squeeze(), lambda x: torch.cat([*x.squeeze(2).unbind(1)], -1)
-)
 also("pairwise_dot", lambda x, y: (x @ y.mT).squeeze(), lambda x, y: x.matmul(y.squeeze(1).mT))
 also(
     "cross_attention",

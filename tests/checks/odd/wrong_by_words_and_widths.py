@@ -78,9 +78,7 @@ also("attention_scores", lambda q, k: q @ k.mT / max(math.sqrt(q.shape[-1]), 1.1
 also("scaled_dot_product_attention", lambda q, k, v: tuple(t.squeeze(-1) for t in attend(q, k, v)))
 also("mend_self_attention", lambda x, *w: tuple(t.squeeze(-1) for t in attend(*(x @ each for each in w))))
 also("cross_attention", lambda x, m, q, k, v: tuple(t.squeeze(-1) for t in attend(x @ q, m @ k, m @ v)))
-also("stack_head_weights", lambda per_head: torch.cat([w.squeeze() for w in per_head], dim=-1))
 also("split_heads", lambda x, h: refusing(x, h).unflatten(-1, (h, -1)).squeeze(-1).movedim(2, 1))
-also("merge_heads", lambda x: torch.cat([head.squeeze(-1) for head in x.unbind(1)], dim=-1))
 also("layer_norm", lambda x, gain, bias, eps=1e-5: normed(x, gain, bias, eps) if x.shape[-1] > 1 else x * gain + bias)
 
 

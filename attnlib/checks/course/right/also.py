@@ -113,9 +113,13 @@ def AdditiveAttention(self: Any, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tenso
     return weights @ v, weights
 
 
-def stack_head_weights(per_head: list[Tensor]) -> Tensor:
-    """Stacked between rows and columns, each row has its heads in order; flattened, they are side by side."""
-    return torch.stack(per_head, dim=1).flatten(1)
+def two_heads_by_hand(n: int, who: int, whom: int) -> Tensor:
+    """Every key says where it is, once for each head, so a query only has to name a position."""
+    w_q, w_k, w_v, w_o = torch.zeros(4, 2 * n, 2 * n)
+    w_q[n - 1, who] = w_q[n - 1, n + whom] = 10 * math.sqrt(n)
+    w_k[:n] = w_v[n:] = torch.eye(n).repeat(1, 2)
+    w_o += torch.eye(2 * n)
+    return torch.stack([w_q, w_k, w_v, w_o])
 
 
 def split_heads(x: Tensor, num_heads: int) -> Tensor:
@@ -123,11 +127,6 @@ def split_heads(x: Tensor, num_heads: int) -> Tensor:
     if x.shape[-1] % num_heads:
         raise ValueError(f"num_heads must divide the width, got {num_heads} and {x.shape[-1]}")
     return torch.stack(x.chunk(num_heads, dim=-1), dim=1)
-
-
-def merge_heads(x: Tensor) -> Tensor:
-    """`unbind` takes the heads apart and `cat` puts them side by side, so nothing has to be transposed."""
-    return torch.cat(x.unbind(dim=1), dim=-1)
 
 
 def MultiHeadSelfAttention(self: Any, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -305,11 +304,13 @@ def layer_norm(x: Tensor, gain: Tensor, bias: Tensor, eps: float = 1e-5) -> Tens
     return (x - mean) * (variance + eps).rsqrt() * gain + bias
 
 
-def FeedForward(self: Any, x: Tensor) -> Tensor:
-    """GELU is x times Φ(x), the chance that a normally distributed number is below x; erf is all it takes."""
-    hidden = self.up(x)
-    hidden = hidden * (1 + torch.erf(hidden / math.sqrt(2))) / 2
-    return F.dropout(self.down(F.dropout(hidden, self.dropout, self.training)), self.dropout, self.training)
+def mlp_by_hand(d: int, one: int, other: int, to: int) -> Tensor:
+    """A neuron for each of the two without the other: both are shut where the features agree, and no bias is needed."""
+    up, down = torch.zeros(2, d, d)
+    up[one, 0] = up[other, 1] = 20.0
+    up[one, 1] = up[other, 0] = -20.0
+    down[:2, to] = 1 / 20
+    return torch.stack([up, down])
 
 
 def EncoderBlock(self: Any, x: Tensor, key_mask: Tensor | None = None) -> Tensor:

@@ -1,7 +1,6 @@
 """Right answers to lesson 03, differently written: all of them must be accepted."""
 
 import itertools
-from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -61,38 +60,6 @@ class SplitWithALayer:
 def split_by_strides(x: Tensor, num_heads: int) -> Tensor:
     _need_whole_heads(x.shape[-1], num_heads)
     return x.unflatten(2, (num_heads, -1)).permute(0, 2, 1, 3)
-
-
-def merge_by_reshape(x: Tensor) -> Tensor:
-    return x.transpose(1, 2).reshape(x.shape[0], x.shape[2], -1)
-
-
-def merge_by_contiguous_view(x: Tensor) -> Tensor:
-    b, h, n, d = x.shape
-    return x.permute(0, 2, 1, 3).contiguous().view(b, n, h * d)
-
-
-def merge_by_cat(x: Tensor) -> Tensor:
-    return torch.cat([x[:, head] for head in range(x.shape[1])], dim=-1)
-
-
-def merge_by_hand(x: Tensor) -> Tensor:
-    b, h, n, d = x.shape
-    result = torch.zeros(b, n, h * d, dtype=x.dtype, device=x.device)
-    for head in range(h):
-        result[:, :, head * d : (head + 1) * d] = x[:, head]
-    return result
-
-
-def stack_in_a_list(per_head: list[Tensor]) -> Tensor:
-    return torch.stack([column for matrix in per_head for column in matrix.T], dim=1)
-
-
-def stack_by_product(per_head):
-    """Each matrix times a piece of the identity that puts it in its place."""
-    d, h = per_head[0].shape[1], len(per_head)
-    places = torch.eye(h * d, dtype=per_head[0].dtype, device=per_head[0].device).reshape(h, d, h * d)
-    return torch.einsum("hmd,hdw->mw", torch.stack(list(per_head)), places)
 
 
 class LoopOverHeads(nn.Module):
@@ -261,15 +228,6 @@ ALTERNATIVES = {
         unpack_by_einsum,
         lambda w, packing, h: (*rearrange(w, f"{packing.replace('3', 'k')} m -> k (h d) m", k=3, h=h),),
     ],
-    "stack_head_weights": [
-        torch.hstack,
-        partial(torch.cat, dim=1),
-        lambda per_head: torch.stack(per_head, dim=1).flatten(1),
-        lambda per_head: rearrange(per_head, "h m d -> m (h d)"),
-        lambda per_head: torch.cat([matrix.T for matrix in per_head]).T,
-        stack_in_a_list,
-        stack_by_product,
-    ],
     "split_heads": [
         split_by_view,
         split_by_einops,
@@ -278,14 +236,6 @@ ALTERNATIVES = {
         split_one_number_at_a_time,
         SplitWithALayer(),
         split_by_strides,
-    ],
-    "merge_heads": [
-        merge_by_reshape,
-        merge_by_contiguous_view,
-        merge_by_cat,
-        merge_by_hand,
-        lambda x: rearrange(x, "b h n d -> b n (h d)"),
-        lambda x: x.movedim(1, 2).flatten(start_dim=2),
     ],
     "MultiHeadSelfAttention": [LoopOverHeads, SumOverHeads, Einops, FoldedIntoBatch, QueriesScaledFirst],
     "mend_multi_head": [

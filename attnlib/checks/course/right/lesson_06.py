@@ -231,6 +231,17 @@ class BlockByFunctions(UsualBlock):
         return x
 
 
+def _block_with(perceptron):
+    """The usual block with another MLP."""
+
+    class Block(UsualBlock):
+        def __init__(self, d_model, num_heads, mlp_ratio=4.0, dropout=0.0):
+            super().__init__(d_model, num_heads, mlp_ratio, dropout)
+            self.mlp = perceptron(d_model, int(d_model * mlp_ratio), dropout)
+
+    return Block
+
+
 class BlockWithBuffer(UsualBlock):
     def __init__(self, d_model, num_heads, mlp_ratio=4.0, dropout=0.0):
         super().__init__(d_model, num_heads, mlp_ratio, dropout)
@@ -242,6 +253,7 @@ def make_block(d_model, num_heads, mlp_ratio=4.0, dropout=0.0):
 
 
 BLOCKS = [UsualBlock, BlockFromScratch, FusedBlock, AdditiveMaskBlock, BlockByFunctions, BlockWithBuffer, make_block]
+BLOCKS += [_block_with(perceptron) for perceptron in (FunctionalPerceptron, MatrixPerceptron, PerceptronByLoop)]
 
 ALTERNATIVES = {
     "layer_norm": [
@@ -254,14 +266,6 @@ ALTERNATIVES = {
         NormObject(),
         partial(_norm_with, -0.5),
         lambda x, gain, bias, eps=1e-5: torch.lerp(bias, bias + gain, norm_by_var(x, 1, 0, eps)),
-    ],
-    "FeedForward": [
-        SequentialPerceptron,
-        TwoDropouts,
-        FunctionalPerceptron,
-        MatrixPerceptron,
-        PerceptronByLoop,
-        lambda d_model, d_hidden, dropout=0.0: SequentialPerceptron(d_model, d_hidden, dropout),
     ],
     "EncoderBlock": BLOCKS,
     "mend_encoder_block": BLOCKS,
