@@ -191,7 +191,9 @@ def MultiHeadCrossAttention(
     """One head after the other: heads know nothing of one another before w_o mixes what they found."""
     asked, keys, values = self.w_q(x), self.w_k(memory), self.w_v(memory)
     heads = zip(*(t.chunk(self.num_heads, dim=-1) for t in (asked, keys, values)), strict=True)
-    added = 0.0 if key_mask is None else torch.zeros_like(keys[:, None, :, 0]).masked_fill(~key_mask[:, None], -math.inf)
+    added = (
+        0.0 if key_mask is None else torch.zeros_like(keys[:, None, :, 0]).masked_fill(~key_mask[:, None], -math.inf)
+    )
     outputs, tables = [], []
     for q, k, v in heads:
         tables.append((q @ k.mT / math.sqrt(q.shape[-1]) + added).softmax(dim=-1))
@@ -236,9 +238,10 @@ def mend_decoder_attention(
     return weights @ (memory @ w_v), weights
 
 
-def causal_mask(q_len: int, k_len: int) -> Tensor:
-    """The rule itself, written out: query i is word k_len - q_len + i of the text, and sees positions up to its own."""
-    return torch.arange(k_len) <= torch.arange(k_len - q_len, k_len)[:, None]
+def causal_mask(q_len: int, k_len: int, window: int | None = None) -> Tensor:
+    """The rule itself, written out: how many positions a key is behind its query, from 0 to window - 1."""
+    behind = torch.arange(k_len - q_len, k_len)[:, None] - torch.arange(k_len)
+    return (behind >= 0) & (behind < (k_len if window is None else window))
 
 
 def renormalised_causal_weights(scores: Tensor) -> Tensor:
@@ -250,11 +253,6 @@ def renormalised_causal_weights(scores: Tensor) -> Tensor:
 def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
     """The lowest *finite* number blocks just as -inf does; a row without True stays finite, and the mask makes it 0."""
     return scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(dim=-1) * mask
-
-
-def padding_mask(lengths: Tensor, max_len: int) -> Tensor:
-    """Ones added up along a row count 1, 2, 3 …: a position is real as long as its count is at most the length."""
-    return torch.ones(len(lengths), max_len, device=lengths.device).cumsum(dim=1) <= lengths[:, None]
 
 
 def CausalSelfAttention(self: Any, x: Tensor, key_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -291,6 +289,11 @@ def reach(model: torch.nn.Module, ids: Tensor, vocab: int) -> Tensor:
         after, before = model(texts), model(ids[None])  # (j, i, vocab), (1, i, vocab)
     found: Tensor = (after - before).abs().amax(dim=-1).T > 1e-5
     return found
+
+
+def invent_control(vocab: int, shape: tuple[int, ...], generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Two characters will do: whoever cannot see the coin before it falls pays ln 2 a throw."""
+    return (torch.rand(shape, generator=generator) < 0.5).long(), torch.tensor(2.0).log()
 
 
 def train_writer(model: torch.nn.Module, excerpts: Tensor, rates: Tensor, make: Any = torch.optim.SGD) -> Tensor:
