@@ -8,7 +8,7 @@
 #
 # | | |
 # | --- | --- |
-# | **You will build** | `cross_attention`, `MultiHeadCrossAttention`, the loop that trains a date reader, and greedy writing |
+# | **You will build** | `cross_attention`, `MultiHeadCrossAttention`, a training loop, and a reader of dates |
 # | **You will understand** | who asks and who answers, what a mask is for, how far to trust a picture of attention |
 # | **You need** | lesson 02; for the second exercise `split_heads` from lesson 03 helps |
 # | **Time** | core 1 hour 25 minutes, everything 2 hours ([symbols](00_start_here.ipynb#Symbols)) |
@@ -415,9 +415,9 @@ check("MultiHeadCrossAttention", MultiHeadCrossAttention)
 # <details><summary>Hint 3</summary>
 #
 # Forward: project (`x`, `memory`, `memory`); split each into heads, `(b, h, n, d)`; scores over $\sqrt{d}$, where $d$
-# is the width of one head; if there is a mask, fill what it closes with `-torch.inf`, where `key_mask[:, None, None, :]`
-# lines `(b, k)` up with `(b, h, q, k)`; softmax over the last axis; weights times values; merge the heads; `w_o`. Return
-# the pair.
+# is the width of one head; if there is a mask, fill what it closes with `-torch.inf`, where `key_mask[:, None, None,
+# :]` lines `(b, k)` up with `(b, h, q, k)`; softmax over the last axis; weights times values; merge the heads; `w_o`.
+# Return the pair.
 #
 # </details>
 
@@ -589,11 +589,11 @@ class DateReader(nn.Module):
 # trains every reader below.
 #
 # - `reader(batch)` takes `(b, k)` and returns a pair: logits `(b, n, vocab)` and the weights, which you don't need.
-# - `ids` is a list with a batch `(b, k)` for each step, and `k` differs from batch to batch. `wanted` is a list with the
-#   right characters `(b, n)` of each batch, `torch.int64`.
+# - `ids` is a list with a batch `(b, k)` for each step, and `k` differs from batch to batch. `wanted` is a list with
+#   the right characters `(b, n)` of each batch, `torch.int64`.
 # - The optimiser is `torch.optim.AdamW` with the learning rate `rate`, and the schedule
-#   `torch.optim.lr_scheduler.OneCycleLR(optimiser, max_lr=rate, total_steps=…)`, for as many steps as there are batches.
-#   The schedule takes its step after each one of the optimiser.
+#   `torch.optim.lr_scheduler.OneCycleLR(optimiser, max_lr=rate, total_steps=…)`, for as many steps as there are
+#   batches. The schedule takes its step after each one of the optimiser.
 # - The result is `(steps,)`, the loss of each batch before its step: the mean cross-entropy over all its characters,
 #   without a history (`loss.detach()`).
 # - The points: {parts}. Inputs as always.
@@ -634,8 +634,8 @@ check("train_reader", train_reader)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# `F.cross_entropy` wants logits `(guesses, vocab)` and the right characters `(guesses,)`. Flatten batch and positions of
-# both: `logits.flatten(0, 1)`, `right.flatten()`.
+# `F.cross_entropy` wants logits `(guesses, vocab)` and the right characters `(guesses,)`. Flatten batch and positions
+# of both: `logits.flatten(0, 1)`, `right.flatten()`.
 #
 # </details>
 # <details><summary>Hint 3</summary>
@@ -1018,8 +1018,8 @@ assert max(missed[4]) <= 10
 assert sum(missed[4]) < sum(missed[1])
 
 # %% [markdown]
-# A single head already reads most of it, but how many dates it misses depends on the start, from one to some thirty in a
-# thousand in the starts we tried. With four heads hardly a date was missed from any of them. Do the full stops decide
+# A single head already reads most of it, but how many dates it misses depends on the start, from one to some thirty in
+# a thousand in the starts we tried. With four heads hardly a date was missed from any of them. Do the full stops decide
 # about *listopada*? Intervene again, and take them away one at a time.
 
 # %%
@@ -1046,9 +1046,10 @@ show("Four heads of one place look at different characters of the same date.")
 # It's one position with four looks, some of them at the name, some at the border between day and month, where a
 # neighbour sees the full stop or misses it. One head has to choose between them.
 #
-# **Your turn.** Write a date in one of the nine languages, your birthday or a day everybody knows. Change `mine` and run
-# the cell. The rows say which date the four heads have read, and the columns where they looked. Then write it as none
-# of the patterns does: leave out a letter, put the year first, invent a day that doesn't exist. Which digits go wrong?
+# **Your turn.** Write a date in one of the nine languages, your birthday or a day everybody knows. Change `mine` and
+# run the cell. The rows say which date the four heads have read, and the columns where they looked. Then write it as
+# none of the patterns does: leave out a letter, put the year first, invent a day that doesn't exist. Which digits go
+# wrong?
 
 # %% tags=["unfolded"]
 mine = "mardi 14 juillet 1789"
@@ -1359,8 +1360,8 @@ check("mend_decoder_attention", mend_decoder_attention)
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# The mask closes columns of the scores, and a column is a position of the text that answers. Which text's padding should
-# it describe?
+# The mask closes columns of the scores, and a column is a position of the text that answers. Which text's padding
+# should it describe?
 #
 # </details>
 

@@ -1,14 +1,14 @@
 # %% [markdown]
 # # 05 · Causal attention: look back, never ahead
 #
-# A language model predicts the next word. It learns from texts in which the next word is already there, so attention has
-# to be kept from looking at it. A mask does that, and masks are where attention goes wrong most often: silently, with a
-# falling loss. At the end of this lesson you train two models that differ in one character of code. The one that looks
-# wonderful in training writes worse than a blind guesser, and you design the experiment that exposes it.
+# A language model predicts the next word. It learns from texts in which the next word is already there, so attention
+# has to be kept from looking at it. A mask does that, and masks are where attention goes wrong most often: silently,
+# with a falling loss. At the end of this lesson you train two models that differ in one character of code. The one that
+# looks wonderful in training writes worse than a blind guesser, and you design the experiment that exposes it.
 #
 # | | |
 # | --- | --- |
-# | **You will build** | `causal_mask`, `masked_softmax`, `CausalSelfAttention`, the core of a GPT, and three tests for leaks |
+# | **You will build** | `causal_mask`, `masked_softmax`, `CausalSelfAttention`, and three tests for leaks |
 # | **You will understand** | why to block first, where NaN comes from, why `-1e20` is finite, how to find a leak |
 # | **You need** | heads from lesson 03, the training loop and the padding of lesson 04 |
 # | **Time** | core 2 hours 10 minutes, everything 3 hours 30 minutes ([symbols](00_start_here.ipynb#Symbols)) |
@@ -86,8 +86,8 @@ assert all(map(torch.equal, outputs, reversed(last_one_first)))
 # $$M_{ij} = \big[ j \le i + (k - q) \big]$$
 #
 # With two new queries and five keys the first one sees four keys, and the second one sees all five. Some models also
-# forget. With a *window* of $w$, each query sees only the $w$ newest keys of its past, itself included (lesson 09 counts
-# what that saves):
+# forget. With a *window* of $w$, each query sees only the $w$ newest keys of its past, itself included (lesson 09
+# counts what that saves):
 #
 # $$M_{ij} = \big[ 0 \le i + (k - q) - j < w \big]$$
 
@@ -133,9 +133,9 @@ check("causal_mask", causal_mask)
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# Query $i$ is at position $i + (k - q)$. With `arange`, add that to the column of queries, and subtract the row of keys:
-# each entry is the distance to a key. Which distances are open without a window, and which with one? With `tril`, pass
-# $k - q$ as `diagonal`, which says how many columns further right the triangle reaches.
+# Query $i$ is at position $i + (k - q)$. With `arange`, add that to the column of queries, and subtract the row of
+# keys: each entry is the distance to a key. Which distances are open without a window, and which with one? With `tril`,
+# pass $k - q$ as `diagonal`, which says how many columns further right the triangle reaches.
 #
 # </details>
 
@@ -1001,8 +1001,8 @@ check("train_writer", train_writer)
 # <details><summary>Hint 2</summary>
 #
 # `excerpt[:, :-1]` is what the model reads, and `excerpt[:, 1:]` is what it has to guess. `F.cross_entropy`
-# wants the logits as `(guesses, vocab)` and the right characters as `(guesses,)`, so flatten the batch and the positions
-# of both.
+# wants the logits as `(guesses, vocab)` and the right characters as `(guesses,)`, so flatten the batch and the
+# positions of both.
 #
 # </details>
 # <details><summary>Hint 3</summary>
@@ -1013,8 +1013,8 @@ check("train_writer", train_writer)
 # </details>
 
 # %% [markdown]
-# Both models get the same excerpts, and rates that rise for the first third of the steps and then fall. They're small at
-# the beginning, where the model knows nothing, and at the end, where it should settle.
+# Both models get the same excerpts, and rates that rise for the first third of the steps and then fall. They're small
+# at the beginning, where the model knows nothing, and at the end, where it should settle.
 
 # %%
 # nbval-ignore-output: it says whose loop is used, which is another one in a student's notebook
@@ -1043,9 +1043,9 @@ sound_losses, leaking_losses = curves
 # %% [markdown]
 # ## Measure the leak · core
 #
-# Now measure both on text they haven't seen, in two ways. *As in training*, the model gets the whole window at once. *As
-# in writing*, it gets the characters up to position $t$ and nothing else, because the next one doesn't exist yet. Only
-# its last guess counts.
+# Now measure both on text they haven't seen, in two ways. *As in training*, the model gets the whole window at once.
+# *As in writing*, it gets the characters up to position $t$ and nothing else, because the next one doesn't exist yet.
+# Only its last guess counts.
 #
 # ### Exercise: measure the leak ({points}, difficulty 3, 20 minutes)
 #
@@ -1082,14 +1082,14 @@ check("losses_by_place", losses_by_place)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# As in training, one call is enough: `logits[:, t]` is `(b, vocab)`, the guesses of the whole batch at position $t$. With
-# which column of `excerpts` do you compare them?
+# As in training, one call is enough: `logits[:, t]` is `(b, vocab)`, the guesses of the whole batch at position $t$.
+# With which column of `excerpts` do you compare them?
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# As in writing, there's a call for each position. `excerpts[:, : t + 1]` ends with the character at $t$, and `[:, -1]` of
-# the logits is what the model makes of it.
+# As in writing, there's a call for each position. `excerpts[:, : t + 1]` ends with the character at $t$, and `[:, -1]`
+# of the logits is what the model makes of it.
 #
 # </details>
 # <details><summary>Hint 3</summary>
@@ -1231,8 +1231,9 @@ for name, model in (("sound", sound), ("leaking", leaking)):
 #
 # - The result is a pair: the texts, integers of the given `shape`, `(steps, b, n + 1)`, each from 0 to `vocab` − 1; and
 #   the *floor*, a tensor of one number, in nats, as `F.cross_entropy` measures.
-# - Nobody honest gets below the floor. The check sends guessers who never look ahead: they learn from half of your texts
-#   how often each character comes, which one follows which, and which one stands where, or repeat what came before.
+# - Nobody honest gets below the floor. The check sends guessers who never look ahead: they learn from half of your
+#   texts how often each character comes, which one follows which, and which one stands where, or repeat what came
+#   before.
 # - The floor is no lower than it has to be. Guessing from how often each character comes should reach it.
 # - There's room below it. A model that peeks gets near 0, so a floor of at least 0.5 leaves no doubt.
 # - All chance comes from `generator`. The same seed gives the same texts, another seed gives others.
@@ -1266,8 +1267,8 @@ check("invent_control", invent_control)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# Chance is unpredictable. `torch.randint` and `torch.multinomial` take a `generator`. But draw every single character: a
-# text drawn once and repeated is predictable from its second copy on.
+# Chance is unpredictable. `torch.randint` and `torch.multinomial` take a `generator`. But draw every single character:
+# a text drawn once and repeated is predictable from its second copy on.
 #
 # </details>
 # <details><summary>Hint 3</summary>
@@ -1392,8 +1393,8 @@ check("mend_padded_causal_weights", mend_padded_causal_weights)
 # - The mask is `(b, n, n)`, bool, True = may attend: query $i$ sees key $j$ if $j \le i$ and both are in the same text.
 # - The positions are `(b, n)`, `torch.int64`: 0 for the first token of each text, then 1, 2, …
 # - Number $-1$, the only negative one, is padding. It sees nothing and is seen by nothing, and its position is 0.
-# - Each row of the batch is packed differently. The points: {parts}. Device and inputs as always. Loops are allowed, but
-#   you can do without them. Not allowed: `attnlib`'s masks.
+# - Each row of the batch is packed differently. The points: {parts}. Device and inputs as always. Loops are allowed,
+#   but you can do without them. Not allowed: `attnlib`'s masks.
 
 
 # %%
@@ -1431,8 +1432,8 @@ check("packed_causal", packed_causal)
 # <details><summary>Hint 3</summary>
 #
 # A position is the index in the row minus the index where the text began. The latter is the largest beginning so far,
-# the `cummax` of the indices where a text begins (0 elsewhere). Padding comes last. It closes rows and columns, and sets
-# positions to 0.
+# the `cummax` of the indices where a text begins (0 elsewhere). Padding comes last. It closes rows and columns, and
+# sets positions to 0.
 #
 # </details>
 
@@ -1479,8 +1480,8 @@ show("Three triangles along the diagonal; all cells outside of them are blocked.
 #
 # ## Think further · more
 #
-# 1. Take two layers of causal attention. Can the second one undo what the first has hidden? Argue from the picture of the
-#    gradient, then try it.
+# 1. Take two layers of causal attention. Can the second one undo what the first has hidden? Argue from the picture of
+#    the gradient, then try it.
 # 2. The rows of padded queries were left as they are. When would they do harm? (Think of the mean of the loss, and of a
 #    layer that averages over all positions.)
 # 3. At some point, more past no longer helps the sound model. Measure its loss by position. Where is that point, and

@@ -141,7 +141,7 @@ CASE: dict[str, dict[str, Any]] = {
 """The case that shows it, where it takes a special one."""
 
 NO_BATCH = (
-    *("search", "company", "causal_mask", "padding_mask", "packed_causal", "sliding_window_mask", "train_head"),
+    *("search", "company", "causal_mask", "invent_control", "packed_causal", "sliding_window_mask", "train_head"),
     *("alibi_bias", "alibi_slopes", "sinusoidal_positions", "cache_bytes", "block_cost", "multi_head_to_grouped"),
     *("previous_token_score", "induction_score", "sink_score", "copying_score"),
     *("ov_circuit", "qk_composition"),

@@ -1,9 +1,6 @@
 """Right answers to the stretch exercises of lessons 04 to 06, differently written: all of them must be accepted."""
 
-import math
-
 import torch
-from einops import einsum, rearrange
 from torch import nn
 
 import attnlib

@@ -157,7 +157,7 @@ def _control(asked: Asked, inputs: Inputs) -> tuple[Tensor, Tensor]:
 
 
 def _nobody_below_the_floor(asked: Asked, inputs: Inputs) -> tuple[Tensor, Tensor]:
-    """Which honest guessers get below the floor, 1, or below half of it, 2: none should. If one does, also the floor."""
+    """Which honest guessers get below the floor, 1, or half of it, 2: none should. If one does, also the floor."""
     texts, floor = _control(asked, inputs)
     if texts.dim() != 3:
         return texts, torch.zeros(())
