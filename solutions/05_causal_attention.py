@@ -11,7 +11,7 @@
 # | **You will build** | `causal_mask`, `masked_softmax`, `CausalSelfAttention`, and three tests for leaks |
 # | **You will understand** | why to block first, where NaN comes from, why `-1e20` is finite, how to find a leak |
 # | **You need** | heads from lesson 03, the training loop and the padding of lesson 04 |
-# | **Time** | core 2 hours 10 minutes, everything 3 hours 30 minutes ([symbols](00_start_here.ipynb#Symbols)) |
+# | **Time** | core 1 hour 45 minutes, everything 3 hours 30 minutes ([symbols](00_start_here.ipynb#Symbols)) |
 #
 # The demonstrations between the exercises use `attnlib`. The model that learns at the end is built on *your*
 # `CausalSelfAttention` once it passes its check, and your functions train, probe and measure it; until then `attnlib`'s
@@ -815,25 +815,17 @@ Causal = yours_or_ours("CausalSelfAttention", globals())
 
 
 # %%
-class Peeking(nn.Module):
+class Peeking(attnlib.MultiHeadAttention):
     """As CausalSelfAttention, with a mask that reaches `ahead` positions too far."""
 
     def __init__(self, d_model: int, num_heads: int, ahead: int = 1):
-        super().__init__()
-        self.num_heads, self.ahead = num_heads, ahead
-        self.w_q, self.w_k, self.w_v, self.w_o = (
-            nn.Linear(d_model, d_model) for _ in range(4)
-        )
+        super().__init__(d_model, num_heads)
+        self.ahead = ahead
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         n = x.shape[1]
         mask = torch.ones(n, n, dtype=torch.bool).tril(self.ahead)
-        q, k, v = (
-            attnlib.split_heads(layer(x), self.num_heads)
-            for layer in (self.w_q, self.w_k, self.w_v)
-        )
-        weights = attnlib.masked_softmax(attnlib.attention_scores(q, k), mask)
-        return self.w_o(attnlib.merge_heads(weights @ v)), weights
+        return super().forward(x, mask=mask, return_weights=True)
 
 
 # %%
@@ -1218,7 +1210,7 @@ for name, model in (("sound", sound), ("leaking", leaking)):
     print(f"{name + ' goes on':16}{write(model, mine)}")
 
 # %% [markdown]
-# ## Invent a control · core
+# ## Invent a control · more
 #
 # Suppose you may see nothing but training curves. The leaking model's loss is 0.1. Is that a leak, or a model that's
 # very good at English? On English you can't tell, because nobody knows how low an honest model could get. So design a
@@ -1315,7 +1307,7 @@ show("The sound model's loss stays on the floor; the leaking model's falls throu
 # in writing was needed to see that. Keep the idea. A number proves something once you know what it would be if the
 # thing you believe in weren't there.
 #
-# ## Find the bug · core
+# ## Find the bug · more
 #
 # ### Fix: the wrong axis, and the number that hid it ({points}, difficulty 3, 8 minutes)
 #

@@ -503,7 +503,8 @@ TRAIN_READER = WrittenExercise(
         "large scores": "The model is given, and its logits are not large.",
     },
     cases=(
-        Case(name="seven steps", inputs=partial(_batches, steps=7, b=3, places=5, vocab=13), dtype=torch.float64),
+        Case(name="seven steps", inputs=partial(_batches, steps=7, b=3, places=5, vocab=13)),
+        Case(name="one step", inputs=partial(_batches, steps=1, b=2, places=3, vocab=5)),
         Case(
             name="the reader after the last step",
             inputs=partial(_batches, steps=5, b=2, places=3, vocab=11),
@@ -511,10 +512,8 @@ TRAIN_READER = WrittenExercise(
             probe=trained,
         ),
         Case(name="another rate", inputs=partial(_batches, steps=5, b=2, places=3, vocab=7, rate=0.1)),
-        Case(
-            name="one text in a batch", inputs=partial(_batches, steps=5, b=1, places=7, vocab=5), dtype=torch.float64
-        ),
-        Case(name="a single place", inputs=partial(_batches, steps=5, b=5, places=1, vocab=7), dtype=torch.float64),
+        Case(name="one text in a batch", inputs=partial(_batches, steps=5, b=1, places=7, vocab=5)),
+        Case(name="a single place", inputs=partial(_batches, steps=5, b=5, places=1, vocab=7)),
         Case(
             name="called a second time, with another reader",
             inputs=partial(_batches, steps=5, b=3, places=5, vocab=13),
@@ -522,8 +521,9 @@ TRAIN_READER = WrittenExercise(
             dtype=torch.float64,
         ),
         Case(
-            name="in float32",
-            inputs=partial(_batches, steps=3, b=3, places=5, vocab=13),
+            name="seven steps, in float64",
+            inputs=partial(_batches, steps=7, b=2, places=3, vocab=11),
+            dtype=torch.float64,
             part="robustness",
             mutation=True,
         ),
