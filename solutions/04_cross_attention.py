@@ -1018,9 +1018,9 @@ assert max(missed[4]) <= 10
 assert max(missed[4]) <= max(missed[1])
 
 # %% [markdown]
-# A single head already reads most of it, but how many dates it misses depends on the start. In the nine starts we tried
-# it was anything from none to 47 in a thousand. With four heads it was never more than one. Do the full stops decide
-# about *listopada*? Intervene again, and take them away one at a time.
+# A single head already reads most of it, but how many dates it misses depends on the start. In a dozen trainings it was
+# anything from none to 47 in a thousand. With four heads it was never more than one. Do the full stops decide about
+# *listopada*? Intervene again, and take them away one at a time.
 
 # %%
 # nbval-ignore-output: readings without one of the stops are no date of any language, and may differ by machine
