@@ -18,7 +18,7 @@ from attnlib.checks.verdict.judge import cases_of, run_exercise, try_case
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["split_heads", "QKVProjection", "padding_mask"])
+@pytest.mark.parametrize("name", ["split_heads", "QKVProjection", "causal_mask"])
 def test_a_diagnosis_does_not_depend_on_the_order_of_the_cases(name: str) -> None:
     exercise, memory = exercises()[name], Memory()
     for misconception in exercise.misconceptions:

@@ -141,8 +141,8 @@ CASE: dict[str, dict[str, Any]] = {
 """The case that shows it, where it takes a special one."""
 
 NO_BATCH = (
-    *("write_matrices", "search", "company", "causal_mask", "padding_mask", "packed_causal", "sliding_window_mask", "train_head"),
-    *("alibi_bias", "sinusoidal_positions", "cache_bytes", "block_cost", "multi_head_to_grouped"),
+    *("write_matrices", "search", "company", "causal_mask", "invent_control", "packed_causal", "train_head"),
+    *("alibi_bias", "sinusoidal_positions", "block_cost"),
     *("previous_token_score", "induction_score", "sink_score", "copying_score"),
     *("ov_circuit", "qk_composition"),
 )

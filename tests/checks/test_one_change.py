@@ -157,10 +157,11 @@ def test_one_way_out_of_two_is_told_rather_than_a_change_that_leads_there_by_cha
 def test_what_is_kept_under_a_condition_is_told_by_the_condition() -> None:
     source = (
         "kept = {}\n"
-        "def causal_mask(q_len, k_len):\n"
+        "def causal_mask(q_len, k_len, window=None):\n"
         "    if q_len not in kept:\n"
         "        kept[q_len] = torch.ones(q_len, k_len, dtype=torch.bool).tril(k_len - q_len)\n"
-        "    return kept[q_len]\n"
+        "    mask = kept[q_len]\n"
+        "    return mask if window is None else mask.triu(k_len - q_len - window + 1)\n"
     )
     change = the_change("causal_mask", of_a_cell(source, "causal_mask"))
     assert change.title == "One condition too many"

@@ -99,12 +99,12 @@ def test_a_requirement_that_is_missed_is_told(proof: Proof, asked: str, monkeypa
 
 @pytest.mark.slow
 def test_what_is_known_of_an_exercise_is_tried_visible_and_hidden_and_with_each_seed() -> None:
-    proof = verdicts("padding_mask", range(3))
+    proof = verdicts("causal_mask", range(3))
     assert missed(proof) == []
     assert {(v.hidden, v.seed) for v in proof.verdicts} == {
         (hidden, seed) for hidden in (False, True) for seed in range(3)
     }
-    assert len(proof.wrong) == 6 * len(exercises()["padding_mask"].misconceptions)
+    assert len(proof.wrong) == 6 * len(exercises()["causal_mask"].misconceptions)
     assert proof.costs
     assert all(cost.cpu > 0 for cost in proof.costs)
 

@@ -147,7 +147,7 @@ def test_what_is_never_used_is_a_hint(exercise: str, source: str, name: str) -> 
     [
         ("packed_causal", "def packed_causal(ids):\n    return torch.ones(2, 3, 3), torch.zeros(2, 3)\n", True),
         ("split_heads", "def split_heads(x, heads):\n    return x.unflatten(-1, (3, -1)).transpose(1, 2)\n", True),
-        ("padding_mask", "def padding_mask(lengths, n):\n    return torch.arange(5) < lengths[:, None]\n", True),
+        ("causal_mask", "def causal_mask(q, k, window=None):\n    return torch.ones(q, q).tril().bool()\n", True),
     ],
 )
 def test_an_argument_that_follows_from_the_others_need_not_be_used(exercise: str, source: str, unused: bool) -> None:

@@ -96,6 +96,20 @@ class SmallTranslator(nn.Module):
         return (asks + (asks @ memory.mT).softmax(dim=-1) @ memory) @ self.embed.mT
 
 
+class SmallReader(nn.Module):
+    """Ids (b, k) -> logits (b, places, signs), weights (b, places, k): so many learned questions ask the ids."""
+
+    def __init__(self, vocab: int, places: int, signs: int, d: int) -> None:
+        super().__init__()
+        self.embed, self.questions = nn.Parameter(torch.empty(vocab, d)), nn.Parameter(torch.empty(places, d))
+        self.answer = nn.Parameter(torch.empty(d, signs))
+
+    def forward(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        memory = self.embed[ids]
+        weights = (self.questions @ memory.mT).softmax(dim=-1)
+        return (self.questions + weights @ memory).tanh() @ self.answer, weights
+
+
 class Fleeting:
     """An iterator of blocks that refuses the next one to whoever still holds three.
 
@@ -119,7 +133,8 @@ class Fleeting:
         return block
 
 
-OWN: dict[str, type[nn.Module]] = {model.__name__: model for model in (SmallModel, SmallHeads, SmallTranslator)}
+MODELS = (SmallModel, SmallHeads, SmallTranslator, SmallReader)
+OWN: dict[str, type[nn.Module]] = {model.__name__: model for model in MODELS}
 
 
 def made(inputs: tuple[Any, ...]) -> tuple[Any, ...]:

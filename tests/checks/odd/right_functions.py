@@ -90,41 +90,25 @@ def a_tensor_of_minus_infinity_without_axes(scores, mask):
     )
 
 
-@answers("padding_mask")
-def listed_lengths(lengths, max_len):
-    return torch.tensor([[i < n for i in range(max_len)] for n in lengths.tolist()], device=lengths.device)
-
-
-@answers("padding_mask")
-def compared_on_the_cpu(lengths, max_len):
-    return (torch.arange(max_len)[None] < lengths.cpu()[:, None]).to(lengths.device)
-
-
-@answers("padding_mask")
-def positions_of_the_lengths_type(lengths, max_len):
-    return torch.ones(max_len).cumsum(0).type_as(lengths).le(lengths.unsqueeze(1))
-
-
-@answers("padding_mask")
-def filled_in_place(lengths, max_len):
-    mask = torch.zeros(lengths.numel(), max_len + 1, dtype=torch.bool, device=lengths.device)
-    mask.scatter_(1, lengths[:, None], torch.ones_like(lengths, dtype=torch.bool)[:, None])
-    return ~mask.cumsum(1).bool()[:, :-1]
-
-
 @answers("causal_mask")
 @functools.lru_cache
-def kept_by_both_lengths(q_len, k_len):
-    return torch.ones(q_len, k_len, dtype=torch.bool).tril_(k_len - q_len)
+def kept_by_both_lengths(q_len, k_len, window=None):
+    mask = torch.ones(q_len, k_len, dtype=torch.bool).tril_(k_len - q_len)
+    return mask if window is None else mask.triu_(k_len - q_len - window + 1)
+
+
+def windowed(mask):
+    """A mask of the whole past, cut down to a window."""
+    return lambda q, k, window=None: mask(q, k).triu(k - q + 1 - (q + k if window is None else window))
 
 
 also(
     "causal_mask",
-    lambda q_len, k_len: torch.full((q_len, k_len), True).tril(k_len - q_len),
-    lambda q_len, k_len: torch.triu(torch.ones(q_len, k_len), k_len - q_len + 1) == 0,
-    lambda q_len, k_len: torch.arange(k_len) <= torch.arange(k_len - q_len, k_len).unsqueeze(-1),
-    lambda q_len, k_len: torch.zeros(q_len, k_len).fill_(-math.inf).triu(k_len - q_len + 1).eq(0),
-    lambda q_len, k_len: torch.ones(q_len + k_len, k_len, dtype=torch.uint8).tril(k_len - q_len)[:q_len].bool(),
+    windowed(lambda q_len, k_len: torch.full((q_len, k_len), True).tril(k_len - q_len)),
+    windowed(lambda q_len, k_len: torch.triu(torch.ones(q_len, k_len), k_len - q_len + 1) == 0),
+    windowed(lambda q_len, k_len: torch.arange(k_len) <= torch.arange(k_len - q_len, k_len).unsqueeze(-1)),
+    windowed(lambda q_len, k_len: torch.zeros(q_len, k_len).fill_(-math.inf).triu(k_len - q_len + 1).eq(0)),
+    windowed(lambda q, k: torch.ones(q + k, k, dtype=torch.uint8).tril(k - q)[:q].bool()),
 )
 
 

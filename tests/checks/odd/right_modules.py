@@ -190,7 +190,12 @@ class HeadAfterHead(nn.Module):
         self.w_q, self.w_o = nn.Linear(d_model, width, bias), nn.Linear(width, d_model, bias)
         self.w_k, self.w_v = nn.Linear(d_memory, width, bias), nn.Linear(d_memory, width, bias)
 
-    def forward(self, x, memory):
+    def forward(self, x, memory, key_mask=None):
         pieces = zip(*(t.split(self.d, -1) for t in (self.w_q(x), self.w_k(memory), self.w_v(memory))), strict=True)
-        outs, weights = zip(*(attend(*piece) for piece in pieces), strict=True)
+        outs, weights = zip(*(self.attend(*piece, key_mask) for piece in pieces), strict=True)
         return self.w_o(torch.cat(outs, -1)), torch.stack(weights, 1)
+
+    def attend(self, q, k, v, key_mask):
+        scores = q @ k.mT * q.shape[-1] ** -0.5
+        weights = (scores if key_mask is None else scores.masked_fill(~key_mask[:, None], -math.inf)).softmax(-1)
+        return weights @ v, weights

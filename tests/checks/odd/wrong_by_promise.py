@@ -286,10 +286,3 @@ def turned(x, positions, base):
     cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
     one, two = x[..., ::2], x[..., 1::2]
     return torch.stack([one * cos - two * sin, one * sin + two * cos], dim=-1).flatten(-2)
-
-
-@answers("padding_mask")
-@functools.cache
-def kept_by_the_very_tensor(lengths, max_len):
-    """Which may hold other lengths by the next call."""
-    return torch.arange(max_len, device=lengths.device).lt(lengths.view(-1, 1))

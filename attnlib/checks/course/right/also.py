@@ -174,15 +174,35 @@ def cross_attention(x: Tensor, memory: Tensor, w_q: Tensor, w_k: Tensor, w_v: Te
     return weights @ memory @ w_v, weights
 
 
-def MultiHeadCrossAttention(self: Any, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+def MultiHeadCrossAttention(
+    self: Any, x: Tensor, memory: Tensor, key_mask: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """One head after the other: heads know nothing of one another before w_o mixes what they found."""
     asked, keys, values = self.w_q(x), self.w_k(memory), self.w_v(memory)
     heads = zip(*(t.chunk(self.num_heads, dim=-1) for t in (asked, keys, values)), strict=True)
+    added = (
+        0.0 if key_mask is None else torch.zeros_like(keys[:, None, :, 0]).masked_fill(~key_mask[:, None], -math.inf)
+    )
     outputs, tables = [], []
     for q, k, v in heads:
-        tables.append((q @ k.mT / math.sqrt(q.shape[-1])).softmax(dim=-1))
+        tables.append((q @ k.mT / math.sqrt(q.shape[-1]) + added).softmax(dim=-1))
         outputs.append(tables[-1] @ v)
     return self.w_o(torch.cat(outputs, dim=-1)), torch.stack(tables, dim=1)
+
+
+def train_reader(reader: Any, ids: list[Tensor], wanted: list[Tensor], rate: float) -> Tensor:
+    """autograd.grad returns fresh gradients, so there is nothing left over to set to zero."""
+    weights, losses = [*reader.parameters()], []
+    optimiser = torch.optim.AdamW(weights, lr=rate)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, max_lr=rate, total_steps=len(ids))
+    for texts, characters in zip(ids, wanted, strict=True):
+        loss = F.cross_entropy(reader(texts)[0].mT, characters)
+        for weight, gradient in zip(weights, torch.autograd.grad(loss, weights), strict=True):
+            weight.grad = gradient
+        optimiser.step()
+        schedule.step()
+        losses.append(loss.detach())
+    return torch.stack(losses)
 
 
 def write_greedily(model: Any, memory: Tensor, start_id: int, stop_id: int, longest: int) -> tuple[Tensor, Tensor]:
@@ -207,18 +227,10 @@ def mend_decoder_attention(
     return weights @ (memory @ w_v), weights
 
 
-def PaddedCrossAttention(self: Any, x: Tensor, memory: Tensor, key_mask: Tensor) -> tuple[Tensor, Tensor]:
-    """The lowest *finite* number blocks just as -inf does, and where nothing is open, the mask makes the row 0."""
-    inputs, mask = ((self.w_q, x), (self.w_k, memory), (self.w_v, memory)), key_mask[:, None, None]
-    q, k, v = (rearrange(w(t), "b n (h d) -> b h n d", h=self.num_heads) for w, t in inputs)
-    scores = q @ k.mT / math.sqrt(q.shape[-1])
-    weights = scores.masked_fill(~mask, torch.finfo(x.dtype).min).softmax(dim=-1) * mask
-    return self.w_o(rearrange(weights @ v, "b h n d -> b n (h d)")), weights
-
-
-def causal_mask(q_len: int, k_len: int) -> Tensor:
-    """The rule itself, written out: query i is word k_len - q_len + i of the text, and sees positions up to its own."""
-    return torch.arange(k_len) <= torch.arange(k_len - q_len, k_len)[:, None]
+def causal_mask(q_len: int, k_len: int, window: int | None = None) -> Tensor:
+    """The rule itself, written out: how many positions a key is behind its query, from 0 to window - 1."""
+    behind = torch.arange(k_len - q_len, k_len)[:, None] - torch.arange(k_len)
+    return (behind >= 0) & (behind < (k_len if window is None else window))
 
 
 def renormalised_causal_weights(scores: Tensor) -> Tensor:
@@ -230,11 +242,6 @@ def renormalised_causal_weights(scores: Tensor) -> Tensor:
 def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
     """The lowest *finite* number blocks just as -inf does; a row without True stays finite, and the mask makes it 0."""
     return scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(dim=-1) * mask
-
-
-def padding_mask(lengths: Tensor, max_len: int) -> Tensor:
-    """Ones added up along a row count 1, 2, 3 …: a position is real as long as its count is at most the length."""
-    return torch.ones(len(lengths), max_len, device=lengths.device).cumsum(dim=1) <= lengths[:, None]
 
 
 def CausalSelfAttention(self: Any, x: Tensor, key_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -271,6 +278,11 @@ def reach(model: torch.nn.Module, ids: Tensor, vocab: int) -> Tensor:
         after, before = model(texts), model(ids[None])  # (j, i, vocab), (1, i, vocab)
     found: Tensor = (after - before).abs().amax(dim=-1).T > 1e-5
     return found
+
+
+def invent_control(vocab: int, shape: tuple[int, ...], generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Two characters will do: whoever cannot see the coin before it falls pays ln 2 a throw."""
+    return (torch.rand(shape, generator=generator) < 0.5).long(), torch.tensor(2.0).log()
 
 
 def train_writer(model: torch.nn.Module, excerpts: Tensor, rates: Tensor, make: Any = torch.optim.SGD) -> Tensor:
