@@ -421,11 +421,6 @@ def next_token_loss(logits: Tensor, ids: Tensor, ignore_index: int = -100) -> Te
     return F.cross_entropy(logits.mT, targets, ignore_index=ignore_index)
 
 
-def bits_per_character(loss: Tensor, tokens: int, characters: int) -> Tensor:
-    """A nat is log₂ e bits, and a token covers characters / tokens characters."""
-    return loss * math.log2(math.e) / (characters / tokens)
-
-
 def DecoderBlock(self: Any, x: Tensor, memory: Tensor | None = None) -> Tensor:
     """Every branch says the same thing, x + f(norm(x)); a memory puts one more between the other two."""
     norms, branches = [self.norm1, self.norm2], [partial(self.attn, is_causal=True), self.mlp]
@@ -500,20 +495,27 @@ def witten_bell(text: Tensor, test: Tensor, order: int, vocab: int) -> Tensor:
     return p
 
 
-def mend_training_loop(model: Any, text: Tensor, held_out: Tensor, window: int, lr: float) -> Tensor:
-    """One function computes both losses, so the one you train on and the one you test cannot differ any more."""
+def train_language_model(model: Any, batches: Tensor, held_out: Tensor, rate: float, warmup: int, every: int) -> Tensor:
+    """PyTorch's scheduler holds the shape of the rate, and one function computes both losses, so they cannot differ."""
 
-    def loss_of(ids: Tensor) -> Tensor:
-        return F.cross_entropy(model(ids, torch.arange(ids.shape[1]))[:, :-1].mT, ids[:, 1:])
+    def loss_of(batch: Tensor) -> Tensor:
+        return F.cross_entropy(model(batch[0])[:, :-1].mT, batch[1, :, 1:], ignore_index=-100)
 
-    optimiser, losses = torch.optim.SGD(model.parameters(), lr=lr), []
-    for ids in text.unfold(1, window, window).unbind(dim=1):
-        optimiser.zero_grad()
+    was_training, losses = model.training, [loss_of(held_out).detach() for _ in [model.eval()]]
+    optimiser = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=0.01)
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimiser, lambda step: min(1.0, (step + 1) / warmup) * (1 - step / len(batches))
+    )
+    for step, batch in enumerate(batches, 1):
         model.train()
-        loss_of(ids).backward()
+        optimiser.zero_grad()
+        loss_of(batch).backward()
         optimiser.step()
-        model.eval()
-        losses.append(loss_of(held_out).detach())
+        schedule.step()
+        if step % every == 0:
+            model.eval()
+            losses.append(loss_of(held_out).detach())
+    model.train(was_training)
     return torch.stack(losses)
 
 
