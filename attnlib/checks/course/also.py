@@ -540,22 +540,6 @@ def grouped_query_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return (weights @ v).flatten(1, 2)
 
 
-def multi_head_to_grouped(w_k: Tensor, w_v: Tensor, num_heads: int, groups: int) -> tuple[Tensor, Tensor]:
-    """einops says it in the pattern: columns are groups, heads in them, and their width."""
-    if num_heads % groups:
-        raise ValueError(f"{num_heads} heads cannot be pooled into {groups}")
-    w_k, w_v = (rearrange(w, "m (g r d) -> r m (g d)", g=groups, r=num_heads // groups) for w in (w_k, w_v))
-    return w_k.mean(dim=0), w_v.mean(dim=0)
-
-
-def sliding_window_mask(q_len: int, k_len: int, window: int) -> Tensor:
-    """A window is what is left between two diagonals: on or below the one, on or above the other."""
-    if window < 1:
-        raise ValueError(f"window must be at least 1, got {window}")
-    last = k_len - q_len
-    return torch.ones(q_len, k_len, dtype=torch.bool).tril(last).triu(last - window + 1)
-
-
 def mend_rolling_cache(q: Tensor, k: Tensor, v: Tensor, cache: dict[str, Any]) -> Tensor:
     """All slots are read, and a mask blocks those to which nothing has been written yet."""
     window = cache["k"].shape[2]

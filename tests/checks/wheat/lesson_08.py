@@ -1,9 +1,7 @@
 """Right answers of lesson 08, written in other ways: the loss, the block and the model."""
 
 import math
-from functools import partial
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from einops import einsum, rearrange

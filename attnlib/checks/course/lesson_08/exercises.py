@@ -37,8 +37,8 @@ PREDICT_OVERFITTED = WrittenExercise(
     kind="choice",
     parts={"choice": 1},
     reference="C",
-    explanation="All eight begin with the same two characters, and then the first digit of the colour comes. Nobody can "
-    "know which line it is until the lines part. Everything after that is known by heart, and costs next to nothing.",
+    explanation="All eight begin with the same two characters, and then the first digit of the colour comes. Nobody "
+    "can know which line it is until the lines part. Everything after that is known by heart, and costs next to nothing.",
 )
 
 
@@ -114,8 +114,8 @@ PREDICT_BITS = WrittenExercise(
     kind="choice",
     parts={"choice": 1},
     reference="B",
-    explanation="Share the loss of a token among its characters: 3.2 / 4 = 0.8 nats per character, or 0.8 / ln 2 = 1.15 "
-    "bits. The other model needs 1.3 nats, 1.88 bits. A loss means nothing until you know what it is a loss *per*.",
+    explanation="Share the loss of a token among its characters: 3.2 / 4 = 0.8 nats per character, or 0.8 / ln 2 = "
+    "1.15 bits. The other model needs 1.3 nats, 1.88 bits. A loss means nothing until you know what it is a loss *per*.",
 )
 
 
