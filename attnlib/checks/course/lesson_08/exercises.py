@@ -38,7 +38,7 @@ PREDICT_OVERFITTED = WrittenExercise(
     parts={"choice": 1},
     reference="C",
     explanation="All eight begin with the same two characters, and then the first digit of the colour comes. Nobody "
-    "can know which line it is until the lines part. Everything after that is known by heart, and costs next to nothing.",
+    "can know which line it is until the lines part. All after that is known by heart, and costs next to nothing.",
 )
 
 
@@ -115,7 +115,7 @@ PREDICT_BITS = WrittenExercise(
     parts={"choice": 1},
     reference="B",
     explanation="Share the loss of a token among its characters: 3.2 / 4 = 0.8 nats per character, or 0.8 / ln 2 = "
-    "1.15 bits. The other model needs 1.3 nats, 1.88 bits. A loss means nothing until you know what it is a loss *per*.",
+    "1.15 bits. The other model needs 1.3 nats, 1.88 bits. A loss means nothing until you know what it's per.",
 )
 
 

@@ -210,7 +210,6 @@ CACHED_ATTENTION = WrittenExercise(
         _chunks("word by word, other sizes", 1, b=3, n=5, d=1, h=2, past=3, hidden=True),
         _chunks("in chunks of 4", 4, b=1, n=11, d=3, past=0, hidden=True),
     ),
-    pairs=("mask_from_the_first_key", "past_forgotten"),
     few={
         "heads": ("split_by_reshape", "merged_by_reshape", "no_output_projection"),
         "attention": ("no_scale", "over_queries"),
