@@ -19,7 +19,7 @@ def from_gpt2(state_dict: Mapping[str, Tensor], *, num_heads: int | None = None)
     Four things differ from what one expects, and not all of them raise an error where they are overlooked:
 
     - its ``Conv1D`` layers are (in, out), the transpose of ``nn.Linear``'s weight: an error, but for the square one;
-    - ``c_attn`` is one layer for queries, keys and values, (d_model, 3 * d_model), packed as (3 h d): (h 3 d) fits as well;
+    - ``c_attn`` is one layer for queries, keys and values, (d_model, 3 * d_model), packed as (3 h d);
     - the GELU is the approximation by tanh: the exact one is off in the fourth digit;
     - the head is the embedding itself: there is no ``lm_head`` in the file, or a copy. An untied head is missing.
 
