@@ -44,9 +44,10 @@ from .encoder import Encoder, EncoderBlock
 from .feed_forward import FeedForward
 from .gpt2 import from_gpt2
 from .heads import merge_heads, split_heads, stack_head_weights
-from .kv_cache import KVCache
+from .kv_cache import KVCache, RollingKVCache
 from .language_model import LanguageModel
-from .layer_norm import layer_norm
+from .layer_norm import layer_norm, rms_norm
+from .llama import from_llama
 from .mask_conventions import (
     from_additive,
     from_blocked,
@@ -92,6 +93,7 @@ __all__ = [
     "LearnedPositions",
     "MultiHeadAttention",
     "QKVProjection",
+    "RollingKVCache",
     "Rotary",
     "SelfAttention",
     "SinusoidalPositions",
@@ -107,6 +109,7 @@ __all__ = [
     "from_blocked",
     "from_gpt2",
     "from_keep",
+    "from_llama",
     "from_padding",
     "from_torch",
     "generate",
@@ -121,6 +124,7 @@ __all__ = [
     "project_qkv",
     "project_qkv_fused",
     "renormalised_causal_weights",
+    "rms_norm",
     "rotate",
     "sample_next",
     "scaled_dot_product_attention",

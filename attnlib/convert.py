@@ -7,7 +7,6 @@ device and train or eval mode. Where the other side cannot compute the same, a V
 """
 
 import copy
-import math
 import warnings
 from typing import Any
 
@@ -115,6 +114,8 @@ def _attention_to_torch(ours: MultiHeadAttention) -> nn.MultiheadAttention:
         )
     if ours.rotary is not None:
         raise ValueError("nn.MultiheadAttention needs rotary = None, got a rotary module")
+    if ours.alibi or ours.window is not None:
+        raise ValueError(f"nn.MultiheadAttention has no alibi and no window, got {ours.alibi} and {ours.window}")
     if ours.is_causal:
         raise ValueError("nn.MultiheadAttention needs is_causal = False, and a mask at each call, got is_causal = True")
     d_memory = ours.w_k.in_features
@@ -205,10 +206,8 @@ def _block_options(theirs: _TorchLayer) -> dict[str, Any]:
             f"{inside} in the MLP, the copy has 0.0 and {inside[0]}",
             stacklevel=4,
         )
-    d_model, d_hidden = theirs.linear1.in_features, theirs.linear1.out_features
-    ratio = d_hidden / d_model
     return {
-        "mlp_ratio": ratio if int(d_model * ratio) == d_hidden else math.nextafter(ratio, math.inf),
+        "d_hidden": theirs.linear1.out_features,
         "dropout": inside[0],
         "norm_first": theirs.norm_first,
         "activation": _activation_name(theirs.activation),
@@ -218,6 +217,8 @@ def _block_options(theirs: _TorchLayer) -> dict[str, Any]:
 
 
 def _layer_options(ours: EncoderBlock | DecoderBlock) -> dict[str, Any]:
+    if not isinstance(ours.norm1, nn.LayerNorm) or ours.mlp.gate is not None or ours.mlp.activation == "silu":
+        raise ValueError('PyTorch\'s layers need norm = "layer", an MLP without a gate, and GELU or ReLU')
     return {
         "dim_feedforward": ours.mlp.up.out_features,
         "dropout": ours.mlp.dropout,

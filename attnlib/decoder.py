@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from .encoder import last_norm
 from .feed_forward import FeedForward
-from .kv_cache import KVCache
+from .kv_cache import Cache
+from .layer_norm import norm_layer
 from .multi_head_attention import MultiHeadAttention
 
 
@@ -25,8 +26,9 @@ class DecoderBlock(nn.Module):
     torch.Size([2, 5, 12])
 
     Layers: ``norm1``, ``attn``, ``norm2``, ``cross``, ``norm3``, ``mlp`` (``up down``), where
-    d_hidden = int(d_model * mlp_ratio). Only the MLP has dropout. ``num_kv_heads`` and ``backend`` go to
-    ``attn`` and ``cross``, ``rotary`` to ``attn``, ``d_memory`` to ``cross``.
+    d_hidden = int(d_model * mlp_ratio) unless it is given. Only the MLP has dropout. ``norm`` is "layer" or "rms";
+    ``activation`` and ``gated`` go to ``mlp``; ``d_head``, ``num_kv_heads`` and ``backend`` to ``attn`` and ``cross``;
+    ``rotary``, ``alibi`` and ``window`` to ``attn``, ``d_memory`` to ``cross``.
     Vaswani et al. 2017, section 3.1, figure 1 (right half).
     """
 
@@ -37,27 +39,39 @@ class DecoderBlock(nn.Module):
         *,
         d_memory: int | None = None,
         mlp_ratio: float = 4.0,
+        d_hidden: int | None = None,
         dropout: float = 0.0,
         norm_first: bool = True,
+        norm: str = "layer",
         activation: str = "gelu",
+        gated: bool = False,
         bias: bool = True,
         eps: float = 1e-5,
+        d_head: int | None = None,
         num_kv_heads: int | None = None,
         rotary: nn.Module | None = None,
+        alibi: bool = False,
+        window: int | None = None,
         backend: str | None = None,
     ) -> None:
         super().__init__()
+        attention = partial(
+            MultiHeadAttention,
+            d_model,
+            num_heads,
+            d_head=d_head,
+            num_kv_heads=num_kv_heads,
+            bias=bias,
+            backend=backend,
+        )
         self.norm_first = norm_first
-        self.norm1 = nn.LayerNorm(d_model, eps=eps, bias=bias)
-        self.attn = MultiHeadAttention(
-            d_model, num_heads, num_kv_heads=num_kv_heads, bias=bias, rotary=rotary, backend=backend
-        )
-        self.norm2 = nn.LayerNorm(d_model, eps=eps, bias=bias)
-        self.cross = MultiHeadAttention(
-            d_model, num_heads, num_kv_heads=num_kv_heads, d_memory=d_memory, bias=bias, backend=backend
-        )
-        self.norm3 = nn.LayerNorm(d_model, eps=eps, bias=bias)
-        self.mlp = FeedForward(d_model, int(d_model * mlp_ratio), dropout=dropout, activation=activation, bias=bias)
+        self.norm1 = norm_layer(norm, d_model, eps=eps, bias=bias)
+        self.attn = attention(rotary=rotary, alibi=alibi, window=window)
+        self.norm2 = norm_layer(norm, d_model, eps=eps, bias=bias)
+        self.cross = attention(d_memory=d_memory)
+        self.norm3 = norm_layer(norm, d_model, eps=eps, bias=bias)
+        d_hidden = int(d_model * mlp_ratio) if d_hidden is None else d_hidden
+        self.mlp = FeedForward(d_model, d_hidden, dropout=dropout, activation=activation, gated=gated, bias=bias)
 
     def forward(
         self,
@@ -68,15 +82,25 @@ class DecoderBlock(nn.Module):
         *,
         mask: Bool[Tensor, "..."] | None = None,
         memory_mask: Bool[Tensor, "..."] | None = None,
+        score_bias: Float[Tensor, "..."] | None = None,
+        positions: Int[Tensor, "b n"] | None = None,
         is_causal: bool = True,
-        cache: KVCache | None = None,
+        cache: Cache | None = None,
     ) -> Float[Tensor, "b q d_model"]:
         """Shapes: x (b, q, d_model), memory (b, k, d_memory) -> (b, q, d_model).
 
-        ``key_mask``, ``mask``, ``is_causal`` and ``cache`` are the self-attention's, ``memory_key_mask`` and
-        ``memory_mask`` the cross-attention's, each as for ``MultiHeadAttention``: bool, True = may attend.
+        ``memory_key_mask`` and ``memory_mask`` are the cross-attention's, all else the self-attention's, each as for
+        ``MultiHeadAttention``: masks are bool, True = may attend.
         """
-        attend = partial(self.attn, key_mask=key_mask, mask=mask, is_causal=is_causal, cache=cache)
+        attend = partial(
+            self.attn,
+            key_mask=key_mask,
+            mask=mask,
+            score_bias=score_bias,
+            positions=positions,
+            is_causal=is_causal,
+            cache=cache,
+        )
         cross = partial(self.cross, memory=memory, key_mask=memory_key_mask, mask=memory_mask)
         if self.norm_first:
             x = x + attend(self.norm1(x))
@@ -117,10 +141,12 @@ class Decoder(nn.Module):
         *,
         mask: Bool[Tensor, "..."] | None = None,
         memory_mask: Bool[Tensor, "..."] | None = None,
+        score_bias: Float[Tensor, "..."] | None = None,
+        positions: Int[Tensor, "b n"] | None = None,
         is_causal: bool = True,
-        caches: Sequence[KVCache] | None = None,
+        caches: Sequence[Cache] | None = None,
     ) -> Float[Tensor, "b q d_model"]:
-        """Shapes and masks as for ``DecoderBlock``; ``caches`` holds one ``KVCache`` for each block."""
+        """Shapes and masks as for ``DecoderBlock``; ``caches`` holds one cache for each block."""
         if caches is not None and len(caches) != len(self.layers):
             raise ValueError(f"caches must hold one cache for each of {len(self.layers)} blocks, got {len(caches)}")
         for i, layer in enumerate(self.layers):
@@ -131,6 +157,8 @@ class Decoder(nn.Module):
                 memory_key_mask,
                 mask=mask,
                 memory_mask=memory_mask,
+                score_bias=score_bias,
+                positions=positions,
                 is_causal=is_causal,
                 cache=None if caches is None else caches[i],
             )

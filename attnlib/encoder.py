@@ -1,13 +1,15 @@
 """The encoder: blocks of self-attention and an MLP, each inside a residual connection."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from .feed_forward import FeedForward
-from .kv_cache import KVCache
+from .kv_cache import Cache
+from .layer_norm import norm_layer
 from .multi_head_attention import MultiHeadAttention
 
 
@@ -23,8 +25,9 @@ class EncoderBlock(nn.Module):
     torch.Size([2, 5, 12])
 
     Layers: ``norm1``, ``attn`` (``w_q w_k w_v w_o``), ``norm2``, ``mlp`` (``up down``), where
-    d_hidden = int(d_model * mlp_ratio). Only the MLP has dropout. ``num_kv_heads``, ``rotary`` and ``backend``
-    go to ``attn``.
+    d_hidden = int(d_model * mlp_ratio) unless it is given. Only the MLP has dropout. ``norm`` is "layer" or "rms";
+    ``activation`` and ``gated`` go to ``mlp``; ``d_head``, ``num_kv_heads``, ``rotary``, ``alibi``, ``window`` and
+    ``backend`` to ``attn``.
     Vaswani et al. 2017, section 3.1; pre-LN: Xiong et al. 2020, "On Layer Normalization in the Transformer", figure 1.
     """
 
@@ -34,23 +37,38 @@ class EncoderBlock(nn.Module):
         num_heads: int,
         *,
         mlp_ratio: float = 4.0,
+        d_hidden: int | None = None,
         dropout: float = 0.0,
         norm_first: bool = True,
+        norm: str = "layer",
         activation: str = "gelu",
+        gated: bool = False,
         bias: bool = True,
         eps: float = 1e-5,
+        d_head: int | None = None,
         num_kv_heads: int | None = None,
         rotary: nn.Module | None = None,
+        alibi: bool = False,
+        window: int | None = None,
         backend: str | None = None,
     ) -> None:
         super().__init__()
         self.norm_first = norm_first
-        self.norm1 = nn.LayerNorm(d_model, eps=eps, bias=bias)
+        self.norm1 = norm_layer(norm, d_model, eps=eps, bias=bias)
         self.attn = MultiHeadAttention(
-            d_model, num_heads, num_kv_heads=num_kv_heads, bias=bias, rotary=rotary, backend=backend
+            d_model,
+            num_heads,
+            d_head=d_head,
+            num_kv_heads=num_kv_heads,
+            bias=bias,
+            rotary=rotary,
+            alibi=alibi,
+            window=window,
+            backend=backend,
         )
-        self.norm2 = nn.LayerNorm(d_model, eps=eps, bias=bias)
-        self.mlp = FeedForward(d_model, int(d_model * mlp_ratio), dropout=dropout, activation=activation, bias=bias)
+        self.norm2 = norm_layer(norm, d_model, eps=eps, bias=bias)
+        d_hidden = int(d_model * mlp_ratio) if d_hidden is None else d_hidden
+        self.mlp = FeedForward(d_model, d_hidden, dropout=dropout, activation=activation, gated=gated, bias=bias)
 
     def forward(
         self,
@@ -58,24 +76,41 @@ class EncoderBlock(nn.Module):
         key_mask: Bool[Tensor, "b k"] | None = None,
         *,
         mask: Bool[Tensor, "..."] | None = None,
+        score_bias: Float[Tensor, "..."] | None = None,
+        positions: Int[Tensor, "b n"] | None = None,
         is_causal: bool = False,
-        cache: KVCache | None = None,
+        cache: Cache | None = None,
     ) -> Float[Tensor, "b n d_model"]:
-        """Shapes: x (b, n, d_model) -> (b, n, d_model); masks and cache as for ``MultiHeadAttention``."""
+        """Shapes: x (b, n, d_model) -> (b, n, d_model); all else as for ``MultiHeadAttention``."""
+        attend = partial(
+            self.attn,
+            key_mask=key_mask,
+            mask=mask,
+            score_bias=score_bias,
+            positions=positions,
+            is_causal=is_causal,
+            cache=cache,
+        )
         if self.norm_first:
-            x = x + self.attn(self.norm1(x), key_mask=key_mask, mask=mask, is_causal=is_causal, cache=cache)
+            x = x + attend(self.norm1(x))
             x = x + self.mlp(self.norm2(x))
         else:
-            x = self.norm1(x + self.attn(x, key_mask=key_mask, mask=mask, is_causal=is_causal, cache=cache))
+            x = self.norm1(x + attend(x))
             x = self.norm2(x + self.mlp(x))
         return x
 
 
 def last_norm(
-    d_model: int, *, norm_first: bool = True, eps: float = 1e-5, bias: bool = True, **_others: Any
-) -> nn.LayerNorm | nn.Identity:
+    d_model: int,
+    *,
+    norm_first: bool = True,
+    norm: str = "layer",
+    eps: float = 1e-5,
+    bias: bool = True,
+    **_others: Any,
+) -> nn.LayerNorm | nn.RMSNorm | nn.Identity:
     """The norm behind a stack of pre-LN blocks; post-LN blocks end with one of their own."""
-    return nn.LayerNorm(d_model, eps=eps, bias=bias) if norm_first else nn.Identity()
+    return norm_layer(norm, d_model, eps=eps, bias=bias) if norm_first else nn.Identity()
 
 
 class Encoder(nn.Module):
@@ -100,14 +135,24 @@ class Encoder(nn.Module):
         key_mask: Bool[Tensor, "b k"] | None = None,
         *,
         mask: Bool[Tensor, "..."] | None = None,
+        score_bias: Float[Tensor, "..."] | None = None,
+        positions: Int[Tensor, "b n"] | None = None,
         is_causal: bool = False,
-        caches: Sequence[KVCache] | None = None,
+        caches: Sequence[Cache] | None = None,
     ) -> Float[Tensor, "b n d_model"]:
-        """Shapes: x (b, n, d_model) -> (b, n, d_model); ``caches`` holds one ``KVCache`` for each block."""
+        """Shapes: x (b, n, d_model) -> (b, n, d_model); ``caches`` holds one cache for each block."""
         if caches is not None and len(caches) != len(self.layers):
             raise ValueError(f"caches must hold one cache for each of {len(self.layers)} blocks, got {len(caches)}")
         for i, layer in enumerate(self.layers):
             cache = None if caches is None else caches[i]
-            x = layer(x, key_mask, mask=mask, is_causal=is_causal, cache=cache)
+            x = layer(
+                x,
+                key_mask,
+                mask=mask,
+                score_bias=score_bias,
+                positions=positions,
+                is_causal=is_causal,
+                cache=cache,
+            )
         x = self.norm(x)
         return x

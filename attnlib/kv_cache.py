@@ -4,6 +4,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from .required import check_whole
+
 
 class KVCache:
     """Room for the keys and values of ``max_len`` positions, filled from the left, one call at a time.
@@ -46,10 +48,7 @@ class KVCache:
         self, k: Float[Tensor, "b h n d"], v: Float[Tensor, "b h n d"]
     ) -> tuple[Float[Tensor, "b h k d"], Float[Tensor, "b h k d"]]:
         """Append n positions, and return views of everything that the cache holds now."""
-        self._check("k", k)
-        self._check("v", v)
-        if k.shape[-2] != v.shape[-2]:
-            raise ValueError(f"k and v must have the same number of positions, got {k.shape[-2]} and {v.shape[-2]}")
+        _check(self.k, k, v)
         start, stop = self.length, self.length + k.shape[-2]
         if stop > self.max_len:
             raise ValueError(f"the cache has room for max_len = {self.max_len} positions, got {start} + {k.shape[-2]}")
@@ -68,9 +67,72 @@ class KVCache:
         """Forget everything."""
         self.length = 0
 
-    def _check(self, name: str, x: Tensor) -> None:
-        b, h, _, d = self.k.shape
+
+class RollingKVCache:
+    """A ring for the keys and values of the last ``window`` positions: its memory does not grow with the text.
+
+    >>> cache = RollingKVCache(2, 3, 4, 5)
+    >>> for _ in range(9):
+    ...     k, v = cache.append(torch.randn(2, 3, 1, 5), torch.randn(2, 3, 1, 5))
+    >>> cache.length, k.shape, cache.k.shape
+    (9, torch.Size([2, 3, 4, 5]), torch.Size([2, 3, 4, 5]))
+
+    The keys of position p are in row p % window. It is exact for attention with such a ``window``, whose newest query
+    sees itself and the window - 1 keys before it. Errors as for ``KVCache``, but that it is never full.
+    Jiang et al. 2023, "Mistral 7B", section 2, figure 2.
+    """
+
+    def __init__(
+        self,
+        batch: int,
+        num_kv_heads: int,
+        window: int,
+        d_head: int,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        check_whole(window=window)
+        shape = (batch, num_kv_heads, window, d_head)
+        self.k = torch.zeros(shape, device=device, dtype=dtype)
+        self.v = torch.zeros(shape, device=device, dtype=dtype)
+        self.window = window
+        self.length = 0
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of both buffers: 2 * batch * num_kv_heads * window * d_head * (bytes of one number)."""
+        return self.k.nbytes + self.v.nbytes
+
+    def append(
+        self, k: Float[Tensor, "b h n d"], v: Float[Tensor, "b h n d"]
+    ) -> tuple[Float[Tensor, "b h k d"], Float[Tensor, "b h k d"]]:
+        """Append n positions, and return them behind the window - 1 before them, in the order of the text."""
+        _check(self.k, k, v)
+        start, stop = self.length, self.length + k.shape[-2]
+        seen = torch.arange(max(0, start - self.window + 1), start, device=k.device) % self.window
+        keys = torch.cat([self.k[:, :, seen].to(k.dtype), k], dim=-2)
+        values = torch.cat([self.v[:, :, seen].to(v.dtype), v], dim=-2)
+        kept = torch.arange(max(start, stop - self.window), stop, device=k.device) % self.window
+        self.k[:, :, kept] = k[:, :, k.shape[-2] - len(kept) :].detach().to(self.k.dtype)
+        self.v[:, :, kept] = v[:, :, v.shape[-2] - len(kept) :].detach().to(self.v.dtype)
+        self.length = stop
+        return keys, values
+
+    def reset(self) -> None:
+        """Forget everything."""
+        self.length = 0
+
+
+Cache = KVCache | RollingKVCache
+
+
+def _check(buffer: Tensor, k: Tensor, v: Tensor) -> None:
+    b, h, _, d = buffer.shape
+    for name, x in (("k", k), ("v", v)):
         if x.ndim != 4 or (x.shape[0], x.shape[1], x.shape[3]) != (b, h, d):
             raise ValueError(f"{name} must have shape (b, h, n, d) = ({b}, {h}, n, {d}), got {tuple(x.shape)}")
-        if x.dtype != self.k.dtype and not torch.is_autocast_enabled(x.device.type):
-            raise TypeError(f"{name} must have the cache's dtype {self.k.dtype}, got {x.dtype}")
+        if x.dtype != buffer.dtype and not torch.is_autocast_enabled(x.device.type):
+            raise TypeError(f"{name} must have the cache's dtype {buffer.dtype}, got {x.dtype}")
+    if k.shape[-2] != v.shape[-2]:
+        raise ValueError(f"k and v must have the same number of positions, got {k.shape[-2]} and {v.shape[-2]}")

@@ -1,8 +1,8 @@
-"""Each position's vector, brought to mean 0 and variance 1."""
+"""Each position's vector, brought to mean 0 and variance 1, or to a root mean square of 1."""
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 
 def layer_norm(
@@ -27,8 +27,39 @@ def layer_norm(
     width, shapes = x.shape[-1], (tuple(gain.shape), tuple(bias.shape))
     if shapes != ((width,), (width,)):
         raise ValueError(f"gain and bias must have shape (d_model,) = ({width},), got {shapes[0]} and {shapes[1]}")
-    # squares need more range than half precision has
-    wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+    wide = _wide(x)
     variance, mean = torch.var_mean(wide, dim=-1, correction=0, keepdim=True)
     normalised = (wide - mean) * (variance + eps).rsqrt()
     return (normalised * gain + bias).to(x.dtype)
+
+
+def rms_norm(
+    x: Float[Tensor, "... d_model"], gain: Float[Tensor, " d_model"], *, eps: float = 1e-6
+) -> Float[Tensor, "... d_model"]:
+    """Divide the last axis by its root mean square, then scale: x / sqrt(mean(x^2) + eps) * gain.
+
+    Nothing is subtracted: a vector keeps its direction, and a mean that all features share stays.
+
+    >>> rms_norm(torch.tensor([[3.0, 4.0], [30.0, 40.0]]), torch.ones(2))
+    tensor([[0.8485, 1.1314],
+            [0.8485, 1.1314]])
+
+    Shapes: x (..., d_model), gain (d_model) -> (..., d_model). Raises ValueError when gain has another width than x.
+    Zhang and Sennrich 2019, "Root Mean Square Layer Normalization", equation 4.
+    """
+    if tuple(gain.shape) != (x.shape[-1],):
+        raise ValueError(f"gain must have shape (d_model,) = ({x.shape[-1]},), got {tuple(gain.shape)}")
+    wide = _wide(x)
+    return (wide * (wide.square().mean(dim=-1, keepdim=True) + eps).rsqrt() * gain).to(x.dtype)
+
+
+def _wide(x: Tensor) -> Tensor:
+    """Squares need more range than half precision has."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+def norm_layer(kind: str, d_model: int, *, eps: float, bias: bool) -> nn.LayerNorm | nn.RMSNorm:
+    """The layer that blocks use: "layer" for ``layer_norm``, "rms" for ``rms_norm``, which has no bias."""
+    if kind not in ("layer", "rms"):
+        raise ValueError(f'norm must be "layer" or "rms", got {kind!r}')
+    return nn.LayerNorm(d_model, eps=eps, bias=bias) if kind == "layer" else nn.RMSNorm(d_model, eps=eps)

@@ -1,13 +1,15 @@
 """Several heads of attention side by side."""
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from .attention import scaled_dot_product_attention
 from .heads import merge_heads, split_heads
-from .kv_cache import KVCache
-from .required import check_tensors, check_width
+from .kv_cache import Cache
+from .masks import sliding_window_mask
+from .positions import alibi_bias
+from .required import check_rate, check_tensors, check_whole, check_width
 
 
 class MultiHeadAttention(nn.Module):
@@ -27,6 +29,8 @@ class MultiHeadAttention(nn.Module):
     - ``bias``, ``out_bias``: of ``w_q``, ``w_k``, ``w_v``, and of ``w_o`` (as ``bias`` unless it is given).
     - ``dropout``: of the weights, in training only.
     - ``rotary``: a ``Rotary``, which turns queries and keys by their positions (self-attention only).
+    - ``alibi``: a bias on the scores that penalises distant keys, ``alibi_bias``.
+    - ``window``: each query sees itself and the window - 1 keys before it, ``sliding_window_mask``.
     - ``is_causal``: what ``forward`` does unless it is told otherwise.
     - ``backend``: as for ``scaled_dot_product_attention``.
 
@@ -46,19 +50,30 @@ class MultiHeadAttention(nn.Module):
         out_bias: bool | None = None,
         dropout: float = 0.0,
         rotary: nn.Module | None = None,
+        alibi: bool = False,
+        window: int | None = None,
         is_causal: bool = False,
         backend: str | None = None,
     ) -> None:
         super().__init__()
+        check_whole(
+            d_model=d_model,
+            num_heads=num_heads,
+            d_head=d_head,
+            num_kv_heads=num_kv_heads,
+            d_memory=d_memory,
+            window=window,
+        )
+        check_rate(dropout)
         if d_head is None:
-            if num_heads < 1 or d_model % num_heads:
+            if d_model % num_heads:
                 raise ValueError(
                     "d_model must be divisible by num_heads unless d_head is given, "
                     f"got d_model = {d_model} and num_heads = {num_heads}"
                 )
             d_head = d_model // num_heads
         num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
-        if num_kv_heads < 1 or num_heads % num_kv_heads:
+        if num_heads % num_kv_heads:
             raise ValueError(
                 f"num_heads must be a multiple of num_kv_heads, got {num_heads} and num_kv_heads = {num_kv_heads}"
             )
@@ -69,7 +84,7 @@ class MultiHeadAttention(nn.Module):
         self.w_k = nn.Linear(d_memory, num_kv_heads * d_head, bias=bias)
         self.w_v = nn.Linear(d_memory, num_kv_heads * d_head, bias=bias)
         self.w_o = nn.Linear(num_heads * d_head, d_model, bias=bias if out_bias is None else out_bias)
-        self.rotary = rotary
+        self.rotary, self.alibi, self.window = rotary, alibi, window
 
     def forward(
         self,
@@ -78,35 +93,49 @@ class MultiHeadAttention(nn.Module):
         *,
         mask: Bool[Tensor, "..."] | None = None,
         key_mask: Bool[Tensor, "b k"] | None = None,
+        score_bias: Float[Tensor, "..."] | None = None,
+        positions: Int[Tensor, "b n"] | None = None,
         is_causal: bool | None = None,
-        cache: KVCache | None = None,
+        cache: Cache | None = None,
         return_weights: bool = False,
     ) -> Float[Tensor, "b q d_model"] | tuple[Float[Tensor, "b q d_model"], Float[Tensor, "b h q k"]]:
         """Attend from ``x`` to itself, or to ``memory``.
 
         Shapes: x (b, q, d_model), memory (b, k, d_memory) -> output (b, q, d_model), and with ``return_weights`` also
         the weights (b, h, q, k). Masks are bool, True = may attend: ``mask`` broadcastable to (b, h, q, k), and
-        ``key_mask`` (b, k) with True = a real key. A key is seen where all of them and ``is_causal`` allow it. With a
-        ``cache``, x continues what the cache holds, and its own keys and values are appended.
+        ``key_mask`` (b, k) with True = a real key. A key is seen where all of them and ``is_causal`` allow it.
+        ``score_bias`` is added to the scaled scores. With a ``cache``, x continues what the cache holds, and its own
+        keys and values are appended. ``positions`` (b, n), of x alone, are for ``rotary``, where each row has its own.
         """
         check_width("x", x, "d_model", self.w_q.in_features)
         source = x if memory is None else memory
         check_width("x" if memory is None else "memory", source, "d_memory", self.w_k.in_features)
         if memory is not None and (cache is not None or self.rotary is not None):
             raise ValueError("a cache and rotary positions are for self-attention: with them, memory must be None")
+        if positions is not None and self.rotary is None:
+            raise ValueError("positions are for rotary attention: without rotary, they must be None")
         q = split_heads(self.w_q(x), self.num_heads)
         k = split_heads(self.w_k(source), self.num_kv_heads)
         v = split_heads(self.w_v(source), self.num_kv_heads)
         if self.rotary is not None:
             offset = 0 if cache is None else cache.length
-            q, k = self.rotary(q, offset=offset), self.rotary(k, offset=offset)
+            where = None if positions is None else positions[:, None]
+            q, k = (self.rotary(x, offset=offset, positions=where) for x in (q, k))
         if cache is not None:
             k, v = cache.append(k, v)
+        lengths = q.shape[-2], k.shape[-2]
+        if self.alibi:
+            distant = alibi_bias(self.num_heads, *lengths, device=x.device)
+            score_bias = distant if score_bias is None else distant + score_bias
+        if self.window is not None:
+            near = sliding_window_mask(*lengths, self.window, device=x.device)
+            mask = near if mask is None else near & mask
         attended = scaled_dot_product_attention(
             q,
             k,
             v,
             mask=_join_masks(mask, key_mask, (x.shape[0], k.shape[-2])),
+            score_bias=score_bias,
             is_causal=self.is_causal if is_causal is None else is_causal,
             dropout=self.dropout,
             training=self.training,

@@ -3,10 +3,11 @@
 import math
 
 import torch
-from jaxtyping import Float, Num
+from jaxtyping import Float, Int, Num
 from torch import Tensor, nn
 
 from .masks import distances
+from .required import check_tensors
 
 
 def _angles(
@@ -68,7 +69,8 @@ class LearnedPositions(nn.Module):
     >>> LearnedPositions(11, 7)(torch.zeros(2, 5, 7)).shape
     torch.Size([2, 5, 7])
 
-    Shapes: x (b, n, d_model) -> (b, n, d_model). Parameter: ``table`` (max_len, d_model).
+    Shapes: x (b, n, d_model) -> (b, n, d_model). Parameter: ``table`` (max_len, d_model). ``positions`` (b, n), where
+    they are given, stand in for offset, offset + 1 ...
     Raises ValueError when the sequence ends beyond max_len.
     Gehring et al. 2017, "Convolutional Sequence to Sequence Learning", section 3.1; Vaswani et al. 2017, table 3 (E).
     """
@@ -77,8 +79,17 @@ class LearnedPositions(nn.Module):
         super().__init__()
         self.table = nn.Parameter(torch.randn(max_len, d_model) * 0.02)
 
-    def forward(self, x: Float[Tensor, "... n d_model"], *, offset: int = 0) -> Float[Tensor, "... n d_model"]:
-        return x + _rows(self.table, x, offset)
+    def forward(
+        self, x: Float[Tensor, "... n d_model"], *, offset: int = 0, positions: Int[Tensor, "... n"] | None = None
+    ) -> Float[Tensor, "... n d_model"]:
+        if positions is None:
+            return x + _rows(self.table, x, offset)
+        check_positions(positions, x)
+        try:
+            return x + self.table[positions].to(x.dtype)
+        except IndexError:
+            most = len(self.table) - 1
+            raise ValueError(f"positions must be between 0 and {most}, got up to {int(positions.max())}") from None
 
 
 def _rows(table: Tensor, x: Tensor, offset: int) -> Tensor:
@@ -89,6 +100,15 @@ def _rows(table: Tensor, x: Tensor, offset: int) -> Tensor:
     if offset < 0 or offset + n > max_len:
         raise ValueError(f"positions must be within max_len = {max_len}, got {offset} to {offset + n - 1}")
     return table[offset : offset + n].to(x.dtype)
+
+
+def check_positions(positions: Tensor, x: Tensor) -> None:
+    """Raise unless there is a position for each vector of x (..., n, d): (n,), or broadcastable to (..., n)."""
+    check_tensors(positions=positions)
+    wanted, got = tuple(x.shape[:-1]), tuple(positions.shape)
+    missing = len(wanted) - len(got)
+    if missing < 0 or not got or any(p not in (1, s) for p, s in zip(got, wanted[missing:], strict=True)):
+        raise ValueError(f"positions must be broadcastable to (..., n) = {wanted}, got {got}")
 
 
 def apply_rotary(
@@ -126,6 +146,7 @@ def rotate(
     d = x.shape[-1]
     if d % 2:
         raise ValueError(f"d must be even (columns are rotated in pairs), got {d}")
+    check_positions(positions, x)
     speeds = base ** (-torch.arange(0, d, 2, dtype=torch.float64, device=x.device) / d)
     angles = positions.to(torch.float64)[..., None] * speeds
     return apply_rotary(x, angles.cos().to(x.dtype), angles.sin().to(x.dtype))
@@ -163,7 +184,8 @@ class Rotary(nn.Module):
     >>> torch.allclose(near, far, atol=1e-5)
     True
 
-    Shapes: x (..., n, d_head) -> (..., n, d_head); the first vector is at position ``offset``. Has no parameters.
+    Shapes: x (..., n, d_head) -> (..., n, d_head); the first vector is at position ``offset``, unless ``positions`` say
+    where each is, (n,) or broadcastable to (..., n), as for sentences that are padded on the left. Has no parameters.
     Raises ValueError for an odd d_head.
     Su et al. 2021, "RoFormer", section 3.2.2, equations 14 to 16.
     """
@@ -174,9 +196,13 @@ class Rotary(nn.Module):
             raise ValueError(f"d_head must be even (columns are rotated in pairs), got {d_head}")
         self.d_head, self.base = d_head, base
 
-    def forward(self, x: Float[Tensor, "... n d_head"], *, offset: int = 0) -> Float[Tensor, "... n d_head"]:
+    def forward(
+        self, x: Float[Tensor, "... n d_head"], *, offset: int = 0, positions: Num[Tensor, "..."] | None = None
+    ) -> Float[Tensor, "... n d_head"]:
         if x.shape[-1] != self.d_head:
             raise ValueError(f"x must have d_head = {self.d_head} features on its last axis, got {tuple(x.shape)}")
+        if positions is not None:
+            return rotate(x, positions, base=self.base)
         angles = _angles(x.shape[-2], self.d_head, self.base, offset, x.device)
         return apply_rotary(x, angles.cos().to(x.dtype), angles.sin().to(x.dtype))
 

@@ -17,6 +17,21 @@ def check_width(name: str, x: Tensor, width_name: str, width: int) -> None:
         raise ValueError(f"{name} must have {width_name} = {width} features on its last axis, got {tuple(x.shape)}")
 
 
+def check_whole(**given: int | None) -> None:
+    """Raise unless each size that is given is a whole number of at least 1."""
+    for name, size in given.items():
+        if size is not None and (not isinstance(size, int) or isinstance(size, bool)):
+            raise TypeError(f"{name} must be an int, got {size!r}")
+        if size is not None and size < 1:
+            raise ValueError(f"{name} must be at least 1, got {size}")
+
+
+def check_rate(dropout: float) -> None:
+    """Raise unless it is a probability."""
+    if not 0 <= dropout <= 1:
+        raise ValueError(f"dropout must be between 0 and 1, got {dropout}")
+
+
 def check_lengths(**given: int) -> None:
     """Raise unless each is a number of positions."""
     for name, n in given.items():

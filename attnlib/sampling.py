@@ -25,7 +25,7 @@ def sample_next(
 
     Temperature 0 takes the largest logit, the first of several. ``top_k`` keeps whatever ties with the last one that
     it keeps, and everything if it is larger than the vocabulary.
-    Raises ValueError for a negative temperature, ``top_k`` below 1, and ``top_p`` outside of (0, 1].
+    Raises ValueError for a negative temperature, ``top_k`` below 1, ``top_p`` outside of (0, 1], and NaN in the logits.
     Holtzman et al. 2019, "The Curious Case of Neural Text Degeneration"; top-k: Fan et al. 2018.
     """
     if temperature < 0:
@@ -34,6 +34,8 @@ def sample_next(
         raise ValueError(f"top_k must be at least 1, got {top_k}")
     if top_p is not None and not 0 < top_p <= 1:
         raise ValueError(f"top_p must be in (0, 1], got {top_p}")
+    if not torch.compiler.is_compiling() and (rows := logits.isnan().any(dim=-1)).any():
+        raise ValueError(f"logits must be numbers, got NaN in {int(rows.sum())} of {len(rows)} rows")
     if temperature == 0:
         return logits.argmax(dim=-1)
     scores = logits / temperature

@@ -14,7 +14,6 @@ from autograder.building.compose_samples import compose
 from autograder.lesson_text.layout import Layout
 from autograder.lesson_text.lesson import read_lesson
 from autograder.lesson_text.regions import solved_source
-from autograder.proof.answers import alternatives
 from autograder.proof.mutants import mutants
 
 SHARES = {"right": 0.60, "wrong": 0.25, "untouched": 0.08, "noisy": 0.05, "hanging": 0.02}
@@ -71,7 +70,7 @@ def _asked(cells: list[NotebookNode]) -> Iterator[tuple[str, str, str]]:
 def _in_other_words(exercise: str, name: str) -> list[str]:
     """Right answers written in other ways, as far as they stand on their own; each with the imports of its file."""
     found = []
-    for answer in alternatives().get(exercise, []):
+    for answer in right_answers(exercise):
         if not (inspect.isfunction(answer) or isinstance(answer, type)) or not answer.__qualname__.isidentifier():
             continue
         file = ast.parse(inspect.getsource(sys.modules[answer.__module__]))

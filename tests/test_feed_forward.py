@@ -49,7 +49,7 @@ def test_dropout_in_both_places_and_in_training_only():
 
 
 def test_errors():
-    with pytest.raises(ValueError, match=r"one of \['gelu', 'gelu_tanh', 'relu'\], got 'tanh'"):
+    with pytest.raises(ValueError, match=r"one of \['gelu', 'gelu_tanh', 'relu', 'silu'\], got 'tanh'"):
         FeedForward(7, 29, activation="tanh")
     with untyped(), pytest.raises(ValueError, match=r"x must have d_model = 7 features .* got \(2, 5\)"):
         FeedForward(7, 29)(torch.zeros(2, 5))

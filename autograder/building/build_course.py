@@ -10,6 +10,7 @@ from typing import Any
 from nbformat import NotebookNode
 
 from attnlib.plot.film import still
+from autograder.building.catalogues import complaints
 from autograder.building.colab import add_colab, recorded_url, with_badges
 from autograder.building.gate import Gate
 from autograder.building.run_lesson import run_lesson, without_outputs
@@ -46,20 +47,24 @@ def release_all(
     lessons: list[str], layout: Layout, exercises: Mapping[str, Any], url_of: Callable[[str], str | None]
 ) -> list[Built]:
     """Release the lessons and let them through the gate; a CourseError lists every complaint about any of them."""
-    complaints: list[str] = []
+    faults: list[str] = []
     built: list[Built] = []
     with tempfile.TemporaryDirectory() as scratch:
         course = NbgraderCourse(Path(scratch))
         for lesson in lessons:
             try:
                 found = release(lesson, layout, course, url_of(lesson))
-                complaints += Gate(lesson, found.release, found.source, exercises).complaints()
+                faults += Gate(lesson, found.release, found.source, exercises).complaints()
                 built.append(found)
             except CourseError as error:
-                complaints.append(str(error))
-    if complaints:
-        raise CourseError("Nothing was published.\n" + "\n".join(f"- {line}" for line in complaints))
+                faults.append(str(error))
+    _refuse(faults)
     return built
+
+
+def _refuse(faults: list[str]) -> None:
+    if faults:
+        raise CourseError("Nothing was published.\n" + "\n".join(f"- {line}" for line in faults))
 
 
 def build(
@@ -69,6 +74,7 @@ def build(
     lessons = layout.chosen(wanted)
     if not lessons:
         raise CourseError(f"There is no lesson in {shown(layout.solutions)}.")
+    _refuse(complaints(lessons, exercises.values()))
     built = release_all(lessons, layout, exercises, lambda _: url)
     texts: dict[Path, str] = {}
     drawn: dict[Path, bytes] = {}

@@ -1,11 +1,9 @@
-"""The right answers: those that the lessons hold between their solution markers, and those of the tests."""
+"""The right answers: those that the lessons hold between their solution markers, and those of the bank."""
 
 import ast
 import functools
-import importlib
 import inspect
 import linecache
-import pkgutil
 import sys
 import textwrap
 import warnings
@@ -14,11 +12,12 @@ from typing import Any
 
 from nbformat import NotebookNode
 
-from autograder.lesson_text.layout import ROOT, Layout
+from attnlib.checks import Exercise
+from attnlib.checks.course.right import right_answers
+from autograder.lesson_text.layout import Layout, shown
 from autograder.lesson_text.lesson import read_lesson
 from autograder.lesson_text.regions import solved_source
-
-WHEAT = ROOT / "tests" / "checks"
+from autograder.showing.errors import CourseError
 
 
 @dataclass(frozen=True)
@@ -51,6 +50,16 @@ def lesson_answers(layout: Layout) -> dict[str, Answer]:
 def answers_in(layout: Layout, lesson: str) -> dict[str, Answer]:
     """The same of one lesson, without whatever the other lessons import."""
     return _answers_of(read_lesson(layout.solutions / f"{lesson}.py"))
+
+
+def solution(layout: Layout, exercise: Exercise) -> Answer:
+    """The lesson's solution of one exercise."""
+    found = answers_in(layout, exercise.lesson)
+    if exercise.name not in found:
+        file = shown(layout.solutions / f"{exercise.lesson}.py")
+        wanted = f"required are a solution and, after it, a cell `check({exercise.name!r}, …)`"
+        raise CourseError(f"{file}: {wanted}, found only {', '.join(found) or 'none'}.")
+    return found[exercise.name]
 
 
 def _answers_of(notebook: NotebookNode) -> dict[str, Answer]:
@@ -91,19 +100,9 @@ def _parsed(source: str) -> ast.Module:
     return ast.parse("\n".join(line for line in source.split("\n") if not line.lstrip().startswith(("%", "!"))))
 
 
-@functools.cache
-def alternatives() -> dict[str, list[Any]]:
-    """The right answers in tests/checks/wheat, written in other ways, by the exercise's name."""
-    if str(WHEAT) not in sys.path:
-        sys.path.insert(0, str(WHEAT))
-    wheat = importlib.import_module("wheat")
-    modules = [importlib.import_module(f"wheat.{module.name}") for module in pkgutil.iter_modules(wheat.__path__)]
-    return {name: answers for module in modules for name, answers in module.ALTERNATIVES.items()}
-
-
 def written_plainly(exercise: str) -> Answer | None:
-    """The first of the alternatives that is a function or a class at the top of its file, and prints nothing."""
-    for answer in alternatives().get(exercise, []):
+    """The first of the bank that is a function or a class at the top of its file, and prints nothing."""
+    for answer in right_answers(exercise):
         if (inspect.isfunction(answer) or isinstance(answer, type)) and answer.__qualname__.isidentifier():
             source = textwrap.dedent(inspect.getsource(answer))
             if "print(" not in source:

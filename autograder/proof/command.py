@@ -102,4 +102,6 @@ def _details(total: Proof) -> list[str]:
 
 
 def _survivors(proofs: Mapping[str, Proof]) -> list[str]:
-    return [f"  survives: {name}: {fate.key}" for name, proof in proofs.items() for fate in proof.surviving]
+    return [
+        f"  survives: {name}: {fate.key}   ({fate.shown})" for name, proof in proofs.items() for fate in proof.surviving
+    ]

@@ -76,6 +76,7 @@ class Fate:
     """
 
     key: str
+    shown: str
     killed_by: str
     reason: str = ""
     told_by: str = ""

@@ -11,11 +11,12 @@ from attnlib.checks.asking.attempt import Local
 from attnlib.checks.asking.observation import Asking
 from attnlib.checks.asking.time_limits import TimeLimits, here
 from attnlib.checks.course.declare import WrittenExercise
+from attnlib.checks.course.right import right_answers
 from attnlib.checks.naming.symptom_names import SYMPTOMS
 from attnlib.checks.verdict.judge import cases_of, run_exercise, try_case
 from attnlib.checks.verdict.report import Report
 from autograder.lesson_text.layout import Layout
-from autograder.proof.answers import Answer, alternatives, answers_in, run_source, written_plainly
+from autograder.proof.answers import Answer, run_source, solution, written_plainly
 from autograder.proof.counts import Cost, Fate, Judgement, Proof
 from autograder.proof.equivalent import EQUIVALENT
 from autograder.proof.mutants import Mutant, mutants
@@ -37,9 +38,9 @@ def verdicts(name: str, seeds: range) -> Proof:
     """What the check says of every misconception and every right answer, visible and hidden, with each seed."""
     exercise = exercises()[name]
     wrong = [(m.id, m.same_as or m.id, m.implementation) for m in exercise.misconceptions]
-    lesson = answers_in(Layout(), exercise.lesson)[name]
+    lesson = solution(Layout(), exercise)
     right = [("the lesson's", None, run_source(lesson, lesson.source))]
-    right += [(f"alternative {i}", None, answer) for i, answer in enumerate(alternatives().get(name, []), 1)]
+    right += [(f"alternative {i}", None, answer) for i, answer in enumerate(right_answers(name), 1)]
     answers = [*right, *wrong]
     _warm_up(exercise)
     found: list[Judgement] = []
@@ -55,7 +56,7 @@ def slips(name: str) -> Proof:
     if not isinstance(exercise, WrittenExercise):
         return Proof()
     _warm_up(exercise)
-    lesson = answers_in(Layout(), exercise.lesson)[name]
+    lesson = solution(Layout(), exercise)
     return Proof(withheld=tuple(told_instead(exercise, lesson, Asking(limits=here()))))
 
 
@@ -85,10 +86,11 @@ def _warm_up(exercise: Exercise) -> None:
 def fates(name: str) -> Proof:
     """What becomes of each mutant of the lesson's solution, and of an alternative, under the grader's check."""
     exercise, reasons = exercises()[name], EQUIVALENT.get(name, {})
-    answers = [answers_in(Layout(), exercise.lesson)[name], written_plainly(name)]
+    lesson, plain = solution(Layout(), exercise), written_plainly(name)
     _warm_up(exercise)
     limits = replace(here(), case_cpu=here().mutant_cpu)
-    tried = [(answer, mutant) for answer in answers if answer is not None for mutant in mutants(answer.source)]
+    tried = [(lesson, mutant) for mutant in mutants(lesson.source)]
+    tried += [(plain, replace(mutant, key=f"bank: {mutant.key}")) for mutant in mutants(plain.source)] if plain else []
     one_in = max(ONE_IN, len(tried) // MOST_TOLD)
     found = {
         mutant.key: _fate(exercise, answer, mutant, reasons.get(mutant.key, ""), limits, one_in)
@@ -99,7 +101,7 @@ def fates(name: str) -> Proof:
 
 
 def _fate(exercise: Exercise, answer: Answer, mutant: Mutant, reason: str, limits: TimeLimits, one_in: int) -> Fate:
-    fate = Fate(mutant.key, _killed_by(exercise, answer, mutant.source, limits), reason)
+    fate = Fate(mutant.key, mutant.shown, _killed_by(exercise, answer, mutant.source, limits), reason)
     if fate.killed_by != "visible" or crc32(mutant.key.encode()) % one_in:
         return fate
     try:

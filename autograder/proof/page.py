@@ -30,6 +30,6 @@ def _by_reason(proof: Proof) -> dict[str, list[tuple[str, str]]]:
     """The equivalent mutants, as (before, after), by the reason that they have in common."""
     found: dict[str, list[tuple[str, str]]] = {}
     for fate in proof.equivalent:
-        before, after = fate.key.split(" → ")
+        before, after = fate.shown.split(" → ")
         found.setdefault(fate.reason, []).append((before, after))
     return found

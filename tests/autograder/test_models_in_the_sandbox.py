@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from attnlib.checks import exercises
+from attnlib.checks.course import right
 from autograder.judging.cells_around import imported_late
 from autograder.judging.judge import Judge, Run
 from autograder.lesson_text.assignment import Question
@@ -13,7 +14,7 @@ from autograder.sandbox.process import Sandbox
 
 pytestmark = pytest.mark.slow
 
-RIGHT = Path(__file__).parents[1] / "checks" / "wheat" / "circuits_11.py"
+RIGHT = Path(right.__file__).with_name("circuits_11.py")
 HOOKED = """def ablated(model, ids, layer, head, mean=False):
     w_o = model.layers[layer].w_o
     d_head = w_o.in_features // model.layers[layer].num_heads

@@ -58,6 +58,10 @@ LOOPS = {
         "    for i in itertools.count():\n        row = i\n",
         "`itertools.count()` has no end, and there is no `break` or `return` in it",
     ),
+    "a tensor that never grows": (
+        "    def model(t):\n        return t * 1\n    while x.shape[1] < 99:\n        y = model(x)\n",
+        "Line 4 (`while x.shape[1] < 99:`): nothing in the loop changes `x`, so `x.shape[1] < 99` stays true",
+    ),
     "a flag that nobody changes": (
         "    going = True\n    while going:\n        stop = True\n",
         "nothing in the loop changes `going`, so `going` stays true",
@@ -97,6 +101,8 @@ def test_the_line_that_loops_is_told_and_why(name: str) -> None:
 
 CHANGED_BY_OTHERS = {
     "a list that a function fills": "    rows = []\n    while len(rows) < 0 or slow(rows):\n        fill(rows)\n",
+    "a shape that is changed in place": "    x = x[0]\n    while x.shape[0] < 10**9:\n        x.unsqueeze_(0)\n"
+    "        x.squeeze_(0)\n",
     "an iterator": "    it = iter(range(10**9))\n    while next(it) >= 0:\n        pass\n",
     "an object": "    class Box: left = 1\n    box = Box()\n    def work(b): b.left += 1\n"
     "    while box.left:\n        work(box)\n",

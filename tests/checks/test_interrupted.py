@@ -134,16 +134,20 @@ def hasty(seconds: float) -> Iterator[list[int]]:
 def test_a_check_never_raises_for_its_time_however_often_it_is_interrupted(in_a_thread: bool) -> None:
     """In a thread an exception is asked for at one time and raised at another."""
 
-    def many() -> int:
-        return sum(not run("softmax", lambda s: exponentials(s) / 3).passed for _ in range(8))
-
     before = state()
     with hasty(0.0003) as ticks:
+
+        def many() -> None:
+            for round in range(100):
+                if round >= 8 and len(ticks) > 50:  # on a busy machine a watcher that is a thread comes rarely
+                    return
+                assert not run("softmax", lambda s: exponentials(s) / 3).passed
+
         if in_a_thread:
             with ThreadPoolExecutor() as pool:
-                assert pool.submit(many).result() == 8
+                pool.submit(many).result()
         else:
-            assert many() == 8
+            many()
     assert len(ticks) > 50
     assert state() == before
 
@@ -164,7 +168,9 @@ def test_nothing_is_raised_in_a_thread_behind_the_window() -> None:
 
     def many() -> int:
         ended = 0
-        for _ in range(500):
+        for round in range(20_000):
+            if round >= 500 and ended:
+                break
             try:
                 with window.time_limit(Clock(1.0, Patience(waiting=10))) as within:
                     within(added)

@@ -1,20 +1,23 @@
 """The mutator changes one thing at a time, and the checks kill what it makes."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
+from attnlib.checks import exercises
 from autograder.lesson_text.layout import Layout
 from autograder.proof import measure
-from autograder.proof.answers import lesson_answers, run_source
+from autograder.proof.answers import run_source, solution
 from autograder.proof.counts import WAYS, Proof
 from autograder.proof.equivalent import EQUIVALENT
 from autograder.proof.measure import code_exercises, fates
 from autograder.proof.mutants import mutants
+from autograder.showing.errors import CourseError
 
 
 def changes(source: str) -> set[str]:
-    return {mutant.key.split(" → ")[1] for mutant in mutants(source)}
+    return {mutant.shown.split(" → ")[1] for mutant in mutants(source)}
 
 
 @pytest.mark.parametrize(
@@ -69,16 +72,32 @@ def test_words_and_annotations_are_left_alone() -> None:
 def test_mutants_are_different_sources_with_different_keys() -> None:
     found = mutants("def f(a, b):\n    a = a + b\n    a = a + b\n    return a\n")
     assert len({m.key for m in found}) == len({m.source for m in found}) == len(found)
-    assert "a = a + b → a = a - b" in {m.key for m in found}
-    assert "a = a + b → a = a - b (2)" in {m.key for m in found}
+    assert {"f, a: + → -", "f, a: + → - (2)"} <= {m.key for m in found}
+
+
+def test_a_mutant_keeps_its_key_when_its_line_is_reworded() -> None:
+    """All that keeps the function, the name that the line assigns and the words that are exchanged."""
+    plain = mutants("def f(a, b):\n    total = a @ b.transpose(-1, -2)\n    return total\n")
+    reworded = mutants(
+        "def f(a, b):\n    # scores\n    total = torch.matmul(a, b.transpose(-1, -2)) * 3\n    return total\n"
+    )
+    assert {"f, total: a → b", "f, total: -1, -2 → -2, -1"} <= {m.key for m in plain} & {m.key for m in reworded}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", code_exercises())
 def test_every_lesson_holds_a_right_answer_that_can_be_mutated(name: str) -> None:
-    answer = lesson_answers(Layout())[name]
+    answer = solution(Layout(), exercises()[name])
     assert callable(run_source(answer, answer.source))
     assert len(mutants(answer.source)) >= 3
+
+
+def test_an_exercise_without_a_lesson_s_text_is_told_what_is_missing() -> None:
+    homeless = replace(exercises()["softmax"], name="softmaximum")
+    with pytest.raises(
+        CourseError, match=r"02_\w+\.py: required are a solution .* `check\('softmaximum', …\)`, found only"
+    ):
+        solution(Layout(), homeless)
 
 
 def test_equivalent_mutants_are_of_exercises_that_exist_and_have_a_reason() -> None:

@@ -1,7 +1,6 @@
 """What is changed in a search runs where it can do nothing: nothing of the learner's is deleted, sent or altered."""
 
 import contextlib
-import importlib
 import os
 import signal
 import socket
@@ -24,6 +23,7 @@ from one_change_tried import PATIENT, the_change
 from attnlib.checks import exercises
 from attnlib.checks.asking import confine
 from attnlib.checks.asking.observation import Asking
+from attnlib.checks.course import right
 from attnlib.checks.naming.one_change.confined import Unconfined, in_a_child
 from attnlib.checks.naming.one_change.harmless import made_harmless
 from attnlib.checks.naming.one_change.search import one_change
@@ -238,8 +238,8 @@ def test_an_answer_that_only_computes_is_searched_where_nothing_can_be_confined(
 def test_nearly_every_answer_can_be_searched_where_nothing_can_be_confined() -> None:
     """Those of many students: on macOS and Windows no child is confined."""
     found = []
-    for file in sorted((Path(__file__).parent / "wheat").glob("lesson_*.py")):
-        module = importlib.import_module(f"wheat.{file.stem}")
+    for path in (path for path in right.files() if path.stem.startswith("lesson_")):
+        module = right.load(path)
         for value in vars(module).values():
             if isinstance(value, FunctionType | type) and value.__module__ == module.__name__:
                 written = source_of(value)

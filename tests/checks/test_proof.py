@@ -22,8 +22,12 @@ from autograder.proof.requirements import requirements
 ROOT = Path(__file__).resolve().parents[2]
 WRONG = Judgement("softmax: no_shift", "no_shift", False, 0, False, "no_shift", Cost(20.0, 30.0))
 RIGHT = Judgement("softmax: the lesson's", None, False, 0, True, None, Cost(10.0, 40.0))
-KILLED, EQUAL, SURVIVING = Fate("a → b", "visible"), Fate("a → c", "", "The same."), Fate("a → d", "")
-TOLD = Fate("a → e", "visible", told_by="misconception", cpu_ms=900.0)
+KILLED, EQUAL, SURVIVING = (
+    Fate("f: b", "a → b", "visible"),
+    Fate("f: c", "a → c", "", "The same."),
+    Fate("f: d", "a → d", ""),
+)
+TOLD = Fate("f: e", "a → e", "visible", told_by="misconception", cpu_ms=900.0)
 GOOD = Proof((WRONG, RIGHT), (KILLED, EQUAL))
 
 
@@ -106,7 +110,9 @@ def test_what_is_known_of_an_exercise_is_tried_visible_and_hidden_and_with_each_
 
 
 def test_the_page_is_whole_and_escapes_what_it_shows() -> None:
-    html = page({"softmax": replace(GOOD, fates=(KILLED, Fate("a < b → a <= b", "", "For a & b alike."), SURVIVING))})
+    html = page(
+        {"softmax": replace(GOOD, fates=(KILLED, Fate("f: <=", "a < b → a <= b", "", "For a & b alike."), SURVIVING))}
+    )
     assert "a &lt; b" in html
     assert "For a &amp; b alike." in html
     assert "<script" not in html

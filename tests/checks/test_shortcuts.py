@@ -16,9 +16,10 @@ from attnlib.checks.asking.ready_made import ATTENTION, SOFTMAX
 from attnlib.checks.asking.shortcuts import shortcuts
 from attnlib.checks.asking.sources import shortcuts_of
 from attnlib.checks.asking.watch import ATTENTION_OF_ATTNLIB
+from attnlib.checks.course.right import right_answers
 from autograder.lesson_text.layout import Layout
 from autograder.lesson_text.lesson import read_lesson
-from autograder.proof.answers import alternatives, lesson_answers
+from autograder.proof.answers import lesson_answers
 
 FUNCTIONAL = "torch.nn.functional.softmax"
 METHOD = "torch.Tensor.softmax"
@@ -139,7 +140,7 @@ def test_no_right_answer_is_taken_for_a_shortcut(name: str) -> None:
     forbidden = exercises()[name].forbidden
     answer = lesson_answers(Layout())[name]
     assert shortcuts(answer.source, forbidden) == []
-    for right in alternatives()[name]:
+    for right in right_answers(name):
         assert shortcuts_of(right, forbidden) == []
         if inspect.isfunction(right) and right.__name__.isidentifier():
             source = textwrap.dedent(inspect.getsource(right))

@@ -1,16 +1,21 @@
 """An answer that goes round what watches it: by other libraries, by derivatives, by switching the watch off."""
 
+import _thread
 import importlib
 import importlib.util
+import io
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import torch
+from tqdm import tqdm
 
 from attnlib.checks import run
 from attnlib.checks.asking.ready_made import EINSUM, ELSEWHERE
-from attnlib.checks.asking.watch import Watch
+from attnlib.checks.asking.watch import Watch, _settings
 
 OF_REFS = "torch._refs"
 
@@ -55,6 +60,7 @@ def of_logsumexp(s):
         lambda s: torch.func.jacrev(lambda t: t.logsumexp(-1).sum())(s),
         lambda s: torch.func.vjp(lambda t: t.logsumexp(-1), s)[1](torch.ones_like(s[..., 0]))[0],
         lambda s: torch.func.jacfwd(lambda t: t.logsumexp(-1).sum())(s),
+        lambda s: s.detach().requires_grad_().logsumexp(-1).grad_fn(torch.ones_like(s[..., 0])),
     ],
 )
 def test_a_derivative_is_no_way_to_a_softmax(attempt) -> None:
@@ -104,6 +110,34 @@ def test_what_the_kernel_has_imported_before_is_known_by_its_names_in_python() -
     assert "calls scipy.special._logsumexp.softmax" in words(run("softmax", hide(Detour.apply)).message)
 
 
+def in_a_bare_thread(s):
+    found = []
+    _thread.start_new_thread(lambda: found.append(of_logsumexp(s)), ())
+    while not found:
+        time.sleep(0.001)
+    return found[0]
+
+
+def in_a_pool(s):
+    with ThreadPoolExecutor() as pool:
+        return pool.submit(of_logsumexp, s).result()
+
+
+@pytest.mark.parametrize("attempt", [in_a_bare_thread, in_a_pool])
+def test_a_thread_of_its_own_is_no_place_to_hide(attempt) -> None:
+    report = run("softmax", hide(attempt))
+    assert report.points == 0
+    assert "calls threading.Thread, which this exercise asks you to do without" in words(report.message)
+
+
+def test_a_bar_of_tqdm_may_start_the_thread_that_looks_after_it(monkeypatch) -> None:
+    monkeypatch.setattr(tqdm, "monitor", None)
+    with Watch((EINSUM,)) as watch:
+        list(tqdm(range(3), file=io.StringIO()))
+    assert tqdm.monitor is not None
+    assert watch.called == []
+
+
 def test_a_compiled_einsum_of_numpy_is_noticed() -> None:
     with Watch((EINSUM,)) as watch:
         einsum_of = vars(np._core.multiarray)["c_ein" + "sum"]
@@ -127,12 +161,29 @@ def without_the_profiler(s):
     return vars(torch)["soft" + "max"](s, -1)
 
 
+def with_a_profile_function_again(s):
+    watching = sys.getprofile()
+    sys.setprofile(None)
+    weights = importlib.import_module(OF_REFS).softmax(s, -1)
+    sys.setprofile(watching)
+    return weights
+
+
+def with_the_profiler_again(s):
+    torch._C._autograd._disable_profiler_legacy()
+    weights = vars(torch)["soft" + "max"](s, -1)
+    torch._C._autograd._enable_profiler_legacy(_settings(False))
+    return weights
+
+
 @pytest.mark.parametrize(
     ("attempt", "name"),
     [
         (without_a_profile_function, "sys.setprofile"),
         (without_the_finder, "sys.meta_path"),
         (without_the_profiler, "torch's profiler"),
+        (with_a_profile_function_again, "sys.setprofile"),
+        (with_the_profiler_again, "torch's profiler"),
     ],
 )
 def test_whoever_switches_the_watch_off_is_refused_for_that(attempt, name) -> None:

@@ -1,8 +1,6 @@
 """Every right answer is accepted, however it is written: visible and hidden cases, every dtype, several seeds."""
 
 import ast
-import importlib
-import pkgutil
 import sys
 import warnings
 from functools import partial
@@ -10,12 +8,12 @@ from typing import Any
 
 import pytest
 import torch
-import wheat
 
 from attnlib.checks import exercises, run
 from attnlib.checks.asking.time_limits import here
-from attnlib.checks.course import also
+from attnlib.checks.course import right
 from attnlib.checks.course.another import Another, another
+from attnlib.checks.course.right import also
 
 pytestmark = pytest.mark.slow
 
@@ -23,11 +21,7 @@ FIVE_TIMES_SLOWER = here().slower(1 / 5)
 """What is left of the limits for an answer that takes five times as long."""
 
 CODE = [name for name, e in exercises().items() if e.kind != "choice"]
-ALTERNATIVES = {
-    name: answers
-    for module in pkgutil.iter_modules(wheat.__path__)
-    for name, answers in importlib.import_module(f"wheat.{module.name}").ALTERNATIVES.items()
-}
+ALTERNATIVES = right.bank()
 SHOWN: dict[str, Another] = {name: found for name, e in exercises().items() if (found := another(e)) is not None}
 
 

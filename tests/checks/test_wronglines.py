@@ -12,6 +12,7 @@ from attnlib.checks.course import wronglines
 from attnlib.checks.course.declare import WrittenExercise
 from attnlib.checks.course.wronglines import BadCatalogue, applied, read
 from attnlib.checks.verdict.judge import run_exercise
+from autograder.building.catalogues import complaints
 
 CATALOGUE = """
 # right double
@@ -179,6 +180,14 @@ def test_a_right_answer_reads_no_catalogue(course: Path) -> None:
         ("doubled + 1 → doubled - 1", "doubled + 1 → doubled + 1", "slips.md:16: the wrong line is the right one"),
         ("doubled + 1 → doubled - 1", "doubled -= = 1", "slips.md:16: the wrong line is no Python"),
         ("doubled + 1 → doubled - 1", "print(x)", "slips.md:16: a line that assigns and returns nothing has no place"),
+        (
+            "### taken_away: One is taken away",
+            "### taken_away",
+            "slips.md:16: taken_away has no title; required is",
+        ),
+        ("<!-- unless: doubled -->", "<!-- unless: doubled", "slips.md:7: tripled has a comment that doesn't end"),
+        ("<!-- unless:", "<!-- unless: a -->\n<!-- unless:", "slips.md:7: tripled has two patterns or two addresses"),
+        ("    or\n    doubled = {4|5} * x\n", "    or\n", "slips.md:7: tripled has an `or` or `and` with no change"),
         ("    doubled + 1 → doubled - 1\n", "", "slips.md:16: taken_away ends without a wrong line"),
         ("Add one to twice the number, and do not take it away.\n", "", "ends without its explanation"),
         ("def double(x):", "def double(x:", "slips.md:1: it is no Python"),
@@ -194,6 +203,59 @@ def test_what_cannot_be_meant_is_refused_with_file_and_line(course: Path, old: s
     with pytest.raises(BadCatalogue) as refused:
         _ = declared().misconceptions
     assert said in str(refused.value)
+
+
+TEXTS = """# texts
+
+### taken_away: One is taken away
+Add one to twice the number, and do not take it away.
+"""
+
+
+def test_a_slip_without_a_title_takes_its_text_from_a_file_of_the_course(course: Path) -> None:
+    text = course.read_text(encoding="utf-8")
+    title, explanation = TEXTS.split("\n")[2:4]
+    course.write_text(text.replace(title, "### taken_away").replace(explanation + "\n", ""), encoding="utf-8")
+    (course.parents[1] / "shared.md").write_text(TEXTS, encoding="utf-8")
+    slip = declared().misconceptions[3]
+    assert (slip.id, slip.title, slip.explanation) == ("taken_away", "One is taken away", explanation)
+    (course.parents[1] / "other.md").write_text(TEXTS, encoding="utf-8")
+    read.cache_clear()
+    with pytest.raises(BadCatalogue, match=r"slips.md:16: taken_away has no title; .* found other.md, shared.md"):
+        _ = declared().misconceptions
+
+
+def test_a_slip_that_takes_its_text_has_none(course: Path) -> None:
+    text = course.read_text(encoding="utf-8")
+    course.write_text(text.replace("### taken_away: One is taken away", "### taken_away"), encoding="utf-8")
+    (course.parents[1] / "shared.md").write_text(TEXTS, encoding="utf-8")
+    with pytest.raises(BadCatalogue, match=r"slips.md:16: taken_away has an explanation and no title"):
+        _ = declared().misconceptions
+
+
+def test_a_text_has_no_line_and_a_file_of_the_course_has_its_own_titles(course: Path) -> None:
+    shared = course.parents[1] / "shared.md"
+    shared.write_text(f"{TEXTS}\n    x → y\n", encoding="utf-8")
+    with pytest.raises(BadCatalogue, match=r"shared.md:3: taken_away has a line under `# texts`"):
+        read(shared)
+    shared.write_text("### taken_away\n\n    x → y\n", encoding="utf-8")
+    read.cache_clear()
+    with pytest.raises(BadCatalogue, match=r"shared.md:1: taken_away has no title, which only a lesson's slip"):
+        read(shared)
+
+
+def test_before_a_release_each_slip_has_a_place_and_does_something_else_than_the_right_answer(course: Path) -> None:
+    [nothing_bound, no_line, unasked] = complaints(["99_none"], [declared()])
+    assert nothing_bound == "lesson_99/slips.md:30: of_the_memory fits nowhere (double: nothing binds memory)"
+    assert no_line == "lesson_99/slips.md:35: of_another_line fits nowhere (double: no line assigns halved)"
+    assert unasked == "lesson_99/slips.md: `# question which` is of no exercise of this lesson"
+    course.write_text(course.read_text(encoding="utf-8").replace("doubled - 1", "1 + doubled"), encoding="utf-8")
+    read.cache_clear()
+    first = complaints(["99_none"], [declared()])[0]
+    assert first == "lesson_99/slips.md:16: taken_away does what the right answer to double does, in every case"
+    course.write_text("### cut\nIn the middle.\n", encoding="utf-8")
+    read.cache_clear()
+    assert complaints(["99_none"], [declared()]) == ["lesson_99/slips.md:1: cut ends without a wrong line"]
 
 
 @pytest.mark.parametrize("option", [{"pairs": ("nothing",)}, {"same": {"a": "b"}}, {"without": ("nothing",)}])

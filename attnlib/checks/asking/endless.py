@@ -169,10 +169,11 @@ def _names(node: ast.AST) -> set[str]:
 def _changed(loop: Loop, asked: ast.expr) -> set[str]:
     """The variables that a round may change.
 
-    What is compared as it stands is a number, which no function can change that it is handed to.
+    What is compared as it stands is a number, which no function can change that it is handed to; nor does one change
+    the shape of a tensor, but by an operation in place.
     """
     sides = [asked.left, *asked.comparators] if isinstance(asked, ast.Compare) else []
-    numbers = {n.id for n in sides if isinstance(n, ast.Name)}
+    numbers = {n.id for n in sides if isinstance(n, ast.Name)} | {shaped for n in sides if (shaped := _shaped(n))}
     found: set[str] = set()
     for node in [*_inside(loop), *ast.walk(asked)]:
         if isinstance(node, ast.Name | ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
@@ -185,6 +186,13 @@ def _changed(loop: Loop, asked: ast.expr) -> set[str]:
             in_place = isinstance(node.func, ast.Attribute) and node.func.attr.endswith("_")
             found |= touched if in_place else touched - numbers
     return found
+
+
+def _shaped(node: ast.expr) -> str:
+    """The variable whose shape, or one length of it, this is; empty for all else."""
+    node = node.value if isinstance(node, ast.Subscript) else node
+    is_shape = isinstance(node, ast.Attribute) and node.attr == "shape" and isinstance(node.value, ast.Name)
+    return _root(node) if is_shape else ""
 
 
 def _may_vary(asked: ast.expr) -> bool:

@@ -126,7 +126,7 @@ class Watch:
 
     def _on_call(self, frame: FrameType, event: str, argument: Any) -> None:
         if event == "c_call":
-            self._on_call_of_c(argument)
+            self._on_call_of_c(frame, argument)
         if event != "call":
             return
         code = frame.f_code
@@ -138,13 +138,19 @@ class Watch:
             self._note_operators()
             self._observe()
 
-    def _on_call_of_c(self, function: Any) -> None:
-        """NumPy's compiled functions are no operators of torch's."""
+    def _on_call_of_c(self, frame: FrameType, function: Any) -> None:
+        """NumPy's compiled functions are no operators of torch's, and torch notes nothing of what other threads do."""
         module = getattr(function, "__module__", None)
-        if type(module) is str and module.startswith("numpy") and self.pattern is not None:
+        if type(module) is not str or self.pattern is None:
+            return
+        if module.startswith("numpy"):
             name = f"{module}.{function.__name__}"
             if self.pattern.search(plain(name)):
                 self._note(name)
+        elif f"{module}.{function.__name__}" in SWITCHES and frame.f_code not in OWN:
+            self._note(SWITCHES[f"{module}.{function.__name__}"])  # it may be on again when all is left
+        elif module == "_thread" and function.__name__.startswith("start_") and not _starts_for_a_library(frame):
+            self._note("threading.Thread")
 
     def _note(self, name: str) -> None:
         if name not in self.called:
@@ -152,6 +158,20 @@ class Watch:
 
 
 ALARM = Clock.look.__code__
+SWITCHES = {
+    "sys.setprofile": "sys.setprofile",
+    "torch._C._autograd._disable_profiler_legacy": "torch's profiler",
+}
+OWN = {f.__code__ for f in (Watch.__enter__, Watch.__exit__, Watch._note_operators)}
+NODE = re.compile(r"\w+Backward\d+")
+"""How torch calls one of its own steps back, which can be called without the engine: `y.grad_fn(gradient)`."""
+
+
+def _starts_for_a_library(frame: FrameType | None) -> bool:
+    """Whether a thread is started by an installed library, such as tqdm, which looks whether a bar moves."""
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("threading", "concurrent"):
+        frame = frame.f_back
+    return frame is not None and any(part in frame.f_code.co_filename for part in INSTALLED)
 
 
 @functools.cache
@@ -164,7 +184,7 @@ def _settings(sizes: bool) -> Any:
 
 @functools.cache
 def _called_by_operator(name: str, pattern: re.Pattern[str]) -> str | None:
-    if name.startswith(ENGINE):  # whose step that is does not matter
+    if name.startswith(ENGINE) or NODE.fullmatch(name):  # whose step that is does not matter
         name = ENGINE
     found = "::" in name and BACKWARD not in name.lower() and pattern.search(plain(name))
     return operator_called(name) if found else None

@@ -20,7 +20,7 @@ class Another:
 
 def another(exercise: Exercise) -> Another | None:
     """The one that `also` has for this exercise; it is imported only now, since few checks ask for it."""
-    function = getattr(importlib.import_module("attnlib.checks.course.also"), exercise.name, None)
+    function = getattr(importlib.import_module("attnlib.checks.course.right.also"), exercise.name, None)
     if exercise.kind == "choice" or not inspect.isfunction(function):
         return None
     attempt: Any = function

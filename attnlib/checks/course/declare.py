@@ -23,6 +23,8 @@ class Wrong:
     program: str
     change: str = ""
     """The spelling, if it is a single slip."""
+    where: str = ""
+    """File and line of the slip, if it is a single one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +65,23 @@ class WrittenExercise(Exercise):
     @cached_property
     def programs(self) -> dict[str, str]:
         """Its wrong programs by the ids of their misconceptions; what goes wrong with any tensors has none."""
-        return {wrong.told.id: wrong.program for wrong in self._wrong if self._stays(wrong.told)}
+        return {wrong.told.id: wrong.program for wrong in self.wrongs}
+
+    @cached_property
+    def wrongs(self) -> tuple[Wrong, ...]:
+        """Its wrong programs, with what is said of each."""
+        return tuple(wrong for wrong in self._wrong if self._stays(wrong.told))
+
+    def why_not(self, slip: WrongLine) -> str:
+        """Why the slip has no place in the right answer, in its first spelling; empty if it has one in any."""
+        reasons = []
+        for change in slip.spellings:
+            try:
+                made(applied(self.right, change, slip.where), self.name)
+                return ""
+            except NoPlace as error:
+                reasons.append(str(error))
+        return reasons[0]
 
     def _stays(self, told: Misconception) -> bool:
         return not {told.id, told.same_as} & {*self.without}
@@ -94,7 +112,7 @@ class WrittenExercise(Exercise):
             return ()
         first: dict[str, WrongLine] = {}
         found: list[Wrong] = []
-        for slip in (slip for file in self.files for slip in read(file).slips.values() if self._known(slip, file)):
+        for slip in (slip for file in self.files for slip in read(file).slips.values() if self.has(slip, file)):
             for wrong in self._spelled(slip):
                 if wrong.told.id in first:
                     raise BadCatalogue(
@@ -113,7 +131,8 @@ class WrittenExercise(Exercise):
                 found.append(Wrong(Misconception(**both, implementation=answer, same_as=same_as), program))
         return tuple(found)
 
-    def _known(self, slip: WrongLine, file: Path) -> bool:
+    def has(self, slip: WrongLine, file: Path) -> bool:
+        """It is one that the exercise wants of the file, should its lines fit."""
         return slip.id in self.few.get(file.stem, (slip.id,))
 
     def _spelled(self, slip: WrongLine) -> Iterator[Wrong]:
@@ -129,7 +148,8 @@ class WrittenExercise(Exercise):
             id = slip.id if number == 1 else f"{slip.id}_{number}"
             same_as = self.same.get(id, None if number == 1 else slip.id)
             same_as = self.same.get(same_as, same_as) if same_as else None
-            yield Wrong(replace(_told(slip), id=id, implementation=answer, same_as=same_as), program, change)
+            told = replace(_told(slip), id=id, implementation=answer, same_as=same_as)
+            yield Wrong(told, program, change, slip.where)
 
     def _both(self, one: WrongLine, other: WrongLine) -> str | None:
         """The program with both slips, each in its first spelling that fits; None if one takes the other's place."""

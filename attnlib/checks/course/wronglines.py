@@ -10,6 +10,9 @@ wrong letters of a question. Under `### id: title` stand an explanation and, ind
 - `and` on a line of its own joins two changes, `or` begins another spelling of the slip, `{4|8|64}` stands for several
   (and where it is written twice, for the same one).
 
+In a lesson's file, a heading `### id` without a title takes title and explanation from the file of `course/` that has
+them, and has lines of its own. Under `# texts`, such a file has slips without lines.
+
 A slip belongs to every exercise whose right answer has such a line and binds all names that the wrong line reads. The
 explanation may end with the address of a discussion, `<https://…>`. A comment, `<!-- unless: PATTERN -->`, says what
 contradicts the text in a student's source.
@@ -23,7 +26,7 @@ import math
 import re
 import textwrap
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +36,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import attnlib
+from attnlib.checks import course
 
 WORLD = {"torch": torch, "F": F, "math": math, "nn": nn, "einops": einops, "attnlib": attnlib, **vars(builtins)}
 """What a right answer may use without binding it."""
@@ -69,11 +73,13 @@ class Catalogue:
     given: Mapping[str, str] = field(default_factory=dict)
     slips: Mapping[str, WrongLine] = field(default_factory=dict)
     letters: Mapping[str, Mapping[str, WrongLine]] = field(default_factory=dict)
+    texts: Mapping[str, WrongLine] = field(default_factory=dict)
+    """Slips without a line, for those of lessons that have their text from here."""
 
 
 HEADING = re.compile(r"^(?=#{1,3} )", re.MULTILINE)
-SLIP = re.compile(r"### (\w+): (\S.*)")
-TOP = re.compile(r"# (right|given|question) (\w+)")
+SLIP = re.compile(r"### (\w+)(?:: (\S.*))?")
+TOP = re.compile(r"# (?:(right|given|question) (\w+)|texts)")
 
 
 @functools.cache
@@ -81,6 +87,7 @@ def read(path: Path) -> Catalogue:
     """The catalogue in a file of `course/`; `BadCatalogue` says where it is not one."""
     code: dict[str, dict[str, str]] = {"right": {}, "given": {}}
     slips: dict[str, WrongLine] = {}
+    texts: dict[str, WrongLine] = {}
     letters: dict[str, dict[str, WrongLine]] = {}
     known, line = slips, 1
     for block in HEADING.split(path.read_text(encoding="utf-8")):
@@ -89,19 +96,42 @@ def read(path: Path) -> Catalogue:
         head, _, body = block.partition("\n")
         if top := TOP.fullmatch(head.strip()):
             kind, name = top.groups()
+            if kind is None:
+                known = texts
+                continue
             if name in (letters if kind == "question" else code[kind]):
                 raise BadCatalogue(f"{where}: {kind} {name} is there a second time")
             known = letters.setdefault(name, {}) if kind == "question" else slips
             if kind in code:
                 code[kind][name] = _parsed(_indented(body), where)
         elif found := SLIP.fullmatch(head.strip()):
-            slip = _slip(found[1], found[2], body, where)
-            if slip.id in known:
-                raise BadCatalogue(f"{where}: {slip.id} is there a second time, first at {known[slip.id].where}")
+            slip = _slip(found[1], found[2] or "", body, where, has_line=known is not texts)
+            if slip.id in {**known, **texts}:
+                first = {**known, **texts}[slip.id].where
+                raise BadCatalogue(f"{where}: {slip.id} is there a second time, first at {first}")
+            if not slip.title:
+                slip = _with_text(slip, path)
             known[slip.id] = slip
         elif head.startswith(("# ", "### ")):
             raise BadCatalogue(f"{where}: required is `### id: title` or `# right NAME`, got {head!r}")
-    return Catalogue(code["right"], code["given"], slips, letters)
+    return Catalogue(code["right"], code["given"], slips, letters, texts)
+
+
+def _with_text(slip: WrongLine, path: Path) -> WrongLine:
+    """The slip of a lesson with title and explanation of the file of `course/` that has them."""
+    shared = sorted(file for place in course.__path__ for file in Path(place).glob("*.md"))
+    if path in shared:
+        raise BadCatalogue(f"{slip.where}: {slip.id} has no title, which only a lesson's slip may take from elsewhere")
+    titled = re.compile(rf"^### {slip.id}: ", re.MULTILINE)
+    files = [file for file in shared if titled.search(file.read_text(encoding="utf-8"))]
+    if len(files) != 1:
+        found = f"found {', '.join(file.name for file in files) or 'none'}"
+        raise BadCatalogue(f"{slip.where}: {slip.id} has no title; required is one file of course/ with it, {found}")
+    if slip.explanation:
+        raise BadCatalogue(f"{slip.where}: {slip.id} has an explanation and no title, which is in {files[0].name}")
+    there = read(files[0])
+    text = {**there.slips, **there.texts}[slip.id]
+    return replace(text, spellings=slip.spellings, where=slip.where, unless=slip.unless or text.unless)
 
 
 def _indented(body: str) -> str:
@@ -118,15 +148,22 @@ def _parsed(code: str, where: str) -> str:
     return code
 
 
-def _slip(id: str, title: str, body: str, where: str) -> WrongLine:
+def _slip(id: str, title: str, body: str, where: str, *, has_line: bool) -> WrongLine:
     code = _indented(body)
     prose = " ".join(row.strip() for row in body.split("\n") if row.strip() and not row.startswith("    "))
-    [unless] = re.findall(r"<!-- unless: (.*?) -->", prose) or [""]
+    unless, thread = (re.findall(pattern, prose) for pattern in (r"<!-- unless: (.*?) -->", r"<(https://\S+)>"))
+    if len(unless) > 1 or len(thread) > 1:
+        raise BadCatalogue(f"{where}: {id} has two patterns or two addresses, and one of each is meant")
     prose = re.sub(r"<!--.*?-->", "", prose)
-    [thread] = re.findall(r"<(https://\S+)>", prose) or [""]
     explanation = re.sub(r"\s*<https://\S+>", "", prose).strip()
-    if not explanation or not code:
-        raise BadCatalogue(f"{where}: {id} ends without {'its explanation' if not explanation else 'a wrong line'}")
+    if title and not explanation:
+        raise BadCatalogue(f"{where}: {id} ends without its explanation")
+    if bool(code) != has_line:
+        raise BadCatalogue(f"{where}: {id} {'ends without a wrong line' if has_line else 'has a line under `# texts`'}")
+    if "<!--" in prose:
+        raise BadCatalogue(f"{where}: {id} has a comment that doesn't end: required is `<!-- unless: PATTERN -->`")
+    if re.search(r"(^|\n)(or|and)$|^(or|and)\n|\n(or|and)\n(or|and)\n", code):
+        raise BadCatalogue(f"{where}: {id} has an `or` or `and` with no change beside it")
     spellings = [way for part in re.split(r"^or\n", code, flags=re.MULTILINE) for way in _expanded(part.strip("\n"))]
     return WrongLine(
         id=id,
@@ -134,8 +171,8 @@ def _slip(id: str, title: str, body: str, where: str) -> WrongLine:
         explanation=explanation,
         spellings=tuple(spellings),
         where=where,
-        thread=thread,
-        unless=unless,
+        thread="".join(thread),
+        unless="".join(unless),
     )
 
 

@@ -261,7 +261,10 @@ PARTS: tuple[tuple[str, Reader], ...] = (
             "them: `table[ids]`.",
         ),
     ),
-    (r"RuntimeError: view size is not compatible", _symptom("memory_lies_otherwise")),
+    (
+        r"RuntimeError: (view size is not compatible|Tensor must have a (last dim.* )?(stride|storage_offset))",
+        _symptom("memory_lies_otherwise"),
+    ),
     (
         r"RuntimeError: .*(xpected .*dtype|same dtype|same datatype|scalar type|floating point type|for the source)",
         _symptom("dtypes_do_not_fit"),

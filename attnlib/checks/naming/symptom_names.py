@@ -260,8 +260,8 @@ _TEXTS = {
     ),
     "memory_lies_otherwise": (
         "`view` cannot read this memory layout",
-        "`view` needs the numbers to be in order in memory, and after a transpose they are not. `reshape` and einops "
-        "copy where they must; or call `.contiguous()` first.",
+        "`view` and `torch.view_as_complex` need the numbers to be in order in memory, and after a transpose they are "
+        "not. `reshape` and einops copy where they must; or call `.contiguous()` first.",
     ),
     "never_ends": ("A loop that does not end", "The loop that was running when the time was over is still running."),
     "index_out_of_range": (

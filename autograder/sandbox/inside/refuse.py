@@ -4,12 +4,14 @@ torch's own operators raise beneath every name that they have in Python. Compile
 needs cannot be loaded. What is left of libraries is written in Python, and as good as copied from there.
 """
 
+import contextlib
 import ctypes
 import importlib.machinery
 import os
 import sys
 import warnings
 from collections.abc import Iterable
+from types import ModuleType
 from typing import Any, NoReturn
 
 import torch
@@ -34,7 +36,31 @@ KEYS = (
 KEEP_FOR_EVER = ctypes.pythonapi.Py_IncRef
 KEEP_FOR_EVER.argtypes, KEEP_FOR_EVER.restype = [ctypes.py_object], None
 
-vars(torch._C).pop("_dispatch_get_computed_kernel_for_dispatch_key", None)  # a kernel that is held is never refused
+PAST_THE_DISPATCHER = (
+    "_dispatch_get_computed_kernel_for_dispatch_key",  # a kernel that is held is never refused
+    *("_te", "_jit_set_texpr_fuser_enabled", "_jit_override_can_fuse_on_cpu", "_jit_set_te_must_use_llvm_cpu"),
+    *("StaticModule", "_jit_to_static_module", "_fuse_to_static_module", "_jit_pass_fuse_tensorexprs"),
+    "_aoti",  # loads compiled files, as ctypes does
+)
+"""What computes an operator without asking the dispatcher, such as TorchScript's compilers, and what turns it on."""
+
+
+def _emptied(thing: Any) -> None:
+    """Take all that a module or a class has: a class itself is found among others, whoever has no name for it."""
+    for name, value in list(vars(thing).items()):
+        if isinstance(value, type):
+            _emptied(value)
+        elif not name.startswith("__") or name == "__init__":
+            with contextlib.suppress(AttributeError, TypeError):
+                delattr(thing, name)
+
+
+torch._C._jit_set_texpr_fuser_enabled(False)
+for name in PAST_THE_DISPATCHER:
+    if isinstance(past := getattr(torch._C, name, None), type | ModuleType):
+        _emptied(past)
+    else:
+        vars(torch._C).pop(name, None)
 
 for family in FAMILIES:  # in the warm process: no child has to look for them
     operators(family)
@@ -64,6 +90,8 @@ def guard(event, given):
             raise ModuleNotFoundError("a compiled library that this exercise asks you to do without")
     elif event in ("ctypes.dlopen", "ctypes.dlsym", "ctypes.dlsym/handle", "ctypes.call_function"):
         raise OSError("ctypes is not available in this exercise")
+    elif event in ("_thread.start_new_thread", "_thread.start_joinable_thread"):
+        raise RuntimeError("a thread of its own, which this exercise asks you to do without")
     elif event == "object.__setattr__" and given[1] == "__code__":
         raise TypeError("the code of a function cannot be exchanged in this exercise")
     elif event == "cpython.PyInterpreterState_New":

@@ -1,0 +1,50 @@
+"""The catalogues of slips before a release: what they cannot mean is told here, and never to a student."""
+
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+
+from attnlib.checks import Exercise
+from attnlib.checks.asking.attempt import Local
+from attnlib.checks.asking.time_limits import here
+from attnlib.checks.course.declare import WrittenExercise
+from attnlib.checks.course.wronglines import BadCatalogue, read
+from attnlib.checks.verdict.judge import cases_of, try_case
+
+
+def complaints(lessons: Collection[str], exercises: Iterable[Exercise]) -> list[str]:
+    """One line for each fault in the catalogues of these lessons, with file and line."""
+    written = [exercise for exercise in exercises if isinstance(exercise, WrittenExercise)]
+    chosen = [exercise for exercise in written if exercise.lesson in lessons]
+    try:
+        found = [line for exercise in chosen for line in _right_ones(exercise)]
+        for file in sorted({file for exercise in chosen for file in exercise.files}):
+            users = [exercise for exercise in written if file in exercise.files]
+            if all(user.lesson in lessons for user in users):  # nobody else may have the rest
+                found += _nowhere(file, users)
+        return found
+    except BadCatalogue as error:  # what is read after it would be guessed at
+        return [str(error)]
+
+
+def _right_ones(exercise: WrittenExercise) -> Iterator[str]:
+    """The wrong lines that do what the right ones do, on every case."""
+    assert exercise.misconceptions is not None  # all that they need is read
+    for wrong in exercise.wrongs:
+        asked = Local(wrong.told.implementation, here())
+        if all(try_case(exercise, asked, case).difference is None for case in cases_of(exercise, hidden=True)):
+            place = wrong.where or exercise.files[0]
+            yield f"{place}: {wrong.told.id} does what the right answer to {exercise.name} does, in every case"
+
+
+def _nowhere(file: Path, users: list[WrittenExercise]) -> Iterator[str]:
+    """The slips that no exercise has, with what each of its right answers lacks; answers to no exercise."""
+    catalogue = read(file)
+    coded = [exercise for exercise in users if exercise.kind != "choice"]
+    for slip in catalogue.slips.values():
+        why = {exercise.name: exercise.why_not(slip) for exercise in coded if exercise.has(slip, file)}
+        if all(why.values()):
+            told = "; ".join(f"{name}: {reason}" for name, reason in why.items())
+            yield f"{slip.where}: {slip.id} fits nowhere ({told or 'there is no exercise'})"
+    for kind, named in (("right", catalogue.right), ("given", catalogue.given), ("question", catalogue.letters)):
+        for name in named.keys() - {exercise.name for exercise in users}:
+            yield f"{file.parent.name}/{file.name}: `# {kind} {name}` is of no exercise of this lesson"
