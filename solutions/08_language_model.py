@@ -298,7 +298,7 @@ check("DecoderBlock", DecoderBlock)
 # </details>
 
 # %% [markdown]
-# ## Put the model together
+# ## Put the model together · core
 #
 # A language model is a stack of such blocks with a way in and a way out. In: what a character is, plus where it is.
 # Out: a final norm, and a score for each character that could come.

@@ -825,9 +825,9 @@ assert [11 - i for i in range(12) if reached[i]] == [6, 5, 4, 3, 2, 1, 0]
 #
 # ### Fix: the rolling cache ({points}, difficulty 3, 8 minutes)
 #
-# One new word comes at a time, and its query and key have already been turned. `cache["length"]` counts all words so
-# far, so it may be larger than the number of slots. The function has two mistakes. Each of them does no harm at some
-# lengths, which is why a short test finds neither. Fix both.
+# One new word comes at a time. `cache["length"]` counts all words so far, so it may be larger than the number of slots.
+# The function has two mistakes. Each of them does no harm at some lengths, which is why a short test finds neither. Fix
+# both.
 #
 # - `q`, `k`, `v` are `(b, h, 1, d)`; `cache["k"]` and `cache["v"]` are `(b, h, window, d)`.
 # - The result is `(b, h, 1, d)`: attention to the last `window` words, the new one included.
