@@ -922,14 +922,15 @@ costs = {
 for name, loss in costs.items():
     print(f"{name:30} {loss:.2f}")
 assert costs["everything"] < costs["window of 4, and the first 5"]
+assert costs["window of 4, and the first 5"] < costs["window of 9"]
 assert costs["window of 4, and the first 5"] < costs["window of 4"] - 0.1
 
 # %% [markdown]
-# A narrow window hurts a model that was trained without one, and most of the damage is repaired by keeping the
-# beginning. Here there's a plain reason: the beginning is the colour. [Xiao and
-# others](https://arxiv.org/abs/2309.17453) found the same in large models, for another reason. They break when the
-# *first* few tokens leave the window, whatever these are, and run on for millions of tokens if four of them are kept
-# forever. They called these tokens *attention sinks*.
+# A narrow window hurts a model that was trained without one. Five more slots for the latest characters help a little;
+# the same five slots for the beginning repair nearly all of it. Here there's a plain reason: the beginning is the
+# colour. [Xiao and others](https://arxiv.org/abs/2309.17453) found the same in large models, for another reason. They
+# break when the *first* few tokens leave the window, whatever these are, and run on for millions of tokens if four of
+# them are kept forever. They called these tokens *attention sinks*.
 #
 # Why there? A softmax can't say *nobody*: the weights add up to 1 even if there is nothing to find. A head that has
 # nothing to say must put them somewhere, and the first token is the one that every query can see. In lesson 11 you'll
