@@ -237,21 +237,26 @@ assert moved[False] > 0.001
 # %%
 figure, axes = plt.subplots(1, 3, figsize=(10.5, 2.6), layout="constrained")
 for step, ax in enumerate(axes):
-    shown = list("#396 d")[: 4 + step]
+    shown = list("#396␣d")[: 4 + step]
     for place in range(6):
         there, new = place < len(shown), place == len(shown) - 1 or step == 0
         for row, name in enumerate(("v", "k")):
-            fill = (ACCENT if new else GREY) if there else "white"
+            fill = (ACCENT if new else "0.85") if there else "white"
             ax.add_patch(
                 plt.Rectangle((place, row), 0.9, 0.8, facecolor=fill, edgecolor=INK)
             )
             if there:
-                ax.text(place + 0.45, row + 0.4, name, ha="center", va="center")
+                ink = "white" if new else "black"
+                ax.text(
+                    place + 0.45, row + 0.4, name, color=ink, ha="center", va="center"
+                )
         if there:
             ax.text(place + 0.45, 2.05, shown[place], ha="center", va="center")
     ax.set(xlim=(-0.1, 6.1), ylim=(-0.1, 2.4))
     ax.axis("off")
-    ax.set_title(("The prompt", "One token", "Another one")[step])
+    ax.set_title(
+        ("The prompt: all new", "Then one new, four kept", "One new, five kept")[step]
+    )
 show(
     "A cache of six slots at three moments. First the prompt fills four slots with "
     "keys and values at once, in orange. Then a fifth slot is new and the four others "
@@ -755,8 +760,8 @@ for group in range(2):
             (4 * group + 1 + i * 0.9, 0.2),
             0.85,
             0.6,
-            facecolor=(GREY, ACCENT)[group],
-            edgecolor=INK,
+            facecolor="0.9",
+            edgecolor=(INK, ACCENT)[group],
         )
         ax.add_patch(box)
         at = 4 * group + 1.42 + i * 0.9
