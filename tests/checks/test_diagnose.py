@@ -31,21 +31,22 @@ def test_a_diagnosis_does_not_depend_on_the_order_of_the_cases(name: str) -> Non
 
 
 def test_what_fails_for_another_reason_is_said_to_be_another_mistake() -> None:
-    def to_be_added(q_len: int, k_len: int, window: int) -> Tensor:
-        if window < 1:
-            raise ValueError("the window must be at least 1")
-        seen = torch.arange(k_len - q_len, k_len)[:, None] - torch.arange(k_len)
-        return torch.zeros(q_len, k_len).masked_fill((seen < 0) | (seen >= window), float("-inf"))
+    def taking_turns(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        if q.shape[1] % k.shape[1]:
+            raise ValueError("the number of heads must be a multiple of the number of groups")
+        return of_any_number(q, k, v)
 
-    def and_of_any_window(q_len: int, k_len: int, window: int) -> Tensor:
-        return to_be_added(q_len, k_len, window or 1)
+    def of_any_number(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        h = q.shape[1]
+        k, v = (t.repeat(1, h, 1, 1)[:, :h] for t in (k, v))
+        return (q @ k.mT / q.shape[-1] ** 0.5).softmax(dim=-1) @ v
 
     one, two = (
-        run_exercise(exercises()["sliding_window_mask"], attempt) for attempt in (to_be_added, and_of_any_window)
+        run_exercise(exercises()["grouped_query_attention"], attempt) for attempt in (taking_turns, of_any_number)
     )
-    assert one.diagnosis == two.diagnosis == "additive"
+    assert one.diagnosis == two.diagnosis == "groups_taking_turns"
     more = [s.heading for report in (one, two) for s in report.sections if s.heading.startswith("Not explained by it")]
-    assert more == ["Not explained by it: “a window of nothing”"]
+    assert more == ["Not explained by it: the case “six heads, four groups”"]
 
 
 def test_a_tensor_made_on_the_cpu_does_not_hide_what_the_numbers_show() -> None:

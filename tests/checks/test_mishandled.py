@@ -154,7 +154,7 @@ OF_A_BATCH = (
     "squeezed",
     "batch_second",
 )
-A_NUMBER = ("next_token_loss", "bits_per_character", "copying_score", "qk_composition")
+A_NUMBER = ("next_token_loss", "copying_score", "qk_composition")
 OF_SEVERAL = (*OF_A_BATCH, "always_float32", "always_float64", "new_tensor_filled_in", "entries_in_a_list")
 """A result without axes has no entries, and one number stands in no relation: it is rejected, and no more is said."""
 NOTHING_TO_SEE = {
@@ -167,13 +167,12 @@ NOTHING_TO_SEE = {
     "from_packed": "others_detached squeezed",
     "fold_query_key": "squeezed",
     "next_token_loss": "others_detached on_the_cpu_only",  # one number may come from the CPU
-    "bits_per_character": "on_the_cpu_only",  # as above
     "copying_score": "on_the_cpu_only",  # as above
     "qk_composition": "on_the_cpu_only",  # as above
     "ov_circuit": "input_changed contiguous_memory_only",  # its tensors are a model's
     "LanguageModel": "first_detached input_made_float32",
     "sample_next": "squeezed",
-    "mend_training_loop": "squeezed",
+    "train_language_model": "squeezed",
     "reach": "squeezed contiguous_memory_only",  # its ids have a single axis
     "train_with_adam": "squeezed",
     "write_greedily": "squeezed",
@@ -188,8 +187,7 @@ NOTHING_TO_SEE = {
     "accept": "squeezed",
     "online_softmax": "input_changed contiguous_memory_only squeezed",  # its tensors come out of an iterator
     "mend_online": "squeezed",
-    "cache_bytes": "always_float64",  # too few numbers for a relation
-    "block_cost": "always_float64",  # as above
+    "block_cost": "always_float64",  # too few numbers for a relation
     # among four results the first two are rejected by their numbers, and no symptom is told; no gradient is asked for
     "train_head": "always_float64 new_tensor_filled_in detached without_gradients first_detached others_detached",
     "mend_padded_causal_weights": "others_detached squeezed",

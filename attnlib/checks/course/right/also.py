@@ -436,11 +436,6 @@ def next_token_loss(logits: Tensor, ids: Tensor, ignore_index: int = -100) -> Te
     return F.cross_entropy(logits.mT, targets, ignore_index=ignore_index)
 
 
-def bits_per_character(loss: Tensor, tokens: int, characters: int) -> Tensor:
-    """A nat is log₂ e bits, and a token covers characters / tokens characters."""
-    return loss * math.log2(math.e) / (characters / tokens)
-
-
 def DecoderBlock(self: Any, x: Tensor, memory: Tensor | None = None) -> Tensor:
     """Every branch says the same thing, x + f(norm(x)); a memory puts one more between the other two."""
     norms, branches = [self.norm1, self.norm2], [partial(self.attn, is_causal=True), self.mlp]
@@ -515,20 +510,27 @@ def witten_bell(text: Tensor, test: Tensor, order: int, vocab: int) -> Tensor:
     return p
 
 
-def mend_training_loop(model: Any, text: Tensor, held_out: Tensor, window: int, lr: float) -> Tensor:
-    """One function computes both losses, so the one you train on and the one you test cannot differ any more."""
+def train_language_model(model: Any, batches: Tensor, held_out: Tensor, rate: float, warmup: int, every: int) -> Tensor:
+    """PyTorch's scheduler holds the shape of the rate, and one function computes both losses, so they cannot differ."""
 
-    def loss_of(ids: Tensor) -> Tensor:
-        return F.cross_entropy(model(ids, torch.arange(ids.shape[1]))[:, :-1].mT, ids[:, 1:])
+    def loss_of(batch: Tensor) -> Tensor:
+        return F.cross_entropy(model(batch[0])[:, :-1].mT, batch[1, :, 1:], ignore_index=-100)
 
-    optimiser, losses = torch.optim.SGD(model.parameters(), lr=lr), []
-    for ids in text.unfold(1, window, window).unbind(dim=1):
-        optimiser.zero_grad()
+    was_training, losses = model.training, [loss_of(held_out).detach() for _ in [model.eval()]]
+    optimiser = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=0.01)
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimiser, lambda step: min(1.0, (step + 1) / warmup) * (1 - step / len(batches))
+    )
+    for step, batch in enumerate(batches, 1):
         model.train()
-        loss_of(ids).backward()
+        optimiser.zero_grad()
+        loss_of(batch).backward()
         optimiser.step()
-        model.eval()
-        losses.append(loss_of(held_out).detach())
+        schedule.step()
+        if step % every == 0:
+            model.eval()
+            losses.append(loss_of(held_out).detach())
+    model.train(was_training)
     return torch.stack(losses)
 
 
@@ -551,22 +553,6 @@ def grouped_query_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     q, k, v = q.unflatten(1, (g, h // g)), k.unsqueeze(2), v.unsqueeze(2)
     weights = (q @ k.mT / math.sqrt(q.shape[-1])).softmax(dim=-1)
     return (weights @ v).flatten(1, 2)
-
-
-def multi_head_to_grouped(w_k: Tensor, w_v: Tensor, num_heads: int, groups: int) -> tuple[Tensor, Tensor]:
-    """einops says it in the pattern: columns are groups, heads in them, and their width."""
-    if num_heads % groups:
-        raise ValueError(f"{num_heads} heads cannot be pooled into {groups}")
-    w_k, w_v = (rearrange(w, "m (g r d) -> r m (g d)", g=groups, r=num_heads // groups) for w in (w_k, w_v))
-    return w_k.mean(dim=0), w_v.mean(dim=0)
-
-
-def sliding_window_mask(q_len: int, k_len: int, window: int) -> Tensor:
-    """A window is what is left between two diagonals: on or below the one, on or above the other."""
-    if window < 1:
-        raise ValueError(f"window must be at least 1, got {window}")
-    last = k_len - q_len
-    return torch.ones(q_len, k_len, dtype=torch.bool).tril(last).triu(last - window + 1)
 
 
 def mend_rolling_cache(q: Tensor, k: Tensor, v: Tensor, cache: dict[str, Any]) -> Tensor:
