@@ -143,8 +143,7 @@ CASE: dict[str, dict[str, Any]] = {
 NO_BATCH = (
     *("search", "company", "causal_mask", "padding_mask", "packed_causal", "sliding_window_mask", "train_head"),
     *("alibi_bias", "alibi_slopes", "sinusoidal_positions", "cache_bytes", "block_cost", "multi_head_to_grouped"),
-    *("previous_token_score", "induction_score", "sink_score", "copying_score"),
-    *("ov_circuit", "qk_composition"),
+    *("ov_circuit", "induction_by_hand", "train_and_film", "find_heads", "break_repeats"),
 )
 OF_A_BATCH = (
     "a_batch_of_one_only",
@@ -154,7 +153,7 @@ OF_A_BATCH = (
     "squeezed",
     "batch_second",
 )
-A_NUMBER = ("next_token_loss", "bits_per_character", "copying_score", "qk_composition")
+A_NUMBER = ("next_token_loss", "bits_per_character")
 OF_SEVERAL = (*OF_A_BATCH, "always_float32", "always_float64", "new_tensor_filled_in", "entries_in_a_list")
 """A result without axes has no entries, and one number stands in no relation: it is rejected, and no more is said."""
 NOTHING_TO_SEE = {
@@ -168,8 +167,6 @@ NOTHING_TO_SEE = {
     "fold_query_key": "squeezed",
     "next_token_loss": "others_detached on_the_cpu_only",  # one number may come from the CPU
     "bits_per_character": "on_the_cpu_only",  # as above
-    "copying_score": "on_the_cpu_only",  # as above
-    "qk_composition": "on_the_cpu_only",  # as above
     "ov_circuit": "input_changed contiguous_memory_only",  # its tensors are a model's
     "LanguageModel": "first_detached input_made_float32",
     "sample_next": "squeezed",

@@ -275,7 +275,6 @@ def bits_in_float32(loss, tokens, characters):
 
 
 also("merge_heads", functools.cache(lambda x: x.transpose(-3, -2).flatten(-2)))
-also("qk_composition", functools.cache(lambda ov, qk: (qk @ ov.T).norm() / (ov.norm() * qk.norm())))
 also("rotate", functools.cache(lambda x, positions, base=1e4: turned(x, positions, base)))
 
 
