@@ -6,7 +6,7 @@
 (False, 'no_scale')
 """
 
-from attnlib.checks.check import CheckFailed, check, grade, run
+from attnlib.checks.check import CheckFailed, check, grade, keep, run
 from attnlib.checks.course import exercises
 from attnlib.checks.exercise import Case, Exercise, Misconception
 from attnlib.checks.standing.progress import progress
@@ -23,6 +23,7 @@ __all__ = [
     "check",
     "exercises",
     "grade",
+    "keep",
     "keep_weights",
     "progress",
     "run",

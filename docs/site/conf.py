@@ -24,7 +24,9 @@ html_copy_source = False
 html_static_path = ["static", str(files("jupyter_server_mathjax") / "static")]
 mathjax_path = "MathJax.js?config=TeX-AMS-MML_HTMLorMML-full,Safe"
 fonts = {"availableFonts": [], "imageFont": None, "preferredFont": None, "webFont": "STIX-Web"}
-mathjax2_config = {"showMathMenu": False, "messageStyle": "none", "HTML-CSS": fonts}
+# MyST marks a page to be left alone, and its formulas to be processed, for MathJax 3 only
+formulas = {"processClass": "math|output_area"}
+mathjax2_config = {"showMathMenu": False, "messageStyle": "none", "HTML-CSS": fonts, "tex2jax": formulas}
 
 
 def setup(app):  # noqa: D103

@@ -70,6 +70,23 @@ def test_no_page_complains_or_is_wider_than_the_screen(page, site, size):
         assert (name, said, width) == (name, [], SIZES[size][0])
 
 
+RAW = """() => [...document.querySelectorAll('.math')]
+    .map(each => each.textContent).filter(text => /\\\\[([]/.test(text))"""
+DRAWN = """() => [...document.querySelectorAll('.math')].every(
+    each => each.querySelector('.MathJax, .MathJax_Display') && !each.querySelector('.MathJax_Error, .merror'))"""
+
+
+def test_every_formula_is_drawn(page, site):
+    found = 0
+    for name in PAGES:
+        if 'class="math' in (SITE / name).read_text(encoding="utf-8"):
+            page.goto(f"{site}{name}", wait_until="load")
+            page.wait_for_function(DRAWN)
+            assert page.evaluate(RAW) == []
+            found += page.locator(".math").count()
+    assert found > 900
+
+
 def test_search_finds_a_lesson_and_the_page_turns_dark(page, site):
     page.goto(f"{site}search.html?q=softmax")
     found = page.locator("#search-results a", has_text="dot-product").first

@@ -61,7 +61,7 @@ def best_scores() -> tuple[dict[str, float], str]:
     if trouble or _with_ours(kept) == kept:
         return _with_ours(kept), trouble
     try:
-        with _locked(path):
+        with locked(path):
             kept, trouble = _read(path)
             if not trouble:
                 _replace(path, _with_ours(kept))
@@ -126,7 +126,7 @@ def _replace(path: Path, best: Mapping[str, float]) -> None:
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
     """Wait until no other process writes; not for one that is stopped, nor where a disk has no locks.
 
     Its system takes the lock from a process that ends. Whoever has the lock removes its file; another that waited for

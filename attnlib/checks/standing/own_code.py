@@ -1,0 +1,163 @@
+"""What a learner wrote lives on: each answer that passes goes to `my_attention/`, and later lessons find it there."""
+
+import contextlib
+import importlib.util
+import sys
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from attnlib.checks.exercise import Exercise
+from attnlib.checks.standing.folder import day, own_folder, shown
+from attnlib.checks.standing.kept import locked
+from attnlib.checks.standing.own_file import ABOUT, answers_in, with_answer
+from attnlib.checks.standing.own_source import PACKAGE, NotKept, own_source
+
+AS_WRITTEN = ".as_written"
+"""A folder with each file as it was written last: a file that differs from it has been edited."""
+HISTORY = "history"
+
+
+def keep_answer(exercise: Exercise, attempt: Any, *, even_if_edited: bool = False) -> str:
+    """Write an answer that has passed into the learner's package; say where, or why not.
+
+    Empty where nothing is to be kept, where there is nothing to say, and for a letter that answers a question. An
+    earlier answer to the same exercise goes to `history/`. A file that was edited by hand stays as it is, unless the
+    learner says otherwise.
+    """
+    place, shell = own_folder(), _shell()
+    if place is None or shell is None or exercise.kind == "choice":
+        return ""
+    file = place / f"lesson_{exercise.lesson[:2]}.py"
+    try:
+        name = _name_of(attempt, exercise.name, shell.user_ns)
+        source = own_source(name, shell.history_manager.input_hist_parsed, shell.user_ns)
+    except NotKept as why:
+        return f"Not kept in {shown(file)}: {why}"
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        with locked(file):
+            before = _read(file) or ABOUT.format(lesson=exercise.lesson.replace("_", " "))
+            if not even_if_edited and file.exists() and _read(_as_written(file)) != before:
+                told = f'from attnlib.checks import keep; keep("{exercise.name}", {name})'
+                edited = f"you have edited {shown(file)}, so it stays as it is"
+                return f"Not kept: {edited}. To write this answer into it: {told}"
+            after, replaced = with_answer(before, exercise.name, name, source, day(date.today()))
+            if after == before:
+                return ""
+            if replaced:
+                _append(place / HISTORY / file.name, f"# until {day(date.today())}\n{replaced}\n")
+            _write(file, after)
+            _write_init(place)
+    except (OSError, SyntaxError) as error:
+        if isinstance(error, SyntaxError):
+            return f"Not kept: {shown(file)} cannot be read (line {error.lineno} is no Python)"
+        return f"Not kept: {shown(file)} cannot be written ({error.strerror})"
+    return f"Kept in {shown(file)}"
+
+
+def kept_answer(exercise: Exercise) -> tuple[Any, str]:
+    """The answer that the learner's package has for an exercise, or None; and where it is, or why it cannot be used."""
+    place = own_folder()
+    if place is None:
+        return None, ""
+    file = place / f"lesson_{exercise.lesson[:2]}.py"
+    text = _read(file)
+    if text is None:
+        return None, ""
+    try:
+        name = answers_in(text).get(exercise.name)
+        if name is None:
+            return None, ""
+        return getattr(_load(file), name), shown(file)
+    except (Exception, SystemExit) as error:  # the file is the learner's: it may raise anything
+        return None, f"{shown(file)} cannot be used ({type(error).__name__}: {error})"
+
+
+def _shell() -> Any:
+    ipython = sys.modules.get("IPython")
+    return None if ipython is None else ipython.get_ipython()
+
+
+def _name_of(attempt: Any, exercise: str, written: dict[str, Any]) -> str:
+    """The name under which the notebook has the answer."""
+    candidates = [exercise, getattr(attempt, "__name__", ""), *written]
+    for name in candidates:
+        if name.isidentifier() and not name.startswith("_") and written.get(name) is attempt:
+            return name
+    raise NotKept("it has no name in the notebook")
+
+
+def _load(file: Path) -> ModuleType:
+    """The file as a module of the package, whose `__init__` is not run: each lesson stands by itself."""
+    name = f"{PACKAGE}.{file.stem}"
+    with _package(file.parent):
+        spec = importlib.util.spec_from_file_location(name, file)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        before = sys.modules.get(name)
+        sys.modules[name] = module
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[name]
+            if before is not None:
+                sys.modules[name] = before
+            raise
+    return module
+
+
+@contextlib.contextmanager
+def _package(folder: Path) -> Iterator[None]:
+    """Let `from .lesson_02 import …` find the folder, without leaving a package behind that nobody imported."""
+    if PACKAGE in sys.modules:
+        yield
+        return
+    package = ModuleType(PACKAGE)
+    package.__path__ = [str(folder)]
+    sys.modules[PACKAGE] = package
+    try:
+        yield
+    finally:
+        del sys.modules[PACKAGE]
+
+
+def _as_written(file: Path) -> Path:
+    return file.parent / AS_WRITTEN / file.name
+
+
+def _read(file: Path) -> str | None:
+    try:
+        return file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+
+
+def _write(file: Path, text: str) -> None:
+    for each in (file, _as_written(file)):
+        each.parent.mkdir(parents=True, exist_ok=True)
+        fresh = each.with_name(f"{each.name}.fresh")
+        fresh.write_text(text, encoding="utf-8")
+        fresh.replace(each)
+
+
+def _append(file: Path, text: str) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("a", encoding="utf-8") as history:
+        history.write(f"\n\n{text}" if file.stat().st_size else text)
+
+
+def _write_init(place: Path) -> None:
+    """The package's own names are all answers, by lesson; an `__init__` that was edited stays."""
+    file = place / "__init__.py"
+    before = _read(file)
+    if before is not None and before != _read(_as_written(file)):
+        return
+    lines = ['"""Attention, written by me: `from my_attention import …`."""', ""]
+    for lesson in sorted(place.glob("lesson_*.py")):
+        names = sorted(answers_in(lesson.read_text(encoding="utf-8")).values())
+        lines += [f"from .{lesson.stem} import {name} as {name}" for name in names]
+    _write(file, "\n".join([*lines, ""]))

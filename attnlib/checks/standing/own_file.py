@@ -1,0 +1,125 @@
+"""A file of the learner's own package: one lesson's answers, with what they need, as Python that is theirs."""
+
+import ast
+from collections.abc import Iterable
+from textwrap import wrap
+
+from attnlib.checks.standing.own_source import OwnSource, bound
+
+PASSED = "passed on"
+ABOUT = '''"""Lesson {lesson}: what I wrote.
+
+Each answer came here when it passed its check. The file is mine to import, to edit and to publish; once I have
+edited it, nothing is written into it unless I say so, with attnlib.checks.keep.
+"""
+'''
+
+
+def answers_in(text: str) -> dict[str, str]:
+    r"""The exercises whose answers a file holds, and the name of each answer.
+
+    >>> answers_in("# merge_heads, passed on 2 May 2026\ndef merge(x):\n    return x")
+    {'merge_heads': 'merge'}
+    """
+    lines = text.split("\n")
+    found = {}
+    for statement in ast.parse(text).body:
+        exercise, separator, _ = lines[_first_line(statement) - 2].partition(f", {PASSED} ")
+        if separator and exercise.startswith("# ") and bound(statement):
+            found[exercise[2:]] = bound(statement)[0]
+    return found
+
+
+def with_answer(text: str, exercise: str, name: str, source: OwnSource, day: str) -> tuple[str, str]:
+    """The file with this answer in it, and what stood there under the same names with another text.
+
+    Only the lines of the answer, of its helpers and of the imports change; whatever else is in the file stays.
+    """
+    replaced = []
+    place = len(text)
+    for bound_name, statement in reversed(source.statements.items()):  # the answer itself comes last
+        head = f"# {exercise}, {PASSED} {day}\n" if bound_name == name else ""
+        old = _where(text, bound_name)
+        if old is None:
+            before, after = text[:place].rstrip("\n"), text[place:]
+            text = f"{before}\n\n\n{head}{statement}\n" + (f"\n\n{after}" if after.strip() else "")
+            place = len(before) + 3
+            continue
+        start, end, body = old
+        if text[body:end].strip() != statement.strip():
+            replaced.append(text[start:end])
+            text = text[:start] + (head or text[start:body]) + statement + text[end:]
+        place = min(start, place)
+    return _with_imports(text, source.imports.values()), "\n\n\n".join(reversed(replaced))
+
+
+def _where(text: str, name: str) -> tuple[int, int, int] | None:
+    """From where to where the statement that binds a name goes, its comment included; and where its code begins."""
+    lines = text.split("\n")
+    ends = [0]
+    for line in lines:
+        ends.append(ends[-1] + len(line) + 1)
+    for statement in ast.parse(text).body:
+        if name in bound(statement) and not isinstance(statement, (ast.Import, ast.ImportFrom)):
+            first = _first_line(statement) - 1
+            has_head = first > 0 and lines[first - 1].startswith("# ") and f", {PASSED} " in lines[first - 1]
+            return ends[first - has_head], ends[statement.end_lineno or first + 1] - 1, ends[first]
+    return None
+
+
+def _first_line(statement: ast.stmt) -> int:
+    decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
+    return min([statement.lineno, *(decorator.lineno for decorator in decorators)])
+
+
+def _with_imports(text: str, wanted: Iterable[str]) -> str:
+    """The file with one sorted block of imports: those that stand at its top already, and the wanted ones."""
+    body = ast.parse(text).body
+    lines = text.split("\n")
+    there = [node for node in body if isinstance(node, (ast.Import, ast.ImportFrom))]
+    new = [node for line in wanted for node in ast.parse(line).body]
+    if {ast.unparse(one) for node in new for one in _each(node)} <= {
+        ast.unparse(one) for n in there for one in _each(n)
+    }:
+        return text
+    for node in reversed(there):
+        del lines[node.lineno - 1 : node.end_lineno]
+    at = (
+        there[0].lineno - 1
+        if there
+        else (body[0].end_lineno or 0)
+        if body and ast.get_docstring(ast.parse(text))
+        else 0
+    )
+    block = [*([""] if not there else []), *imports_of([*there, *new])]
+    above, below = "\n".join(lines[:at]).rstrip("\n"), "\n".join(lines[at:]).strip("\n")
+    return "\n".join([*([above] if above else []), *([""] if above and there else []), *block]) + f"\n\n\n{below}\n"
+
+
+def _each(node: ast.stmt) -> list[ast.stmt]:
+    if isinstance(node, ast.Import):
+        return [ast.Import([alias]) for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        return [ast.ImportFrom(node.module, [alias], node.level) for alias in node.names]
+    return []
+
+
+def imports_of(nodes: Iterable[ast.stmt]) -> list[str]:
+    r"""Lines of imports, each name once: `import x` before `from x import y`, those of one module together.
+
+    >>> imports_of(ast.parse("from torch import nn\nimport torch\nfrom torch import Tensor, nn").body)
+    ['import torch', 'from torch import Tensor, nn']
+    """
+    plain, by_module = set(), dict[str, set[str]]()
+    for node in nodes:
+        for one in _each(node):
+            if isinstance(one, ast.ImportFrom):
+                by_module.setdefault("." * one.level + (one.module or ""), set()).add(ast.unparse(one.names[0]))
+            else:
+                plain.add(ast.unparse(one))
+    lines = sorted(plain)
+    for module, names in sorted(by_module.items()):
+        line = f"from {module} import {', '.join(sorted(names))}"
+        inner = "\n".join(wrap(", ".join(sorted(names)) + ",", 80, initial_indent="    ", subsequent_indent="    "))
+        lines.append(line if len(line) <= 88 else f"from {module} import (\n{inner}\n)")
+    return lines

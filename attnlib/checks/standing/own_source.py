@@ -1,0 +1,144 @@
+"""The source of an answer with the imports and helpers that it needs, from the cells that a kernel ran."""
+
+import ast
+import builtins
+import symtable
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+PACKAGE = "my_attention"
+
+
+class NotKept(Exception):
+    """An answer that means nothing outside of its notebook; the text says why."""
+
+
+@dataclass
+class OwnSource:
+    """What a file needs to hold one answer: lines of imports, and statements by the name that each binds, in order."""
+
+    imports: dict[str, str] = field(default_factory=dict)
+    statements: dict[str, str] = field(default_factory=dict)
+
+
+def own_source(name: str, cells: list[str], written: Mapping[str, Any]) -> OwnSource:
+    r"""The statement that binds `name` in the last cell that has one, and before it all that it uses.
+
+    `written` are the notebook's names, by which an object of a library, or of an earlier lesson, is told from a value.
+
+    >>> cells = ["import math", "def half(x):\n    return x / 2", "def root(x):\n    return math.sqrt(half(x))"]
+    >>> found = own_source("root", cells, {"math": sys, "half": len, "root": len})
+    >>> list(found.imports.values()), list(found.statements)
+    (['import math'], ['half', 'root'])
+
+    Raises NotKept for a name that no statement binds, or that needs a value which the notebook computed.
+    """
+    found = OwnSource()
+    _add(name, dict(_bindings(cells)), written, found, frozenset())
+    return found
+
+
+def _bindings(cells: list[str]) -> Iterator[tuple[str, tuple[ast.stmt, str]]]:
+    """Each name that a cell's own statements bind, with the statement; a later one counts."""
+    for cell in cells:
+        try:
+            body = ast.parse(cell).body
+        except (SyntaxError, ValueError):
+            continue
+        for statement in body:
+            source = _with_decorators(statement, cell)
+            for name in bound(statement):
+                yield name, (statement, source)
+
+
+def _with_decorators(statement: ast.stmt, cell: str) -> str:
+    decorators = getattr(statement, "decorator_list", [])
+    first = min([statement.lineno, *(decorator.lineno for decorator in decorators)])
+    return "\n".join(cell.split("\n")[first - 1 : statement.end_lineno])
+
+
+def bound(statement: ast.stmt) -> list[str]:
+    """The names that a statement of a file or a cell binds.
+
+    >>> bound(ast.parse("from torch import nn, Tensor as T").body[0]), bound(ast.parse("a = b, c = 1, 2").body[0])
+    (['nn', 'T'], ['a', 'b', 'c'])
+    """
+    if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        return [statement.name]
+    if isinstance(statement, (ast.Import, ast.ImportFrom)):
+        return [alias.asname or alias.name.split(".")[0] for alias in statement.names]
+    targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+    if not isinstance(statement, (ast.Assign, ast.AnnAssign)):
+        return []
+    return [node.id for target in targets if target for node in ast.walk(target) if isinstance(node, ast.Name)]
+
+
+def _add(
+    name: str,
+    bindings: Mapping[str, tuple[ast.stmt, str]],
+    written: Mapping[str, Any],
+    found: OwnSource,
+    around: frozenset[str],
+) -> None:
+    if name in found.imports or name in found.statements or name in around:
+        return
+    statement, source = bindings.get(name, (None, ""))
+    if isinstance(statement, (ast.Import, ast.ImportFrom)):
+        found.imports[name] = _import_of(name, statement)
+    elif isinstance(statement, (ast.FunctionDef, ast.ClassDef)) or _is_plain(statement, written.get(name)):
+        for other in _used(source):
+            if other in written and not (hasattr(builtins, other) and written[other] is getattr(builtins, other)):
+                _add(other, bindings, written, found, around | {name})
+        found.statements[name] = source
+    elif line := _from_a_module(name, written.get(name)):
+        found.imports[name] = line
+    else:
+        raise NotKept(f"it uses {name}, which the notebook computes")
+
+
+def _import_of(name: str, statement: ast.Import | ast.ImportFrom) -> str:
+    alias = next(alias for alias in statement.names if (alias.asname or alias.name.split(".")[0]) == name)
+    if isinstance(statement, ast.Import):
+        return ast.unparse(ast.Import([alias]))
+    return ast.unparse(ast.ImportFrom(statement.module, [alias], statement.level))
+
+
+def _is_plain(statement: ast.stmt | None, value: Any) -> bool:
+    """Whether an assignment means the same anywhere: a number, a text, a lambda, a part of a library; no result."""
+    if not isinstance(statement, (ast.Assign, ast.AnnAssign)) or statement.value is None or len(bound(statement)) != 1:
+        return False
+    calls = any(isinstance(node, ast.Call) for node in ast.walk(statement.value))
+    is_lambda = isinstance(statement.value, ast.Lambda)
+    return is_lambda or not calls or (callable(value) and not _from_a_module(bound(statement)[0], value))
+
+
+def _from_a_module(name: str, value: Any) -> str:
+    """The import of a function or a class that some module has by its own name; empty for all else."""
+    module, called = getattr(value, "__module__", None), getattr(value, "__name__", "")
+    if isinstance(value, ModuleType):
+        return f"import {value.__name__}" + (f" as {name}" if name != value.__name__ else "")
+    if (
+        not isinstance(module, str)
+        or module == "__main__"
+        or getattr(sys.modules.get(module), called, None) is not value
+    ):
+        return ""
+    home = f".{module.removeprefix(PACKAGE + '.')}" if module.startswith(f"{PACKAGE}.") else module
+    return f"from {home} import {called}" + (f" as {name}" if name != called else "")
+
+
+def _used(source: str) -> list[str]:
+    """The names that a statement looks up around itself, in the order of the alphabet."""
+
+    def globals_of(table: symtable.SymbolTable) -> Iterator[str]:
+        for symbol in table.get_symbols():
+            at_the_top = table.get_type() == "module" and symbol.is_referenced() and not symbol.is_assigned()
+            if at_the_top or (table.get_type() != "module" and symbol.is_global()):
+                yield symbol.get_name()
+        for child in table.get_children():
+            yield from globals_of(child)
+
+    return sorted(set(globals_of(symtable.symtable(source, "<cell>", "exec"))))
