@@ -125,7 +125,7 @@ def short(numbers: Tensor, digits: int = 2) -> list:
 words_of = ["BOS", "A", "B", "C", "A"]
 noted = ["BOS", "BOS", "A", "B", "C"]
 _, ax = plt.subplots(figsize=(9.4, 5.0), layout="constrained")
-ax.set(xlim=(-1.35, 15.2), ylim=(-0.75, 5.6))
+ax.set(xlim=(-1.35, 16.3), ylim=(-0.75, 5.6))
 ax.set_title(
     "Layer 0 notes who was before; layer 1 asks with the token, finds the note"
 )
@@ -166,12 +166,13 @@ def wire(start: tuple, end: tuple, colour: str, bend: float = 0.0) -> None:
 
 for x in range(1, 5):
     wire((column(x - 1, 0), 0.28), (column(x, 1), 1.92), INK if x == 2 else "0.75")
-ax.text(column(2, 1) + 0.1, 1.25, "V: the token one back", color=INK, ha="left")
+clear = {"fc": "white", "ec": "none", "pad": 1}
+ax.text(7.1, 1.1, "V: the token one back", color=INK, ha="left", bbox=clear)
 wire((column(4, 0), 2.48), (column(2, 1) + 0.1, 2.48), ACCENT, 0.32)
-ax.text(10.2, 3.5, "Q: who had an A before?", color=ACCENT, ha="center")
-ax.text(column(2, 1) + 0.1, 2.75, "K: I had", color=ACCENT, ha="left")
+ax.text(12.0, 3.15, "Q: who had an A before?", color=ACCENT, ha="left")
+ax.text(8.3, 2.58, "K: I had", color=ACCENT, ha="left")
 wire((column(2, 0), 2.48), (column(4, 2), 4.32), INK, -0.12)
-ax.text(8.3, 4.0, "V: then take my token, B", color=INK, ha="left")
+ax.text(9.0, 3.95, "V: then take my token, B", color=INK, ha="right")
 wire((column(1, 0), 3.1), (column(2, 0), 3.1), GREY)
 ax.text((column(1, 0) + column(2, 0)) / 2, 3.22, "+1", color=GREY, ha="center")
 ax.text(column(1, 0), 2.72, "same token", color=GREY, ha="center", fontsize=8)
@@ -1522,16 +1523,16 @@ torch.manual_seed(seed)
 order = torch.randperm(len(images))
 training, test = order[:1437], order[1437:]
 reader = DigitReader()
-optimiser = torch.optim.AdamW(reader.parameters(), lr=5e-3, weight_decay=0.05)
+adamw = torch.optim.AdamW(reader.parameters(), lr=5e-3, weight_decay=0.05)
 schedule = torch.optim.lr_scheduler.OneCycleLR(
-    optimiser, 5e-3, total_steps=8 * 23, pct_start=0.2
+    adamw, 5e-3, total_steps=8 * 23, pct_start=0.2
 )
 for _ in range(8):
     for batch in training[torch.randperm(1437)].split(64):
-        loss = F.cross_entropy(reader(patches[batch]), labels[batch])
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
+        error = F.cross_entropy(reader(patches[batch]), labels[batch])
+        adamw.zero_grad()
+        error.backward()
+        adamw.step()
         schedule.step()
 reader.eval().requires_grad_(False)
 
@@ -1571,14 +1572,14 @@ def divergence(a: Tensor, b: Tensor) -> Tensor:
 def second_pattern(x: Tensor, own: Tensor, answers: Tensor) -> Tensor:
     """Weights as far from the model's as can be while the answers stay."""
     logits = (own.log() + 0.5 * torch.randn_like(own)).requires_grad_()
-    optimiser = torch.optim.Adam([logits], lr=0.2)
+    adam = torch.optim.Adam([logits], lr=0.2)
     for _ in range(250):
         weights = logits.softmax(dim=-1)
         moved = (read_with(x, weights) - answers).abs().sum(dim=-1) / 2
         loss = 20 * F.relu(moved - 0.005) - divergence(weights, own).mean(dim=(1, 2))
-        optimiser.zero_grad()
+        adam.zero_grad()
         loss.sum().backward()
-        optimiser.step()
+        adam.step()
     return logits.detach().softmax(dim=-1)
 
 
