@@ -652,7 +652,7 @@ filmstrip = []
 for step in every_step:
     _, (first, second) = at(filmed, step)(shown, return_weights=True)
     filmstrip.append((step, first[0, back_head], second[0, copy_head]))
-_, axes = plt.subplots(1, 3, figsize=(9, 3.3), layout="constrained")
+_, axes = plt.subplots(1, 3, figsize=(7.2, 2.7), layout="constrained")
 drawn = [ax.imshow(filmstrip[-1][1], cmap="Blues", vmin=0, vmax=1) for ax in axes[:2]]
 for ax, layer in zip(axes, ("0", "1"), strict=False):
     ax.set(title=f"layer {layer}", xticks=[0, 16, 32, 48], yticks=[0, 16, 32, 48])
