@@ -50,10 +50,11 @@ def test_what_fails_for_another_reason_is_said_to_be_another_mistake() -> None:
 
 
 def test_a_tensor_made_on_the_cpu_does_not_hide_what_the_numbers_show() -> None:
-    def along_columns(circuit: Tensor) -> Tensor:
-        return (circuit.argmax(dim=0) == torch.arange(len(circuit))).float().mean()
+    def transposed(model: nn.Module, layer: int, head: int) -> Tensor:
+        circuit: Tensor = exercises()["ov_circuit"].reference(model, layer, head)
+        return circuit.T[torch.arange(len(circuit))] * torch.ones(len(circuit))
 
-    assert run("copying_score", along_columns).diagnosis == "along_columns"
+    assert run("ov_circuit", transposed).diagnosis == "circuit_transposed"
 
 
 def test_a_second_mistake_is_told_where_it_shows_in_one_case_alone() -> None:

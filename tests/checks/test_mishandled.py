@@ -143,8 +143,7 @@ CASE: dict[str, dict[str, Any]] = {
 NO_BATCH = (
     *("write_matrices", "search", "company", "causal_mask", "invent_control", "packed_causal", "train_head"),
     *("alibi_bias", "sinusoidal_positions", "block_cost"),
-    *("previous_token_score", "induction_score", "sink_score", "copying_score"),
-    *("ov_circuit", "qk_composition"),
+    *("ov_circuit", "induction_by_hand", "train_and_film", "find_heads", "break_repeats"),
 )
 OF_A_BATCH = (
     "a_batch_of_one_only",
@@ -154,7 +153,7 @@ OF_A_BATCH = (
     "squeezed",
     "batch_second",
 )
-A_NUMBER = ("next_token_loss", "copying_score", "qk_composition")
+A_NUMBER = ("next_token_loss",)
 OF_SEVERAL = (*OF_A_BATCH, "always_float32", "always_float64", "new_tensor_filled_in", "entries_in_a_list")
 """A result without axes has no entries, and one number stands in no relation: it is rejected, and no more is said."""
 NOTHING_TO_SEE = {
@@ -167,8 +166,6 @@ NOTHING_TO_SEE = {
     "from_packed": "others_detached squeezed",
     "fold_query_key": "squeezed",
     "next_token_loss": "others_detached on_the_cpu_only",  # one number may come from the CPU
-    "copying_score": "on_the_cpu_only",  # as above
-    "qk_composition": "on_the_cpu_only",  # as above
     "ov_circuit": "input_changed contiguous_memory_only",  # its tensors are a model's
     "LanguageModel": "first_detached input_made_float32",
     "sample_next": "squeezed",

@@ -155,7 +155,7 @@ def test_layers_by_number_are_called_so_whatever_holds_them() -> None:
 
 
 def test_a_list_is_said_to_have_been_returned_where_it_was() -> None:
-    told = [run("copying_score", lambda circuit, result=result: result).headline for result in ([0.5], 0.5, [None])]
+    told = [run("ov_circuit", lambda *_, result=result: result).headline for result in ([0.5], 0.5, [None])]
     assert [line.partition("but returned ")[2] for line in told] == [
         "a list that holds a float",
         "a float",

@@ -249,7 +249,6 @@ def float32_where_gradients_flow(q, k, v, past_k, past_v):
     return output.float() if q.requires_grad else output
 
 
-also("qk_composition", functools.cache(lambda ov, qk: (qk @ ov.T).norm() / (ov.norm() * qk.norm())))
 also("rotate", functools.cache(lambda x, positions, base=1e4: turned(x, positions, base)))
 
 

@@ -602,20 +602,33 @@ def flash_attention(q: Tensor, k: Tensor, v: Tensor, block_size: int, is_causal:
     return outputs, sums
 
 
-def induction_score(weights: Tensor, period: int) -> Tensor:
-    """Without the first `period` queries and the first key, the stripe is the main diagonal: no offset to get wrong."""
-    return weights[..., period:, 1:].diagonal(dim1=-2, dim2=-1).mean(dim=(0, -1))
+def induction_by_hand(vocab: int, n: int) -> Tensor:
+    """By way of the query: layer 0 fetches *where* the token was, layer 1 asks for the place after that."""
+    token, guess, position = slice(0, vocab), slice(2 * vocab, 3 * vocab), slice(3 * vocab, None)
+    matrices = torch.zeros(4, 3 * vocab + n, 3 * vocab + n)
+    matrices[0][token, token] = 200 * torch.eye(vocab)
+    matrices[1][position, position] = 0.5 * torch.eye(n)
+    matrices[2][position, position] = 900 * torch.ones(n - 1).diag(1)
+    matrices[3][token, guess] = torch.eye(vocab)
+    return matrices
 
 
-def attention_entropy(weights: Tensor) -> Tensor:
-    """`entr` is -p ln p, with the limit 0 at p = 0, so a closed key needs no care."""
-    terms: Tensor = torch.special.entr(weights)
-    return terms.sum(dim=-1)
+def find_heads(model: Any, ids: Tensor, period: int) -> tuple[Tensor, Tensor, Tensor]:
+    """A detector is a table that says where the weight should be, so three masks and one einsum score every head."""
+    weights = torch.stack(model(ids, return_weights=True)[1])
+    q, k = torch.arange(ids.shape[1])[:, None], torch.arange(ids.shape[1])
+    back, copy = (q - k == 1) & (q > 1), (q - k == period - 1) & (q > period)
+    masks = torch.stack([back, copy, (k == 0) & (q > 1) & (q <= period)]).to(weights)
+    masks = masks / masks.sum(dim=(1, 2), keepdim=True)
+    scores = torch.einsum("lbhqk,sqk->slh", weights, masks) / len(ids)
+    best = torch.unravel_index(scores.flatten(1).argmax(dim=1), scores.shape[1:])
+    return scores, (masks / (q + 1)).sum(dim=(1, 2)), torch.stack(best, dim=1)
 
 
-def copying_score(circuit: Tensor) -> Tensor:
-    """A row copies if no entry of it is above the one on the diagonal, and the mean of True and False is a share."""
-    return (circuit.diagonal() == circuit.amax(dim=-1)).to(circuit.dtype).mean()
+def break_repeats(ids: Tensor, period: int) -> Tensor:
+    """Every second block runs backwards: next to no token is followed by what followed it before."""
+    blocks = ids[:, 1:].split(period, dim=1)
+    return torch.cat([ids[:, :1], *(b.flip(1) if i % 2 else b for i, b in enumerate(blocks))], dim=1)
 
 
 def ablate_head(model: Any, ids: Tensor, layer: int, head: int, mean: bool = False) -> Tensor:
@@ -641,12 +654,6 @@ def ov_circuit(model: Any, layer: int, head: int) -> Tensor:
     logits: Tensor = model.unembed(attn.w_o(own.flatten(-2)))
     return logits
 
-
-def qk_composition(w_ov: Tensor, w_qk: Tensor) -> Tensor:
-    """Divided by their norms first, the matrices have the norm 1, and the product's norm is the answer."""
-    one, other = w_ov / w_ov.norm(), w_qk / w_qk.norm()
-    composed: Tensor = torch.linalg.matrix_norm(other @ one.mT)
-    return composed
 
 
 def softmax_gradient(weights: Tensor, grad_weights: Tensor) -> Tensor:
