@@ -13,6 +13,8 @@ from typing import Any
 from nbformat import NotebookNode
 
 from attnlib.checks import Exercise
+from attnlib.checks.course import find
+from attnlib.checks.course.another import another
 from attnlib.checks.course.right import right_answers
 from autograder.lesson_text.layout import Layout, shown
 from autograder.lesson_text.lesson import read_lesson
@@ -101,8 +103,9 @@ def _parsed(source: str) -> ast.Module:
 
 
 def written_plainly(exercise: str) -> Answer | None:
-    """The first of the bank that is a function or a class at the top of its file, and prints nothing."""
-    for answer in right_answers(exercise):
+    """The first function or class at the top of a file of the bank that prints nothing and that no learner is shown."""
+    is_shown = another(find(exercise)) is not None
+    for answer in right_answers(exercise)[is_shown:]:
         if (inspect.isfunction(answer) or isinstance(answer, type)) and answer.__qualname__.isidentifier():
             source = textwrap.dedent(inspect.getsource(answer))
             if "print(" not in source:

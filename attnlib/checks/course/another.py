@@ -1,11 +1,12 @@
 """Finding the other right answer to an exercise, as an attempt and as text."""
 
 import ast
-import importlib
 import inspect
+import textwrap
 from dataclasses import dataclass
 from typing import Any
 
+from attnlib.checks.course.right import right_answers
 from attnlib.checks.exercise import Exercise
 
 
@@ -19,21 +20,24 @@ class Another:
 
 
 def another(exercise: Exercise) -> Another | None:
-    """The one that `also` has for this exercise; it is imported only now, since few checks ask for it."""
-    function = getattr(importlib.import_module("attnlib.checks.course.right.also"), exercise.name, None)
-    if exercise.kind == "choice" or not inspect.isfunction(function):
+    """The first one in the bank, if it is a function called like its exercise, or a class, and a docstring says why.
+
+    Of a class, it is the docstring of `forward`.
+    """
+    if exercise.kind == "choice":
         return None
-    attempt: Any = function
-    if exercise.kind == "module":
-        attempt = type(exercise.name, (exercise.reference,), {"forward": function})
-    return Another(attempt, _source(function, exercise), inspect.getdoc(function) or "")
+    first = next(iter(right_answers(exercise.name)), None)
+    function = getattr(first, "forward", None) if exercise.kind == "module" else first
+    named = getattr(function, "__name__", "") in ("forward", exercise.name)
+    if not inspect.isfunction(function) or not named or not function.__doc__:
+        return None
+    return Another(first, _source(function), inspect.getdoc(function) or "")
 
 
-def _source(function: Any, exercise: Exercise) -> str:
-    """Without its docstring; of a module, the method `forward`."""
-    lines = inspect.getsource(function).rstrip().split("\n")
+def _source(function: Any) -> str:
+    """Without its docstring."""
+    lines = textwrap.dedent(inspect.getsource(function)).rstrip().split("\n")
     [definition] = ast.parse("\n".join(lines)).body
     assert isinstance(definition, ast.FunctionDef)
     docstring = definition.body[0]
-    source = "\n".join(lines[: docstring.lineno - 1] + lines[docstring.end_lineno :])
-    return source.replace(f"def {exercise.name}(self: Any", "def forward(self") if exercise.kind == "module" else source
+    return "\n".join(lines[: docstring.lineno - 1] + lines[docstring.end_lineno :])

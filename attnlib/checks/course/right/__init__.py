@@ -1,7 +1,8 @@
 """The bank of right answers: at least five ways to write each exercise, all of which its check must accept.
 
 A file holds a table `ALTERNATIVES` of answers by the exercise's name, written as students write: without types, some
-with a print. Its name is the reader's affair; a file is found by the exercises that it names.
+with a print. The first answer is shown to a learner whose own is right, if it is a function called like its exercise
+or a class, and a docstring says why it works. Any name will do for a file, which is found by the exercises in it.
 """
 
 import functools
@@ -45,4 +46,4 @@ def load(path: Path) -> ModuleType:
 
 def files() -> list[Path]:
     """Those of the bank."""
-    return sorted(path for place in __path__ for path in Path(place).glob("[!_]*.py") if path.stem != "also")
+    return sorted(path for place in __path__ for path in Path(place).glob("[!_]*.py"))

@@ -3,6 +3,7 @@
 import math
 
 import torch
+from torch import Tensor
 
 
 def two_heads_one_column_each(n, who, whom):
@@ -105,8 +106,27 @@ def mlp_that_takes_away(d, one, other, to):
     return torch.stack([up, down])
 
 
+def two_heads_by_hand(n: int, who: int, whom: int) -> Tensor:
+    """Every key says where it is, once for each head, so a query only has to name a position."""
+    w_q, w_k, w_v, w_o = torch.zeros(4, 2 * n, 2 * n)
+    w_q[n - 1, who] = w_q[n - 1, n + whom] = 10 * math.sqrt(n)
+    w_k[:n] = w_v[n:] = torch.eye(n).repeat(1, 2)
+    w_o += torch.eye(2 * n)
+    return torch.stack([w_q, w_k, w_v, w_o])
+
+
+def mlp_by_hand(d: int, one: int, other: int, to: int) -> Tensor:
+    """A neuron for each of the two without the other: both are shut where the features agree, and no bias is needed."""
+    up, down = torch.zeros(2, d, d)
+    up[one, 0] = up[other, 1] = 20.0
+    up[one, 1] = up[other, 0] = -20.0
+    down[:2, to] = 1 / 20
+    return torch.stack([up, down])
+
+
 ALTERNATIVES = {
     "two_heads_by_hand": [
+        two_heads_by_hand,
         two_heads_one_column_each,
         two_heads_with_plain_keys,
         two_heads_exchanged,
@@ -114,6 +134,7 @@ ALTERNATIVES = {
         two_heads_that_push_away,
     ],
     "mlp_by_hand": [
+        mlp_by_hand,
         mlp_by_counting,
         mlp_by_differences,
         mlp_by_or_and_and,

@@ -2,9 +2,11 @@
 
 import contextlib
 import copy
+from typing import Any
 
 import torch
-from torch import einsum
+import torch.nn.functional as F
+from torch import Tensor, einsum
 
 import attnlib
 
@@ -225,8 +227,33 @@ def patched_in_a_copy(model, ids, other, head):
     return twin(ids)
 
 
+def ablate_head(model: Any, ids: Tensor, layer: int, head: int, mean: bool = False) -> Tensor:
+    """The sum over heads can be written out, so one of its terms can be changed without any hook."""
+    x = model.embed(ids)
+    for number, attn in enumerate(model.layers):
+        q, k, v = (attnlib.split_heads(w(x), attn.num_heads) for w in (attn.w_q, attn.w_k, attn.w_v))
+        z = F.scaled_dot_product_attention(attn.rotary(q), attn.rotary(k), v, is_causal=True)
+        if number == layer:
+            z = z.clone()
+            z[:, head] = z[:, head].mean(dim=(0, 1)) if mean else 0.0
+        x = x + attn.w_o(attnlib.merge_heads(z))
+    logits: Tensor = model.unembed(x)
+    return logits
+
+
+def ov_circuit(model: Any, layer: int, head: int) -> Tensor:
+    """Each layer is a function of vectors: give it all embeddings at once, and close the other heads' columns."""
+    attn = model.layers[layer]
+    values = attn.w_v(model.embed.weight).unflatten(-1, (attn.num_heads, -1))  # (V, h, d_head)
+    own = torch.zeros_like(values)
+    own[:, head] = values[:, head]
+    logits: Tensor = model.unembed(attn.w_o(own.flatten(-2)))
+    return logits
+
+
 ALTERNATIVES = {
     "ablate_head": [
+        ablate_head,
         ablated_by_einops,
         ablated_in_a_copy,
         ablated_in_the_weights,
@@ -235,6 +262,7 @@ ALTERNATIVES = {
         ablated_by_subtraction,
     ],
     "ov_circuit": [
+        ov_circuit,
         circuit_by_multi_dot,
         circuit_by_einsum,
         circuit_by_the_layers,

@@ -6,6 +6,7 @@ from itertools import combinations
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 
 def company_by_three_loops(texts, vocabulary, window):
@@ -141,8 +142,32 @@ class Engine:
         return sum(a * b for a, b in zip(x, y, strict=True)) / length if length > 0 else 0.0
 
 
+def search(questions: list[str], texts: list[str]) -> Tensor:
+    """A dictionary holds only the words that a text has, which is how a real engine keeps millions of them."""
+    bags = [Counter(text.lower().split()) for text in texts]
+    rarity = {word: math.log(len(bags) / sum(word in bag for bag in bags)) for bag in bags for word in bag}
+
+    def weighed(line: str) -> dict[str, float]:
+        vector = {word: times * rarity.get(word, 0.0) for word, times in Counter(line.lower().split()).items()}
+        length = math.hypot(*vector.values()) or 1.0
+        return {word: number / length for word, number in vector.items()}
+
+    asked, offered = [weighed(line) for line in questions], [weighed(line) for line in texts]
+    return torch.tensor([[sum(x.get(word, 0.0) * y[word] for word in y) for y in offered] for x in asked])
+
+
+def company(texts: Tensor, vocabulary: int, window: int) -> Tensor:
+    """One-hot rows, times a table of what is near, times one-hot rows: matrix products count all pairs at once."""
+    one_hot, places = F.one_hot(texts, vocabulary).float(), torch.arange(texts.shape[1], device=texts.device)
+    apart = (places[:, None] - places).abs()
+    counts = (one_hot.mT @ ((apart > 0) & (apart <= window)).float() @ one_hot).sum(dim=0)
+    by_chance = counts.sum(dim=1, keepdim=True) * counts.sum(dim=0) / counts.sum()
+    return torch.where(counts > 0, counts / by_chance, 1.0).log().clamp(min=0)
+
+
 ALTERNATIVES = {
     "search": [
+        search,
         search_by_counting,
         search_by_dictionaries,
         search_by_cosine_similarity,
@@ -150,6 +175,7 @@ ALTERNATIVES = {
         Engine(),
     ],
     "company": [
+        company,
         company_by_three_loops,
         company_by_counter,
         company_by_one_hot,

@@ -63,8 +63,19 @@ def squared_distances_by_polarisation(x, y):
     return (x * x).sum(-1, keepdim=True) - 2 * x @ y.mT + (y * y).sum(-1).unsqueeze(-2)
 
 
+def pairwise_dot(x: Tensor, y: Tensor) -> Tensor:
+    """Broadcasting pairs every x with every y; einsum adds up the same products without holding them all in memory."""
+    return (x[:, :, None] * y[:, None]).sum(dim=-1)
+
+
+def mend_squared_distances(x: Tensor, y: Tensor) -> Tensor:
+    """Subtract, then square: nothing to expand, but (b, q, k, d) numbers to hold instead of (b, q, k)."""
+    return (x[:, :, None] - y[:, None]).square().sum(dim=-1)
+
+
 ALTERNATIVES = {
     "pairwise_dot": [
+        pairwise_dot,
         loops,
         stacked,
         noisy,
@@ -81,6 +92,7 @@ ALTERNATIVES = {
         lambda x, y: (0.5 * ((x[:, :, None] + y[:, None]) ** 2 - (x[:, :, None] - y[:, None]) ** 2) / 2).sum(-1),
     ],
     "mend_squared_distances": [
+        mend_squared_distances,
         squared_distances_in_full,
         squared_distances_by_polarisation,
         lambda x, y: torch.stack([(x - row.unsqueeze(1)).square().sum(-1) for row in y.unbind(1)], dim=-1),

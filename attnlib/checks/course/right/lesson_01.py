@@ -3,7 +3,9 @@
 import torch
 import torch.nn.functional as F
 from einops import einsum, rearrange
-from torch import nn
+from torch import Tensor, nn
+
+from attnlib.checks.course import find
 
 
 def project_by_loop(x, *matrices):
@@ -81,8 +83,27 @@ def fold_by_padding(w_q, b_q, w_k, b_k):
     return both[:-1], both[-1]
 
 
+def project_qkv(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Tensor, ...]:
+    """Three products give the same numbers: a column of the result depends on one column of the matrices alone."""
+    return x @ w_q, x @ w_k, x @ w_v
+
+
+class AnotherQKVProjection(find("QKVProjection").reference):
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        """nn.Linear stores its weight as (out, in): calling it is a product with the transpose, plus the bias."""
+        layers = (self.w_q, self.w_k, self.w_v)
+        return tuple(x @ w.weight.mT + (0 if w.bias is None else w.bias) for w in layers)
+
+
+def fold_query_key(w_q: Tensor, b_q: Tensor, w_k: Tensor, b_k: Tensor) -> tuple[Tensor, Tensor]:
+    """A bias is one more row of the matrix, for an input that is always 1: fold all rows, and u is the last one."""
+    folded = torch.cat([w_q, b_q[None]]) @ w_k.mT
+    return folded[:-1], folded[-1]
+
+
 ALTERNATIVES = {
     "fold_query_key": [
+        fold_query_key,
         fold_by_loop,
         fold_by_padding,
         lambda w_q, b_q, w_k, b_k: (w_q @ w_k.T, b_q @ w_k.T),
@@ -91,6 +112,7 @@ ALTERNATIVES = {
         lambda w_q, b_q, w_k, b_k: [(w_k @ w_q.T).T, (w_k * b_q).sum(dim=1)],
     ],
     "project_qkv": [
+        project_qkv,
         project_by_loop,
         project_concatenated,
         project_by_one_rearrange,
@@ -102,5 +124,5 @@ ALTERNATIVES = {
         lambda x, *ws: tuple(torch.tensordot(x, w, dims=1) for w in ws),
         lambda x, *ws: tuple((x.unsqueeze(-1) * w).sum(-2) for w in ws),
     ],
-    "QKVProjection": [AnotherOrder, Fused, ByEinsum, InADictionary, made_by_a_function],
+    "QKVProjection": [AnotherQKVProjection, AnotherOrder, Fused, ByEinsum, InADictionary, made_by_a_function],
 }

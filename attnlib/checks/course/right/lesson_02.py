@@ -5,7 +5,9 @@ import math
 import torch
 import torch.nn.functional as F
 from einops import einsum, rearrange
-from torch import nn
+from torch import Tensor, nn
+
+from attnlib.checks.course import find
 
 
 def scores_by_loop(q, k):
@@ -256,8 +258,56 @@ def matrices_from_their_product(features):
     return torch.stack([u * s, v.T])
 
 
+def write_matrices(features: list[str]) -> Tensor:
+    """One matrix may be the identity, since only the product of the two counts: all the wishes are in the other one."""
+    wishes = {"alive": ["pronoun", "state"], "place": ["action"], "thing": ["article"]}
+    w_k = torch.tensor([[20.0 * (asks in wishes.get(name, [])) for asks in features] for name in features])
+    return torch.stack([torch.eye(len(features)), w_k])
+
+
+def attention_scores(q: Tensor, k: Tensor) -> Tensor:
+    """A factor may move inside a product: scaling the queries first takes q · d divisions instead of q · k."""
+    return (q / math.sqrt(q.shape[-1])) @ k.mT
+
+
+def softmax(scores: Tensor) -> Tensor:
+    """Dividing by a sum is subtracting its logarithm before exp; logsumexp takes the maximum out by itself."""
+    return (scores - scores.logsumexp(dim=-1, keepdim=True)).exp()
+
+
+def scaled_dot_product_attention(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """Dividing by the softmax's sum can wait until the values are mixed. FlashAttention (lesson 10) depends on it."""
+    scores = q @ k.mT / math.sqrt(q.shape[-1])
+    grown = (scores - scores.amax(dim=-1, keepdim=True)).exp()
+    total = grown.sum(dim=-1, keepdim=True)
+    return grown @ v / total, grown / total
+
+
+class AnotherSelfAttention(find("SelfAttention").reference):
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Queries and keys meet only in W_q W_kᵀ: one matrix says how much two words have to do with each other."""
+        between = self.w_q.weight.mT @ self.w_k.weight
+        weights = (x @ between @ x.mT / math.sqrt(self.w_q.out_features)).softmax(dim=-1)
+        return weights @ self.w_v(x), weights
+
+
+def mend_self_attention(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Tensor, Tensor]:
+    """Mix the words first, project the mixtures afterwards: two matrix products may be done in either order."""
+    weights = (x @ w_q @ (x @ w_k).mT / math.sqrt(w_q.shape[-1])).softmax(dim=-1)
+    return weights @ x @ w_v, weights
+
+
+class AnotherAdditiveAttention(find("AdditiveAttention").reference):
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """u is a single row, so a dot product with it replaces the layer: no axis of length 1 to squeeze."""
+        pairs = torch.tanh(self.w_1(q).unsqueeze(2) + self.w_2(k).unsqueeze(1))
+        weights = torch.einsum("bqkh,h->bqk", pairs, self.u.weight[0]).softmax(dim=-1)
+        return weights @ v, weights
+
+
 ALTERNATIVES = {
     "write_matrices": [
+        write_matrices,
         matrices_of_three_wishes,
         matrices_that_avoid,
         matrices_by_rows,
@@ -270,6 +320,7 @@ ALTERNATIVES = {
         ),
     ],
     "attention_scores": [
+        attention_scores,
         scores_by_loop,
         scores_scaled_before,
         scores_by_baddbmm,
@@ -281,6 +332,7 @@ ALTERNATIVES = {
         lambda q, k: (k @ q.mT).mT.div_(math.sqrt(q.shape[-1])),
     ],
     "softmax": [
+        softmax,
         softmax_by_loop,
         softmax_of_detached_maximum,
         softmax_online,
@@ -292,6 +344,7 @@ ALTERNATIVES = {
         lambda s: (e := 2.0 ** ((s - s.amax(-1, keepdim=True)) / math.log(2))) / e.sum(-1, keepdim=True),
     ],
     "scaled_dot_product_attention": [
+        scaled_dot_product_attention,
         attend_by_loop,
         attend_root_of_a_tensor,
         attend_by_einsum,
@@ -300,9 +353,17 @@ ALTERNATIVES = {
         attend_detached_weights,
         Attend(),
     ],
-    "SelfAttention": [Plain, AnotherOrder, OnFunctions, WeightsFirst, Fused],
-    "AdditiveAttention": [Additive, AdditiveByLoop, AdditiveByEinsum, AdditiveConcatenated, AdditiveKeyByKey],
+    "SelfAttention": [AnotherSelfAttention, Plain, AnotherOrder, OnFunctions, WeightsFirst, Fused],
+    "AdditiveAttention": [
+        AnotherAdditiveAttention,
+        Additive,
+        AdditiveByLoop,
+        AdditiveByEinsum,
+        AdditiveConcatenated,
+        AdditiveKeyByKey,
+    ],
     "mend_self_attention": [
+        mend_self_attention,
         lambda x, w_q, w_k, w_v: attend_by_loop(x @ w_q, x @ w_k, x @ w_v),
         lambda x, w_q, w_k, w_v: attend_by_einsum(x @ w_q, x @ w_k, x @ w_v),
         lambda x, w_q, w_k, w_v: attend_by_einops(F.linear(x, w_q.T), F.linear(x, w_k.T), F.linear(x, w_v.T)),

@@ -1,12 +1,15 @@
 """Right answers to lesson 03, differently written: all of them must be accepted."""
 
 import itertools
+import math
 
 import torch
 import torch.nn.functional as F
 from einops import einsum, rearrange, repeat
 from einops.layers.torch import Rearrange
 from torch import Tensor, nn
+
+from attnlib.checks.course import find
 
 
 def _need_whole_heads(width: int, num_heads: int) -> None:
@@ -220,8 +223,43 @@ def unpack_by_einsum(weight, packing, num_heads):
     return torch.einsum(f"{letters}m->khdm", cut).flatten(1, 2).unbind(0)
 
 
+def split_heads(x: Tensor, num_heads: int) -> Tensor:
+    """A head is a run of neighbouring columns: cut the runs, and stack them on an axis of their own."""
+    if x.shape[-1] % num_heads:
+        raise ValueError(f"num_heads must divide the width, got {num_heads} and {x.shape[-1]}")
+    return torch.stack(x.chunk(num_heads, dim=-1), dim=1)
+
+
+class AnotherMultiHeadSelfAttention(find("MultiHeadSelfAttention").reference):
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Each head has its own rows of w_o: multiply by those and add the heads up, and there is nothing to merge."""
+        layers, h = (self.w_q, self.w_k, self.w_v), self.num_heads
+        q, k, v = (rearrange(layer(x), "b n (h d) -> b h n d", h=h) for layer in layers)
+        weights = (q @ k.mT / math.sqrt(q.shape[-1])).softmax(dim=-1)
+        rows = rearrange(self.w_o.weight, "d_model (h d) -> h d d_model", h=h)
+        output = (weights @ v @ rows).sum(dim=1)
+        return output if self.w_o.bias is None else output + self.w_o.bias, weights
+
+
+def mend_multi_head(
+    x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, num_heads: int
+) -> tuple[Tensor, Tensor]:
+    """With an axis of their own, the heads need not be folded into the batch, nor unfolded again in the same order."""
+    q, k, v = (rearrange(x @ w, "b n (h d) -> b h n d", h=num_heads) for w in (w_q, w_k, w_v))
+    weights = (q @ k.mT / math.sqrt(q.shape[-1])).softmax(dim=-1)
+    return rearrange(weights @ v, "b h n d -> b n (h d)") @ w_o, weights
+
+
+def from_packed(weight: Tensor, packing: str, num_heads: int) -> tuple[Tensor, ...]:
+    """Rearrange the row numbers instead of the rows: print them, and you can see which row goes where."""
+    numbers = torch.arange(len(weight), device=weight.device)
+    pattern = f"{packing.replace('3', 'three')} -> three (h d)"
+    return tuple(weight[rows] for rows in rearrange(numbers, pattern, three=3, h=num_heads))
+
+
 ALTERNATIVES = {
     "from_packed": [
+        from_packed,
         unpack_by_permute,
         unpack_by_index,
         unpack_numbered,
@@ -229,6 +267,7 @@ ALTERNATIVES = {
         lambda w, packing, h: (*rearrange(w, f"{packing.replace('3', 'k')} m -> k (h d) m", k=3, h=h),),
     ],
     "split_heads": [
+        split_heads,
         split_by_view,
         split_by_einops,
         split_by_slices,
@@ -237,8 +276,16 @@ ALTERNATIVES = {
         SplitWithALayer(),
         split_by_strides,
     ],
-    "MultiHeadSelfAttention": [LoopOverHeads, SumOverHeads, Einops, FoldedIntoBatch, QueriesScaledFirst],
+    "MultiHeadSelfAttention": [
+        AnotherMultiHeadSelfAttention,
+        LoopOverHeads,
+        SumOverHeads,
+        Einops,
+        FoldedIntoBatch,
+        QueriesScaledFirst,
+    ],
     "mend_multi_head": [
+        mend_multi_head,
         mended_by_patterns,
         mended_by_permute,
         mended_by_folding_the_other_way,

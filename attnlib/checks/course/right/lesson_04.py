@@ -3,11 +3,14 @@
 import math
 import sys
 from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from einops import einsum, rearrange
 from torch import Tensor, nn
+
+from attnlib.checks.course import find
 
 
 def attend_plainly(x, memory, w_q, w_k, w_v):
@@ -293,8 +296,60 @@ def trained_by_its_state(reader, ids, wanted, rate):
     return torch.stack(losses)
 
 
+def cross_attention(x: Tensor, memory: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Tensor, Tensor]:
+    """Translate each question into the memory's terms, x W_q W_kᵀ: then the memory needs no keys and no values."""
+    asked = x @ w_q @ w_k.mT
+    weights = (asked @ memory.mT / math.sqrt(w_q.shape[-1])).softmax(dim=-1)
+    return weights @ memory @ w_v, weights
+
+
+class AnotherMultiHeadCrossAttention(find("MultiHeadCrossAttention").reference):
+    def MultiHeadCrossAttention(
+        self: Any, x: Tensor, memory: Tensor, key_mask: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """One head after the other: heads know nothing of one another before w_o mixes what they found."""
+        asked, keys, values = self.w_q(x), self.w_k(memory), self.w_v(memory)
+        heads = zip(*(t.chunk(self.num_heads, dim=-1) for t in (asked, keys, values)), strict=True)
+        added = (
+            0.0
+            if key_mask is None
+            else torch.zeros_like(keys[:, None, :, 0]).masked_fill(~key_mask[:, None], -math.inf)
+        )
+        outputs, tables = [], []
+        for q, k, v in heads:
+            tables.append((q @ k.mT / math.sqrt(q.shape[-1]) + added).softmax(dim=-1))
+            outputs.append(tables[-1] @ v)
+        return self.w_o(torch.cat(outputs, dim=-1)), torch.stack(tables, dim=1)
+
+
+def train_reader(reader: Any, ids: list[Tensor], wanted: list[Tensor], rate: float) -> Tensor:
+    """autograd.grad returns fresh gradients, so there is nothing left over to set to zero."""
+    weights, losses = [*reader.parameters()], []
+    optimiser = torch.optim.AdamW(weights, lr=rate)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, max_lr=rate, total_steps=len(ids))
+    for texts, characters in zip(ids, wanted, strict=True):
+        loss = F.cross_entropy(reader(texts)[0].mT, characters)
+        for weight, gradient in zip(weights, torch.autograd.grad(loss, weights), strict=True):
+            weight.grad = gradient
+        optimiser.step()
+        schedule.step()
+        losses.append(loss.detach())
+    return torch.stack(losses)
+
+
+def mend_decoder_attention(
+    x: Tensor, memory: Tensor, x_is_real: Tensor, memory_is_real: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor
+) -> tuple[Tensor, Tensor]:
+    """A mask can be *added*: 0 changes nothing, and exp(-inf) is 0."""
+    scores = x @ w_q @ (memory @ w_k).mT / math.sqrt(w_k.shape[-1])
+    added = torch.zeros_like(memory[..., 0]).masked_fill(~memory_is_real, -torch.inf)
+    weights = (scores + added[:, None]).softmax(dim=-1)
+    return weights @ (memory @ w_v), weights
+
+
 ALTERNATIVES = {
     "train_reader": [
+        train_reader,
         trained_by_counting,
         trained_by_gathering,
         trained_with_gradients_cleared_last,
@@ -302,6 +357,7 @@ ALTERNATIVES = {
         trained_by_its_state,
     ],
     "cross_attention": [
+        cross_attention,
         attend_plainly,
         attend_by_einsum,
         attend_by_einops,
@@ -310,8 +366,16 @@ ALTERNATIVES = {
         attend_from_the_memory,
         CrossAttend(1.0),
     ],
-    "MultiHeadCrossAttention": [WithEinops, OtherOrder, HeadAfterHead, FoldedIntoTheBatch, ByEinsum],
+    "MultiHeadCrossAttention": [
+        AnotherMultiHeadCrossAttention,
+        WithEinops,
+        OtherOrder,
+        HeadAfterHead,
+        FoldedIntoTheBatch,
+        ByEinsum,
+    ],
     "mend_decoder_attention": [
+        mend_decoder_attention,
         mended,
         partial(mended_with_a_large_number, closed=-1e8),
         mended_by_addition,

@@ -4,6 +4,7 @@ import math
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 
 def mask_by_loop(q_len, k_len, window=None):
@@ -121,8 +122,26 @@ def masked_first(scores):
     return scores.masked_fill(~open_keys(scores), -math.inf).softmax(dim=-1)
 
 
+def causal_mask(q_len: int, k_len: int, window: int | None = None) -> Tensor:
+    """The rule itself, written out: how many positions a key is behind its query, from 0 to window - 1."""
+    behind = torch.arange(k_len - q_len, k_len)[:, None] - torch.arange(k_len)
+    return (behind >= 0) & (behind < (k_len if window is None else window))
+
+
+def renormalised_causal_weights(scores: Tensor) -> Tensor:
+    """The sum of the whole row cancels when you renormalise, which leaves a softmax over the past alone."""
+    past = torch.ones_like(scores, dtype=torch.bool).tril(scores.shape[-1] - scores.shape[-2])
+    return scores.masked_fill(~past, -torch.inf).softmax(dim=-1)
+
+
+def invent_control(vocab: int, shape: tuple[int, ...], generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Two characters will do: whoever cannot see the coin before it falls pays ln 2 a throw."""
+    return (torch.rand(shape, generator=generator) < 0.5).long(), torch.tensor(2.0).log()
+
+
 ALTERNATIVES = {
     "causal_mask": [
+        causal_mask,
         mask_by_loop,
         mask_by_positions,
         mask_by_upper_triangle,
@@ -132,6 +151,7 @@ ALTERNATIVES = {
         lambda q, k, w=None: (d := torch.arange(k - q, k)[:, None] - torch.arange(k)).ge(0) & (d < (w or k)),
     ],
     "invent_control": [
+        invent_control,
         control_of_coins,
         control_of_uneven_characters,
         control_by_rounding,
@@ -139,6 +159,7 @@ ALTERNATIVES = {
         Control(),
     ],
     "renormalised_causal_weights": [
+        renormalised_causal_weights,
         renormalised_by_where,
         renormalised_by_tril,
         renormalised_by_norm,

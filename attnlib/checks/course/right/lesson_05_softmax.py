@@ -7,7 +7,9 @@ from functools import partial
 import torch
 import torch.nn.functional as F
 from einops import rearrange
-from torch import nn
+from torch import Tensor, nn
+
+from attnlib.checks.course import find
 
 
 def softmax_swept(scores, mask):
@@ -157,8 +159,33 @@ def mended_by_loop(scores, real):
     return torch.stack(rows, dim=2)
 
 
+def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
+    """The lowest *finite* number blocks just as -inf does; a row without True stays finite, and the mask makes it 0."""
+    return scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(dim=-1) * mask
+
+
+class AnotherCausalSelfAttention(find("CausalSelfAttention").reference):
+    def forward(self, x: Tensor, key_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The lowest finite number blocks, too, and the product with the mask empties the rows that have no keys."""
+        layers, order = (self.w_q, self.w_k, self.w_v), torch.arange(x.shape[1], device=x.device)
+        q, k, v = (rearrange(layer(x), "b n (h d) -> b h n d", h=self.num_heads) for layer in layers)
+        mask = order <= order[:, None]
+        mask = mask if key_mask is None else mask & key_mask[:, None, None]
+        scores = (q @ k.mT / math.sqrt(q.shape[-1])).masked_fill(~mask, torch.finfo(x.dtype).min)
+        weights = scores.softmax(dim=-1) * mask
+        return self.w_o(rearrange(weights @ v, "b h n d -> b n (h d)")), weights
+
+
+def mend_padded_causal_weights(scores: Tensor, real: Tensor) -> Tensor:
+    """Two masks may be applied one after the other: what the first has blocked, the second cannot open."""
+    past, lowest = torch.ones_like(scores, dtype=torch.bool).tril(), torch.finfo(scores.dtype).min
+    blocked = scores.masked_fill(~past, lowest).masked_fill(~real[:, None, None], lowest)
+    return blocked.softmax(dim=-1) * past * real[:, None, None]
+
+
 ALTERNATIVES = {
     "masked_softmax": [
+        masked_softmax,
         softmax_swept,
         softmax_lowest_then_zero,
         softmax_by_hand,
@@ -167,8 +194,9 @@ ALTERNATIVES = {
         softmax_row_by_row,
         lambda scores, mask: masked_shares(scores, mask, torch.finfo(scores.dtype).min),
     ],
-    "CausalSelfAttention": [FusedLike, StoredMask, HeadByHead, QueryByQuery, AdditiveMask],
+    "CausalSelfAttention": [AnotherCausalSelfAttention, FusedLike, StoredMask, HeadByHead, QueryByQuery, AdditiveMask],
     "mend_padded_causal_weights": [
+        mend_padded_causal_weights,
         mended,
         partial(mended, softmax=softmax_swept),
         partial(mended, softmax=softmax_by_hand),

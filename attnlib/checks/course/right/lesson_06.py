@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import attnlib
+from attnlib.checks.course import find
 
 
 def norm_by_loop(x, gain, bias, eps=1e-5):
@@ -255,8 +256,33 @@ def make_block(d_model, num_heads, mlp_ratio=4.0, dropout=0.0):
 BLOCKS = [UsualBlock, BlockFromScratch, FusedBlock, AdditiveMaskBlock, BlockByFunctions, BlockWithBuffer, make_block]
 BLOCKS += [_block_with(perceptron) for perceptron in (FunctionalPerceptron, MatrixPerceptron, PerceptronByLoop)]
 
+
+def layer_norm(x: Tensor, gain: Tensor, bias: Tensor, eps: float = 1e-5) -> Tensor:
+    """`var_mean` reads x once for both numbers; correction=0 divides by d_model, not by d_model - 1."""
+    variance, mean = torch.var_mean(x, dim=-1, correction=0, keepdim=True)
+    return (x - mean) * (variance + eps).rsqrt() * gain + bias
+
+
+class AnotherEncoderBlock(find("EncoderBlock").reference):
+    def forward(self, x: Tensor, key_mask: Tensor | None = None) -> Tensor:
+        """Both halves say the same thing, x + f(norm(x)); only f differs."""
+        attend = partial(self.attn, key_mask=key_mask)
+        for norm, f in ((self.norm1, attend), (self.norm2, self.mlp)):
+            x = x + f(norm(x))
+        return x
+
+
+class AnotherMend_encoder_block(find("mend_encoder_block").reference):
+    def forward(self, x: Tensor, key_mask: Tensor | None = None) -> Tensor:
+        """The stream is a sum: the input, plus what attention adds, plus what the MLP adds to both."""
+        attended = self.attn(self.norm1(x), key_mask=key_mask)
+        x = x + attended + self.mlp(self.norm2(x + attended))
+        return x
+
+
 ALTERNATIVES = {
     "layer_norm": [
+        layer_norm,
         norm_by_loop,
         norm_by_var,
         norm_by_moments,
@@ -267,6 +293,6 @@ ALTERNATIVES = {
         partial(_norm_with, -0.5),
         lambda x, gain, bias, eps=1e-5: torch.lerp(bias, bias + gain, norm_by_var(x, 1, 0, eps)),
     ],
-    "EncoderBlock": BLOCKS,
-    "mend_encoder_block": BLOCKS,
+    "EncoderBlock": [AnotherEncoderBlock, *BLOCKS],
+    "mend_encoder_block": [AnotherMend_encoder_block, *BLOCKS],
 }

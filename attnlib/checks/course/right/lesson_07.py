@@ -1,11 +1,13 @@
 """Right answers of lesson 07, written in other ways."""
 
 import math
+from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from einops import einsum, rearrange, repeat
+from torch import Tensor, nn
 
 import attnlib
 
@@ -359,9 +361,80 @@ class Mended:
         return attnlib.scaled_dot_product_attention(q, keys, values, mask=mask)
 
 
+def sinusoidal_positions(n: int, d_model: int, base: float = 10000.0) -> Tensor:
+    """A cosine is a sine a quarter turn ahead: one formula for all columns, odd ones shifted by π/2."""
+    column = torch.arange(d_model, dtype=torch.float64)
+    speeds = base ** (-(column - column % 2) / d_model)
+    angles = torch.arange(n, dtype=torch.float64)[:, None] * speeds
+    return torch.sin(angles + column % 2 * torch.pi / 2).float()
+
+
+def rotate(x: Tensor, positions: Tensor, base: float = 10000.0) -> Tensor:
+    """Two columns are one complex number, and turning it means multiplying by e^{iθ}, as LLaMA's own code does."""
+    d = x.shape[-1]
+    if d % 2:
+        raise ValueError(f"d must be even (columns are rotated in pairs), got {d}")
+    speeds = base ** (-torch.arange(0, d, 2, dtype=torch.float64, device=x.device) / d)
+    angles = positions.double()[..., None] * speeds
+    pairs = torch.view_as_complex(rearrange(x, "... (d two) -> ... d two", two=2).contiguous())
+    return torch.view_as_real(pairs * torch.polar(torch.ones_like(angles), angles).to(pairs.dtype)).flatten(-2)
+
+
+def alibi_bias(num_heads: int, q_len: int, k_len: int) -> Tensor:
+    """`bit_length` finds the power of two in whole numbers, where a logarithm could be rounded the wrong way."""
+    below = 1 << (num_heads.bit_length() - 1)
+    series, longer = ([2 ** (-8 * i / h) for i in range(1, h + 1)] for h in (below, 2 * below))
+    slopes = torch.tensor([*series, *longer[::2]][:num_heads])
+    ahead = torch.arange(k_len) - torch.arange(k_len - q_len, k_len)[:, None]
+    return torch.einsum("h,qk->hqk", slopes, ahead.float())
+
+
+def train_with_warmup(
+    model: nn.Module, ids: Tensor, targets: Tensor, lr: float, warmup: int, make: Any = torch.optim.SGD
+) -> Tensor:
+    """A scheduler multiplies `lr` by what the function says of a step; `schedule.step()` goes to the next one."""
+    optimiser, losses = make(model.parameters(), lr=lr), []
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimiser, lambda step: min(1, (step + 1) / warmup) * (1 - step / len(ids))
+    )
+    for x, wanted in zip(ids, targets, strict=True):
+        loss = F.cross_entropy(model(x)[:, -wanted.shape[1] :].mT, wanted)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        schedule.step()
+        losses.append(loss.detach())
+    return torch.stack(losses)
+
+
+def read_in_windows(model: nn.Module, ids: Tensor, window: int) -> Tensor:
+    """Two slices replace `max`: everything before the token, and of that the last `window`."""
+    seen = (ids[:, :i][:, -window:] for i in range(1, ids.shape[1]))
+    with torch.no_grad():
+        return torch.stack([F.cross_entropy(model(x)[:, -1], ids[:, i]) for i, x in enumerate(seen, 1)])
+
+
+def mend_rotary(q: Tensor, k: Tensor, v: Tensor, past_k: Tensor, past_v: Tensor) -> Tensor:
+    """The mask written out: new word i is word m + i of the text, and sees everything up to itself."""
+    m, n = past_k.shape[-2], q.shape[-2]
+    new = torch.arange(m, m + n, device=q.device)
+    keys = torch.cat([past_k, attnlib.rotate(k, new)], dim=-2)
+    scores = attnlib.rotate(q, new) @ keys.mT / math.sqrt(q.shape[-1])
+    past = torch.arange(m + n, device=q.device) <= new[:, None]
+    return scores.masked_fill(~past, -torch.inf).softmax(dim=-1) @ torch.cat([past_v, v], dim=-2)
+
+
 ALTERNATIVES = {
-    "sinusoidal_positions": [table_by_columns, table_by_loop, table_by_numpy, table_by_complex, table_by_shift],
+    "sinusoidal_positions": [
+        sinusoidal_positions,
+        table_by_columns,
+        table_by_loop,
+        table_by_numpy,
+        table_by_complex,
+        table_by_shift,
+    ],
     "rotate": [
+        rotate,
         rotated_by_stack,
         rotated_by_complex,
         rotated_by_partner,
@@ -369,6 +442,7 @@ ALTERNATIVES = {
         rotated_in_a_new_tensor,
     ],
     "alibi_bias": [
+        alibi_bias,
         bias_by_loop,
         bias_by_relative,
         bias_by_einsum,
@@ -376,6 +450,7 @@ ALTERNATIVES = {
         bias_clamped,
     ],
     "train_with_warmup": [
+        train_with_warmup,
         trained_by_a_schedule,
         trained_at_given_rates,
         trained_by_given_gradients,
@@ -383,11 +458,12 @@ ALTERNATIVES = {
         Trainer(),
     ],
     "read_in_windows": [
+        read_in_windows,
         read_by_slices,
         read_by_gathering,
         read_text_by_text,
         read_the_whole_first,
         read_by_unfolding,
     ],
-    "mend_rotary": [mended_by_loop, mended_by_matmul, mended_with_torch, mended_by_distance, Mended()],
+    "mend_rotary": [mend_rotary, mended_by_loop, mended_by_matmul, mended_with_torch, mended_by_distance, Mended()],
 }

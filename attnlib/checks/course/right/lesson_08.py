@@ -1,13 +1,15 @@
 """Right answers of lesson 08, written in other ways: the loss, the block and the model."""
 
 import math
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 from einops import einsum, rearrange
-from torch import nn
+from torch import Tensor, nn
 
 import attnlib
+from attnlib.checks.course import find
 
 
 def full(logits):
@@ -242,8 +244,39 @@ class ModelWithABuffer(ModelOfOwnBlocks):
         return self.head(self.norm(nn.Sequential(*self.blocks)(x)))
 
 
+def next_token_loss(logits: Tensor, ids: Tensor, ignore_index: int = -100) -> Tensor:
+    """Only the targets move: the last position has none, so it gets the id that does not count."""
+    logits = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
+    targets = F.pad(ids[:, 1:], (0, 1), value=ignore_index)
+    return F.cross_entropy(logits.mT, targets, ignore_index=ignore_index)
+
+
+class AnotherDecoderBlock(find("DecoderBlock").reference):
+    def forward(self, x: Tensor, memory: Tensor | None = None) -> Tensor:
+        """Every branch says the same thing, x + f(norm(x)); a memory puts one more between the other two."""
+        norms, branches = [self.norm1, self.norm2], [partial(self.attn, is_causal=True), self.mlp]
+        if memory is not None:
+            norms.append(self.norm3)
+            branches.insert(1, partial(self.cross, memory=memory))
+        for norm, f in zip(norms, branches, strict=True):
+            x = x + f(norm(x))
+        return x
+
+
+class AnotherLanguageModel(find("LanguageModel").reference):
+    def forward(self, ids: Tensor) -> Tensor:
+        """Positions 0 to n - 1 are the first n rows of their table; a score is a dot product with a row of the head."""
+        if ids.shape[1] > self.max_len:
+            raise ValueError(f"a text has at most max_len = {self.max_len} ids, got {ids.shape[1]}")
+        x = self.embed(ids) + self.positions.weight[: ids.shape[1]]
+        for block in self.blocks:
+            x = block(x)
+        return torch.einsum("bnd,vd->bnv", self.norm(x), self.head.weight)
+
+
 ALTERNATIVES = {
     "next_token_loss": [
+        next_token_loss,
         loss_with_the_vocabulary_second,
         loss_by_gather,
         loss_by_loop,
@@ -252,6 +285,7 @@ ALTERNATIVES = {
         Loss(),
     ],
     "DecoderBlock": [
+        AnotherDecoderBlock,
         BlockWithOptions,
         BlockFromNothing,
         BlockWithFusedAttention,
@@ -259,6 +293,7 @@ ALTERNATIVES = {
         BlockWithFlatAttention,
     ],
     "LanguageModel": [
+        AnotherLanguageModel,
         ModelOfEncoderBlocks,
         ModelWithItsTables,
         ModelOfOwnBlocks,

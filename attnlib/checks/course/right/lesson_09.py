@@ -1,10 +1,12 @@
 """Right answers of lesson 09 about the cache, written in other ways."""
 
 import math
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from einops import einsum, rearrange
+from torch import Tensor
 
 import attnlib
 
@@ -258,8 +260,32 @@ def rolled_with_blocked_scores(q, k, v, cache):
     return scores.softmax(dim=-1) @ cache["v"]
 
 
+def append_to_cache(cache: dict[str, Any], k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """The views are made first, and their last n positions written: the result is part of the buffer itself."""
+    length = cache["length"] + k.shape[2]
+    if length > cache["k"].shape[2]:
+        raise ValueError(f"there is room for {cache['k'].shape[2]} positions, got {length}")
+    keys, values = (cache[name].narrow(2, 0, length) for name in ("k", "v"))
+    keys[:, :, cache["length"] :], values[:, :, cache["length"] :] = k, v
+    cache["length"] = length
+    return keys, values
+
+
+def mend_rolling_cache(q: Tensor, k: Tensor, v: Tensor, cache: dict[str, Any]) -> Tensor:
+    """All slots are read, and a mask blocks those to which nothing has been written yet."""
+    window = cache["k"].shape[2]
+    slot = cache["length"] % window
+    cache["k"][:, :, slot], cache["v"][:, :, slot] = k[:, :, 0], v[:, :, 0]
+    cache["length"] += 1
+    written = torch.arange(window, device=q.device) < cache["length"]
+    weights = attnlib.masked_softmax(q @ cache["k"].mT / math.sqrt(q.shape[-1]), written)
+    output: Tensor = weights @ cache["v"]
+    return output
+
+
 ALTERNATIVES = {
     "append_to_cache": [
+        append_to_cache,
         appended_in_a_loop,
         appended_by_narrow,
         appended_by_index,
@@ -281,6 +307,7 @@ ALTERNATIVES = {
         Writer(),
     ],
     "mend_rolling_cache": [
+        mend_rolling_cache,
         rolled_with_a_mask,
         rolled_by_divmod,
         rolled_in_order,

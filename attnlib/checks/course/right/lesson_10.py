@@ -1,8 +1,10 @@
 """Right answers of lesson 10 about softmax in blocks and merging, written in other ways."""
 
+from collections.abc import Iterator
 from functools import reduce
 
 import torch
+from torch import Tensor
 
 INF = float("inf")
 
@@ -195,8 +197,36 @@ class Merged:
         return o, m, total
 
 
+def online_softmax(blocks: Iterator[Tensor]) -> tuple[Tensor, Tensor]:
+    """Where m does not grow the factor is exp(0) = 1, so one line serves for every block, the first one included."""
+    m, total = torch.tensor(-torch.inf), torch.tensor(0.0)
+    for block in blocks:
+        new = torch.maximum(m.to(block), block.amax(dim=-1))
+        base = torch.where(new.isinf(), 0.0, new)
+        total = torch.exp(m.to(block) - base) * total.to(block) + torch.exp(block - base.unsqueeze(-1)).sum(dim=-1)
+        m = new
+    return m, total
+
+
+def merge(o1: Tensor, m1: Tensor, l1: Tensor, o2: Tensor, m2: Tensor, l2: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """o and l are sums of the same terms, so l may ride along as one more column of o."""
+    m = torch.stack([m1, m2]).amax(dim=0)
+    sums = [torch.cat([o, total.unsqueeze(-1)], dim=-1) for o, total in ((o1, l1), (o2, l2))]
+    factors = [torch.exp(old - m.clamp(min=-1e38)).unsqueeze(-1) for old in (m1, m2)]
+    both = factors[0] * sums[0] + factors[1] * sums[1]
+    return both[..., :-1], m, both[..., -1]
+
+
 ALTERNATIVES = {
-    "online_softmax": [folded, from_the_first_block, by_parts, number_by_number, by_nan_to_num, Running()],
+    "online_softmax": [
+        online_softmax,
+        folded,
+        from_the_first_block,
+        by_parts,
+        number_by_number,
+        by_nan_to_num,
+        Running(),
+    ],
     "mend_online": [
         attended_at_once,
         attended_and_divided_each_time,
@@ -204,5 +234,5 @@ ALTERNATIVES = {
         attended_closed_blocks_left_out,
         attended_by_logsumexp,
     ],
-    "merge": [merged_with_where, merged_larger_first, merged_stacked, merged_by_nan_to_num, Merged()],
+    "merge": [merge, merged_with_where, merged_larger_first, merged_stacked, merged_by_nan_to_num, Merged()],
 }

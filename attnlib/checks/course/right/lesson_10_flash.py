@@ -4,6 +4,7 @@ import math
 
 import torch
 from einops import einsum
+from torch import Tensor
 
 INF = float("inf")
 
@@ -250,8 +251,29 @@ class SoftmaxBackward:
         return (grad_weights - dot).mul(weights)
 
 
+def flash_attention(q: Tensor, k: Tensor, v: Tensor, block_size: int, is_causal: bool) -> tuple[Tensor, Tensor]:
+    """A finished part is an output and a log-sum-exp; to join two, take a sigmoid of the difference of the latter."""
+    outputs, sums, places = torch.zeros_like(v), q.new_full(q.shape[:-1], -torch.inf), torch.arange(q.shape[-2])
+    for at in places.split(block_size):
+        rows = slice(int(at[0]) if is_causal else 0, None)  # queries before this block of keys see nothing of it
+        scores = q[..., rows, :] @ k[..., at, :].mT * q.shape[-1] ** -0.5
+        late = at.to(q.device) > places[rows, None].to(q.device)
+        scores = scores.masked_fill(late, -torch.inf) if is_causal else scores
+        lse = scores.logsumexp(dim=-1)
+        share = torch.sigmoid(lse - sums[..., rows])[..., None]
+        new = (scores - lse[..., None]).exp() @ v[..., at, :]
+        outputs[..., rows, :], sums[..., rows] = outputs[..., rows, :].lerp(new, share), sums[..., rows].logaddexp(lse)
+    return outputs, sums
+
+
+def softmax_gradient(weights: Tensor, grad_weights: Tensor) -> Tensor:
+    """The table of all derivatives of a row is diag(P) - P Pᵀ; times dP it need never be made."""
+    return weights * grad_weights - weights * (weights[..., None, :] @ grad_weights[..., None])[..., 0]
+
+
 ALTERNATIVES = {
     "flash_attention": [
+        flash_attention,
         flash_row_by_row,
         flash_from_the_diagonal,
         flash_keys_outside,
@@ -259,6 +281,7 @@ ALTERNATIVES = {
         flash_kept_divided,
     ],
     "softmax_gradient": [
+        softmax_gradient,
         softmax_backward_by_table,
         softmax_backward_in_two_terms,
         softmax_backward_by_einsum,

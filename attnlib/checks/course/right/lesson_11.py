@@ -1,10 +1,11 @@
 """Right answers of lesson 11, written in other ways: two heads by hand, a film, finding heads, breaking repeats."""
 
 import copy
+from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import einsum
+from torch import Tensor, einsum
 
 
 def by_hand_as_sums_of_wires(vocab, n):
@@ -278,8 +279,38 @@ def broken_by_one_order(ids, period):
     return ids[:, torch.cat([torch.zeros(1, dtype=torch.long), order])]
 
 
+def induction_by_hand(vocab: int, n: int) -> Tensor:
+    """By way of the query: layer 0 fetches *where* the token was, layer 1 asks for the place after that."""
+    token, guess, position = slice(0, vocab), slice(2 * vocab, 3 * vocab), slice(3 * vocab, None)
+    matrices = torch.zeros(4, 3 * vocab + n, 3 * vocab + n)
+    matrices[0][token, token] = 200 * torch.eye(vocab)
+    matrices[1][position, position] = 0.5 * torch.eye(n)
+    matrices[2][position, position] = 900 * torch.ones(n - 1).diag(1)
+    matrices[3][token, guess] = torch.eye(vocab)
+    return matrices
+
+
+def find_heads(model: Any, ids: Tensor, period: int) -> tuple[Tensor, Tensor, Tensor]:
+    """A detector is a table that says where the weight should be, so three masks and one einsum score every head."""
+    weights = torch.stack(model(ids, return_weights=True)[1])
+    q, k = torch.arange(ids.shape[1])[:, None], torch.arange(ids.shape[1])
+    back, copy = (q - k == 1) & (q > 1), (q - k == period - 1) & (q > period)
+    masks = torch.stack([back, copy, (k == 0) & (q > 1) & (q <= period)]).to(weights)
+    masks = masks / masks.sum(dim=(1, 2), keepdim=True)
+    scores = torch.einsum("lbhqk,sqk->slh", weights, masks) / len(ids)
+    best = torch.unravel_index(scores.flatten(1).argmax(dim=1), scores.shape[1:])
+    return scores, (masks / (q + 1)).sum(dim=(1, 2)), torch.stack(best, dim=1)
+
+
+def break_repeats(ids: Tensor, period: int) -> Tensor:
+    """Every second block runs backwards: next to no token is followed by what followed it before."""
+    blocks = ids[:, 1:].split(period, dim=1)
+    return torch.cat([ids[:, :1], *(b.flip(1) if i % 2 else b for i, b in enumerate(blocks))], dim=1)
+
+
 ALTERNATIVES = {
     "induction_by_hand": [
+        induction_by_hand,
         by_hand_as_sums_of_wires,
         by_hand_in_loops,
         by_hand_in_blocks,
@@ -288,6 +319,7 @@ ALTERNATIVES = {
     ],
     "train_and_film": [film_by_loops, film_by_chunks, film_of_state_dicts, Camera(), film_in_a_buffer],
     "find_heads": [
+        find_heads,
         heads_by_index,
         heads_in_loops,
         heads_by_masks,
@@ -295,6 +327,7 @@ ALTERNATIVES = {
         heads_by_a_model_that_is_even,
     ],
     "break_repeats": [
+        break_repeats,
         broken_block_by_block,
         broken_by_turning_blocks,
         broken_by_rolling_blocks,

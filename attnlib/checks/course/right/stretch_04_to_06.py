@@ -1,9 +1,13 @@
 """Right answers to the stretch exercises of lessons 04 to 06, differently written: all of them must be accepted."""
 
+from functools import partial
+
 import torch
-from torch import nn
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 import attnlib
+from attnlib.checks.course import find
 
 
 def packed(ids):
@@ -123,7 +127,31 @@ class PostNormOneByOne(PostNorm):
         return self.norm2(torch.stack([s + self.mlp(s) for s in stream]))
 
 
+def packed_causal(ids: Tensor) -> tuple[Tensor, Tensor]:
+    """A word's position in its text is the number of words that it may see, not counting itself."""
+    begins = F.pad(ids[:, 1:] != ids[:, :-1], (1, 0), value=True)
+    text = begins.cumsum(dim=1)
+    mask = ((text[:, :, None] == text[:, None]) & (ids != -1)[:, :, None]).tril()
+    return mask, (mask.sum(dim=-1) - 1).clamp(min=0)
+
+
+class AnotherPostNormBlock(find("PostNormBlock").reference):
+    def forward(self, x: Tensor, key_mask: Tensor | None = None) -> Tensor:
+        """Both halves say the same thing, norm(x + f(x)): whatever is added, the norm brings it back to one size."""
+        attend = partial(self.attn, key_mask=key_mask)
+        for norm, f in ((self.norm1, attend), (self.norm2, self.mlp)):
+            x = norm(x + f(x))
+        return x
+
+
 ALTERNATIVES = {
-    "PostNormBlock": [PostNorm, PostNormOwnLayers, PostNormInOneLine, PostNormByFunction, PostNormOneByOne],
-    "packed_causal": [packed, packed_and_counted, packed_by_loop, packed_row_by_row, packed_by_products],
+    "PostNormBlock": [
+        AnotherPostNormBlock,
+        PostNorm,
+        PostNormOwnLayers,
+        PostNormInOneLine,
+        PostNormByFunction,
+        PostNormOneByOne,
+    ],
+    "packed_causal": [packed_causal, packed, packed_and_counted, packed_by_loop, packed_row_by_row, packed_by_products],
 }

@@ -1,7 +1,10 @@
 """Right answers of lesson 05 that train and measure, written in other ways."""
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 
 def trained_with_an_optimiser(model, excerpts, rates, make=torch.optim.SGD):
@@ -190,8 +193,44 @@ class Probe:
         return (model(texts) - start).abs().amax(dim=(0, 2)) > 1e-5
 
 
+def reach(model: torch.nn.Module, ids: Tensor, vocab: int) -> Tensor:
+    """All n changed texts are one batch: the text n times, with a different character along the diagonal."""
+    texts = ids.repeat(len(ids), 1)
+    texts.diagonal().copy_((ids + 1) % vocab)
+    with torch.no_grad():
+        after, before = model(texts), model(ids[None])  # (j, i, vocab), (1, i, vocab)
+    found: Tensor = (after - before).abs().amax(dim=-1).T > 1e-5
+    return found
+
+
+def train_writer(model: torch.nn.Module, excerpts: Tensor, rates: Tensor, make: Any = torch.optim.SGD) -> Tensor:
+    """LambdaLR does the same bookkeeping: at each step it multiplies the optimiser's rate, here 1, by a factor."""
+    optimiser, losses = make(model.train().parameters(), lr=1.0), []
+    factors = [*rates.tolist(), 0.0]
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: factors[step])
+    for excerpt in excerpts:
+        loss = F.cross_entropy(model(excerpt[:, :-1]).mT, excerpt[:, 1:])
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        schedule.step()
+        losses.append(loss.detach())
+    return torch.stack(losses)
+
+
+def losses_by_place(model: torch.nn.Module, excerpts: Tensor) -> tuple[Tensor, Tensor]:
+    """The last predictions of all lengths, stacked, are logits like those of one pass, so one line measures both."""
+    with torch.no_grad():
+        one_pass = model(excerpts[:, :-1])
+        one_by_one = torch.stack([model(excerpts[:, :t])[:, -1] for t in range(1, excerpts.shape[1])], dim=1)
+    losses = (F.cross_entropy(x.mT, excerpts[:, 1:], reduction="none") for x in (one_pass, one_by_one))
+    training, writing = (loss.mean(dim=0) for loss in losses)
+    return training, writing
+
+
 ALTERNATIVES = {
     "reach": [
+        reach,
         reached_by_changing,
         reached_pair_by_pair,
         reached_in_one_batch,
@@ -199,6 +238,7 @@ ALTERNATIVES = {
         Probe(),
     ],
     "train_writer": [
+        train_writer,
         trained_with_an_optimiser,
         trained_by_given_gradients,
         trained_by_a_schedule,
@@ -206,6 +246,7 @@ ALTERNATIVES = {
         Trainer(),
     ],
     "losses_by_place": [
+        losses_by_place,
         measured_twice,
         measured_place_by_place,
         measured_by_gathering,

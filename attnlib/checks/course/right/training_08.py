@@ -1,10 +1,12 @@
 """Right answers of lesson 08, written in other ways: a loop that trains, and counting."""
 
 from collections import Counter, defaultdict
+from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 
 def next_loss(model, batch):
@@ -201,8 +203,46 @@ def counted_with_weights(text, test, order, vocab):
     return torch.tensor(result, dtype=torch.float32)
 
 
+def witten_bell(text: Tensor, test: Tensor, order: int, vocab: int) -> Tensor:
+    """A table of which context occurs where, times a table of what comes next there, is a table of counts."""
+    p = torch.full((len(test) - order + 1,), 1 / vocab)
+    for k in range(order):
+        seen, asked = (ids.unfold(0, k + 1, 1) for ids in (text, test[order - 1 - k :]))
+        same = (seen[:, :k] == asked[:, None, :k]).all(dim=-1)
+        counts = same.float() @ F.one_hot(seen[:, k], vocab).float()
+        total, kinds = counts.sum(dim=1), (counts > 0).sum(dim=1)
+        mixed = (counts.gather(1, asked[:, k:])[:, 0] + kinds * p) / (total + kinds)
+        p = torch.where(total > 0, mixed, p)
+    return p
+
+
+def train_language_model(model: Any, batches: Tensor, held_out: Tensor, rate: float, warmup: int, every: int) -> Tensor:
+    """PyTorch's scheduler holds the shape of the rate, and one function computes both losses, so they cannot differ."""
+
+    def loss_of(batch: Tensor) -> Tensor:
+        return F.cross_entropy(model(batch[0])[:, :-1].mT, batch[1, :, 1:], ignore_index=-100)
+
+    was_training, losses = model.training, [loss_of(held_out).detach() for _ in [model.eval()]]
+    optimiser = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=0.01)
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimiser, lambda step: min(1.0, (step + 1) / warmup) * (1 - step / len(batches))
+    )
+    for step, batch in enumerate(batches, 1):
+        model.train()
+        optimiser.zero_grad()
+        loss_of(batch).backward()
+        optimiser.step()
+        schedule.step()
+        if step % every == 0:
+            model.eval()
+            losses.append(loss_of(held_out).detach())
+    model.train(was_training)
+    return torch.stack(losses)
+
+
 ALTERNATIVES = {
     "train_language_model": [
+        train_language_model,
         trained_with_a_scheduler,
         trained_with_a_loop_over_groups,
         trained_with_gradients_by_hand,
@@ -210,6 +250,7 @@ ALTERNATIVES = {
         Trainer(),
     ],
     "witten_bell": [
+        witten_bell,
         counted_by_recursion,
         counted_with_strings,
         counted_by_tables,

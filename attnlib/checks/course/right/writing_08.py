@@ -2,9 +2,11 @@
 
 import math
 from itertools import count
+from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 import attnlib
 
@@ -161,13 +163,54 @@ class Writer:
         return ids
 
 
+def sample_next(
+    logits: Tensor,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """In sorted order, top_k and top_p keep a run at the front; a place in it is drawn, and `ids` names its token."""
+    if temperature == 0:
+        return logits.argmax(dim=-1)
+    ordered, ids = (logits / temperature).sort(dim=-1, descending=True)
+    if top_k is not None:
+        ordered = ordered.masked_fill(ordered < ordered[:, :top_k].amin(dim=-1, keepdim=True), -torch.inf)
+    p = ordered.softmax(dim=-1)
+    p = p if top_p is None else p * (p.cumsum(dim=-1) - p < top_p)
+    return ids.gather(-1, torch.multinomial(p, 1, generator=generator))[:, 0]
+
+
+def generate(
+    model: Any,
+    ids: Tensor,
+    num_tokens: int,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    stop_id: int | None = None,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """Whether a row has stopped can be read off the row itself: its new part holds stop_id."""
+    n, was_training, stop = ids.shape[1], model.training, -1 if stop_id is None else stop_id
+    model.eval()
+    while ids.shape[1] < n + num_tokens and not (stopped := (ids[:, n:] == stop).any(dim=1)).all():
+        with torch.no_grad():
+            logits = model(ids[:, -model.max_len :])[:, -1]
+        new = attnlib.sample_next(logits, temperature, top_k, top_p, generator)
+        ids = torch.cat([ids, new.masked_fill(stopped, stop)[:, None]], dim=1)
+    model.train(was_training)
+    return ids
+
+
 ALTERNATIVES = {
     "sample_next": [
+        sample_next,
         drawn_by_gumbel,
         drawn_by_cumsum,
         drawn_among_the_sorted,
         drawn_row_by_row,
         drawn_from_a_categorical,
     ],
-    "generate": [wrote_by_list, wrote_in_a_buffer, wrote_with_while, wrote_by_recursion, Writer()],
+    "generate": [generate, wrote_by_list, wrote_in_a_buffer, wrote_with_while, wrote_by_recursion, Writer()],
 }
