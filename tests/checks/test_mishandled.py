@@ -176,6 +176,8 @@ NOTHING_TO_SEE = {
     "train_writer": "squeezed",
     "train_with_warmup": "squeezed",
     "read_in_windows": "squeezed",
+    "induction_by_hand": "always_float64",  # matrices of any dtype predict
+    "break_repeats": "always_float64",  # ids that are no whole numbers are rejected, and no symptom is told
     # dtype and device at once, and hardly a case in float64: it is rejected, and no symptom is told
     "losses_by_place": "squeezed new_tensor_filled_in",
     "mend_encoder_block": "new_tensor_filled_in",
