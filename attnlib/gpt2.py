@@ -16,12 +16,12 @@ NOT_WEIGHTS = (".attn.bias", ".attn.masked_bias")  # the causal mask, saved as b
 def from_gpt2(state_dict: Mapping[str, Tensor], *, num_heads: int | None = None) -> LanguageModel:
     """Build a ``LanguageModel`` with a copy of the weights of a GPT-2, of any size, as ``transformers`` names them.
 
-    Four things differ from what one expects, and none but the second raises an error where it is overlooked:
+    Four things differ from what one expects, and not all of them raise an error where they are overlooked:
 
-    - its ``Conv1D`` layers are (in, out), the transpose of ``nn.Linear``'s weight;
+    - its ``Conv1D`` layers are (in, out), the transpose of ``nn.Linear``'s weight: an error, but for the square one;
     - ``c_attn`` is one layer for queries, keys and values, (d_model, 3 * d_model), packed as (3 h d);
-    - the GELU is the approximation by tanh;
-    - the head is the embedding itself: there is no ``lm_head`` in the file, or a copy.
+    - the GELU is the approximation by tanh: the exact one is off in the fourth digit;
+    - the head is the embedding itself: there is no ``lm_head`` in the file, or a copy. An untied head is missing.
 
     ``num_heads`` cannot be seen in the weights. It is d_model / 64 unless it is given, as in all published sizes.
     Raises ValueError for names that are missing or that no GPT-2 has, and where 64 does not divide d_model.

@@ -3,30 +3,43 @@
 #
 # In this course you write the attention mechanism yourself, line by line, and then train networks on *your* lines. One
 # of them reads *Sunday, 20 July 1969*, in nine languages, and shows you where it looked for each digit. Another reads
-# handwriting. A third one writes. A fourth learns to copy, and you open it up to see how. All of it runs on a laptop.
+# handwriting. A third one writes. A fourth learns to copy, and you'll open it up to see how. All of it runs on a
+# laptop.
 #
-# Attention is, at its heart, one question asked many times: *how well do these two vectors fit together?* In this
-# lesson you write the code that asks it for all pairs at once, and you can check every number by counting.
+# At its heart, attention is one question asked many times: *how well do these two vectors fit together?* In this lesson
+# you write the code that asks it for all pairs at once, and you can check every number by counting.
 #
 # | | |
 # | --- | --- |
 # | **You will build** | `pairwise_dot`: all dot products between two sets of vectors |
-# | **You will understand** | tensors with named axes, `einsum`, `einops`, broadcasting, and what a check tells you |
-# | **You need** | Python, a little PyTorch, about 45 minutes |
+# | **You will understand** | tensors with named axes, `einsum`, `einops`, broadcasting, and how to read a check |
+# | **You need** | Python and a little PyTorch |
+# | **Time** | core 45 minutes, everything 1 hour 50 minutes ([symbols](00_start_here.ipynb#Symbols)) |
 #
-# Three kinds of cells wait for you. *Predict* cells ask what will happen before you see it. *Exercises* ask for a few
-# lines of code. *Fix* cells hold code that runs, looks right and is wrong. Each has its points, its difficulty from 1
-# to 5, and a check right below. Each lesson also has extras for those who want more; the longest are called *stretch*.
-# They take from ten minutes to three quarters of an hour, are checked like the others, and earn nothing but the
-# pleasure.
+# ## How the course works · core
 #
-# Run the cells one at a time (Shift + Enter). *Run All* passes over what you have not answered yet, and stops at an
-# answer that is wrong, on purpose. You cannot get stuck for good: until your solution passes, later cells use that of
+# There are three kinds of tasks. *Predict* asks what will happen before you see it. An *exercise* asks for a few lines
+# of code. *Fix* gives you code that runs, looks right and is wrong. Each has points, a difficulty from 1 to 5, and a
+# check right below it.
+#
+# **What to do, and what to skip.** The heading of every section ends in one of three words.
+#
+# - *core* is the thread. The next lessons build on it. All the core sections of the course take about fifteen hours.
+# - *more* is worth it when you have the time, and nothing later depends on it. Its exercises count like the others.
+# - *stretch* is for those who want a harder problem. It's checked like everything else and earns no points.
+#
+# Run the cells one at a time (Shift + Enter). *Run All* skips what you haven't answered yet and stops at an answer that
+# is wrong, on purpose. You can't get stuck for good, because until your solution passes, later cells use the one in
 # `attnlib`, the course's own small library.
 #
-# The last cell of each lesson lists what you have passed, what is still open, your points and the next step. It
-# remembers what passed when you restart the notebook, in one small file in your home folder. Nothing leaves your
-# machine.
+# **Your code is kept.** Each answer that passes is written to `my_attention/lesson_00.py`, `lesson_01.py` and so on,
+# beside the notebooks. Later lessons import it from there, so the language model of lesson 08 runs on the attention you
+# write in lesson 05. The folder is a plain Python package, and it's yours to read, change and publish. (If you don't
+# want it, set the environment variable `ATTNLIB_MY_ATTENTION` to nothing before you start Jupyter. On Colab the folder
+# lives as long as the runtime; copy it to your Drive to keep it.)
+#
+# The last cell of each lesson lists what you've passed, what's still open and the next step. It remembers this in one
+# small file in your home folder. Nothing leaves your machine.
 
 # %%
 from contextlib import suppress
@@ -45,21 +58,21 @@ from attnlib.plot import ACCENT, INK, plot_course_map, show, use_style
 use_style()
 
 # %% [markdown]
-# Here is the way through the course.
+# This is the way through the course.
 
-# %%
-plot_course_map(here=0)
+# %% tags=["picture:course.png"]
+plot_course_map(title="From one dot product to an encoder, and beyond")
 show(
-    "The lessons 00 to 11 as boxes, with arrows from each lesson to those that build "
-    "on it."
+    "A map of the lessons 00 to 11 as a chain of boxes, each with an arrow to the "
+    "next: seven in a row, from start here to the encoder block, then five below."
 )
 
 # %% [markdown]
-# ## Turn words into vectors that you can check by hand
+# ## Turn words into vectors you can check by hand · core
 #
-# One sentence runs through the whole course, and it has a twin. They differ in the last word only. Ask yourself what
+# One sentence runs through the whole course, and it has a twin. They differ only in the last word. Ask yourself what
 # *it* is in each of them, and what told you so. (The pair is from the
-# [post](https://research.google/blog/transformer-a-novel-neural-network-architecture-for-language-understanding/) with
+# [post](https://research.google/blog/transformer-a-novel-neural-network-architecture-for-language-understanding/) in
 # which Jakob Uszkoreit introduced the Transformer in 2017. Jay Alammar's [Illustrated
 # Transformer](https://jalammar.github.io/illustrated-transformer/) made the tired animal famous.)
 
@@ -69,9 +82,9 @@ wide = "The animal did not cross the street because it was wide".lower().split()
 print(len(tired), "words:", *tired)
 
 # %% [markdown]
-# Real models learn a vector for each word, and you will get there in the next lesson. Here we take vectors that you
-# can check with a pencil: **count the letters**. A word becomes 26 numbers, one for each letter of the alphabet. Such
-# vectors know nothing about meaning, only about spelling. That is fine: the tools are the same.
+# Real models learn a vector for each word, and you'll get there in the next lesson. Here we take vectors you can check
+# with a pencil. **Count the letters**, and a word becomes 26 numbers, one for each letter of the alphabet. Such vectors
+# know nothing about meaning, only about spelling. That's fine, because the tools are the same.
 
 
 # %%
@@ -92,11 +105,11 @@ print(
 )
 
 # %% [markdown]
-# ## Name the axes
+# ## Name the axes · core
 #
-# PyTorch tells you that a tensor has shape `(11, 26)`. It does not tell you what the 11 is. By lesson 03 your tensors
-# have four axes, two of them often of the same size, and most bugs in attention code put the right number on the
-# wrong axis. So every axis gets a letter, the same one in the whole course:
+# PyTorch tells you that a tensor has shape `(11, 26)`. It doesn't tell you what the 11 counts. By lesson 03 your
+# tensors have four axes, two of them often of the same size, and most bugs in attention code put the right number on
+# the wrong axis. So every axis gets a letter, the same one in the whole course.
 #
 # | letter | the axis counts |
 # | --- | --- |
@@ -107,21 +120,22 @@ print(
 # | `h` | attention heads, from lesson 03 on |
 #
 # Where several widths meet, each gets a name that begins with `d`, such as `d_model` in lesson 01. We write `(b, n, d)`
-# for a shape. Our two sentences together make one such tensor. Say its shape before you run the cell.
+# for a shape. All other symbols are in a [table at the end](#Symbols). Our two sentences together make one tensor. Say
+# its shape before you run the cell.
 
 # %%
 batch = torch.stack([letter_counts(tired), letter_counts(wide)])
 batch.shape  # (b, n, d)
 
 # %% [markdown]
-# ## Multiply two vectors into one number
+# ## Multiply two vectors into one number · core
 #
 # The dot product multiplies two vectors number by number and adds everything up:
 #
 # $$x \cdot y = \sum_d x_d y_d$$
 #
-# It is large where both vectors have large numbers in the same places. For letter counts: a letter adds to the sum only
-# if *both* words contain it. *it* and *the* share one letter, a `t`, once in each. So their dot product must be 1.
+# It's large where both vectors have large numbers in the same entries. For letter counts, a letter adds to the sum only
+# if *both* words contain it. *it* and *the* share one letter, a `t`, once in each, so their dot product must be 1.
 
 # %%
 the, it = counts[tired.index("the")], counts[tired.index("it")]
@@ -132,15 +146,15 @@ by_loop
 # %% [markdown]
 # ### Predict, then run: who fits *the* best? ({points}, difficulty 1, 3 minutes)
 #
-# Predicting is the cheapest way to learn: it costs a minute, and a wrong guess is remembered for years. Decide *before*
+# Predicting is the cheapest way to learn. It costs a minute, and a wrong guess is remembered for years. Decide *before*
 # you compute, with pencil and paper if you like.
 #
 # Take the dot product of *the* with every word of the sentence. **Which word gives the largest one?**
 #
 # - **A**: *the* itself. Nothing fits a vector better than the same vector.
 # - **B**: *street*.
-# - **C**: *because*. It is the longest word, so it has the most letters to match.
-# - **D**: *street* and *tired*, in a tie: each has two of the letters of *the*, `t` and `e`.
+# - **C**: *because*. It's the longest word, so it has the most letters to match.
+# - **D**: *street* and *tired*, in a tie. Each has two of the letters of *the*, `t` and `e`.
 
 # %%
 ### BEGIN SOLUTION
@@ -172,17 +186,17 @@ ax.set(
 show("The dot products of “the” with eleven words: “street” has 4, “the” itself 3.")
 
 # %% [markdown]
-# *street* has two `t` and two `e`, and each counts twice. **A dot product measures how well two vectors agree times how
-# long they are.** A long vector can beat a perfect match. Attention uses the dot product all the same: the length lets
-# a word say "look at me" more loudly. Keep this in mind: lesson 02 asks how large these numbers get.
+# *street* has two `t` and two `e`, and each counts twice. **A dot product measures how well two vectors agree, times
+# how long they are.** A long vector can beat a perfect match. Attention uses the dot product all the same, because the
+# length lets a word say "look at me" more loudly. Keep this in mind for lesson 02, which asks how large these numbers
+# get.
 
 # %% [markdown]
-# ## Write a product with `einsum`
+# ## Write a product with `einsum` · core
 #
-# You can write the dot product as a loop, as `@` with the right transposes, or as what it is: a sum over a named axis.
-# `einops.einsum` takes the tensors, then a pattern with the names of their axes. **The rule: axes that are missing
-# after the arrow are multiplied and summed; axes that are named stay.** A name that two tensors share must have one
-# size.
+# You can write the dot product as a loop, as `@` with the right transposes, or as what it is, a sum over a named axis.
+# `einops.einsum` takes the tensors, then a pattern with the names of their axes. **The rule: axes missing after the
+# arrow are multiplied and summed; axes named there stay.** A name shared by two tensors must have one size.
 
 # %%
 one = einsum(the, it, "d, d ->")  # no axis stays: one number
@@ -193,7 +207,7 @@ assert_close(many, scores, rtol=0, atol=0)
 many
 
 # %% [markdown]
-# The pattern is a comment that cannot lie, because it is checked. With one tensor, einsum only sums. Before you run the
+# The pattern is a comment that can't lie, because it's checked. With one tensor, einsum only sums. Before you run the
 # next cell, say what each of the three results counts, and what shape it has.
 
 # %%
@@ -203,18 +217,18 @@ everything = einsum(batch, "b n d ->")
 print(word_lengths[0], letter_totals.shape, everything)
 
 # %% [markdown]
-# (PyTorch's own `torch.einsum("bnd->bn", batch)` is the same thing, with the pattern first and one letter for each
-# axis. Use whichever you like; here we write the long form, since it can carry real names such as
+# (PyTorch's own `torch.einsum("bnd->bn", batch)` does the same, with the pattern first and one letter for each axis.
+# Use whichever you like. Here we write the long form, since it can carry real names such as
 # `"batch word letter -> batch word"`.)
 #
-# One warning. When two sizes do not fit, the error comes from PyTorch, which knows only letters: einops handed it your
-# first name as `a`, your second as `b`, and so on. "Subscript b" is then your second axis, whatever it is called.
+# One warning. When two sizes don't fit, the error comes from PyTorch, and PyTorch never sees your names. einops renames
+# them `a`, `b`, `c` and so on, in order, so "subscript b" in the message means your second axis.
 #
-# ## Move axes by name with `einops`
+# ## Move axes by name with `einops` · core
 #
-# There are two ways to get from shape `(2, 3)` to shape `(3, 2)`, and they are not the same. *Transposing* turns rows
-# into columns. *Reshaping* keeps all numbers in their order and only breaks the lines elsewhere. PyTorch lets you take
-# the wrong one without a word. Two words of three letters show it best. Read each result line by line:
+# There are two ways to get from shape `(2, 3)` to shape `(3, 2)`, and they aren't the same. *Transposing* turns rows
+# into columns. *Reshaping* keeps all numbers in their order and only moves the line breaks. PyTorch lets you take the
+# wrong one without a word. Two words of three letters show it best. Read each result line by line.
 
 # %%
 codes = [[ord(letter) for letter in word] for word in ("did", "not")]
@@ -231,11 +245,11 @@ print("rearrange:", spell(rearrange(letters, "word letter -> letter word")))
 print("reshape:  ", spell(letters.reshape(3, 2)))
 
 # %% [markdown]
-# `rearrange` gives first letters, second letters, third letters: an axis moved. `reshape` gives `di`, `dn`, `ot`:
-# pieces of words, letters of two words mixed in one row. The shapes agree, so no error will ever tell you. Named axes
-# do.
+# `rearrange` gives first letters, second letters, third letters. An axis has moved. `reshape` gives `di`, `dn`, `ot`,
+# which are pieces of words, with letters of two words mixed in one row. The shapes agree, so no error will ever tell
+# you. Named axes do.
 #
-# And when a pattern does not fit, einops says what it saw and what you asked for:
+# And when a pattern doesn't fit, einops says what it saw and what you asked for.
 
 # %%
 try:
@@ -244,11 +258,11 @@ except Exception as error:
     print(error)
 
 # %% [markdown]
-# ## Line up axes before you divide
+# ## Line up axes before you divide · core
 #
-# Broadcasting lets tensors of different shapes meet: PyTorch lines the shapes up **from the right** and stretches the
-# axes of size 1. It does so by position, never by meaning. Take two questions (rows) and two answers (columns), and
-# turn each row into shares that sum to 1. Predict which of the two results is right.
+# Broadcasting lets tensors of different shapes meet. PyTorch lines the shapes up **from the right** and stretches the
+# axes of size 1. It goes by position, never by meaning. Take two questions (rows) and two answers (columns), and turn
+# each row into shares that sum to 1. Predict which of the two results is right.
 
 # %%
 votes = torch.tensor([[6.0, 2.0], [4.0, 12.0]])  # (q, k)
@@ -257,22 +271,21 @@ print("first: ", (votes / totals).tolist())
 print("second:", (votes / rearrange(totals, "q -> q 1")).tolist())
 
 # %% [markdown]
-# The second is right: 6 of 8 is 0.75, and 4 of 16 is 0.25. In the first, `totals` with shape `(q)` was lined up with
-# the *last* axis of `votes`, which is `k`: the 2 was divided by the other row's 16. It ran only because there were as
-# many questions as answers, and that is always so when a sentence attends to itself. So write `q 1` or `1 k`, and say
-# which axis you mean.
+# The second is right, since 6 of 8 is 0.75, and 4 of 16 is 0.25. In the first, `totals` with shape `(q)` was lined up
+# with the *last* axis of `votes`, which is `k`, so the 2 was divided by the other row's 16. It ran only because there
+# were as many questions as answers, and that's always so when a sentence attends to itself. So write `q 1` or `1 k`,
+# and say which axis you mean.
 
 # %%
 shares = votes / rearrange(totals, "q -> q 1")
 assert_close(reduce(shares, "q k -> q", "sum"), torch.ones(2), rtol=0, atol=1e-6)
 
 # %% [markdown]
-# ## Read a check that fails
+# ## Read a check that fails · core
 #
-# A check compares your function with the course's own on inputs that you do not see. When something is wrong, it does
-# not stop at "wrong": it looks for the misunderstanding that would compute exactly your numbers. Let us fail on
-# purpose. The exercise below asks for all dot products between two sets of vectors; here is an attempt that forgets to
-# sum.
+# A check compares your function with the course's own, on inputs you don't see. When something is wrong, it doesn't
+# stop at "wrong". It looks for the misunderstanding that would compute exactly your numbers. Let's fail on purpose. The
+# exercise below asks for all dot products between two sets of vectors, and here is an attempt that forgets to sum.
 #
 # (`suppress` is only here so that the notebook runs on. In your own cells a wrong answer stops the run.)
 
@@ -286,9 +299,9 @@ with suppress(CheckFailed):
     check("pairwise_dot", forgets_to_sum)
 
 # %% [markdown]
-# Shapes come first, because with a wrong shape nothing else can be compared. Read them as names: an axis `d` is left
-# over. The next attempt has the right shape. It computes a *cosine*, the dot product of vectors that were first cut to
-# length 1. By that measure *the* would have won the contest above.
+# Shapes come first, because with a wrong shape nothing else can be compared. Read them as names, and you see that an
+# axis `d` is left over. The next attempt has the right shape. It computes a *cosine*, the dot product of vectors that
+# were first brought to length 1. By that measure *the* would have won the contest above.
 
 
 # %%
@@ -301,40 +314,21 @@ with suppress(CheckFailed):
     check("pairwise_dot", computes_cosines)
 
 # %% [markdown]
-# Read a verdict from the top: what was expected, what came, where the two first differ, and, where the mistake is a
-# known one, its name and the reason. The small example at the end can be followed with a pencil. A check is free: run
-# it as often as you like. (Your work is graded with more sizes and other numbers, but by the same rules.)
+# Read a verdict from the top. It says what was expected, what came, where the two first differ, and, if the mistake is
+# a known one, its name and the reason. The small example at the end can be followed with a pencil. A check is free, so
+# run it as often as you like. (Your work is graded with more sizes and other numbers, but by the same rules.)
 #
 # ### Exercise: compute all dot products ({points}, difficulty 2, 10 minutes)
 #
-# Write `pairwise_dot`: the dot product of each of the `q` vectors in `x` with each of the `k` vectors in `y`,
+# Write `pairwise_dot`, the dot product of each of the `q` vectors in `x` with each of the `k` vectors in `y`,
 # separately for each sequence of the batch.
 #
 # $$o_{b,q,k} = \sum_d x_{b,q,d} y_{b,k,d}$$
 #
-# - `x` is `(b, q, d)` and `y` is `(b, k, d)`; the result is `(b, q, k)`. Mostly `q` and `k` differ.
+# - `x` is `(b, q, d)` and `y` is `(b, k, d)`; the result is `(b, q, k)`. Usually `q` and `k` differ.
 # - Sequence 0 of `x` meets sequence 0 of `y`, and no other.
 # - Everything in torch and einops is allowed, loops included.
-# - The parts of the check: {parts}. Robustness means dtype, device, memory, and inputs left unchanged.
-#
-# **As always.** Later exercises say just these two words. They stand for the following rules, which hold for all code
-# you write in this course, also where they are not repeated:
-#
-# - Return the dtype and the device that you were given, and let gradients flow to every input and every weight, unless
-#   the exercise says that it asks for none.
-# - Unless changing them is the task, leave your inputs as they were: tensors, lists, dictionaries and models. A slice
-#   is a view of the same memory, so `x[:, 1:] = 0` changes the caller's `x`.
-# - Compute in the dtype you were given, or in a wider one. Going through `.float()` and back is fine for half
-#   precision, and large models do it, but float64 loses half of its digits on the way. A guard such as `1e-12` against
-#   a division by zero does no harm.
-# - The memory of an input need not be contiguous: a transposed tensor keeps its numbers in the old order. `reshape`
-#   doesn't mind, but `view` and `torch.view_as_complex` do. Call `.contiguous()` before them.
-# - Your function may be called again, with more words or fewer, with a mask or without, or with the very same tensors
-#   after their numbers have changed. Nothing may be left over from the call before.
-# - In training mode a module computes what it computes in evaluation mode. There is no dropout unless the exercise asks
-#   for it.
-# - From lesson 02 on, an `exp` must not overflow, however large the scores are.
-# - Every axis has a length of at least 1.
+# - The parts of the check: {parts}.
 
 
 # %%
@@ -351,29 +345,53 @@ check("pairwise_dot", pairwise_dot)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# You have already seen one query against all words: the pattern was `d, n d -> n`. What changes when there are many
+# You've already seen one query against all words, with the pattern `d, n d -> n`. What changes when there are many
 # queries, and when all of it happens once for each sequence?
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# Take the formula letter by letter. Which axes does the result have? Name these after the arrow. The one that is left
-# over is the one that is summed. Give the rows of `x` and the rows of `y` different names, even when there are as many
-# of them.
+# Take the formula letter by letter. Which axes does the result have? Name these after the arrow. The one that's left
+# over is the one to sum. Give the rows of `x` and the rows of `y` different names, even when there are equally many.
 #
 # </details>
 # <details><summary>Hint 3</summary>
 #
 # One call of `einsum` with both tensors is enough. The pattern is the docstring's, with the parentheses gone and the
-# sum implied. If you prefer matrix products: `x` times `y` with its last two axes swapped (`rearrange`, not `reshape`).
+# sum implied. If you prefer matrix products, it's `x` times `y` with its last two axes swapped (`rearrange`, not
+# `reshape`).
+#
+# </details>
+#
+# **As always.** You've just met the part of the check called *robustness*. It stands for rules any library function has
+# to follow, and they hold for everything you write in this course. Later exercises just say "as always". In one
+# sentence, **change nothing you were given, keep its dtype and device, let gradients through, and remember nothing from
+# one call to the next.** Code written in the obvious way does all of that by itself. When a check says otherwise, look
+# it up here.
+#
+# <details><summary>The rules in full, for the day you need them</summary>
+#
+# - **dtype and device.** Return those you were given. Computing in a wider dtype is fine, and so is going through
+#   `.float()` and back for half precision, as large models do. For float64 it isn't, because half of the digits are
+#   lost on the way. A guard such as `1e-12` against a division by zero does no harm.
+# - **Gradients** flow to every input and every weight, unless the exercise says it asks for none.
+# - **Inputs** stay as they were (tensors, lists, dictionaries and models), unless changing them is the task. A
+#   slice is a view of the same memory, so `x[:, 1:] = 0` changes the caller's `x`.
+# - **Memory** of an input may not be contiguous. A transposed tensor keeps its numbers in the old order. `reshape`
+#   doesn't mind, but `view` and `torch.view_as_complex` do; call `.contiguous()` before them.
+# - **Another call** may bring more words or fewer, with a mask or without, or the very same tensors after their numbers
+#   have changed.
+# - **Training mode** computes what evaluation mode does. There's no dropout unless the exercise asks for it.
+# - **Large scores** must not make an `exp` overflow, from lesson 02 on.
+# - **Axes** have a length of at least 1.
 #
 # </details>
 
 # %% [markdown]
-# ## See the whole table at once
+# ## See the whole table at once · core
 #
-# Eleven words against eleven words are 121 dot products. A row belongs to the word that asks, a column to the word that
-# is asked. (`attnlib` has your function under the name that lesson 02 gives it, `attention_scores`, with a scale of 1.)
+# Eleven words against eleven words are 121 dot products. A row belongs to the word that asks, a column to the word
+# being asked. (`attnlib` has your function under the name lesson 02 gives it, `attention_scores`, with a scale of 1.)
 
 # %%
 # (q, k), the first sentence
@@ -402,17 +420,17 @@ show(
 )
 
 # %% [markdown]
-# Three things to find in the picture:
+# There are three things to find in the picture.
 #
 # - The diagonal is dark, but in both rows of *the*, the framed cell beats it.
-# - Both rows of *the* are equal, number by number: this comparison does not know *where* a word is.
+# - Both rows of *the* are equal, number by number. This comparison doesn't know *where* a word is.
 # - The table is symmetric, because both sides bring the same vectors. From lesson 01 on, a word asks with one vector
 #   and answers with another, and the symmetry is gone.
 #
 # Replace letter counts by learned vectors, turn each row into numbers that sum to 1, as you did above, and use them to
-# mix the words: that is attention.
+# mix the words. That's attention.
 #
-# ## Find the bug
+# ## Find the bug · core
 #
 # ### Fix: a distance that goes below zero ({points}, difficulty 2, 10 minutes)
 #
@@ -422,17 +440,18 @@ show(
 #
 # The function below does this for all pairs. On a sentence compared with itself it runs, its shape is right, and its
 # diagonal is zero, as it should be. Yet it claims that the squared distance between *the* and *street* is 3 + 3 − 2 ·
-# 4 = −2. By hand, it is 5: one `t` and one `e` too many, and `h`, `r` and `s` without a partner. **Find the bug and fix
-# it.**
+# 4 = −2. By hand it's 5, because there's one `t` and one `e` too many, and `h`, `r` and `s` have no partner. **Find
+# the bug and fix it.**
 #
 # (The mistake is real. [The code of a paper](https://github.com/io-papercode/pwa/issues/1) turns the lengths of $y$
 # into a row where it adds them, and forgets to one line further down, where it divides by them. With two sets of one
 # size nothing crashes.)
 #
 # - `x` is `(b, q, d)`, `y` is `(b, k, d)`; the result is `(b, q, k)`, squared distances.
-# - One axis is in the wrong place. Do not paper over it: clamping at zero hides the −2 and leaves the wrong numbers.
-# - The check also compares 5 vectors with 7. There the broken version does not even run, which is a hint, too.
-# - As always; where two vectors are equal, the gradient has to be finite, too. You may also write it in another way.
+# - One axis is in the wrong place. Don't paper over it, since clamping at zero hides the −2 and leaves the wrong
+#   numbers.
+# - The check also compares 5 vectors with 7. There the broken version doesn't even run, which is a hint as well.
+# - As always; where two vectors are equal, the gradient has to be finite. You may also write it in another way.
 
 
 # %%
@@ -459,32 +478,31 @@ check("mend_squared_distances", mend_squared_distances)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# In row `q` and column `k` of the result, whose length must be added from `x`, and whose from `y`? Which of the two
-# sits on the wrong axis whenever `q` and `k` happen to be equally many?
+# In row `q` and column `k` of the result, which length comes from `x`, and which from `y`? Which of the two sits on the
+# wrong axis whenever `q` and `k` happen to be equal?
 #
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# A length that belongs to a *column* has to vary along the last axis: its shape is `(b, 1, k)`.
+# A length that belongs to a *column* has to vary along the last axis, so its shape is `(b, 1, k)`.
 #
 # </details>
 
 # %% [markdown]
-# Most broken attention code that you will meet is of this kind: no error, a plausible shape, and a number that nobody
+# Most broken attention code is of this kind. There's no error, the shape is plausible, and the number is one nobody
 # ever worked out by hand. Two habits catch it. Work out one entry with a pencil. And test with axes that all have
-# different sizes, as the checks do: a misplaced axis then has nowhere to hide.
+# different sizes, as the checks do, so that a misplaced axis has nowhere to hide.
 #
-# ## For those who want more
+# ## Build a search engine · more
 #
-# ### Stretch: build a search engine ({points}, difficulty 3, 25 minutes)
+# ### Exercise: rank texts for a question ({points}, difficulty 3, 25 minutes)
 #
-# With one table of dot products you can already search. The question is a vector, each text is a vector, and the text
-# that fits best wins. Count *words* this time, not letters. Two things stand in the way, and you have met both: *the*
-# is in every text and fits everything, and long texts win.
+# One table of dot products is enough to search. The question is a vector, each text is a vector, and the text that fits
+# best wins. Count *words* this time, not letters. Two things get in the way, and you've met both. *the* is in every
+# text and fits everything, and long texts win.
 #
-# Against the first, each word $w$ gets a weight, its *rarity*: $r_w = \ln(n / n_w)$, if $n_w$ of the $n$ texts have
-# it. A word that every text has weighs nothing. Against the second, take the cosine, the dot product divided by both
-# lengths:
+# Against the first, each word $w$ gets a weight, its *rarity* $r_w = \ln(n / n_w)$, if $n_w$ of the $n$ texts have it.
+# A word in every text weighs nothing. Against the second, take the cosine, the dot product divided by both lengths:
 #
 # $$\text{score}_{q,k} = \frac{x_q \cdot y_k}{|x_q|\,|y_k|}, \qquad x_{q,w} = r_w \cdot (\text{how often } w
 # \text{ is in question } q), \quad y_{k,w} = r_w \cdot (\text{how often } w \text{ is in text } k)$$
@@ -496,8 +514,8 @@ check("mend_squared_distances", mend_squared_distances)
 # - Words are what `line.lower().split()` gives. The vocabulary has every word of the texts; other words of a question
 #   are ignored.
 # - A question or a text with nothing but weightless or unknown words has a vector of zeros. Its scores are 0, not NaN.
-#   A word that nearly every text has weighs little, but its vectors have a direction like any other.
-# - Called again, it must have forgotten the texts of before, and it leaves both lists as they are.
+#   A word in nearly every text weighs little, but its vectors have a direction like any other.
+# - Called again, it must have forgotten the earlier texts, and it leaves both lists as they are.
 # - Everything is allowed. The parts of the check: {parts}.
 
 
@@ -530,19 +548,19 @@ check("search", search)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Begin like `letter_counts`, with the words of the texts in place of the alphabet. You need the table twice: `(q, d)`
+# Begin like `letter_counts`, with the words of the texts instead of the alphabet. You need the table twice, `(q, d)`
 # for the questions and `(k, d)` for the texts.
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
 # `(offered > 0).sum(dim=0)` says for each word how many texts have it. The rarity is one number for each column, `(d)`,
-# so `offered * rarity` lines up as it should, and `asked * rarity` does, too.
+# so `offered * rarity` lines up as it should, and so does `asked * rarity`.
 #
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# All dot products are one einsum, and so are all products of two lengths: `"q, k -> q k"`. `x.norm(dim=-1)` gives the
+# All dot products are one einsum, and so are all products of two lengths, `"q, k -> q k"`. `x.norm(dim=-1)` gives the
 # lengths. Divide by `lengths.clamp(min=1e-9)`.
 #
 # </details>
@@ -566,30 +584,32 @@ for question, row in zip(wanted, found, strict=True):
 assert found[1:].argmax(dim=-1).tolist() == [1, 4, 2]
 
 # %% [markdown]
-# Search engines ran on this for decades, and many still do before anything else is tried. It is attention without
-# learning: a question, keys, a score for each pair. What it lacks shows in the first question, where two texts fit
-# equally well because both have *animal* and *did*: it matches words, and neither *why* nor *because* means anything to
-# it. Learned vectors do better (lesson 01), and in attention the scores are not the end but the shares in which
-# something is fetched (lesson 02).
+# Search engines ran on this for decades, and many still try it before anything else. It's attention without learning,
+# with a question, keys, and a score for each pair. What it lacks shows in the first question, where two texts fit
+# equally well because both have *animal* and *did*. It matches words, and neither *why* nor *because* means anything to
+# it. Learned vectors do better (lesson 01), and attention doesn't stop at the scores but fetches something with them
+# (lesson 02).
 
 # %%
 assert_close(found[0, 0], found[0, 1])
 assert found[0, 2:].max() < found[0, 0]
 
 # %% [markdown]
-# ### Stretch: write einsum yourself ({points}, difficulty 4, 40 minutes)
+# ## Write einsum yourself · more
 #
-# You have used `einsum` from the start. It is no magic: read the pattern, line the axes up by name, multiply, sum.
-# Write `little_einsum(x, y, pattern)` for two tensors.
+# ### Exercise: line the axes up by name ({points}, difficulty 4, 40 minutes)
+#
+# You've used `einsum` from the start. It's no magic. Read the pattern, line the axes up by name, multiply, sum. Write
+# `little_einsum(x, y, pattern)` for two tensors.
 #
 # - `pattern` is written as for einops: `"b q d, b k d -> b q k"`. Names are words, separated by spaces.
-# - Names missing after the arrow are summed, also those that only one of the tensors has. The others come in the order
-#   in which they are named after the arrow.
-# - No name stands twice in one tensor. There may be nothing after the arrow: then the result is a single number.
+# - Names missing after the arrow are summed, also those only one of the tensors has. The others come in the order they
+#   have after the arrow.
+# - No name comes twice in one tensor. There may be nothing after the arrow; then the result is a single number.
 # - As always. The parts of the check: {parts}. Not allowed: any ready-made einsum, `tensordot` included;
 #   `*`, `@` (or `matmul`, `bmm`) and sums are yours.
 #
-# First with a pencil: for `"q d, d k -> k q"` with sizes 2, 3 and 5, put both tensors into the order `k q d`, with a 1
+# First with a pencil. For `"q d, d k -> k q"` with sizes 2, 3 and 5, put both tensors into the order `k q d`, with a 1
 # where a tensor lacks the axis. Which two shapes meet?
 
 
@@ -625,13 +645,13 @@ check("little_einsum", little_einsum)
 # <details><summary>Hint 1</summary>
 #
 # Cut the pattern at the arrow, the left half at the comma, and each piece with `split()`. Which names are summed?
-# Choose one order for all names: first those that stay, then those that are summed.
+# Choose one order for all names, first those that stay, then those that are summed.
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# Bring both tensors to that order: `permute` moves the axes that a tensor has, `reshape` puts in a 1 for each one that
-# it lacks. `permute` wants, for each axis of the result, where it comes *from*.
+# Bring both tensors to that order. `permute` moves the axes a tensor has, `reshape` puts in a 1 for each one it lacks.
+# For each axis of the result, `permute` wants to know where it comes *from*.
 #
 # </details>
 # <details><summary>Hint 3</summary>
@@ -640,9 +660,15 @@ check("little_einsum", little_einsum)
 # a list of axes; an empty list means *all* of them, so treat that case separately.
 #
 # </details>
+# <details><summary>What the pencil should say</summary>
+#
+# `x` is `(q, d)` and becomes `(1, 2, 3)`. `y` is `(d, k)` and becomes `(5, 1, 3)`. Their product is `(5, 2, 3)`, and
+# the sum over the last axis `(5, 2)`.
+#
+# </details>
 
 # %% [markdown]
-# What you wrote is what `einsum` means, not how it is computed: the product with all axes would be far too large for
+# What you wrote is what `einsum` means, not how it's computed. The product with all axes would be far too large for
 # real sizes. For `pairwise_dot` it holds $b \cdot q \cdot k \cdot d$ numbers, where a matrix product needs only
 # $b \cdot q \cdot k$. PyTorch's `einsum` turns the pattern into matrix products.
 
@@ -659,7 +685,7 @@ assert_close(
 print(everything_at_once.numel(), "products for", batch.shape[0] * 11 * 11, "results")
 
 # %% [markdown]
-# ## Take this with you
+# ## Take this with you · core
 #
 # **Give every axis a name, and test with sizes that are all different.**
 #
@@ -672,10 +698,10 @@ print(everything_at_once.numel(), "products for", batch.shape[0] * 11 * 11, "res
 # | trap 3 | sizes that happen to be equal hide both |
 # | in GPT-2 | 1,024 × 1,024 dot products, of vectors with 64 numbers, in each of 144 heads |
 #
-# ## Think further
+# ## Think further · more
 #
-# 1. `pairwise_dot` and the squared distance would rank the words differently for *the*. Who is nearest to *the* by
-#    distance? What would attention lose if it could never prefer a long vector?
+# 1. `pairwise_dot` and the squared distance would rank the words differently for *the*. Which word is nearest to *the*
+#    by distance? What would attention lose if it could never prefer a long vector?
 # 2. Reverse the words of `x` and leave `y` alone. What happens to the table? What if you reverse both? (Lesson 02
 #    builds on the answer.)
 # 3. How many multiplications do `q` queries and `k` keys of width `d` need? By how much does this grow when a text gets
@@ -683,11 +709,11 @@ print(everything_at_once.numel(), "products for", batch.shape[0] * 11 * 11, "res
 #
 # <details><summary>Answers</summary>
 #
-# 1. *the* itself, at distance 0, and after it *it*, at 3: the next cell prints the whole row. With distances, nothing
-#    could ever interest a word more than the word itself. With dot products a key can be long, and then everybody
-#    looks at it more.
-# 2. Its rows are reversed. If you reverse both, rows and columns are: the same numbers for the same pairs of words.
-# 3. $q \cdot k \cdot d$. A text that asks itself has $q = k = n$, so ten times the length costs a hundred times as
+# 1. *the* itself, at distance 0, and after it *it*, at 3. The next cell prints the whole row. With distances, nothing
+#    could ever interest a word more than the word itself. With dot products a key can be long, and then every query
+#    scores it higher.
+# 2. Its rows are reversed. If you reverse both, rows and columns are, and each pair of words keeps its number.
+# 3. $q \cdot k \cdot d$. A text attending to itself has $q = k = n$, so ten times the length costs a hundred times as
 #    much.
 #
 # </details>
@@ -706,10 +732,51 @@ assert torch.equal(
 )
 
 # %% [markdown]
-# ## Read on
+# ## Symbols
 #
-# - [Rogozhnikov, 2022](https://openreview.net/forum?id=oapKSVM2bcj): einops by its author, with the bugs that named
-#   axes prevent.
+# The letters of the whole course, for looking up. An axis is written small in a shape, `(b, n, d)`; a matrix is a
+# capital in a formula and a small name in code, $W^Q$ and `w_q`.
+#
+# | axis | counts | from |
+# | --- | --- | --- |
+# | `b` | sequences in a batch | 00 |
+# | `n` | positions in a sequence, where queries and keys are the same ones | 00 |
+# | `q`, `k` | positions of the queries, and of the keys and their values | 00 |
+# | `d` | the numbers in one vector, or in one head's part of it | 00 |
+# | `h` | heads | 03 |
+#
+# | size | in code | meaning | from |
+# | --- | --- | --- | --- |
+# | $d_{model}$ | `d_model` | width of a word's vector outside of attention | 01 |
+# | $d_k$, $d_v$ | `d_k`, `d_v` | width of queries and keys; width of values | 01 |
+# | | `num_heads`, `d_head` | how many heads, and the width of each, usually $d_{model} / h$ | 03 |
+# | | `d_hidden` | width inside the MLP | 06 |
+# | $V$ | `vocab` | number of different tokens (in a formula with $Q$ and $K$, $V$ is the values) | 08 |
+#
+# | symbol | in code | meaning | from |
+# | --- | --- | --- | --- |
+# | $x$, $X$ | `x` | one word's vector; those of all words, one in each row | 00 |
+# | $q, k, v$; $Q, K, V$ | `q`, `k`, `v` | query, key and value of one word; of all words | 01 |
+# | $W^Q, W^K, W^V$ | `w_q`, `w_k`, `w_v` | the matrices that make them | 01 |
+# | $W^O$ | `w_o` | the matrix that mixes the heads' outputs | 03 |
+# | $S$, $s$ | `scores` | scores, $Q K^\top / \sqrt{d_k}$ | 02 |
+# | $A$, $w$ | `weights` | attention weights, the softmax of the scores | 02 |
+# | $O$, $o$ | `output` | output of attention, $A V$ | 02 |
+# | | `mask` | bool, True = may attend | 05 |
+# | $P$ | | a permutation of the words | 02 |
+# | $\gamma$, $\beta$ | `gain`, `bias` | LayerNorm's scale and shift | 06 |
+# | $\theta$ | `base` | the angle a pair of columns is turned by at each step; the number it's computed from | 07 |
+# | $p$ | `probabilities` | the model's probability of a token | 08 |
+# | $H$ | `entropy` | entropy, in nats (natural logarithm) or bits | 02 |
+# | | `lr` | learning rate | 02 |
+#
+# Where a lesson needs a letter for something else, it says so on the spot.
+
+# %% [markdown]
+# ## Read on · more
+#
+# - [Rogozhnikov, 2022](https://openreview.net/forum?id=oapKSVM2bcj): einops by its author, with the bugs named axes
+#   prevent.
 # - [Rush, 2019](https://nlp.seas.harvard.edu/NamedTensor): "Tensor considered harmful", the case for names on axes, in
 #   ten minutes.
 # - [Rocktäschel, 2018](https://rockt.github.io/2018/04/30/einsum): einsum from the trace of a matrix to a recurrent
@@ -719,8 +786,8 @@ assert torch.equal(
 # - [Alammar, 2018](https://jalammar.github.io/illustrated-transformer/): the Transformer in drawings. Look through them
 #   now, and once more after lesson 06.
 #
-# **Next:** here a word asks with the vector with which it answers, and the table is symmetric. But *it* wants to know
-# about *animal*, and *animal* not about *it*. 01 asks what a word needs so that it can ask one thing and answer
-# another.
+# **Next:** here a word asks and answers with the same vector, so the table is symmetric. But *it* wants to know about
+# *animal*, and *animal* doesn't care about *it*. What does a word need so that it can ask one thing and answer another?
+# Lesson 01 gives it two vectors, and a third one to bring back.
 #
 # *Learning on your own? The worked solutions are in the course's repository: `solutions/00_start_here.ipynb`.*

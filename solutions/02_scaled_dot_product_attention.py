@@ -1,19 +1,20 @@
 # %% [markdown]
 # # 02 · Scaled dot-product attention: ask, weigh, mix
 #
-# Lesson 01 gave every word a query, a key and a value. Here they meet. By the end you will hold the formula that every
-# transformer is built on, you will have computed each of its parts with a pencil, and a head of your own will have
+# Lesson 01 gave every word a query, a key and a value. Here they meet. By the end you'll hold the formula every
+# transformer is built on, you'll have computed each of its parts with a pencil, and a head of your own will have
 # learned, from examples alone, which noun a pronoun means.
 #
 # | | |
 # | --- | --- |
-# | **You will build** | attention, four times: by hand, by loop, as two matrix products, as a module that you train |
+# | **You will build** | attention by hand, by loop and as two matrix products; a head you design, and one you train |
 # | **You will understand** | why softmax needs care, why scores are divided by $\sqrt{d}$, why word order is lost |
-# | **You need** | queries, keys and values from lesson 01, a pencil, about two hours |
+# | **You need** | queries, keys and values from lesson 01, and a pencil |
+# | **Time** | core 110 minutes, everything 2 hours 50 minutes ([symbols](00_start_here.ipynb#Symbols)) |
 #
 # The cells between the exercises use `attnlib`, so a failed check stops *Run All* but nothing further down depends on
-# it. There is one exception, and it is the best part: the head that you train near the end is *yours* once it passes
-# its check. Cells that only draw are folded; a click opens them.
+# it. There is one exception, and it's the best part. The head you train near the end is *yours* once it passes its
+# check. Cells that only draw are folded; a click opens them.
 
 # %%
 import math
@@ -47,11 +48,11 @@ use_style()
 torch.set_num_threads(1)  # with matrices this small, a second thread would only wait
 
 # %% [markdown]
-# ## Ask one question with a pencil
+# ## Ask one question with a pencil · core
 #
 # *The animal did not cross the street because it was tired.* What was tired? In lesson 01 *it* came with the same
 # vector as in every other sentence, so it has to fetch something from the words around it. It must decide **from
-# whom**, and **how much**.
+# which**, and **how much**.
 #
 # Lesson 01's queries, keys and values were random. These are made by hand, and small enough to read.
 #
@@ -62,7 +63,7 @@ torch.set_num_threads(1)  # with matrices this small, a second thread would only
 # | key of **street** | 2 | 0 | 2 | 0 | value | 0 | 2 |
 # | key of **cross** | 0 | 0 | 0 | 2 | value | 0 | 0 |
 #
-# *It* looks for a living thing, something that can be tired. Nobody hands a real network such tidy features: it learns
+# *It* looks for a living thing, something that can be tired. A real network isn't given such tidy features. It learns
 # its own, and they are rarely this readable. The arithmetic is the same.
 
 # %%
@@ -86,20 +87,20 @@ three_values = torch.tensor([[4.0, 0.0], [0.0, 2.0], [0.0, 0.0]])
 # **Scale.** Divide by $\sqrt{d} = \sqrt{4} = 2$. (Why this number? A later section derives it.) The scores are now $4$,
 # $2$ and $0$.
 #
-# **Weigh.** You want shares: positive numbers that add up to 1. Lesson 01 divided each score by the sum of the scores,
+# **Weigh.** You want shares, positive numbers that add up to 1. Lesson 01 divided each score by the sum of the scores,
 # which gives a negative share to a negative score, and nothing sensible when the sum is 0. So make the scores positive
-# first: take $e^s$ of each, then divide by the total. This is the *softmax*:
+# first. Take $e^s$ of each, then divide by the total. This is the *softmax*:
 #
-# $$w_j = \frac{e^{s_j}}{\sum_l e^{s_l}}
+# $$w_j = \frac{e^{s_j}}{\sum_i e^{s_i}}
 # \qquad e^4 \approx 54.60,\quad e^2 \approx 7.39,\quad e^0 = 1,\quad \text{total } 62.99$$
 #
 # - animal: $54.60 / 62.99 \approx 0.867$, street: $7.39 / 62.99 \approx 0.117$, cross: $1 / 62.99 \approx 0.016$
 #
-# Everybody calls these shares *attention weights*, and from here on so do we. (What a network learns, such as $W^Q$, is
-# called weights, too. Those are kept; attention weights are computed anew for each sentence.)
+# Everybody calls these shares *attention weights*, and from here on so do we. (What a network learns, such as $W^Q$,
+# also goes by the name of weights. Those are kept; attention weights are computed anew for each sentence.)
 #
 # **Mix.** Add up the values, each with its weight: $0.867\cdot(4, 0) + 0.117\cdot(0, 2) + 0.016\cdot(0, 0) \approx
-# (3.47, 0.23)$. The word *it* now has three and a half legs and a quarter of a lane. That is attention. All of it.
+# (3.47, 0.23)$. The word *it* now has three and a half legs and a quarter of a lane. That's attention. All of it.
 
 # %%
 plot_flow(
@@ -142,8 +143,8 @@ assert_close(output_it, torch.tensor([3.47, 0.23]), atol=5e-3, rtol=0)
 
 # %% [markdown]
 # The weights are positive and add up to 1, so the output is an *average* of the values. It can never leave the shape
-# that the values span, here a triangle, and the query decides where in the triangle you end up. One more number has a
-# say: multiply the scores by a factor that grows from 0, and the output walks from "all alike" to "winner takes all".
+# they span, here a triangle, and the query decides where in the triangle you end up. One more number has a say.
+# Multiply the scores by a factor that grows from 0, and the output walks from "all alike" to "winner takes all".
 
 
 # %%
@@ -180,14 +181,14 @@ show(
 )
 
 # %% [markdown]
-# ## Ask all eleven questions by loop
+# ## Ask all eleven questions by loop · core
 #
 # In *self*-attention every word asks and every word answers, itself included. So each of the eleven tokens needs a
-# query, a key and a value. As in lesson 01 they come from an embedding $x$ and three matrices: $q = x W^Q$,
-# $k = x W^K$, $v = x W^V$.
+# query, a key and a value. As in lesson 01 they come from an embedding $x$ and three matrices, $q = x W^Q$,
+# $k = x W^K$ and $v = x W^V$.
 #
-# The embeddings are made by hand: seven features, each 0 or 1. To keep the numbers few, *did*, *not*, *because* and
-# *was* are left blank.
+# The embeddings are made by hand, with seven features, each 0 or 1. To keep the numbers few, *did*, *not*, *because*
+# and *was* are left blank.
 
 # %%
 sentence = "The animal did not cross the street because it was tired"
@@ -202,9 +203,85 @@ x = torch.tensor([[float(feature in word) for feature in features] for word in w
 print(tuple(x.shape), "= (n, d_model);  animal is", x[1].int().tolist())
 
 # %% [markdown]
-# A row of $W^Q$ says what a word with that feature looks for: a pronoun for a living thing, an article for a thing, an
-# action for a thing that is a place, a state (*tired*) for something alive, a thing for an action. A row of $W^K$ says
-# what the feature offers, a row of $W^V$ what it gives: four legs for what is alive, two lanes for a place.
+# A word's query is the sum of the rows of $W^Q$ that belong to its features, since $x$ is a row of zeros and ones. So a
+# row of $W^Q$ says what a word with that feature looks for. A row of $W^K$ says what the feature offers.
+#
+# ### Exercise: write the matrices yourself ({points}, difficulty 3, 15 minutes)
+#
+# Before a network learns such matrices, design them. Write `write_matrices(features)`, which returns $W^Q$ and $W^K$
+# for a head that understands our sentence. The check doesn't look at your numbers. It lets every word ask and reads the
+# attention weights.
+#
+# | word | attends to | with a weight of at least |
+# | --- | --- | --- |
+# | *it* | *animal* | 0.9 |
+# | *cross* | *street* | 0.9 |
+# | *tired* | *animal* | 0.9 |
+# | each *the* | *animal* and *street* | 0.45 on each |
+#
+# - `features` is a list of the seven names above, not always in this order. Row i of a matrix belongs to
+#   `features[i]`.
+# - Return one tensor `(2, 7, d_k)`, with $W^Q$ first, as `torch.stack([w_q, w_k])` does. The width `d_k` is up to you.
+# - Scores are divided by $\sqrt{d_k}$. The weights must also be reached in a sentence of twenty words.
+# - All other words may look where they like. The parts of the check: {parts}.
+#
+# The pencil's numbers give *it* a score of 4 for *animal* and 2 for *street*. Before you write anything, work out what
+# weight that leaves for *animal* among twenty words, if the other 18 score 0.
+
+
+# %%
+def write_matrices(features: list[str]) -> Tensor:
+    """Seven names -> (2, 7, d_k): W_Q, then W_K."""
+    ### BEGIN SOLUTION
+    offers = ["thing", "alive", "place"]
+    looks_for = {
+        "pronoun": "alive",
+        "state": "alive",
+        "action": "place",
+        "article": "thing",
+    }
+    w_q, w_k = torch.zeros(2, len(features), len(offers))
+    for column, offer in enumerate(offers):
+        w_k[features.index(offer), column] = 4.0
+    for asking, wanted in looks_for.items():
+        w_q[features.index(asking), offers.index(wanted)] = 4.0
+    return torch.stack([w_q, w_k])
+    ### END SOLUTION
+
+
+# %%
+check("write_matrices", write_matrices)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Start with a column for each feature worth finding, and offer it in $W^K$: the row of *alive* has a number in the
+# column for *alive*, and zeros elsewhere. `features.index("alive")` finds the row.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# Which single feature does *animal* have and *street* doesn't? Let *pronoun* ask for that one alone. And what do both
+# nouns have in common, so that an article can't tell them apart?
+#
+# </details>
+# <details><summary>Hint 3</summary>
+#
+# A score of $s$ among 19 words that score 0 gets $e^s / (e^s + 19)$. For 0.9 that takes $s \approx 5.2$, *after* the
+# division by $\sqrt{d_k}$. Make the numbers in the matrices larger until it's reached.
+#
+# </details>
+# <details><summary>What the pencil should say</summary>
+#
+# $54.60 / (54.60 + 7.39 + 18) \approx 0.68$. Softmax never gives a key exactly zero, so in a long sentence the crowd
+# takes a third although nobody in it answers the question.
+#
+# </details>
+
+# %% [markdown]
+# There are many right answers, because only the product $W^Q (W^K)^\top$ counts (lesson 01 folds it into one matrix).
+# For the rest of the section we take matrices that give the pencil's numbers, quieter than yours, so that every weight
+# can be followed by hand. $W^V$ says what a feature gives: four legs for what is alive, two lanes for a place.
 
 # %%
 w_q, w_k, w_v = torch.zeros(7, 4), torch.zeros(7, 4), torch.zeros(7, 2)
@@ -249,30 +326,11 @@ assert_close(row[[1, 6, 4]] / row[[1, 6, 4]].sum(), weights_it, atol=1e-6, rtol=
 print(f"it looks at animal: {row[1]:.3f}, at street: {row[6]:.3f}")
 
 # %% [markdown]
-# With eleven words to share among, *animal* gets 0.769 instead of 0.867: nine words score 0, and $e^0$ is 1, not 0.
-# Softmax never gives a key exactly zero. Among the three words of the pencil, the proportions have not changed (the
-# last assertion).
+# With eleven words to share among, *animal* gets 0.769 instead of 0.867, because nine words score 0, and $e^0$ is 1,
+# not 0. Among the three words of the pencil, the proportions haven't changed (the last assertion).
 #
-# ### Predict, then run: the blank query ({points}, difficulty 1, 2 minutes)
-#
-# The word *did* has a blank embedding, so its query is $(0, 0, 0, 0)$. What is its row of weights?
-#
-# - **A**: eleven zeros: it asks for nothing, so it gets nothing
-# - **B**: $1/11$ for every word
-# - **C**: 1 for itself and 0 for all others
-# - **D**: `nan`, because $0/0$ is not defined
-#
-# Decide before you run on.
-
-# %%
-### BEGIN SOLUTION
-blank_query = "B"
-### BEGIN STUB
-# blank_query = None  # your prediction: "A", "B", "C" or "D"
-### END SOLUTION
-
-# %%
-check("predict_blank_query", blank_query)
+# The word *did* has a blank embedding, so its query is $(0, 0, 0, 0)$. What's its row of weights? Decide before you
+# look at the picture.
 
 # %% tags=["picture:attention.png"]
 plot_attention(
@@ -288,17 +346,31 @@ assert_close(loop_weights.sum(dim=-1), torch.ones(11), atol=1e-6, rtol=0)
 assert_close(loop_weights[0], loop_weights[5], atol=0, rtol=0)
 
 # %% [markdown]
-# Read it row by row; each row adds up to 1. *it* looks at *animal*, *cross* at *street*, *tired* at *animal*. Check one
-# yourself: *tired* asks $(0, 2, 0, 0)$, so *animal* scores $4/2 = 2$ and gets $e^2/(e^2+10) \approx 0.42$.
+# Read it row by row; each row adds up to 1. *it* attends to *animal*, *cross* to *street*, *tired* to *animal*. Check
+# one yourself. *tired* asks $(0, 2, 0, 0)$, so *animal* scores $4/2 = 2$ and gets $e^2/(e^2+10) \approx 0.42$. The row
+# of *did* is even, $1/11$ for every word. All its scores are 0, and $e^0 = 1$ for all of them. A word that asks for
+# nothing gets the plain average of all values.
 #
-# Now compare the two rows of *the*. They are the same to the last bit, and both give *animal* and *street* equal
-# shares. You know which article belongs to which noun, because you see where each word is. Attention is never told
-# where anything is. Keep that in mind until the end of the lesson.
+# Now compare the two rows of *the*. They're the same to the last bit, and both give *animal* and *street* equal shares.
+# You know which article belongs to which noun, because you see where each word is. Attention is never told where
+# anything is. Keep that in mind until the end of the lesson.
+#
+# And your own matrices? Here is what the same eleven words find with them.
+
+# %%
+# nbval-ignore-output: it says whose function is used, which is another one in a student's notebook
+own_q, own_k = yours_or_ours("write_matrices", globals())(features)
+own_weights = attend_by_loop(x @ own_q, x @ own_k, values)[1]
+for asking, found in (("it", "animal"), ("cross", "street"), ("tired", "animal")):
+    pair = tokens.index(asking), tokens.index(found)
+    pencils, yours = loop_weights[pair].item(), own_weights[pair].item()
+    print(f"{asking} attends to {found}: {pencils:.2f} above, {yours:.2f} with yours")
+assert own_weights[it, 1] > 0.9 > loop_weights[it, 1]
 
 # %% [markdown]
-# ## Ask all questions at once
+# ## Ask all questions at once · core
 #
-# The loop computes $11 \times 11$ dot products one by one. A matrix product is nothing but that: entry $(i, j)$ of
+# The loop computes $11 \times 11$ dot products one by one. A matrix product does nothing else. Entry $(i, j)$ of
 # $Q K^\top$ is the dot product of row $i$ of $Q$ with row $j$ of $K$. The mixing is a second matrix product, because
 # output $i$ is row $i$ of the weights times the values:
 #
@@ -316,17 +388,17 @@ assert_close(outputs, loop_output, atol=1e-6, rtol=0)
 print([tuple(result.shape) for result in (scores, weights, outputs)])
 
 # %% [markdown]
-# Four lines, no loop, the same numbers. Now make each line fit for general use. The first has two flaws: our 2 is
+# Four lines, no loop, the same numbers. Now make each line fit for general use. The first has two flaws. Our 2 is
 # hard-coded in it, and `keys.T` works for a single sentence only. With a batch of sentences, $(b, n, d)$, `.T` would
 # reverse *all* the axes.
 
 # %% [markdown]
 # ### Exercise: score every query against every key ({points}, difficulty 2, 8 minutes)
 #
-# Write `attention_scores(q, k)`: all dot products of queries with keys, divided by $\sqrt{d}$.
+# Write `attention_scores(q, k)`, all dot products of queries with keys, divided by $\sqrt{d}$.
 #
-# - `q` is `(…, q, d)`, `k` is `(…, k, d)`, the result is `(…, q, k)`. The `…` stands for any number of leading axes:
-#   none, a batch, a batch and heads.
+# - `q` is `(…, q, d)`, `k` is `(…, k, d)`, the result is `(…, q, k)`. The `…` stands for any number of leading axes,
+#   such as none, a batch, or a batch and heads.
 # - There may be more keys than queries, or fewer.
 # - As always (lesson 00): the inputs' dtype and device, inputs unchanged, gradients to both.
 # - Not allowed: `attnlib.attention_scores`, and any finished attention such as `F.scaled_dot_product_attention`.
@@ -358,17 +430,17 @@ check("attention_scores", attention_scores)
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# $d$ is the length of *one* query: the size of the last axis of `q`. Not the number of queries, not the number of keys.
-# The whole function is: product of (`q`) and (`k`, its last two axes swapped), over the root of that size.
+# $d$ is the length of *one* query, the size of the last axis of `q`. It isn't the number of queries or of keys. The
+# whole function is the product of (`q`) and (`k`, its last two axes swapped), over the root of that size.
 #
 # </details>
 
 # %% [markdown]
-# ## Turn scores into weights, and survive large ones
+# ## Turn scores into weights, and survive large ones · core
 #
 # The second line, the softmax, is right on paper and breaks on a computer. The largest float32 is about
-# $3.4 \cdot 10^{38}$, which is $e^{88.72}$. Beyond that `exp` returns infinity, and infinity divided by infinity is
-# not a number.
+# $3.4 \cdot 10^{38}$, which is $e^{88.72}$. Beyond that `exp` returns infinity, and infinity divided by infinity isn't
+# a number.
 
 
 # %%
@@ -391,51 +463,58 @@ assert torch.tensor([11.0, 12.0], dtype=torch.float16).exp().isinf().tolist() ==
 # One `nan` in one weight makes the output `nan`, then the loss, then every weight of the network. In float16 a score of
 # 12 is enough.
 #
-# The way out costs one line. Add the same constant $c$ to all scores, and the weights do not change:
+# The way out costs one line. Add the same constant $c$ to all scores, and the weights don't change:
 #
-# $$\frac{e^{s_j + c}}{\sum_l e^{s_l + c}} = \frac{e^c e^{s_j}}{e^c \sum_l e^{s_l}} = \frac{e^{s_j}}{\sum_l e^{s_l}}$$
+# $$\frac{e^{s_j + c}}{\sum_i e^{s_i + c}} = \frac{e^c e^{s_j}}{e^c \sum_i e^{s_i}} = \frac{e^{s_j}}{\sum_i e^{s_i}}$$
 #
-# Only *differences* between scores count, so you are free to choose $c$. One choice makes the largest exponent exactly
+# Only *differences* between scores count, so you're free to choose $c$. One choice makes the largest exponent exactly
 # 0. Then nothing can overflow, and the total is at least 1, so nothing is divided by 0.
 #
-# The picture shifts the pencil's scores, $(4, 2, 0)$, by every $c$ from $-130$ to $130$ and plots the weight of
-# *animal*. It should be 0.867 everywhere. Look closely at both ends. On the left, just before the formula fails, it is
-# wrong and does not say so. On the right there is a sliver of the same kind: the *sum* is $62.99\, e^c$ and overflows
-# at $c = 88.72 - \ln 62.99 = 84.58$, while the largest term, $e^{4+c}$, survives until $84.72$. In between, a finite
-# number is divided by infinity, and all three weights are silently 0. Only after that comes `nan`.
+# The picture shifts the pencil's scores, $(4, 2, 0)$, by $c$ and plots the weight of *animal*. It should be 0.867
+# everywhere, and between $-98$ and $84$ it is. The two ends are enlarged, because there the formula is wrong *before*
+# it fails. On the left, the numbers get so small that float32 has no digits left for them. On the right, the *sum* is
+# $62.99\, e^c$ and overflows at $c = 88.72 - \ln 62.99 = 84.58$, while the largest term, $e^{4+c}$, survives until
+# $84.72$. In between, a finite number is divided by infinity, and all three weights are silently 0. Only after that
+# comes `nan`.
 
 # %%
-shifts = torch.linspace(-130, 130, 521)
-# (521, 3): one row for each shift
-shifted = torch.tensor([4.0, 2.0, 0.0]) + shifts[:, None]
-naive, careful = naive_softmax(shifted)[:, 0], attnlib.softmax(shifted)[:, 0]
-assert_close(careful, torch.full((521,), 0.8668), atol=1e-4, rtol=0)
-assert naive[shifts > 85].isnan().all()
-assert naive[shifts < -108.5].isnan().all()
+pencils_scores = torch.tensor([4.0, 2.0, 0.0])
+ends = torch.linspace(-110, -98, 601), torch.linspace(84.4, 84.9, 601)
+naive, careful = (
+    [function(pencils_scores + c[:, None])[:, 0] for c in ends]
+    for function in (naive_softmax, attnlib.softmax)
+)
+for weight in careful:
+    assert_close(weight, torch.full((601,), 0.8668), atol=1e-4, rtol=0)
+assert naive[0][ends[0] < -108.5].isnan().all()
+assert naive[1][ends[1] > 84.73].isnan().all()
 # wrong, and no nan says so
-assert naive[(shifts > -108) & (shifts < -106)].min() > 0.99
-
-sliver = naive_softmax(torch.tensor([4.0, 2.0, 0.0]) + 84.65)
-assert sliver.tolist() == [0.0, 0.0, 0.0]  # wrong, and again no nan says so
-assert naive_softmax(torch.tensor([4.0, 2.0, 0.0]) + 84.57)[0] > 0.86
-assert naive_softmax(torch.tensor([4.0, 2.0, 0.0]) + 84.73)[0].isnan()
+assert naive[0][(ends[0] > -107.9) & (ends[0] < -106.5)].min() > 0.99
+sliver = naive_softmax(pencils_scores + 84.65)
+assert sliver.tolist() == [0.0, 0.0, 0.0]
+middle = naive_softmax(pencils_scores + torch.linspace(-80, 84, 101)[:, None])[:, 0]
+assert_close(middle, torch.full((101,), 0.8668), atol=1e-4, rtol=0)
 print("c = 84.65:", sliver.tolist())
 
 # %%
-_, ax = plt.subplots(figsize=(7.2, 2.9), layout="constrained")
-ax.plot(shifts, careful, color="#9ecae1", linewidth=7, label="softmax, with care")
-ax.plot(shifts, naive, linewidth=1.5, label="softmax, as typed")
-for left, right, text in ((-130, -108, "nan:\n0 / 0"), (84.7, 130, "nan:\n∞ / ∞")):
-    ax.axvspan(left, right, color=ACCENT, alpha=0.25)
-    ax.text((left + right) / 2, 0.25, text, ha="center", color=ACCENT)
-ax.set(xlabel="c, added to all three scores", xlim=(-130, 130))
-ax.set(ylabel="weight of “animal”", ylim=(0, 1.15))
-ax.legend(loc="lower center")
-ax.set_title("As typed, softmax is wrong before it fails")
+_, axes = plt.subplots(1, 2, figsize=(9.5, 3.2), layout="constrained", sharey=True)
+texts = ("0 / 0", "∞ / ∞")
+for ax, c, typed, safe, text in zip(axes, ends, naive, careful, texts, strict=True):
+    ax.plot(c, safe, color="#9ecae1", linewidth=7, label="softmax, with care")
+    ax.plot(c, typed, linewidth=1.5, label="softmax, as typed")
+    lost = c[typed.isnan()]
+    ax.axvspan(lost.min(), lost.max(), color=ACCENT, alpha=0.25)
+    middle = (lost.min() + lost.max()).item() / 2
+    ax.text(middle, 0.45, f"nan\n{text}", ha="center", color=ACCENT)
+    ax.set(xlabel="c, added to all three scores", xlim=(c.min(), c.max()))
+axes[0].set(ylabel="weight of “animal”", ylim=(-0.05, 1.15))
+axes[0].set_title("Far below, it rounds to 1 …")
+axes[1].set_title("… and far above, to 0, before it fails")
+axes[0].legend(loc="lower right")
 show(
-    "The weight of animal against a shift of all scores. With care it is 0.867 "
-    "everywhere. As typed it turns to nan below -108 and above 84.7, and near -107 it "
-    "is 1 instead of 0.867."
+    "The weight of animal against a shift of all scores, at the two ends of float32. "
+    "With care it is 0.867 everywhere. As typed, it swings and reaches 1 before it "
+    "turns to nan near -108, and it is 0 from 84.58 to 84.72 before it turns to nan."
 )
 
 # %% [markdown]
@@ -445,12 +524,12 @@ show(
 #
 # - `scores` is `(…, k)`, any leading axes; so is the result. Each row along the last axis adds up to 1. As always.
 # - Finite and right for scores of $\pm 10^4$, also when *all* scores of a row are that far from zero. None is infinite.
-# - You need `torch.exp`, sums and maxima. `torch.logsumexp` is allowed, and passes the check. It is less exact, though:
-#   in float32, a score near 10,000 minus a logsumexp near 10,000 has few digits left. Minus the largest score, none is
+# - You need `torch.exp`, sums and maxima. `torch.logsumexp` is allowed, and passes the check, but it's less exact. In
+#   float32, a score near 10,000 minus a logsumexp near 10,000 has few digits left. Minus the largest score, none is
 #   lost.
-# - Not allowed: whatever takes a softmax for you, be it torch's in any form (`F.softmax`, `nn.Softmax`, `log_softmax`,
+# - Not allowed: anything that takes a softmax for you, torch's in any form (`F.softmax`, `nn.Softmax`, `log_softmax`,
 #   attention with a unit matrix, …), a derivative (that of `logsumexp` is a softmax), or another library's. SciPy,
-#   scikit-learn and their like cannot be imported while your answer is checked.
+#   scikit-learn and their like can't be imported while your answer is checked.
 
 
 # %%
@@ -475,18 +554,18 @@ check("softmax", softmax)
 #
 # `Tensor.amax(dim=..., keepdim=True)` gives the largest entry along an axis and keeps that axis with size 1, so that
 # the result can be subtracted from `scores` by broadcasting. Without `keepdim` it lines up with the wrong axis. (`max`
-# with a `dim` returns a pair, the entries and their places, and a pair cannot be subtracted.)
+# with a `dim` returns a pair, the entries and their indices, and a pair can't be subtracted.)
 #
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# Three steps, each along the last axis: subtract the row's maximum; exponentiate; divide by the row's sum. One maximum
-# for the whole tensor is not enough: a row that lies far below it would become 0 divided by 0.
+# Three steps, each along the last axis. Subtract the row's maximum, exponentiate, and divide by the row's sum. One
+# maximum for the whole tensor isn't enough, because a row far below it would become 0 divided by 0.
 #
 # </details>
 
 # %% [markdown]
-# ## Find out why it is √d
+# ## Find out why it is √d · core
 #
 # Real queries have 64 or 128 entries, not four. A dot product of longer vectors has more terms. Does it get larger, and
 # how fast? At the start of training the entries are roughly independent, with mean 0 and variance 1.
@@ -496,10 +575,10 @@ check("softmax", softmax)
 # The entries of $q$ and $k$ are independent, with mean 0 and variance 1, and $d = 256$. About how large is the standard
 # deviation of $q \cdot k$?
 #
-# - **A**: 1: positive and negative terms cancel
+# - **A**: 1, because positive and negative terms cancel
 # - **B**: 16
-# - **C**: 256: it has 256 terms
-# - **D**: it has none that you could name: it depends on the number of keys
+# - **C**: 256, because it has 256 terms
+# - **D**: none you could name, because it depends on the number of keys
 
 # %%
 ### BEGIN SOLUTION
@@ -519,8 +598,8 @@ check("predict_dot_spread", dot_spread)
 # $$\mathrm{Var}(q \cdot k) = \sum_{c=1}^{d} \mathrm{Var}(q_c k_c) = d
 # \qquad\text{so the standard deviation is } \sqrt{d}$$
 #
-# Dividing by $\sqrt{d}$ brings it back to 1, whatever $d$ is. Dividing by $d$ would overdo it: the scores would shrink
-# to 0 as $d$ grows, and all weights would become alike. Measure it.
+# Dividing by $\sqrt{d}$ brings it back to 1, for every $d$. Dividing by $d$ would overdo it, because the scores would
+# shrink to 0 as $d$ grows, and all weights would become alike. Measure it.
 
 # %%
 widths = [4, 8, 16, 32, 64, 128, 256, 512, 1024]
@@ -538,13 +617,13 @@ print({d: round(variance.item()) for d, variance in zip(widths, spread, strict=T
 
 # %% [markdown]
 # Why does the spread matter? Because softmax sees only differences, and $e^{\text{difference}}$ is merciless. With
-# $d = 256$ two scores are easily 20 apart, and $e^{20}$ is half a billion: one key takes everything. Two things are
+# $d = 256$ two scores are easily 20 apart, and $e^{20}$ is half a billion, so one key takes everything. Two things are
 # then lost.
 #
-# - **The mixture.** The *entropy* $-\sum_j w_j \ln w_j$ says how many keys share the weight: $\ln 64 \approx 4.16$ when
-#   all 64 are alike, 0 when one has it all. (With the natural logarithm its unit is the *nat*.)
+# - **The mixture.** The *entropy* $-\sum_j w_j \ln w_j$ says how many keys share the weight. It's $\ln 64 \approx 4.16$
+#   when all 64 are alike, and 0 when one has it all. (With the natural logarithm its unit is the *nat*.)
 # - **The gradient.** The derivative of softmax is $\partial w_i / \partial s_j = w_i (\delta_{ij} - w_j)$. When every
-#   weight is 0 or 1, all of it is 0: a wrong choice can no longer be unlearned. Its diagonal adds up to
+#   weight is 0 or 1, all of it is 0, and a wrong choice can no longer be unlearned. Its diagonal adds up to
 #   $\sum_i w_i (1 - w_i)$.
 
 
@@ -597,23 +676,23 @@ assert unscaled[-1, 1] < 0.2 < 0.9 < scaled[-1, 1]
 
 # %% [markdown]
 # Without scaling, the wider the vectors, the more the softmax turns into a hard choice, and the less it can learn. With
-# $\sqrt{d}$ both curves are flat: you no longer have to tune around the width. And dividing by $d$ drives everything to
-# "all alike", where attention stops choosing.
+# $\sqrt{d}$ both curves are flat, and you no longer have to tune around the width. And dividing by $d$ drives
+# everything to "all alike", where attention stops choosing.
 #
-# Be exact about what was shown. $\sqrt{d}$ is right for entries that are independent with variance 1, as they are when
+# Be exact about what this shows. $\sqrt{d}$ is right for entries that are independent with variance 1, as they are when
 # training starts. Training may well make the scores larger, but then it does so for a reason, and not because the
 # vectors happen to be wide.
 
 # %% [markdown]
-# ## Put the pieces together
+# ## Put the pieces together · core
 #
 # $$\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\left(\frac{Q K^\top}{\sqrt{d_k}}\right) V$$
 #
 # This is equation 1 of [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), and you have every part of it. Two
-# widths are often taken to be equal, and need not be. Queries and keys must have the same width, $d_k$, or there is no
-# dot product. Values may have any width, $d_v$, because they are only averaged: above, $d_k = 4$ and $d_v = 2$. Here
-# are the shapes for a batch of 2, with 3 heads (lesson 03), 5 queries and 11 keys. Follow each axis from left to
-# right: where does $k$ go?
+# widths are often taken to be equal, but they don't have to be. Queries and keys must have the same width, $d_k$, or
+# there is no dot product. Values may have any width, $d_v$, because they're only averaged. Above, $d_k = 4$ and
+# $d_v = 2$. Here are the shapes for a batch of 2, with 3 heads (lesson 03), 5 queries and 11 keys. Follow each axis
+# from left to right. Where does $k$ go?
 
 # %%
 plot_flow(
@@ -634,7 +713,7 @@ show(
 # - `q` is `(…, q, d_k)`, `k` is `(…, k, d_k)`, `v` is `(…, k, d_v)`; the output is `(…, q, d_v)`, the weights are
 #   `(…, q, k)`.
 # - Any leading axes; $d_k \ne d_v$ and more keys than queries are usual. As always.
-# - Scores may be large here, too, and in every attention from here on: an `exp` that overflows loses the robustness.
+# - Scores may be large here as well, and in every attention from here on. An `exp` that overflows loses the robustness.
 # - Not allowed: `F.scaled_dot_product_attention`, `nn.MultiheadAttention` and `attnlib`'s attention. Use your own two
 #   functions from above; `attnlib.attention_scores` and any softmax are allowed from here on, should yours not be
 #   ready.
@@ -657,7 +736,7 @@ check("scaled_dot_product_attention", scaled_dot_product_attention)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# It is the first cell of *Ask all questions at once*, with your two functions in place of its first three lines.
+# Go back to the four-line cell under *Ask all questions at once*. Your two functions replace its first three lines.
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -668,13 +747,13 @@ check("scaled_dot_product_attention", scaled_dot_product_attention)
 # <details><summary>Hint 3</summary>
 #
 # Scores from `q` and `k`; weights from the scores, over the last axis (the keys); output = weights times `v`. Return
-# the pair in that order: output first.
+# the pair in that order, output first.
 #
 # </details>
 
 # %% [markdown]
-# PyTorch has this function, too, with fast kernels behind it. The reference in `attnlib` and PyTorch's agree, and both
-# agree with the loop over queries. All axes here have different sizes, so that nothing fits by accident.
+# PyTorch has this function as well, with fast kernels behind it. The reference in `attnlib` and PyTorch's agree, and
+# both agree with the loop over queries. All axes here have different sizes, so that nothing fits by accident.
 
 # %%
 generator = torch.Generator().manual_seed(6)
@@ -693,31 +772,10 @@ assert_close(weights[1, 2].float(), slow_weights, atol=1e-6, rtol=0)
 print(tuple(output.shape), tuple(weights.shape))
 
 # %% [markdown]
-# ## Meet the score that came first
+# ## Give it weights that can be learned · core
 #
-# The dot product is not the only way to ask how well two vectors fit. The attention of 2014 (lesson 01) had a small
-# network judge each pair, with two matrices and a vector to learn. This is *additive* attention:
-#
-# $$s_{ij} = \tanh(q_i W_1 + k_j W_2) \cdot u$$
-#
-# Softmax and mixture come after it, unchanged. But count what has to be kept: the tanh makes a vector for each *pair*,
-# a tensor $(q, k, d)$, where the dot product goes from $(q, d)$ and $(k, d)$ straight to $(q, k)$. With 4000 words and
-# $d = 64$ that is a billion numbers for one head, 4 GB in float32, against 64 MB. For wide vectors the dot product used
-# to be the worse of the two, and $\sqrt d$ is the repair (section 3.2.1 of the paper). At the end of the lesson you can
-# build the additive kind yourself.
-
-# %%
-# numbers; float32 takes four bytes for each
-pairs, scores_only = 4000 * 4000 * 64, 4000 * 4000
-print(
-    f"additive: {4 * pairs / 1e9:.1f} GB, dot product: {4 * scores_only / 1e6:.0f} MB"
-)
-
-# %% [markdown]
-# ## Give it weights that can be learned
-#
-# So far we wrote the three matrices by hand. In a network they are learned. A module owns them and does nothing else;
-# the mathematics stays in the function.
+# So far we wrote the matrices by hand. In a network they are learned. A module owns them and does nothing else; the
+# mathematics stays in the function.
 #
 # $$q = x W^Q, \qquad k = x W^K, \qquad v = x W^V, \qquad \mathrm{SelfAttention}(x) = \mathrm{Attention}(q, k, v)$$
 #
@@ -726,9 +784,9 @@ print(
 # Write `SelfAttention(d_model, d_k, d_v)` with a `forward(x)` that returns the output and the weights.
 #
 # - Three `nn.Linear` layers without bias, called `w_q`, `w_k` and `w_v`, and no other parameters. The check sets their
-#   weights, so it does not matter how they start.
+#   weights, so it doesn't matter how they start.
 # - `x` is `(b, n, d_model)`; the output is `(b, n, d_v)`, the weights are `(b, n, n)`. As always.
-# - Not allowed: what was not allowed in the last exercise. If your `scaled_dot_product_attention` is not ready, write
+# - Not allowed: what wasn't allowed in the last exercise. If your `scaled_dot_product_attention` isn't ready, write
 #   the formula out in `forward`.
 
 
@@ -767,8 +825,7 @@ check("SelfAttention", SelfAttention)
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# `forward` is one call of your `scaled_dot_product_attention` with three arguments. It already returns the pair that is
-# asked for.
+# `forward` is one call of your `scaled_dot_product_attention` with three arguments. It already returns the right pair.
 #
 # </details>
 
@@ -788,7 +845,7 @@ legs, lanes = module_output[0, it].tolist()
 print(f"“it” comes back with {legs:.2f} legs and {lanes:.2f} lanes")
 
 # %% [markdown]
-# Point at a word on the left, or walk through the words with the tab key: only its own lines are left, with their
+# Point at a word on the left, or walk through the words with the tab key. Only its own lines are left, with their
 # numbers. (On GitHub you see the lines of *it*.)
 
 # %%
@@ -800,23 +857,23 @@ hover_links(
 )
 
 # %% [markdown]
-# *it* did not know by itself that it should look for something alive: we wrote that into $W^Q$, once for all pronouns.
+# *it* didn't know by itself that it should look for something alive. We wrote that into $W^Q$, once for all pronouns.
 # In a deep network the query of *it* would depend on the sentence, because an earlier layer would already have let *it*
 # look at *tired*.
 #
-# Count what attention costs. Every word asks every word, so there are $n^2$ weights: 121 here, 16 million for a text of
-# 4000 tokens. On the other hand no word has to wait for another one's result, which is what a GPU likes. Both facts
+# Count what attention costs. Every word asks every word, so there are $n^2$ weights, 121 here and 16 million for a text
+# of 4000 tokens. On the other hand no word has to wait for another one's result, which is what a GPU likes. Both facts
 # will come back.
 
 # %% [markdown]
-# ## Train a head: it finds out by itself where a pronoun looks
+# ## Train a head: it finds out by itself where a pronoun looks · core
 #
-# Now nobody writes the matrices. The sentences are of the kind *Anna saw Tom near the boat because she was lost*: three
-# nouns in any order, one of them a *she*, one a *he*, one an *it*, and then a pronoun. The head is not told where to
-# look. It is only told what to bring back: the name of whoever was lost.
+# You designed a head. Now train one that isn't told anything. The sentences are of the kind *Anna saw Tom near the boat
+# because she was lost*, with three nouns in any order, one of them a *she*, one a *he*, one an *it*, and then a
+# pronoun. The head isn't told where to look. It's only told what to bring back, the name of the one who was lost.
 #
 # A word is a vector of 14 numbers. The first three say which kind of noun it is, the next three which pronoun, and the
-# last eight are a noun's *name*: a random pattern of $+1$ and $-1$, new in every sentence. So there is nothing to learn
+# last eight are a noun's *name*, a random pattern of $+1$ and $-1$, new in every sentence. So there's nothing to learn
 # by heart. All that works is a rule: *a pronoun looks at the noun of its kind, and copies the name*.
 
 # %%
@@ -839,32 +896,33 @@ def sentences(count: int, generator: torch.Generator) -> tuple[Tensor, Tensor, T
 
 
 # %% [markdown]
-# Training is a loop of five steps, and you will meet the same five in every lesson from here on:
+# Training is a loop of five steps, and you'll meet the same five in every lesson from here on:
 #
 # 1. **Run** the head on some examples.
-# 2. Measure how wrong it is with one number, the *loss*. Here it is the mean squared error: the average of (output
+# 2. Measure how wrong it is with one number, the *loss*. Here it's the mean squared error, the average of (output
 #    minus wanted)².
 # 3. Set the old gradients to zero, because PyTorch adds new ones to them.
 # 4. **`backward()`**, called on the loss, computes for each learned number how the loss would change if it grew a
 #    little.
-# 5. Move every number a small step in the direction that lowers the loss: subtract its gradient times `lr`, the
-#    *learning rate*. This is *gradient descent*. An *optimiser* does it for you: `torch.optim.SGD`.
+# 5. Move every number a small step in the direction that lowers the loss, by subtracting its gradient times `lr`, the
+#    *learning rate*. This is *gradient descent*. An *optimiser* does it for you, `torch.optim.SGD`.
 #
 # ### Exercise: write the training loop ({points}, difficulty 3, 25 minutes)
 #
 # Write `train_head(words, wanted, position, w_q, w_k, w_v, lr)`, and the five heads below are trained by it. It has no
-# module, only three matrices, so that nothing is hidden. One step with a pencil first: the loss is $(3w - 6)^2$, the
-# weight is $w = 1$, and `lr` is 0.05. What is the gradient, and what is $w$ after the step?
+# module, only three matrices, so that nothing is hidden. One step with a pencil first. The loss is $(3w - 6)^2$, the
+# weight is $w = 1$, and `lr` is 0.05. What's the gradient, and what is $w$ after the step?
 #
-# - `words` is `(steps, b, n, d_model)` and `wanted` `(steps, b, d_v)`: each step has a batch of its own. Only the word
-#   at `position` is asked for anything.
-# - `w_q`, `w_k` and `w_v` are `(d_model, d_k)`, `(d_model, d_k)` and `(d_model, d_v)`: the matrices before the first
-#   step. They may be a layer's own, which require a gradient, and they must not be changed: train copies of them.
-# - The loss of a step is `F.mse_loss`: the mean of the squared differences from what is wanted, over the whole batch.
+# - `words` is `(steps, b, n, d_model)` and `wanted` `(steps, b, d_v)`. Each step has a batch of its own. Only the word
+#   at `position` is compared.
+# - `w_q`, `w_k` and `w_v` are `(d_model, d_k)`, `(d_model, d_k)` and `(d_model, d_v)`, the matrices before the first
+#   step. They may be a layer's parameters, which require a gradient, and they must not be changed, so train copies of
+#   them.
+# - The loss of a step is `F.mse_loss`, the mean of the squared differences from what's wanted, over the whole batch.
 # - Return the losses `(steps,)`, each computed before its step, and the three matrices after the last step, in this
 #   order, detached or not.
-# - Plain gradient descent, with a constant `lr`. Your own `scaled_dot_product_attention`, `attnlib`'s, or PyTorch's:
-#   all are allowed here. Dtype and device as always.
+# - Plain gradient descent, with a constant `lr`. You may use your own `scaled_dot_product_attention`, `attnlib`'s, or
+#   PyTorch's. Dtype and device as always. The parts of the check: {parts}.
 
 
 # %%
@@ -902,26 +960,26 @@ check("train_head", train_head)
 # <details><summary>Hint 1</summary>
 #
 # A tensor that is to learn needs `requires_grad`. `w.detach().clone().requires_grad_()` is a copy that learns, and the
-# tensor that you were given stays as it was.
+# tensor you were given stays as it was.
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# One round of the loop for each of the `steps`: project the batch with your three copies, attend, compare
-# `output[:, position]` with what is wanted. Then the three lines: `zero_grad()`, `backward()`, `step()`.
+# One round of the loop for each of the `steps`. Project the batch with your three copies, attend, compare
+# `output[:, position]` with what's wanted. Then the three lines `zero_grad()`, `backward()`, `step()`.
 #
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# Before the loop: `torch.optim.SGD([…], lr=lr)` with your three copies. In the loop, keep `loss.detach()`: the loss
-# itself would keep its whole computation alive. At the end: `torch.stack` of the losses, and the three copies,
+# Before the loop, `torch.optim.SGD([…], lr=lr)` with your three copies. In the loop, keep `loss.detach()`, since the
+# loss itself would keep its whole computation alive. At the end, `torch.stack` of the losses, and the three copies,
 # detached.
 #
 # </details>
 # <details><summary>What the pencil should say</summary>
 #
 # The gradient is $2 \cdot (3w - 6) \cdot 3 = -18$ at $w = 1$. So $w$ becomes $1 + 0.05 \cdot 18 = 1.9$, and the loss
-# falls from 9 to 0.09. With `lr` = 0.2 the step would end at 4.6, far beyond the best place, which is 2.
+# falls from 9 to 0.09. With `lr` = 0.2 the step would end at 4.6, far beyond the best value, which is 2.
 #
 # </details>
 
@@ -932,12 +990,15 @@ train = yours_or_ours("train_head", globals())
 
 
 # %%
+seed = 0
+
+
 def trained_head(
-    seed: int, rounds: int = 20
+    start: int, rounds: int = 20
 ) -> tuple[nn.Module, list[float], list[float]]:
     """A head after rounds of twenty steps: its losses, and after each round its weight on the right noun."""
-    torch.manual_seed(seed)
-    generator = torch.Generator().manual_seed(seed)
+    torch.manual_seed(start)
+    generator = torch.Generator().manual_seed(start)
     head, losses, looks = Head(6 + NAME, 4, NAME), [], []
     layers = {"w_q.weight": head.w_q, "w_k.weight": head.w_k, "w_v.weight": head.w_v}
     for _ in range(rounds):
@@ -958,16 +1019,16 @@ def trained_head(
 
 
 # %% [markdown]
-# One lucky run proves little. Train five heads from five random starts, and test each on 300 sentences that nobody has
-# seen, with names that nobody has heard.
+# One lucky run proves little. Train five heads from five random starts, and test each on 300 new sentences, with names
+# it has never seen.
 
 # %%
 # nbval-ignore-output: the last digits of a trained weight differ by machine; the assertions say what it shows
 started = time.process_time()
-heads = [trained_head(seed) for seed in range(5)]
+heads = [trained_head(5 * seed + start) for start in range(5)]
 seconds = time.process_time() - started
-words, wanted, place = sentences(300, torch.Generator().manual_seed(99))
-for seed, (head, losses, _) in enumerate(heads):
+words, wanted, place = sentences(300, torch.Generator().manual_seed(99 + seed))
+for start, (head, losses, _) in enumerate(heads):
     with torch.no_grad():
         output, weights = head(words)
     looked = weights[:, PRONOUN]
@@ -975,12 +1036,9 @@ for seed, (head, losses, _) in enumerate(heads):
     least = looked[torch.arange(300), place].min().item()
     read = (output[:, PRONOUN].sign() == wanted).all(dim=-1).float().mean().item()
     print(
-        f"start {seed}: loss {losses[0]:.2f} -> {losses[-1]:.3f}, looks at the right noun",
-        end=" ",
+        f"start {start}: loss {losses[0]:.2f} -> {losses[-1]:.3f}, attends to", end=" "
     )
-    print(
-        f"in {right:.0%} of 300, with a weight of at least {least:.2f}, reads the name in {read:.0%}"
-    )
+    print(f"the right noun in {right:.0%} (at least {least:.2f}), reads {read:.0%}")
     assert right == 1.0
     assert least > 0.6
     assert read == 1.0
@@ -1008,7 +1066,7 @@ show(
 )
 
 # %% [markdown]
-# All five heads found the same rule. Look at one sentence before and after training, and point at *she*.
+# All five heads found the same rule. Look at one sentence after training, and point at *she*.
 
 # %%
 example = ["anna", "saw", "tom", "near", "the", "boat", "because", "she", "was", "lost"]
@@ -1029,9 +1087,9 @@ hover_links(
 )
 
 # %% [markdown]
-# Earlier in the lesson we wrote by hand what a pronoun should look for. What did the head write? Ask each pronoun
-# against each kind of noun: the scores $q \cdot k / \sqrt{d_k}$ from the learned $W^Q$ and $W^K$, with the names left
-# blank.
+# Earlier in the lesson you wrote by hand what a pronoun should look for. What did the head write? Ask each pronoun
+# against each kind of noun, with the scores $q \cdot k / \sqrt{d_k}$ from the learned $W^Q$ and $W^K$ and the names
+# left blank.
 
 # %%
 one_of_each = torch.eye(6, 6 + NAME)  # three kinds of noun, then three pronouns
@@ -1058,15 +1116,16 @@ show(
 )
 
 # %% [markdown]
-# That is the table from the pencil, found by gradient descent. Two things to take along. First, *where* to look was
-# never part of the loss: the head learned it because looking at the wrong noun brings back the wrong name. Second, the
-# weight on the right noun never became 1, and yet the loss is nearly 0. Softmax never gives a key exactly zero, but the
-# remainder went to the words without a name, which bring back nothing, and $W^V$ makes up for what is missing by
-# enlarging every name.
+# That's the table you designed, found by gradient descent. Two things to take along. First, *where* to look was never
+# part of the loss. The head learned it because looking at the wrong noun brings back the wrong name. Second, the weight
+# on the right noun never became 1, and yet the loss is nearly 0. Softmax never gives a key exactly zero, but the rest
+# of the weight falls on words with no name, which add nothing. $W^V$ simply scales the names up to compensate.
 #
-# **Your turn.** Write a sentence with *she*, *he* or *it* in it, and mark its nouns: *maria/she* is a noun that *she*
-# may mean. Change `mine`, run the cell, and point at the pronouns. Try two nouns of one kind, or a pronoun that comes
-# before its noun. Whom does it look at then, and what would you need to know in order to choose?
+# ## Your turn: mark your own sentence · more
+#
+# Write a sentence with *she*, *he* or *it* in it, and mark its nouns, so that *maria/she* is a noun *she* may mean.
+# Change `mine`, run the cell, and point at the pronouns. Try two nouns of one kind, or a pronoun that comes before its
+# noun. Where does it look then, and what would you need to know in order to choose?
 
 # %% tags=["unfolded"]
 mine = "maria/she lent tom/he the boat/it because she liked him and he liked it"
@@ -1103,20 +1162,20 @@ hover_links(
 )
 
 # %% [markdown]
-# ## Swap two words, and look what changes
+# ## Swap two words and see what changes · core
 #
-# Let *animal* and *street* change places. *The street did not cross the animal because it was tired* means something
-# else: now it is the street that does not cross.
+# Let *animal* and *street* trade places. *The street did not cross the animal because it was tired* means something
+# else, since now it's the street that doesn't cross.
 #
 # ### Predict, then run: the swapped sentence ({points}, difficulty 2, 3 minutes)
 #
 # The same module reads the swapped sentence. What happens to the output of the word *cross*, and to the outputs of the
 # two words that moved?
 #
-# - **A**: all outputs change, because every word now has other neighbours
-# - **B**: every word keeps its output, *cross* too; the outputs of *animal* and *street* change places, as the words
-#   did
-# - **C**: the eleven output rows stay where they are: attention is a sum, and a sum does not depend on the order
+# - **A**: All outputs change, because every word now has other neighbours.
+# - **B**: Every word keeps its output, *cross* as well. The outputs of *animal* and *street* trade places, as the words
+#   did.
+# - **C**: The eleven output rows stay where they are, because attention is a sum, and a sum has no order.
 
 # %%
 ### BEGIN SOLUTION
@@ -1154,13 +1213,13 @@ show(
 
 # %% [markdown]
 # The dark cells moved with their words, the framed one (*it* looking at *animal*) among them, and no number changed.
-# That *cross* has the same output in both sentences is bad news: who crosses what is lost. This holds for every order
-# and all weights:
+# That *cross* has the same output in both sentences is bad news, because who crosses what is lost. This holds for every
+# order and all weights:
 #
 # $$\mathrm{SelfAttention}(P x) = P \cdot \mathrm{SelfAttention}(x) \qquad\text{for every permutation } P$$
 #
-# It is called *permutation equivariance*. The reason is in the formula: the score of two words depends on the two
-# words, never on their positions. Try it with random weights, random words, and any order.
+# It's called *permutation equivariance*. The reason is in the formula. The score of two words depends on the two words,
+# never on their positions. Try it with random weights, random words, and any order.
 
 # %%
 generator = torch.Generator().manual_seed(8)
@@ -1175,11 +1234,11 @@ print("order", order.tolist(), "in, the same order out")
 
 # %% [markdown]
 # So attention treats a sentence as a bag of words. To read, it needs to be given the positions, most simply by adding
-# something to $x$ that differs from one position to the next. That is lesson 07. Until then, remember the two *the*
-# with one and the same row.
+# something to $x$ that differs from one position to the next. That's lesson 07. Until then, remember the two *the* with
+# one and the same row.
 
 # %% [markdown]
-# ## Find the bugs
+# ## Find the bugs · more
 #
 # ### Fix: two published mistakes ({points}, difficulty 3, 10 minutes)
 #
@@ -1191,8 +1250,8 @@ print("order", order.tolist(), "in, the same order out")
 # long ago. Fix both here.
 #
 # - `x` is `(b, n, d_model)`, the matrices are `(d_model, d_k)`, `(d_model, d_k)` and `(d_model, d_v)`.
-# - It must return what `SelfAttention` returns: output `(b, n, d_v)` and weights `(b, n, n)`.
-# - Two small changes are enough. There is no need to rewrite it.
+# - It must return what `SelfAttention` returns, output `(b, n, d_v)` and weights `(b, n, n)`.
+# - Two small changes are enough. There's no need to rewrite it.
 # - Not allowed: a finished attention, PyTorch's or `attnlib`'s.
 
 
@@ -1223,13 +1282,13 @@ check("mend_self_attention", mend_self_attention)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# In a `(b, q, k)` tensor, axis 0 is the batch. Which axis is 1, and which one must the weights share out?
+# In a `(b, q, k)` tensor, axis 0 is the batch. Which axis is 1, and along which one must the weights add up to 1?
 #
 # </details>
 # <details><summary>Hint 3</summary>
 #
 # The second mistake hides whenever `d_model` equals `d_k`. You saw that the variance of a dot product is the number of
-# its terms. How many terms does $q \cdot k$ have here: as many as `x` has columns, or as many as `k` has?
+# its terms. How many terms does $q \cdot k$ have here? As many as `x` has columns, or as many as `k` has?
 #
 # </details>
 
@@ -1240,15 +1299,35 @@ check("mend_self_attention", mend_self_attention)
 # on every axis.
 
 # %% [markdown]
-# ## For those who want more
+# ## Meet the score that came first · more
 #
-# ### Stretch: build additive attention ({points}, difficulty 4, 30 minutes)
+# The dot product isn't the only way to ask how well two vectors fit. The attention of 2014 (lesson 01) had a small
+# network judge each pair, with two matrices and a vector to learn. This is *additive* attention:
+#
+# $$s_{ij} = \tanh(q_i W_1 + k_j W_2) \cdot u$$
+#
+# Softmax and mixture come after it, unchanged. But count what has to be kept. The tanh makes a vector for each *pair*,
+# a tensor $(q, k, d)$, where the dot product goes from $(q, d)$ and $(k, d)$ straight to $(q, k)$. With 4000 words and
+# $d = 64$ that's a billion numbers for one head, 4 GB in float32, against 64 MB. For wide vectors the dot product used
+# to be the worse of the two, and $\sqrt d$ is the repair (section 3.2.1 of the paper).
+
+# %%
+# numbers; float32 takes four bytes for each
+pairs, scores_only = 4000 * 4000 * 64, 4000 * 4000
+print(
+    f"additive: {4 * pairs / 1e9:.1f} GB, dot product: {4 * scores_only / 1e6:.0f} MB"
+)
+
+# %% [markdown]
+# ## Build additive attention · stretch
+#
+# ### Stretch: a small network for each pair ({points}, difficulty 4, 30 minutes)
 #
 # Write `AdditiveAttention(d_q, d_k, d_hidden)`, the attention of 2014, with a `forward(q, k, v)` that returns output
-# and weights. Compute the score of a pair of tiny vectors by hand first, and find out why the tanh cannot be left out.
+# and weights. Compute the score of a pair of tiny vectors by hand first, and find out why the tanh can't be left out.
 #
 # - `q` is `(b, q, d_q)`, `k` is `(b, k, d_k)`, `v` is `(b, k, d_v)`; the output is `(b, q, d_v)`, the weights are
-#   `(b, q, k)`. Queries and keys may have different widths: nobody takes their dot product.
+#   `(b, q, k)`. Queries and keys may have different widths, because nothing takes their dot product.
 # - Three `nn.Linear` layers without bias, and no other parameters: `w_1` (`d_q` to `d_hidden`), `w_2` (`d_k` to
 #   `d_hidden`) and `u` (`d_hidden` to 1).
 # - Each score is $u$ of $\tanh(w_1(q_i) + w_2(k_j))$. No scale.
@@ -1290,30 +1369,21 @@ check("AdditiveAttention", AdditiveAttention)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# `w_1(q)` is `(b, q, d_hidden)`. Make it `(b, q, 1, d_hidden)`, and `w_2(k)` `(b, 1, k, d_hidden)`. What is the shape
-# of their sum?
+# `w_1(q)` is `(b, q, d_hidden)`. Make it `(b, q, 1, d_hidden)`, and `w_2(k)` `(b, 1, k, d_hidden)`. What's the shape of
+# their sum?
 #
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# Sum, tanh, `u`: that leaves a last axis of length 1, which `squeeze(-1)` removes. Then softmax over the keys, and the
+# Sum, tanh, `u`. That leaves a last axis of length 1, which `squeeze(-1)` removes. Then softmax over the keys, and the
 # mixture as before.
 #
 # </details>
 
 # %% [markdown]
-# ## What you can now do
+# ## Take this with you · core
 #
-# - Compute attention for one query with a pencil, and say what each of the four steps is for.
-# - Write it for any leading axes, with $d_k \ne d_v$, and get PyTorch's numbers.
-# - Write a softmax that survives scores of $\pm 10^4$, and say why the shift changes nothing.
-# - Derive $\sqrt{d}$ in two lines, and say what happens to entropy and gradient without it.
-# - Train a head, and read from its matrices what it learned to look for.
-# - Say what attention cannot see, and show it by swapping two words.
-#
-# ## Take this with you
-#
-# **Queries ask, keys answer, values are what you take home, in the shares that softmax hands out.**
+# **Queries ask, keys answer, values are what you take home, in the shares softmax hands out.**
 #
 # | | |
 # | --- | --- |
@@ -1324,13 +1394,16 @@ check("AdditiveAttention", AdditiveAttention)
 # | trap 3 | `exp` of large scores: subtract each row's maximum first |
 # | in GPT-2 (small) | $d_k = d_v = 64$, so scores are divided by 8; up to 1024 keys |
 #
-# ## Think further
+# You can now compute attention for one query with a pencil, write it for any leading axes and get PyTorch's numbers,
+# derive $\sqrt{d}$ in two lines, design a head and train one, and show what attention can't see.
+#
+# ## Think further · more
 #
 # 1. The twin sentence of lesson 00 ends in *wide*, and there *it* is the street. Which numbers of $W^Q$ would you
-#    change? Why does that not help a network that has to read both sentences, and what could two layers of attention
+#    change? Why doesn't that help a network that has to read both sentences, and what could two layers of attention
 #    do about it?
-# 2. A Python dictionary is attention, too: one query, exact keys, and a weight of 1 for the key that is equal. What has
-#    to happen to the scale for attention to become a dictionary, and why could nobody train it?
+# 2. A Python dictionary is attention with one query, exact keys, and a weight of 1 for the key that's equal. What has
+#    to happen to the scale for attention to become a dictionary, and why couldn't it be trained?
 # 3. Give the word *did* the query $(-2, -2, 0, 0)$. Where does it look now, and where least? Which query would avoid
 #    *animal* and treat all other words alike?
 #
@@ -1339,11 +1412,11 @@ check("AdditiveAttention", AdditiveAttention)
 # 1. In the row of *pronoun*, move the 2 from *alive* to *place*. But the same $W^Q$ serves both sentences, so one of
 #    them would always be read wrongly. A first layer can let *it* look at *tired* or *wide* and write what it found
 #    into its vector; the second layer's query then depends on the sentence. Lesson 06 does exactly that.
-# 2. Multiply the scores by a factor that grows without bound: softmax turns into a hard choice. Then every weight is 0
-#    or 1, the slope $w_i(\delta_{ij} - w_j)$ is 0 everywhere, and no gradient says how to choose better.
+# 2. Multiply the scores by a factor that grows without bound, and softmax turns into a hard choice. Then every weight
+#    is 0 or 1, the slope $w_i(\delta_{ij} - w_j)$ is 0 everywhere, and no gradient says how to choose better.
 # 3. The score of *animal* is $-8/2 = -4$, of *street* $-4/2 = -2$, of all others 0. So it looks at the nine others
 #    alike (0.11 each), hardly at *street* (0.015), least at *animal* (0.002). To avoid only *animal*, ask for what
-#    *animal* alone has: $(0, -2, 0, 0)$.
+#    only *animal* has, $(0, -2, 0, 0)$.
 #
 # </details>
 
@@ -1358,10 +1431,10 @@ assert asked[1].argmin() == 1
 assert_close(asked[1, 6], asked[1, 4], atol=0, rtol=0)  # all others alike
 
 # %% [markdown]
-# ## Read on
+# ## Read on · more
 #
 # - [Bahdanau, Cho and Bengio, 2014](https://arxiv.org/abs/1409.0473): the attention that came first. Read it for the
-#   question that it answers, a translator that had to squeeze a sentence into one vector.
+#   question it answers, that of a translator that had to squeeze a sentence into one vector.
 # - [Luong, Pham and Manning, 2015](https://arxiv.org/abs/1508.04025): the dot product beside its rivals, measured. Read
 #   section 3.
 # - [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762): *Attention is all you need*. You can now read sections 3.1

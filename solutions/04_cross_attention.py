@@ -1,26 +1,27 @@
 # %% [markdown]
 # # 04 · Cross-attention: ask another text
 #
-# So far a sentence has asked itself. Now one text asks and another one answers: a translation asks the original, a
-# caption asks a picture, a date in standard form asks the date as somebody wrote it. You will train that last one, on
-# your own attention, in English and then in nine languages, and see in a picture where each character came from.
+# So far a sentence has asked itself. Now one text asks and another one answers. A translation asks the original, a
+# caption asks a picture, and a date in standard form asks the date as somebody wrote it. You'll train that last one
+# with your own attention and your own loop, in English and then in nine languages, and watch where each character
+# comes from.
 #
 # | | |
 # | --- | --- |
-# | **You will build** | `cross_attention`, `MultiHeadCrossAttention`, networks that read dates and write them |
-# | **You will understand** | who asks and who answers, how a network learns to choose, how far to trust a picture |
-# | **You need** | lesson 02; for the second exercise `split_heads` from lesson 03 helps; about two hours |
+# | **You will build** | `cross_attention`, `MultiHeadCrossAttention`, a training loop, and a reader of dates |
+# | **You will understand** | who asks and who answers, what a mask is for, how far to trust a picture of attention |
+# | **You need** | lesson 02; for the second exercise `split_heads` from lesson 03 helps |
+# | **Time** | core 1 hour 25 minutes, everything 2 hours ([symbols](00_start_here.ipynb#Symbols)) |
 #
-# The demonstrations between the exercises use `attnlib`. The date readers use *your* `MultiHeadCrossAttention` once it
-# passes its check, and `attnlib`'s until then. A failed check stops *Run All*, but nothing further down depends on it:
-# go on with the next cell. (The task of reading dates is from DeepLearning.AI's course on sequence models.)
+# The demonstrations between the exercises use `attnlib`. The date readers use *your* functions once they pass their
+# checks, and `attnlib`'s until then. A failed check stops *Run All*, but nothing further down depends on it, so go on
+# with the next cell. (The task of reading dates is from DeepLearning.AI's course on sequence models.)
 
 # %%
 import calendar
 import math
 import random
-import sys
-from collections import Counter, defaultdict
+from collections import defaultdict
 from datetime import date
 
 import matplotlib.pyplot as plt
@@ -29,31 +30,34 @@ import torch.nn.functional as F
 from babel.dates import format_date
 from torch import Tensor, nn
 from torch.testing import assert_close
-from tqdm import tqdm
 
 import attnlib
 from attnlib.checks import check, yours_or_ours
 from attnlib.checks.your_turn import usable_text
 from attnlib.plot import (
     ACCENT,
+    GREY,
     INK,
+    PALE,
+    film,
     plot_attention,
     plot_encoder_decoder,
     show,
     use_style,
+    watched,
 )
 
 use_style()
 torch.set_num_threads(1)  # with matrices this small, a second thread would only wait
 
 # %% [markdown]
-# ## Let three German words ask eleven English ones
+# ## Let three German words ask eleven English ones · core
 #
-# *The animal did not cross the street because it was tired.* You are writing the German translation, and you have come
-# to *Tier*, *überquerte* and *Straße*. For each of them you look back at the English text: which word is this one?
+# *The animal did not cross the street because it was tired.* You're writing the German translation, and you've come
+# to *Tier*, *überquerte* and *Straße*. For each of them you look back at the English text. Which word is this one?
 #
-# That look back is cross-attention. It is the older kind: it was invented for translation in 2014 ([Bahdanau, Cho and
-# Bengio](https://arxiv.org/abs/1409.0473)), so that the translator no longer had to keep a whole sentence in one
+# That look back is cross-attention. It's the older kind, invented for translation in 2014 ([Bahdanau, Cho and
+# Bengio](https://arxiv.org/abs/1409.0473)) so that a translator no longer had to squeeze a whole sentence into one
 # vector. A text that asks *itself* came later. Two texts need two names:
 #
 # | | asks: $x$ | answers: the *memory* $m$ |
@@ -90,29 +94,11 @@ w_v[features.index("place")] = torch.tensor([0.0, 2.0])  # lanes
 # $(0, 0, 0, 2)$: their dot product is 8, and $8/\sqrt4 = 4$. The ten other English words score 0. So *cross* gets
 #
 # $$\frac{e^4}{e^4 + 10 e^0} = \frac{54.60}{64.60} \approx 0.845$$
-#
-# ### Predict, then run: who sets the length ({points}, difficulty 1, 2 minutes)
-#
-# $x$ is $(3, 3)$, the memory is $(11, 7)$, a value has two numbers (legs, lanes). Which shapes have the output and the
-# weights?
-#
-# - **A**: output $(11, 2)$, weights $(11, 3)$
-# - **B**: output $(3, 2)$, weights $(3, 11)$
-# - **C**: output $(3, 3)$, weights $(3, 11)$
-# - **D**: output $(3, 2)$, weights $(3, 3)$
-
-# %%
-### BEGIN SOLUTION
-shapes = "B"
-### BEGIN STUB
-# shapes = None  # your prediction: "A", "B", "C" or "D"
-### END SOLUTION
-
-# %%
-check("predict_who_sets_the_length", shapes)
 
 # %% [markdown]
-# First as slowly as possible: one question after the other, one English word after the other.
+# First as slowly as possible, one question after the other and one English word after the other. Before you run it,
+# say which shapes the output and the weights will have. $x$ is $(3, 3)$, the memory is $(11, 7)$, and a value has two
+# numbers, legs and lanes.
 
 
 # %%
@@ -157,27 +143,28 @@ assert [english[j] for j in slow_weights.argmax(dim=-1)] == [
 assert_close(slow_weights.sum(dim=-1), torch.ones(3), atol=1e-6, rtol=0)
 
 # %% [markdown]
-# The table is no longer square, and it has no diagonal: *Tier* cannot look at itself, because it is not in the memory.
-# The rows still add up to 1. Everything else in this lesson follows from two rules that you can read off here:
+# The table is no longer square, and it has no diagonal. *Tier* can't attend to itself because it isn't in the memory.
+# The rows still add up to 1. Everything else in this lesson follows from two rules you can read off here:
 #
 # - **Who asks sets the length of the output.** Three questions, three answers.
 # - **Who answers is summed away.** The memory may be 11 words long or 11,000. Its length shows in the weights, and
 #   nowhere else.
 #
 # A translator has a part that reads, the *encoder*, and a part that writes, the *decoder*. The decoder asks, and the
-# encoder's output is the memory. Here are the two with the sizes of our example:
+# encoder's output is the memory. Here are the two with the sizes of our example.
 
 # %%
 ax = plot_encoder_decoder(memory, memory, x, slow_output)
 show("The encoder makes a memory of 11 by 7; it brings keys and values to 3 questions.")
 
 # %% [markdown]
-# It is easy to draw the orange arrow the wrong way round: a survey of language models with thousands of readers [had
-# the encoder ask](https://github.com/humza909/LLM_Survey/issues/2), until a reader wrote in.
+# It's easy to draw the orange arrow the wrong way round. A survey of language models with thousands of readers [has
+# the encoder ask](https://github.com/humza909/LLM_Survey/issues/2). A reader reported it, the authors answered "Thanks
+# we will fix it" in February 2025, and the issue is still open.
 #
-# ## Ask all questions at once
+# ## Ask all questions at once · core
 #
-# The formula is lesson 02's. Only the letters behind $q$, $k$ and $v$ have changed:
+# The formula is lesson 02's. All that's new is where $q$, $k$ and $v$ come from.
 #
 # $$\mathrm{CrossAttention}(x, m) = \mathrm{softmax}\left(\frac{(x W^Q)(m W^K)^\top}{\sqrt{d_k}}\right) m W^V$$
 #
@@ -212,13 +199,13 @@ check("cross_attention", cross_attention)
 # <details><summary>Hint 1</summary>
 #
 # It takes three lines, and you wrote two of them in lesson 02. Only the line that makes `q`, `k` and `v` is new. Which
-# of the three matrices has `d_model` rows, and which have `d_memory` rows?
+# of the three matrices has `d_model` rows, and which two have `d_memory` rows?
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
 # A key and its value describe the same position. A query describes a position of the text that wants to know
-# something. A mix-up crashes if the widths differ. If they are equal it does not, so do not leave the choice to the
+# something. A mix-up crashes if the widths differ. If they're equal nothing crashes, so don't leave the choice to the
 # shapes.
 #
 # </details>
@@ -230,8 +217,8 @@ check("cross_attention", cross_attention)
 # </details>
 
 # %% [markdown]
-# One product for all questions gives what the loop gave. And when both texts are the same text, it *is* self-attention:
-# you have not learned a second mechanism, you have seen the first one in full.
+# One product for all questions gives what the loop gave. And when both texts are the same text, it *is* self-attention.
+# You haven't learned a second mechanism; you've seen the first one in full.
 
 # %%
 # a batch of one
@@ -252,7 +239,7 @@ asks_itself, _ = attnlib.cross_attention(text, text, random_w_q, random_w_k, ran
 assert_close(asks_itself, self_attention(text), atol=1e-5, rtol=0)
 
 # %% [markdown]
-# ## Shuffle those who answer
+# ## Shuffle those who answer · core
 #
 # In lesson 02 you shuffled a sentence, and the outputs of self-attention were shuffled with it. There, the same words
 # asked and answered. Now you can shuffle one side alone.
@@ -295,22 +282,63 @@ numbers = [round(number, 2) for number in mixed_output[0, 0].tolist()]
 print(" ".join(english[i] for i in order), "->", numbers)
 
 # %% [markdown]
-# To those who ask, the memory is a *set*. That is a strength: the memory may be a text, or the patches of a picture, or
-# a heap of search results, and no order has to be made up. It is also a weakness: if the order matters, the vectors of
-# the memory must carry it themselves. Remember this for the dates below.
+# To those who ask, the memory is a *set*. That's a strength, because the memory can be a text, the patches of a picture
+# or a heap of search results, and nobody has to make up an order. It's also a weakness. If the order matters, the
+# vectors of the memory have to carry it. Remember this for the dates below.
 #
-# ## Ask several questions at a time
+# ## Keep padding from answering · core
 #
-# A word may want to know more than one thing, so it gets several heads, as in lesson 03: the columns of $q$, $k$ and
-# $v$ are cut into $h$ runs of $d$ columns, each run attends on its own, and $W^O$ mixes what they found. All that is
-# new is that the two texts have lengths and widths of their own:
+# In practice many texts are read at once, as a batch, and they're not equally long. A tensor has no ragged edge, so the
+# short ones are filled up, usually with zeros. That's the *padding*, and there's nothing there to read. But softmax
+# doesn't know it. Let *Tier* ask *the animal was tired*, alone, and then filled up to eleven words. The key of zeros
+# is a zero vector, the score is 0, and $e^0 = 1$ is not nothing:
+#
+# $$\text{alone: } \frac{e^4}{e^4 + 3} = 0.948 \qquad \text{with seven padded words: } \frac{e^4}{e^4 + 10} = 0.845$$
+#
+# A *mask* keeps the padding out. It is `bool` and has one entry for each position of the memory, **True = may answer**,
+# which is the same as *may be attended to*. Where it is False, the score becomes $-\infty$ before the softmax, and
+# $e^{-\infty} = 0$. With three scores, the last of them padding:
+#
+# $$\mathrm{softmax}(2,\ 1,\ -\infty) = \frac{(e^2,\ e^1,\ 0)}{e^2 + e^1 + 0} = (0.73,\ 0.27,\ 0)$$
+#
+# The mask belongs to the text that *answers*. It closes columns, the same ones for every question, so for scores
+# `(b, q, k)` the mask `(b, k)` becomes `real[:, None, :]`. In a batch, a short text then gives what it gives alone.
+
+# %%
+padded = torch.zeros(11, 7)
+padded[:4] = memory[[0, 1, 9, 10]]
+real = torch.arange(11) < 4  # (k,): True where there is a word
+scores = (x @ w_q) @ (padded @ w_k).T / math.sqrt(4)
+weights = {
+    "without a mask": scores.softmax(dim=-1),
+    "with a mask": scores.masked_fill(~real, -torch.inf).softmax(dim=-1),
+}
+alone = attnlib.cross_attention(x[None], memory[None, [0, 1, 9, 10]], w_q, w_k, w_v)
+for name, table in weights.items():
+    print(
+        f"{name:15} Tier → animal {table[0, 1]:.3f}, padding {table[0, 4:].sum():.3f}"
+    )
+assert_close(weights["with a mask"][:, :4], alone[1][0], atol=1e-6, rtol=0)
+assert weights["with a mask"][:, 4:].eq(0).all()
+assert_close(weights["without a mask"][0, 1].item(), 0.845, atol=5e-4, rtol=0)
+three = torch.tensor([2.0, 1.0, 5.0])
+closed = three.masked_fill(torch.tensor([False, False, True]), -torch.inf)
+assert_close(closed.softmax(0), torch.tensor([0.731, 0.269, 0.0]), atol=5e-4, rtol=0)
+
+# %% [markdown]
+# ## Ask several questions at a time · core
+#
+# A word may want to know more than one thing, so it gets several heads, as in lesson 03. The columns of $q$, $k$ and
+# $v$ are cut into $h$ runs of $d$ columns, each run attends separately, and $W^O$ mixes what they found. What's new is
+# that each text has its own length and width, and that the memory may be padded.
 #
 # $$\mathrm{head}_i = \mathrm{CrossAttention}_i(x, m), \qquad
 # \mathrm{MultiHead}(x, m) = \mathrm{Concat}(\mathrm{head}_0, \dots, \mathrm{head} _{h-1}) W^O$$
 #
-# ### Exercise: several heads, two texts ({points}, difficulty 3, 15 minutes)
+# ### Exercise: several heads, two texts, padding ({points}, difficulty 3, 20 minutes)
 #
-# Write `MultiHeadCrossAttention(d_model, d_memory, num_heads, d_head=None, bias=True)` with `forward(x, memory)`.
+# Write `MultiHeadCrossAttention(d_model, d_memory, num_heads, d_head=None, bias=True)` with
+# `forward(x, memory, key_mask=None)`.
 #
 # - Four `nn.Linear` layers, `w_q`, `w_k`, `w_v` (to $h \cdot d$ columns) and `w_o` (from $h \cdot d$ to `d_model`), all
 #   with a bias if `bias`. No other parameters. The check sets their weights.
@@ -319,12 +347,14 @@ print(" ".join(english[i] for i in order), "->", numbers)
 # - Head $i$ is the $i$-th run of $d$ neighbouring columns, the pattern `(h d)`.
 # - `x` is `(b, q, d_model)`, `memory` is `(b, k, d_memory)`; the output is `(b, q, d_model)`, the weights are
 #   `(b, h, q, k)`.
+# - `key_mask` is `(b, k)`, bool, True = may answer. Padding may be anywhere, and every text has something real. (What
+#   to do with an empty one is a question for lesson 05.) Without a mask, everything may answer.
 # - The points: {parts}. The options are `d_head` and `bias`. As always. Not allowed: as above.
 
 
 # %%
 class MultiHeadCrossAttention(nn.Module):
-    """(b, q, d_model), memory (b, k, d_memory) -> output (b, q, d_model), weights (b, h, q, k)."""
+    """(b, q, d_model), (b, k, d_memory), bool (b, k) -> output (b, q, d_model), weights (b, h, q, k)."""
 
     def __init__(
         self,
@@ -349,16 +379,19 @@ class MultiHeadCrossAttention(nn.Module):
         self.w_o = nn.Linear(num_heads * d_head, d_model, bias=bias)
         ### END SOLUTION
 
-    def forward(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, x: Tensor, memory: Tensor, key_mask: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         ### BEGIN SOLUTION
         projected = self.w_q(x), self.w_k(memory), self.w_v(memory)
         # (b, h, n, d)
         q, k, v = (
             y.unflatten(-1, (-1, self.d_head)).transpose(1, 2) for y in projected
         )
-        weights = torch.softmax(
-            q @ k.transpose(-2, -1) / math.sqrt(self.d_head), dim=-1
-        )
+        scores = q @ k.transpose(-2, -1) / math.sqrt(self.d_head)
+        if key_mask is not None:
+            scores = scores.masked_fill(~key_mask[:, None, None, :], -torch.inf)
+        weights = scores.softmax(dim=-1)
         return self.w_o((weights @ v).transpose(1, 2).flatten(2)), weights
         ### END SOLUTION
 
@@ -369,27 +402,28 @@ check("MultiHeadCrossAttention", MultiHeadCrossAttention)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Decide for each layer what goes in and what comes out. Two of them read `x` or go back to where `x` was; two read the
-# memory.
+# Decide for each layer what goes in and what comes out. Two of them read `x` or lead back to its width; two read the
+# memory. Leave the mask for last: without it, five of the six parts can already be right.
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
 # `attnlib.split_heads(y, num_heads)` and `attnlib.merge_heads(y)` from lesson 03 are allowed here. If you cut with
-# `view` or `reshape`, mind that `q` has the length of `x`, but `k` and `v` have the length of the memory.
+# `view` or `reshape`, remember that `q` has the length of `x`, while `k` and `v` have the length of the memory.
 #
 # </details>
 # <details><summary>Hint 3</summary>
 #
 # Forward: project (`x`, `memory`, `memory`); split each into heads, `(b, h, n, d)`; scores over $\sqrt{d}$, where $d$
-# is the width of one head; softmax over the last axis; weights times values; merge the heads, `(b, q, h·d)`; `w_o`.
+# is the width of one head; if there is a mask, fill what it closes with `-torch.inf`, where `key_mask[:, None, None,
+# :]` lines `(b, k)` up with `(b, h, q, k)`; softmax over the last axis; weights times values; merge the heads; `w_o`.
 # Return the pair.
 #
 # </details>
 
 # %% [markdown]
-# Three ways to the same numbers: `attnlib`'s module, the first exercise once for each head with that head's columns,
-# and PyTorch's module with the same weights. PyTorch calls the width of the memory `kdim` and `vdim`.
+# There are three ways to the same numbers: `attnlib`'s module, the first exercise once for each head with that head's
+# columns, and PyTorch's module with the same weights. PyTorch calls the width of the memory `kdim` and `vdim`.
 
 # %%
 generator = torch.Generator().manual_seed(2)
@@ -430,11 +464,11 @@ assert_close(torch_weights, weights, atol=1e-12, rtol=0)
 print("output", tuple(output.shape), "weights", tuple(weights.shape))
 
 # %% [markdown]
-# ## Collect dates as people write them
+# ## Collect dates as people write them · core
 #
-# So far every number was made by hand. Now for something that nobody could write by hand. *Sunday, 20 July 1969*, *July
-# 20, 1969*, *20.7.1969* and *07/20/1969* are one day, and a database wants it as `1969-07-20`. Nobody will write down
-# the rules. A network should learn them from examples, and Python's standard library makes as many as you like.
+# So far every number was made by hand. Now for something nobody could write by hand. *Sunday, 20 July 1969*, *July
+# 20, 1969*, *20.7.1969* and *07/20/1969* are one day, and a database wants it as `1969-07-20`. Nobody is going to write
+# down the rules. A network can learn them from examples, and Python's standard library makes as many as you like.
 
 
 # %%
@@ -467,24 +501,24 @@ for text, day in list(zip(texts, days, strict=True))[:6]:
     print(f"{text:34}{day.isoformat()}")
 
 # %% [markdown]
-# The first 20,000 are for learning. The last 1,000 are for the test: days that the network has never seen, in any
-# spelling. The years go from 1000 to 2999, so that no digit can be guessed from another.
+# The first 20,000 are for learning. The last 1,000 are the test, days the network has never seen in any spelling. The
+# years go from 1000 to 2999, so no digit can be guessed from another.
 #
-# ## Build a reader that can only ask
+# ## Build a reader that can only ask · core
 #
-# Who asks? The ten places of the ISO date. Each has one question, and it is always the same: *what is the last digit of
-# the year?*, *what is the second digit of the month?* So $x$ is ten vectors that are learned. (A translator asks with
-# what it has written so far; you will train one further down. Learned questions are in use, too: a model that
+# Who asks? The ten positions of the ISO date. Each has one question, and it's always the same one: *what is the last
+# digit of the year?*, *what is the second digit of the month?* So $x$ is ten learned vectors. (A translator asks with
+# what it has written so far; you'll train one further down. Learned questions are used in earnest as well. A model that
 # finds the objects in a picture [asks it a hundred](https://arxiv.org/abs/2005.12872).)
 #
 # Who answers? The characters. A network computes with numbers, so each character gets a learned vector. But a bare *9*
-# does not know whether it belongs to a day or to a year. So before it answers, each character hears its two neighbours
+# doesn't know whether it belongs to a day or to a year. So before it answers, each character sees its two neighbours
 # on either side, and no more: `nn.Conv1d` with a window of 5 is one small matrix product that slides along the text.
-# After it comes GELU, a nonlinearity (lesson 06 explains it). There is no other way from one end of the text to the
-# other. Whatever an output place needs, it must fetch by asking, and you will be able to watch.
+# After it comes GELU, a nonlinearity (lesson 06 explains it). Nothing else crosses the text. If an output needs a
+# character, it has to attend to it, and we can watch it do so.
 #
-# What a place fetched is added to its question, and two more layers turn the sum into eleven *logits*: one score for
-# each character that could be written there.
+# What a position fetched is added to its question, and two more layers turn the sum into eleven *logits*, one score for
+# each character that could be written there. Number 0 is the padding, so `ids > 0` is the mask.
 
 # %%
 # nbval-ignore-output: it says whose attention is used, which is another one in a student's notebook
@@ -514,8 +548,9 @@ class DateReader(nn.Module):
         )
 
     def encode(self, texts: list[str]) -> Tensor:
-        """Texts of one length -> (b, k): the number of each character; 0 is no character."""
-        return torch.tensor([[self.number_of[c] for c in text] for text in texts])
+        """Texts -> (b, k): the number of each character, then zeros up to the longest text."""
+        rows = [torch.tensor([self.number_of[c] for c in text]) for text in texts]
+        return nn.utils.rnn.pad_sequence(rows, batch_first=True)
 
     def remember(self, ids: Tensor) -> Tensor:
         characters = self.character(ids)
@@ -524,55 +559,99 @@ class DateReader(nn.Module):
 
     def forward(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         x = self.questions.expand(len(ids), -1, -1)
-        fetched, weights = self.attn(x, self.remember(ids))
+        fetched, weights = self.attn(x, self.remember(ids), ids > 0)
         return self.answer(x + fetched), weights
 
 
 # %% [markdown]
-# ## Train it to choose
+# ## Train it to choose · core
 #
 # An untrained reader guesses. It learns by the loop of lesson 02, repeated a few hundred times, with two things new: a
-# loss for a choice among characters, and a schedule for the learning rate. (Setting the old gradients to zero is still
-# there, as a line without a number.)
+# loss for a choice among characters, and a schedule for the learning rate.
 #
-# 1. **Guess.** Read 64 dates, the *batch*. For each place softmax turns the eleven logits into probabilities.
-# 2. **Measure.** The *loss* says how wrong the guess was: $-\ln p$, where $p$ is the probability that was given to the
-#    right character. If $p = 1$ the loss is 0; if $p = \frac12$ it is 0.69. Whoever guesses blindly among eleven has $p
-#    = \frac1{11}$ and the loss $\ln 11 = 2.40$. Its mean over all places is called *cross-entropy*.
-# 3. **Ask which way is down.** `loss.backward()` computes the *gradient*: for each of the network's numbers, how fast
-#    the loss grows if that number grows.
+# 1. **Guess.** Read 64 dates, the *batch*. For each position softmax turns the eleven logits into probabilities.
+# 2. **Measure.** The *loss* says how wrong the guess was. It is $-\ln p$, where $p$ is the probability given to the
+#    right character. If $p = 1$ the loss is 0; if $p = \frac12$ it is 0.69. A blind guess among eleven has $p =
+#    \frac1{11}$ and the loss $\ln 11 = 2.40$. Its mean over all positions is called *cross-entropy*.
+# 3. **Ask which way is down.** `backward` computes the *gradient*, which says for each of the network's numbers
+#    how fast the loss grows if that number grows. The gradients of the step before have to be set to zero first.
 # 4. **Take a small step down.** The *optimiser* moves each number against its gradient. Plain gradient descent
 #    subtracts the learning rate times the gradient. AdamW, which is lesson 03's Adam with a small pull of every number
 #    towards 0, first divides by how large that number's gradients have been lately, so that all of them move at a
 #    similar speed. A *schedule* lets the learning rate grow at the beginning, while the gradients are wild, and shrink
 #    to nothing at the end, so that everything settles.
 #
-# A batch is one tensor, so its texts must be equally long. For now we draw each batch from texts of one length.
+# This loop trains nearly everything in this course and, but for its size, GPT.
+#
+# ### Exercise: train the reader ({points}, difficulty 3, 20 minutes)
+#
+# Write `train_reader(reader, ids, wanted, rate)`, which makes one step on each batch and returns the losses. Your loop
+# trains every reader below.
+#
+# - `reader(batch)` takes `(b, k)` and returns a pair: logits `(b, n, vocab)` and the weights, which you don't need.
+# - `ids` is a list with a batch `(b, k)` for each step, and `k` differs from batch to batch. `wanted` is a list with
+#   the right characters `(b, n)` of each batch, `torch.int64`.
+# - The optimiser is `torch.optim.AdamW` with the learning rate `rate`, and the schedule
+#   `torch.optim.lr_scheduler.OneCycleLR(optimiser, max_lr=rate, total_steps=…)`, for as many steps as there are
+#   batches. The schedule takes its step after each one of the optimiser.
+# - The result is `(steps,)`, the loss of each batch before its step: the mean cross-entropy over all its characters,
+#   without a history (`loss.detach()`).
+# - The points: {parts}. Inputs as always.
 
 
 # %%
-def train(reader: DateReader, texts: list[str], steps: int = 500) -> list[float]:
-    """Learn from the first 20,000 texts, 64 at a time, and return the loss of every step."""
-    optimiser = torch.optim.AdamW(reader.parameters(), lr=5e-3)
+def train_reader(
+    reader: nn.Module, ids: list[Tensor], wanted: list[Tensor], rate: float
+) -> Tensor:
+    """Batches (b, k) and their characters (b, n) -> losses (steps,); the reader is trained."""
+    ### BEGIN SOLUTION
+    optimiser = torch.optim.AdamW(reader.parameters(), lr=rate)
     schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimiser, max_lr=5e-3, total_steps=steps
+        optimiser, max_lr=rate, total_steps=len(ids)
     )
     losses = []
-    for chosen in tqdm(batches(texts, steps), file=sys.stdout, ncols=80, mininterval=1):
-        logits, _ = reader(reader.encode([texts[i] for i in chosen]))  # 1. guess
-        # 2. measure
-        loss = F.cross_entropy(logits.flatten(0, 1), right_digits(chosen).flatten())
-        optimiser.zero_grad()  # forget the gradients of the step before
+    for batch, right in zip(ids, wanted, strict=True):
+        logits, _ = reader(batch)  # 1. guess
+        loss = F.cross_entropy(logits.flatten(0, 1), right.flatten())  # 2. measure
+        optimiser.zero_grad()
         loss.backward()  # 3. which way is down?
         optimiser.step()  # 4. a small step
         schedule.step()
-        losses.append(loss.item())
-    return losses
+        losses.append(loss.detach())
+    return torch.stack(losses)
+    ### END SOLUTION
 
+
+# %%
+check("train_reader", train_reader)
 
 # %% [markdown]
-# That loop trains nearly everything in this course, and, but for its size, GPT. What it calls is bookkeeping: 64 texts
-# of one length, and the digits of their dates.
+# <details><summary>Hint 1</summary>
+#
+# Two lines before the loop make the optimiser and the schedule, both once. `zip(ids, wanted)` gives the batch and its
+# characters for each step.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# `F.cross_entropy` wants logits `(guesses, vocab)` and the right characters `(guesses,)`. Flatten batch and positions
+# of both: `logits.flatten(0, 1)`, `right.flatten()`.
+#
+# </details>
+# <details><summary>Hint 3</summary>
+#
+# The order in the loop: logits, loss, `zero_grad`, `backward`, the optimiser's step, the schedule's step. Keep
+# `loss.detach()` in a list and stack it at the end.
+#
+# </details>
+
+# %% [markdown]
+# What's left is bookkeeping. Each batch is 64 texts of one length, so that no time is spent on padding, and a bar shows
+# the loss while your loop runs.
+
+# %%
+# nbval-ignore-output: it says whose loop is used, which is another one in a student's notebook
+train_by = yours_or_ours("train_reader", globals())
 
 
 # %%
@@ -594,16 +673,27 @@ def right_digits(chosen: list[int]) -> Tensor:
     )
 
 
+def train(reader: DateReader, texts: list[str], steps: int = 500) -> Tensor:
+    """Learn from the first 20,000 texts, 64 at a time, and return the loss of every step."""
+    chosen = batches(texts, steps)
+    ids = [reader.encode([texts[i] for i in numbers]) for numbers in chosen]
+    wanted = [right_digits(numbers) for numbers in chosen]
+    with watched(reader, wanted):
+        return train_by(reader, ids, wanted, 5e-3)
+
+
 # %% [markdown]
-# ## Train it, and train one that cannot ask
+# ## Train it, and train one that can't ask · core
 #
 # To see what the questions are worth, train a twin whose $W^Q$ is zero and stays zero. Its queries are blank, and you
 # know from lesson 02 what a blank query gets: equal weights, the plain average of all values. The whole text has to
-# pass through one vector, as it had to before 2014.
+# pass through one vector, as it did before 2014.
 
 # %%
 # nbval-ignore-output: a progress bar tells the time; the next cells assert what was learned
-torch.manual_seed(0)
+# `python -m benchmarks.other_seeds 04_cross_attention` runs this lesson with others
+seed = 0
+torch.manual_seed(seed)
 reader, blank = DateReader(texts), DateReader(texts)
 nn.init.zeros_(blank.attn.w_q.weight).requires_grad_(False)
 reader_losses, blank_losses = train(reader, texts), train(blank, texts)
@@ -614,11 +704,9 @@ assert abs(reader_losses[0] - math.log(11)) < 0.4  # at first it guesses blindly
 @torch.no_grad()
 def read(reader: DateReader, texts: list[str]) -> tuple[list[str], list[Tensor]]:
     """Texts -> the dates that are read, and for each text its weights (h, 10, k)."""
-    found = [reader(reader.encode([text])) for text in texts]
-    dates = [
-        "".join(digits[i] for i in logits[0].argmax(dim=-1)) for logits, _ in found
-    ]
-    return dates, [weights[0] for _, weights in found]
+    logits, weights = reader(reader.encode(texts))  # one batch of all lengths
+    dates = ["".join(digits[i] for i in row) for row in logits.argmax(dim=-1).tolist()]
+    return dates, [w[..., : len(t)] for w, t in zip(weights, texts, strict=True)]
 
 
 test_days, test_texts = [day.isoformat() for day in days[20_000:]], texts[20_000:]
@@ -647,7 +735,7 @@ for losses, colour, name, got in (
     (blank_losses, ACCENT, "blank queries", blank_dates),
     (reader_losses, INK, "ten questions", dates),
 ):
-    smooth = torch.tensor(losses).reshape(-1, 10).mean(dim=-1)
+    smooth = losses.reshape(-1, 10).mean(dim=-1)
     label = f"{name}: {exact(got):.1%} of unseen dates right"
     ax.semilogy(range(5, 500, 10), smooth, color=colour, label=label)
 ax.set(
@@ -661,13 +749,31 @@ show(
 )
 
 # %% [markdown]
-# The twin has the same characters, the same neighbours, the same layers, the same number of steps. It only cannot ask,
-# so the ten places all get the same average, and most of the text is lost in it. With ten questions the network reads
-# nearly all of a thousand dates that it has never seen.
+# The twin has the same characters, the same neighbours, the same layers and the same number of steps. The one thing it
+# can't do is ask, so all ten positions get the same average, and most of the text is lost in it. With ten questions the
+# network reads nearly all of a thousand dates it has never seen.
 #
-# ## See where each character came from
+# Does the mask do its work? Read a short date alone, and in one batch with a long one. Without the mask the padding
+# takes a share of the attention.
+
+# %%
+# nbval-ignore-output: how much is lost there depends on the last digits of the training, which differ by machine
+ids = reader.encode(["20.7.1969", "Wednesday, 24 September 1969"])
+with torch.no_grad():
+    alone, _ = reader(ids[:1, :9])
+    together, masked = reader(ids)
+    asks = reader.questions.expand(2, -1, -1)
+    _, unmasked = reader.attn(asks, reader.remember(ids))
+lost = unmasked[0, 0, :, 9:].sum(dim=-1)
+print(f"without a mask, up to {lost.max():.2f} of a row's 1 goes to padding")
+assert lost.max() > 1e-4
+assert masked[0, :, :, 9:].eq(0).all()
+assert_close(together[:1], alone, atol=1e-4, rtol=0)
+
+# %% [markdown]
+# ## See where each character came from · core
 #
-# Rows are the ten places of the output, as the network filled them in. Columns are the characters that it was given.
+# Rows are the ten positions of the output, as the network filled them in. Columns are the characters it was given.
 
 
 # %%
@@ -692,11 +798,11 @@ assert short[:4].argmax(dim=-1).tolist() == [8, 9, 10, 11]
 assert short[9].argmax() == 1  # and the last digit of the day
 
 # %% [markdown]
-# Nobody told it what a year is. The four places of the year have found the four digits, in order, and the day has found
-# its digits at the other end of the text. The two dashes look somewhere, because softmax has to hand out 1. They need
-# no answer: a dash is a dash on every day.
+# Nobody told it what a year is. The four positions of the year have found the four digits, in order, and the day has
+# found its digits at the other end of the text. The two dashes attend to something, because softmax has to hand out 1,
+# but they need no answer. A dash is a dash on every day.
 #
-# And the month? Print which letter the second digit of the month looks at, with the neighbours that this letter hears.
+# And the month? Print which letter the second digit of the month attends to, with the neighbours this letter sees.
 
 # %%
 # nbval-ignore-output: which letter it is depends on the last digits of the training
@@ -709,20 +815,20 @@ for text in ("20 July 1969", "20 June 1969"):
     assert ("l" if "July" in text else "n") in heard
 
 # %% [markdown]
-# *July* and *June* differ in the *l* and the *n*. Yet the letter that is looked at need not be one of them. It may be
-# one that both months share, such as *J* or *u*, as long as it hears the difference: the convolution has told it what
-# its neighbours are. So a dark cell says where the answer was *fetched*. It does not say that the answer was *in* this
-# letter.
+# *July* and *June* differ in the *l* and the *n*. Yet the letter attended to doesn't have to be one of them. It can be
+# one that both months share, such as *J* or *u*, as long as it sees the difference, and the convolution has told it
+# what its neighbours are. So a dark cell says where the answer was *fetched*. It doesn't say that the answer was *in*
+# this letter.
 #
 # ### Predict, then run: a longer text ({points}, difficulty 2, 3 minutes)
 #
 # Now put *Sunday,* in front. The last digit of the year was character 11 and is now character 19. The question for that
-# place will still find it. What makes the attention move eight places to the right?
+# digit will still find it. What makes the attention move eight characters to the right?
 #
-# - **A**: the query: it is computed from the new text, and points further to the right
-# - **B**: the keys: the digit brought its key along, and the same query fits it at its new place
-# - **C**: nothing: this question has learned to look at character 11, and will be wrong here
-# - **D**: the mask: it opens eight more characters, and the weights move over
+# - **A**: the query, which is computed from the new text and points further to the right
+# - **B**: the keys, because the digit brought its key along, and the same query fits it at its new position
+# - **C**: nothing; this question has learned to look at character 11, and will be wrong here
+# - **D**: the values, because the digit's value is still the best answer, and the weights follow it
 
 # %%
 ### BEGIN SOLUTION
@@ -747,13 +853,13 @@ figure, axes = plt.subplots(
 tables = [draw(text, ax) for text, ax in zip(spellings, axes.flat, strict=True)]
 figure.supylabel("asks: the output")
 figure.supxlabel("answers: the text")
-show("Four spellings of one day: in each, the year's places find the year's digits.")
+show("Four spellings of one day; in each, the rows of the year find the year's digits.")
 assert [table[3].argmax().item() for table in tables] == [19, 21, 8, 9]
 
 # %% [markdown]
-# One day, written four ways, and the same ten questions: not one number on the asking side differs between these
+# It's one day, written four ways, and the same ten questions. Not one number on the asking side differs between these
 # pictures. Only the keys have moved. For *Sunday,* you can put them side by side. From the third character on, each one
-# has the neighbours that it had before, and the very same key.
+# has the neighbours it had before, and the very same key.
 
 # %%
 with torch.no_grad():
@@ -764,9 +870,9 @@ with torch.no_grad():
 assert_close(key_of_long[10:], key_of_short[2:], atol=1e-5, rtol=0)
 
 # %% [markdown]
-# ## Check the picture before you believe it
+# ## Check the picture before you believe it · more
 #
-# A picture of one date proves little: you may have picked a pretty one. So make two checks. **First: is it always so?**
+# A picture of one date proves little; you may have picked a pretty one. So make two checks. **First, is it always so?**
 # For each character of a spelling we know what it tells: day, month, year, or nothing of use (the weekday, commas,
 # *the* … *of*). Add up, over all thousand test dates, how much of each row fell on which.
 
@@ -798,10 +904,27 @@ share[:, 3] = 1 - share[:, :3].sum(dim=-1)
 
 # %%
 places = ["Y 1", "Y 2", "Y 3", "Y 4", "dash", "M 1", "M 2", "dash", "D 1", "D 2"]
-ax = plot_attention(share, places, ["year", "month", "day", "the rest"], colorbar=False)
-ax.set(ylabel="asks: place of the output", xlabel="answers: character of …")
-ax.set_title("The year is always found (mean of 1,000 unseen dates)")
-show("Nearly all weight of the year's four rows falls on the year.")
+kinds = (
+    ("year", INK, ""),
+    ("month", ACCENT, "//"),
+    ("day", GREY, ".."),
+    ("the rest", PALE, ""),
+)
+_, ax = plt.subplots(figsize=(7.2, 3.4), layout="constrained")
+start = torch.zeros(10)
+for column, (kind, colour, hatch) in enumerate(kinds):
+    style = {"color": colour, "hatch": hatch, "edgecolor": "white", "label": kind}
+    ax.barh(range(10), share[:, column], left=start, **style)
+    start = start + share[:, column]
+ax.set_yticks(range(10), places)
+ax.invert_yaxis()
+ax.set(xlim=(0, 1), xlabel="share of the row's weight that falls on …", ylabel="asks")
+ax.set_title("The year always finds the year; a first digit can guess")
+ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+show(
+    "Ten bars, mean of 1,000 unseen dates. Those of the year's four digits are nearly "
+    "all year; those of the first digits of month and day are mixed."
+)
 print(
     "each digit of the year looks at its own digit:",
     [f"{s:.0%}" for s in own_digit.tolist()],
@@ -811,12 +934,12 @@ assert share[:4, 0].min() > 0.85
 
 # %% [markdown]
 # The year is as clean as it gets, and the second digit of the day is nearly so. The *first* digits of month and day are
-# less clean, and that is worth a thought. In nine months of twelve the first digit is 0. As long as nothing speaks for
-# October, November or December, the answer is 0, wherever the row may have looked. (And the day?) A place that can
+# less clean, and that's worth a thought. In nine months of twelve the first digit is 0. As long as nothing speaks for
+# October, November or December, the answer is 0, no matter where the row attended. (And the day?) A position that can
 # guess has no need to look.
 #
-# **Second: does the picture show a cause?** Weights say where the network looked, not whether it mattered. So
-# intervene. Replace the third digit of the year by another digit, in all thousand texts, and count which places of the
+# **Second, does the picture show a cause?** Weights say where the network looked, not whether it mattered. So
+# intervene. Replace the third digit of the year by another one in all thousand texts, and count which characters of the
 # output change.
 
 # %%
@@ -829,19 +952,19 @@ moved = [
     sum(a[i] != b[i] for a, b in zip(dates, after, strict=True)) / 1000
     for i in range(10)
 ]
-print("share of outputs that changed, by place:", [round(m, 2) for m in moved])
+print("share of outputs that changed, by position:", [round(m, 2) for m in moved])
 assert moved[2] > 0.95
 assert max(moved[:2] + moved[3:]) < 0.05
 
 # %% [markdown]
-# One character of the text changed, and one character of the output followed. Here the map tells the truth. It could,
+# One character of the text changed, and one character of the output followed. Here the map tells the truth. It can,
 # because each character knows only its neighbours. In a deep network the characters have long been mixed by the time
-# somebody asks them, and a dark cell may mean little. Intervene before you believe.
+# they're asked, and a dark cell may mean little. Intervene before you believe.
 #
-# ## Read dates in nine languages
+# ## Read dates in nine languages · more
 #
 # English was the easy part. `babel`, which comes with JupyterLab, writes dates as people do in more than a hundred
-# languages: the year may come first, the month may be declined, the alphabet may be another one. Take nine of them, in
+# languages. The year may come first, the month may be declined, the alphabet may be another one. Take nine of them, in
 # their long and full forms.
 
 # %%
@@ -864,39 +987,40 @@ print(croatian, "is in October;", polish, "is in November")
 assert croatian.replace(".", "") == polish
 
 # %% [markdown]
-# The letters are the same. Only the full stops after the day and after the year tell the two apart. And that is one
-# trap of many, with nine calendars of month names and three scripts. A place that asks with one head has one look for
-# all of it. So train two readers, one with a single head and one with four: equally many weights, equally many steps.
+# The letters are the same. Only the full stops after the day and after the year tell the two apart. That's one trap of
+# many, with nine calendars of month names and three scripts, and a position with one head has one look for all of it.
+# So train readers with a single head and with four. They have equally many weights and make equally many steps. One
+# training proves little, so each kind gets three starts.
 
 # %%
 # nbval-ignore-output: a progress bar tells the time; the next cells assert what was learned
-torch.manual_seed(0)
-one, four = DateReader(world, num_heads=1), DateReader(world, num_heads=4)
+polyglots = {}
+for start in (seed, seed + 1, seed + 2):
+    for heads in (1, 4):
+        torch.manual_seed(start)
+        polyglot = polyglots[heads, start] = DateReader(world, num_heads=heads)
+        train(polyglot, world, steps=300)
+one, four = polyglots[1, seed], polyglots[4, seed]
 assert sum(p.numel() for p in one.parameters()) == sum(
     p.numel() for p in four.parameters()
 )
-for polyglot in (one, four):
-    train(polyglot, world, steps=450)
 
 # %%
 # nbval-ignore-output: which dates are missed depends on the last digits of the training
-missed = {}
-for heads, polyglot in ((1, one), (4, four)):
+missed = {1: [], 4: []}
+for (heads, start), polyglot in polyglots.items():
     got, _ = read(polyglot, world[20_000:])
     wrong = [i for i, (a, b) in enumerate(zip(got, test_days, strict=True)) if a != b]
-    missed[heads] = len(wrong)
-    print(
-        f"heads: {heads}, wrong: {len(wrong)} of 1000",
-        dict(Counter(spoken[20_000 + i] for i in wrong)),
-    )
-    for i in wrong[:3]:
-        print(f"    {world[20_000 + i]} was read as {got[i]}")
-assert missed[4] <= 10
-assert missed[4] <= missed[1]
+    missed[heads].append(len(wrong))
+    shown = [f"{world[20_000 + i]} → {got[i]}" for i in wrong[:1]]
+    print(f"heads: {heads}, start {start}, wrong: {len(wrong):3} of 1000", *shown)
+assert max(missed[4]) <= 10
+assert max(missed[4]) <= max(missed[1])
 
 # %% [markdown]
-# A single head already reads most of it. With four heads, hardly a date is missed. Do the full stops decide about
-# *listopada*? Intervene again: take them away, one at a time.
+# A single head already reads most of it, but how many dates it misses depends on the start. In a dozen trainings it was
+# anything from none to 47 in a thousand. With four heads it was never more than one. Do the full stops decide about
+# *listopada*? Intervene again, and take them away one at a time.
 
 # %%
 # nbval-ignore-output: readings without one of the stops are no date of any language, and may differ by machine
@@ -919,12 +1043,13 @@ for text, ax in zip((croatian, polish), axes, strict=True):
 show("Four heads of one place look at different characters of the same date.")
 
 # %% [markdown]
-# One place, four looks: some of them at the name, some at the border between day and month, where the full stop is
-# heard or missed. This is what several heads are for.
+# It's one position with four looks, some of them at the name, some at the border between day and month, where a
+# neighbour sees the full stop or misses it. One head has to choose between them.
 #
-# **Your turn.** Write a date in one of the nine languages: your birthday, or a day that everybody knows. Change `mine`
-# and run the cell; the rows say which date the four heads have read, and the columns where they looked. Then write it
-# as none of the patterns does: leave out a letter, the year first, a day that does not exist. Which places go wrong?
+# **Your turn.** Write a date in one of the nine languages, your birthday or a day everybody knows. Change `mine` and
+# run the cell. The rows say which date the four heads have read, and the columns where they looked. Then write it as
+# none of the patterns does: leave out a letter, put the year first, invent a day that doesn't exist. Which digits go
+# wrong?
 
 # %% tags=["unfolded"]
 mine = "mardi 14 juillet 1789"
@@ -932,23 +1057,23 @@ mine = "mardi 14 juillet 1789"
 mine = usable_text(mine, four.number_of, longest=40)
 draw(mine, plt.figure(figsize=(7.2, 4.2), layout="constrained").gca(), four)
 show(
-    "The date as it was read, a row for each of its places, and where the four heads "
-    "looked in your text."
+    "The date as it was read, a row for each of its characters, and where the four "
+    "heads looked in your text."
 )
 
 # %% [markdown]
-# ## Write a date, one character after another
+# ## Write a date, one character after another · more
 #
-# The reader fills ten places at once. It can, because an ISO date always has ten characters. An English date has no
-# fixed length: *3 May 2011* has ten characters, *24 September 1969* has seventeen. So a translator writes one character
-# at a time, decides for itself where the text ends, and makes each question out of what it has written so far. Train
-# one that puts a date from any of the nine languages into English. Its memory is what the four-headed reader remembers
-# of the text; the reader's own weights no longer change.
+# The reader fills in ten characters at once. It can, because an ISO date always has ten characters. An English date has
+# no fixed length: *3 May 2011* has ten characters, *24 September 1969* has seventeen. So a translator writes one
+# character at a time, decides for itself where the text ends, and makes each question out of what it has written so
+# far. Train one that puts a date from any of the nine languages into English. Its memory is what the four-headed reader
+# remembers of the text, and the reader's weights no longer change.
 #
-# Two signs join the characters of the English dates: `<` begins a text, and `>` ends it. To know how far it has come,
-# the writer hears the last six characters that it wrote, through a window that slides along as the reader's does. (How
-# a character can hear *all* those before it is the subject of lesson 05.) The rest you know: ask the memory, add what
-# was fetched, turn the sum into logits.
+# Two signs join the characters of the English dates. `<` begins a text, and `>` ends it. To know how far it has come,
+# the writer sees the last six characters it wrote, through a window that slides along as the reader's does. (How a
+# character can see *all* those before it is the subject of lesson 05.) The rest you know: ask the memory, add what was
+# fetched, turn the sum into logits.
 
 # %%
 english_dates = [
@@ -970,17 +1095,21 @@ class DateWriter(nn.Module):
             nn.Linear(d_model, 128), nn.GELU(), nn.Linear(128, len(letters))
         )
 
-    def forward(self, memory: Tensor, ids: Tensor) -> Tensor:
+    def ask(self, ids: Tensor) -> Tensor:
+        """The questions (b, n, d_model), each from the last six characters."""
         nothing_before = (self.recent.kernel_size[0] - 1, 0)
-        x = F.gelu(self.recent(F.pad(self.letter(ids).mT, nothing_before))).mT
+        return F.gelu(self.recent(F.pad(self.letter(ids).mT, nothing_before))).mT
+
+    def forward(self, memory: Tensor, ids: Tensor) -> Tensor:
+        x = self.ask(ids)
         fetched, _ = self.attn(x, memory)
         return self.answer(x + fetched)
 
 
 # %% [markdown]
-# While it learns, it need not write at all. It is given the right text, and at every place it guesses the character
-# that comes next. The loop is the one that you know. Train a second model beside it, the *guesser*, whose memory is
-# all zeros: it asks, and gets no answer.
+# While it learns it doesn't have to write at all. It's given the right text, and at every position it predicts the
+# character that comes next. A thin wrapper makes that a model for your loop. Train a second one beside it, the
+# *guesser*, whose memory is all zeros. It asks and gets no answer.
 
 
 # %%
@@ -990,21 +1119,17 @@ def spelled(chosen: list[int]) -> Tensor:
     return torch.tensor([[letters.index(c) for c in text] for text in texts])
 
 
-def train_writer(writer: DateWriter, scale: float, steps: int = 300) -> None:
-    """Learn to write the first 20,000 dates in English; their memories are multiplied by `scale`."""
-    optimiser = torch.optim.AdamW(writer.parameters(), lr=1e-2)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimiser, max_lr=1e-2, total_steps=steps
-    )
-    for chosen in tqdm(batches(world, steps), file=sys.stdout, ncols=80, mininterval=1):
-        ids = spelled(chosen)
-        # what follows each character
-        logits = writer(scale * remembered(chosen), ids[:, :-1])
-        loss = F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-        schedule.step()
+class Dictation(nn.Module):
+    """A writer that is given the right text while it learns: numbers of dates (b, 1) -> logits (b, 18, 39)."""
+
+    def __init__(self, writer: DateWriter, scale: float):
+        super().__init__()
+        self.writer, self.scale = writer, scale
+
+    def forward(self, numbers: Tensor) -> tuple[Tensor, None]:
+        chosen = numbers[:, 0].tolist()
+        memory = self.scale * remembered(chosen)
+        return self.writer(memory, spelled(chosen)[:, :-1]), None
 
 
 @torch.no_grad()
@@ -1015,26 +1140,31 @@ def remembered(chosen: list[int]) -> Tensor:
 
 # %%
 # nbval-ignore-output: a progress bar tells the time; the next cells assert what was learned
-torch.manual_seed(0)
+torch.manual_seed(seed)
 writer, guesser = DateWriter(), DateWriter()
-train_writer(writer, scale=1.0)
-train_writer(guesser, scale=0.0)
+chosen = batches(world, 300)
+numbers = [torch.tensor(batch)[:, None] for batch in chosen]
+following = [spelled(batch)[:, 1:] for batch in chosen]
+for model, scale in ((writer, 1.0), (guesser, 0.0)):
+    dictation = Dictation(model, scale)
+    with watched(dictation, following):
+        train_by(dictation, numbers, following, 1e-2)
 
 # %% [markdown]
 # ### Exercise: write greedily ({points}, difficulty 3, 25 minutes)
 #
-# Now it has to write, and there is no right text to lean on. Write `write_greedily(model, memory, start_id, stop_id,
+# Now it has to write, and there's no right text to lean on. Write `write_greedily(model, memory, start_id, stop_id,
 # longest)`, and the dates below are written by it.
 #
 # - `model(memory, ids)` takes a memory `(b, k, d)` and characters `(b, n)`, and returns logits `(b, n, vocab)`. Those
-#   at place $i$ are for the character that follows the first $i + 1$ of `ids`.
+#   at position $i$ are for the character that follows the first $i + 1$ of `ids`.
 # - For the model, every text begins with `start_id`. The result leaves it out.
 # - Append the likeliest character, and ask again. (This is called *greedy* decoding. Lesson 08 draws at random.)
 # - A text ends with its first `stop_id`. While others go on, it is filled up with `stop_id`. Once all have ended, the
-#   loop ends, too. No text has more than `longest` characters, its `stop_id` included.
+#   loop ends. No text has more than `longest` characters, its `stop_id` included.
 # - Return the ids `(b, up to longest)`, and `(b,)`, the $\ln p$ of each text: add up $\ln p$ of all its characters,
 #   including its first `stop_id`, but not the filling after it. No gradients are needed.
-# - The parts of the check: {parts}. The ids are `torch.int64`, and $\ln p$ has the dtype of the memory.
+# - The points: {parts}. The ids are `torch.int64`, and $\ln p$ has the dtype of the memory.
 
 
 # %%
@@ -1068,7 +1198,7 @@ check("write_greedily", write_greedily)
 # <details><summary>Hint 1</summary>
 #
 # Begin with a batch of one, and leave out $\ln p$: ask the model about the text so far, look at the logits of the
-# *last* place only, take the largest, `torch.cat`. Leave the loop when it is `stop_id`.
+# *last* position only, take the largest, `torch.cat`. Leave the loop when it is `stop_id`.
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -1086,7 +1216,7 @@ check("write_greedily", write_greedily)
 
 # %% [markdown]
 # **Predict before you run.** The guesser has seen just as many English dates, but its memory is all zeros. What will
-# it write for a thousand different texts? And take a pencil: the years from 1000 to 2999 have 730,485 days, and each
+# it write for a thousand different texts? And take a pencil. The years from 1000 to 2999 have 730,485 days, and each
 # was equally likely to be drawn. Which $\ln p$ do you expect for what it writes?
 
 # %%
@@ -1125,65 +1255,57 @@ assert len(guessed) == 1  # one text for all
 assert_close(*guessed.values(), -math.log(730_485), atol=2.0, rtol=0)
 
 # %% [markdown]
-# The writer hardly misses a date, and its $\ln p$ is worth looking at: most of the mistakes are among the hundred
-# dates that it was least sure of. The guesser writes the same date a thousand times. There is nothing wrong with its
-# English, and $\ln p$ gives it away: one day in 730,485 has $\ln p = -13.5$, and its own figure is close to that. (It
-# is not exact, because the guesser learned from a sample, and greedy decoding picks what it overrates.)
+# The writer hardly misses a date, and its $\ln p$ is worth a look, because most of the mistakes are among the hundred
+# dates it was least sure of. The guesser writes the same date a thousand times. There's nothing wrong with its English,
+# and $\ln p$ gives it away. One day in 730,485 has $\ln p = -13.5$, and its figure is close to that. (It isn't exact,
+# because the guesser learned from a sample, and greedy decoding picks what it overrates.)
 #
-# ## Keep empty places from answering
-#
-# One thing we have avoided. Training took only texts of one length, but a batch that arrives in practice has all
-# lengths, and a tensor has no ragged edge. The short texts are filled up with number 0, the *padding*. There is nothing
-# there to read. But softmax does not know that, and gives the empty places a share of the attention:
+# Watch the writer at work. Each picture asks for one more character of *20 July 1969*, and shows where its four heads
+# look in the French original while they do.
 
 # %%
-# nbval-ignore-output: how much is lost there depends on the last digits of the training, which differ by machine
-batch = ["20.7.1969", "Wednesday, 24 September 1969"]
-ids = torch.zeros(2, 28, dtype=torch.long)
-for row, text in zip(ids, batch, strict=True):
-    row[: len(text)] = reader.encode([text])
-real = ids > 0  # (b, k): True where there is a character
+# nbval-ignore-output: how the weights are shared depends on the last digits of the training
+french = "dimanche 20 juillet 1969"
 with torch.no_grad():
-    _, weights = reader(ids)
-lost = weights[0, 0, :, 9:].sum(dim=-1)
-print(f"of the row's 1, up to {lost.max():.2f} goes to empty places")
-assert lost.max() > 1e-4
+    heard = four.remember(four.encode([french]))
+    ids, _ = write(writer, heard, start_id, stop_id, 25)
+    before = F.pad(ids[:, :-1], (1, 0), value=start_id)  # what it had written each time
+    _, looks_of_writer = writer.attn(writer.ask(before), heard)  # (1, h, n, k)
+text = "".join(letters[i] for i in ids[0])
+print(f"{french} → {text}")
+assert text == "20 July 1969>"
+
+# %% tags=["picture:films/date_writer.gif"]
+_, ax = plt.subplots(figsize=(7.2, 2.6), layout="constrained")
+image = ax.imshow(looks_of_writer[0, :, 0], cmap="Blues", vmin=0, vmax=1, aspect="auto")
+ax.set_xticks(range(len(french)), list(french))
+ax.set_yticks(range(4), [f"head {head}" for head in range(4)])
+ax.set_xlabel(f"the memory: {french}")
+written = ax.set_title(" ", loc="left", family="monospace", fontsize=16)
+
+
+def draw_step(step: int) -> None:
+    """The heads' look for one character, and the text with it."""
+    image.set_data(looks_of_writer[0, :, step])
+    written.set_text(f"{text[:step]}[{text[step]}]")
+
+
+film(
+    draw_step,
+    range(len(text)),
+    "A date is written one character at a time. For each character four rows of cells "
+    "show where the four heads look: at the digits of the day, then at the name of the "
+    "month, then at the digits of the year, one after the other.",
+    seconds=9,
+)
 
 # %% [markdown]
-# A *padding mask* forbids it. It is `bool` and has one entry for each position of the memory: **True = may answer**,
-# which is the same as *may be attended to*. Where it is False, the score becomes $-\infty$ before the softmax, and
-# $e^{-\infty} = 0$. With three scores, the last of them padding:
-#
-# $$\mathrm{softmax}(2,\ 1,\ -\infty) = \frac{(e^2,\ e^1,\ 0)}{e^2 + e^1 + 0} = (0.73,\ 0.27,\ 0)$$
-#
-# The mask belongs to whoever *answers*: it closes columns, for all questions alike, `real[:, None, :]` for scores `(b,
-# q, k)`. `attnlib`'s module has the same four layers as yours, and takes a mask. With it, a date is read alike, alone
-# or in a batch with longer ones.
-
-# %%
-scores = torch.tensor([2.0, 1.0, 5.0]).masked_fill(
-    torch.tensor([False, False, True]), -torch.inf
-)
-assert_close(
-    scores.softmax(dim=-1), torch.tensor([0.731, 0.269, 0.0]), atol=5e-4, rtol=0
-)
-
-masked = attnlib.MultiHeadAttention(48, 1, d_memory=64, bias=False)
-masked.load_state_dict(reader.attn.state_dict())
-with torch.no_grad():
-    alone, _ = reader.attn(reader.questions[None], reader.remember(ids[:1, :9]))
-    together = masked(
-        reader.questions.expand(2, -1, -1), reader.remember(ids), key_mask=real
-    )
-assert_close(together[:1], alone, atol=1e-4, rtol=0)
-
-# %% [markdown]
-# ## Find the bug
+# ## Find the bug · core
 #
 # ### Fix: a decoder that never reads ({points}, difficulty 3, 8 minutes)
 #
 # In a translator, this function is where the German text asks the English one. It runs, its output has the right shape,
-# and the loss falls. A well-read [explanation of the
+# and the loss falls. A widely read [explanation of the
 # Transformer](https://github.com/keitakurita/Practical_NLP_in_PyTorch/issues/1) had exactly this in its code, under a
 # sentence that said it right. Half of it, the mask, was also in [Keras's translation
 # example](https://github.com/keras-team/keras-io/pull/1046), where both texts are cut to 20 tokens, so that nothing
@@ -1227,7 +1349,7 @@ check("mend_decoder_attention", mend_decoder_attention)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Call it twice, with two different memories. Or call it with texts of different lengths, and look at the shape of the
+# Call it twice, with two different memories. Or call it with texts of different lengths, and check the shape of the
 # weights.
 #
 # </details>
@@ -1238,115 +1360,17 @@ check("mend_decoder_attention", mend_decoder_attention)
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# The mask closes columns of the scores. A column is a position of the text that answers. So which text's padding should
-# it describe?
+# The mask closes columns of the scores, and a column is a position of the text that answers. Which text's padding
+# should it describe?
 #
 # </details>
 
 # %% [markdown]
-# How could it survive? A decoder that cannot read the original is still a language model: it learns which German words
-# follow which, and its loss falls a good way. To notice it, ask for the gradient of the memory. If nothing is read,
-# there is none.
-
-# %% [markdown]
-# ## Go further: teach your module the mask
+# How could it survive? A decoder that can't read the original is still a language model. It learns which German words
+# follow which, and its loss falls a good way. To notice, ask for the gradient of the memory. If nothing is read, there
+# is none.
 #
-# ### Stretch: a memory with gaps ({points}, difficulty 4, 35 minutes)
-#
-# Your `MultiHeadCrossAttention` cannot take a padded batch yet. Write `PaddedCrossAttention(d_model, d_memory,
-# num_heads)` with `forward(x, memory, key_mask)`, and the date reader below reads a batch of all lengths with it.
-#
-# - Layers `w_q`, `w_k`, `w_v` (to `d_model` columns) and `w_o` (from `d_model` to `d_model`), all with a bias, and a
-#   `ValueError` where `num_heads` does not divide `d_model`: as in `MultiHeadCrossAttention`.
-# - `key_mask` is `(b, k)`, bool, True = may answer. The real positions need not come first.
-# - A memory of padding alone happens (somebody sent an empty text). Then all weights are 0, and the output is the bias
-#   of `w_o`: no NaN, forward or in any gradient. This is what makes it difficult.
-# - The output is `(b, q, d_model)`, the weights are `(b, h, q, k)`. The parts of the check: {parts}. As always.
-#   Not allowed: a finished attention, PyTorch's or `attnlib`'s. `attnlib.masked_softmax` is allowed; lesson 05 builds
-#   it.
-
-
-# %%
-class PaddedCrossAttention(nn.Module):
-    """(b, q, d_model), (b, k, d_memory), bool (b, k) -> output (b, q, d_model), weights (b, h, q, k)."""
-
-    def __init__(self, d_model: int, d_memory: int, num_heads: int):
-        super().__init__()
-        ### BEGIN SOLUTION
-        if d_model % num_heads:
-            raise ValueError(f"{num_heads} heads do not divide a d_model of {d_model}")
-        self.d_head = d_model // num_heads
-        self.w_q, self.w_o = nn.Linear(d_model, d_model), nn.Linear(d_model, d_model)
-        self.w_k, self.w_v = nn.Linear(d_memory, d_model), nn.Linear(d_memory, d_model)
-        ### END SOLUTION
-
-    def forward(
-        self, x: Tensor, memory: Tensor, key_mask: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        ### BEGIN SOLUTION
-        asked, keys, values = self.w_q(x), self.w_k(memory), self.w_v(memory)
-        asked, keys, values = (
-            y.unflatten(-1, (-1, self.d_head)).transpose(1, 2)
-            for y in (asked, keys, values)
-        )
-        products = asked @ keys.mT / math.sqrt(self.d_head)
-        shared_out = attnlib.masked_softmax(products, key_mask[:, None, None, :])
-        return self.w_o((shared_out @ values).transpose(1, 2).flatten(2)), shared_out
-        ### END SOLUTION
-
-
-# %%
-check("PaddedCrossAttention", PaddedCrossAttention)
-
-# %% [markdown]
-# <details><summary>Hint 1</summary>
-#
-# Begin with your `MultiHeadCrossAttention`. Only one line of `forward` has to change. Get the check to the point where
-# only the empty memory is wrong.
-#
-# </details>
-# <details><summary>Hint 2</summary>
-#
-# The scores are `(b, h, q, k)`, the mask is `(b, k)`. Which axes does it lack, and where? Try sizes that are all
-# different, or the mask may line up with the wrong axis.
-#
-# </details>
-# <details><summary>Hint 3</summary>
-#
-# A row whose scores are all $-\infty$ has no largest score, and its softmax is NaN. To replace that NaN afterwards
-# mends the output, but the gradient only where the scores were filled; where $-\infty$ was added, it stays NaN. Do
-# not fill such a row at all, and set its weights to 0 after the softmax.
-#
-# </details>
-
-# %% [markdown]
-# The four-headed reader has learned the weights. Give them to the padded module, and let it read one batch of nine
-# languages, with nine lengths, at once.
-
-# %%
-# nbval-ignore-output: it says whose module is used, which is another one in a student's notebook
-padded = yours_or_ours("PaddedCrossAttention", globals())(48, 64, 4)
-layers = four.attn.state_dict()
-padded.load_state_dict(
-    layers | {f"{name}.bias": torch.zeros(48) for name in ("w_q", "w_k", "w_v", "w_o")}
-)
-
-# %%
-moon = [format_date(date(1969, 7, 20), "full", language) for language in languages]
-ids = torch.zeros(9, max(map(len, moon)), dtype=torch.long)
-for row, text in zip(ids, moon, strict=True):
-    row[: len(text)] = four.encode([text])
-with torch.no_grad():
-    x = four.questions.expand(9, -1, -1)
-    fetched, weights = padded(x, four.remember(ids), ids > 0)
-    landed = four.answer(x + fetched).argmax(dim=-1)
-for text, row in zip(moon, landed, strict=True):
-    print("".join(digits[i] for i in row), text)
-assert weights.movedim(-1, 1)[ids == 0].eq(0).all()  # no weight on padding
-assert ["".join(digits[i] for i in row) for row in landed] == read(four, moon)[0]
-
-# %% [markdown]
-# ## Take this with you
+# ## Take this with you · core
 #
 # **Who asks sets the length of the output; who answers is summed away.**
 #
@@ -1355,48 +1379,48 @@ assert ["".join(digits[i] for i in row) for row in landed] == read(four, moon)[0
 # | formula | $\mathrm{softmax}\big((x W^Q)(m W^K)^\top / \sqrt{d}\big)\, m W^V$ |
 # | shapes | $x$ `(b, q, d_model)`, $m$ `(b, k, d_memory)` → output `(b, q, d_model)`, weights `(b, h, q, k)` |
 # | trap 1 | keys or values from $x$: with equal widths nothing crashes, and the memory is never read |
-# | trap 2 | the mask of $x$ on the memory: it belongs to whoever answers |
+# | trap 2 | the mask of $x$ on the memory; it belongs to the text that answers |
 # | trap 3 | order: to the questions, the memory is a set |
 # | in the Transformer of 2017 | 6 decoder layers ask the encoder's output, 512 wide, 8 heads of 64 |
-# | in Stable Diffusion 1 | 4,096 places of a picture ask the 77 tokens of your prompt, 768 wide, 8 heads |
+# | in Stable Diffusion 1 | 4,096 positions of a picture ask the 77 tokens of your prompt, 768 wide, 8 heads |
 #
-# ## Think further
+# ## Think further · more
 #
-# 1. Give the reader a form that it has never met, `read(reader, ["1969, July 20"])`. Which places go wrong, and which
-#    of their characters have lost a neighbour?
-# 2. The reader fills all ten places at once, and none knows what the others wrote. For dates that is no loss. Why would
-#    it be one for a translation? What would the questions have to know?
+# 1. Give the reader a form it has never met, `read(reader, ["1969, July 20"])`. Which characters go wrong, and which
+#    of the digits they attend to have lost a neighbour?
+# 2. The reader fills in all ten characters at once, and none knows what the others wrote. For dates that's no loss. Why
+#    would it be one for a translation? What would the questions have to know?
 # 3. Count the scores: ten questions and 22 characters are 220. What would self-attention over all 32 cost? When a model
 #    asks a book of 100,000 words with 256 learned questions, what has it saved, and what can it no longer do?
 #
 # <details><summary>Answers</summary>
 #
-# 1. It depends on the run, so look at yours. Every character hears two neighbours on either side, so the suspects are
-#    those within two places of a border that is new: the last digits of the year, which are now followed by a comma,
-#    and the digits of the day, which now end the text. The middle of *July* hears what it always heard. A few hundred
-#    steps with one more pattern repair it.
-# 2. A sentence has several good translations. If every place chooses for itself, the first word may belong to one of
-#    them and the second to another. So a question must know what was written before it: the decoder first lets the
-#    words that it has written ask each other, without looking ahead (lesson 05), and then asks the memory (lesson 08).
-# 3. $32^2 = 1024$ scores. For the book: 25.6 million in place of ten thousand million, and twice the book costs twice
-#    as much, not four times. But two words of the book cannot meet in this layer, except inside one of 256 answers.
+# 1. It depends on the run, so look at yours. Every character sees two neighbours on either side, so the suspects are
+#    those within two characters of a border that is new: the last digits of the year, which are now followed by a
+#    comma, and the digits of the day, which now end the text. The middle of *July* sees what it always saw. A few
+#    hundred steps with one more pattern repair it.
+# 2. A sentence has several good translations. If every position chooses for itself, the first word may belong to one of
+#    them and the second to another. So a question has to know what was written before it. The decoder first lets the
+#    words it has written ask each other, without looking ahead (lesson 05), and then asks the memory (lesson 08).
+# 3. $32^2 = 1024$ scores. For the book it's 25.6 million instead of 10 billion, and twice the book costs twice as much,
+#    not four times. But two words of the book can't meet in this layer, except inside one of 256 answers.
 #
 # </details>
 #
-# ## Read on
+# ## Read on · more
 #
 # - [Bahdanau, Cho and Bengio, 2014](https://arxiv.org/abs/1409.0473): the first attention, and figure 3 is still the
 #   best picture of what it is for.
 # - [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.2.3: the three uses of attention in one
 #   Transformer, in three short paragraphs.
 # - [Carion et al., 2020](https://arxiv.org/abs/2005.12872): a hundred learned questions find the objects in a picture;
-#   your date reader is its little sister.
+#   your date reader is a miniature of it.
 # - [Jaegle et al., 2021](https://arxiv.org/abs/2103.03206): Perceiver, where a few learned questions read 50,000
 #   pixels, and the answer to question 3.
 # - [Jain and Wallace, 2019](https://arxiv.org/abs/1902.10186): "Attention is not explanation", before you show your
 #   next heat map to anybody.
 #
-# **Next:** a text that is still being written must not look at words that are not there yet. 05 asks how to forbid it,
-# and how you would notice if it looked all the same.
+# **Next:** a text that is still being written must not look at words that aren't there yet. 05 asks how to forbid it,
+# and how you'd notice if it looked anyway.
 #
 # *Learning on your own? The worked solutions are in the course's repository: `solutions/04_cross_attention.ipynb`.*

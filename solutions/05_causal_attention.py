@@ -1,20 +1,21 @@
 # %% [markdown]
 # # 05 · Causal attention: look back, never ahead
 #
-# A language model guesses the next word. It learns from texts in which the next word is already there, so attention has
-# to be kept from looking at it. A mask does that, and masks are where attention goes wrong most often: silently, with a
-# falling loss. At the end of this lesson you train two models that differ in one character of code. The one that looks
-# wonderful in training writes worse than a blind guesser.
+# A language model predicts the next word. It learns from texts in which the next word is already there, so attention
+# has to be kept from looking at it. A mask does that, and masks are where attention goes wrong most often: silently,
+# with a falling loss. At the end of this lesson you train two models that differ in one character of code. The one that
+# looks wonderful in training writes worse than a blind guesser, and you design the experiment that exposes it.
 #
 # | | |
 # | --- | --- |
-# | **You will build** | `causal_mask`, `masked_softmax`, `padding_mask`, and `CausalSelfAttention`, the core of a GPT |
+# | **You will build** | `causal_mask`, `masked_softmax`, `CausalSelfAttention`, and three tests for leaks |
 # | **You will understand** | why to block first, where NaN comes from, why `-1e20` is finite, how to find a leak |
-# | **You need** | heads from lesson 03, the training loop and the padding of lesson 04; about 100 minutes |
+# | **You need** | heads from lesson 03, the training loop and the padding of lesson 04 |
+# | **Time** | core 1 hour 45 minutes, everything 3 hours 30 minutes ([symbols](00_start_here.ipynb#Symbols)) |
 #
-# The demonstrations between the exercises use `attnlib`. Both models at the end use *your* `masked_softmax` once it
-# passes its check, and your loops train and measure them; until then `attnlib`'s do. You can leave any exercise for
-# later: nothing further down depends on it.
+# The demonstrations between the exercises use `attnlib`. The model that learns at the end is built on *your*
+# `CausalSelfAttention` once it passes its check, and your functions train, probe and measure it; until then `attnlib`'s
+# do. You can leave any exercise for later, because nothing further down depends on it.
 
 # %%
 import re
@@ -31,13 +32,13 @@ from torch.testing import assert_close
 import attnlib
 from attnlib.checks import check, yours_or_ours
 from attnlib.checks.your_turn import usable_text
-from attnlib.plot import ACCENT, GREY, INK, plot_mask, show, use_style
+from attnlib.plot import ACCENT, GREY, INK, plot_mask, show, use_style, watched
 
 use_style()
 torch.set_num_threads(1)  # with matrices this small, a second thread would only wait
 
 # %% [markdown]
-# ## Turn one sentence into ten exercises
+# ## Turn one sentence into ten exercises · core
 #
 # *The animal did not cross the street because it was tired.* Cut it off after any word, and you have an exercise: what
 # comes next? Eleven words hold ten of them.
@@ -48,10 +49,10 @@ for i, target in enumerate(tokens[1:]):
     print(f"{' '.join(tokens[: i + 1]):>50}  →  {target}")
 
 # %% [markdown]
-# Self-attention computes an output for every position anyway. So let the output at position $i$ guess word $i+1$, and
-# one pass over the sentence does all ten exercises. A recurrent network (lesson 01) does all ten in one pass, too. But
+# Self-attention computes an output for every position anyway. So let the output at position $i$ predict word $i+1$, and
+# one pass over the sentence does all ten exercises. A recurrent network (lesson 01) also does all ten in one pass, but
 # its tenth guess needs its ninth state, which needs the eighth, and so on back to the first. With attention *no
-# position waits for another*: each needs only the words, so all can be computed at once, in any order. That is what
+# position waits for another*. Each needs only the words, so all can be computed at once, in any order. That's what
 # made transformers quick to train.
 
 # %%
@@ -68,11 +69,10 @@ last_one_first = [look_back(i) for i in reversed(range(11))]
 assert all(map(torch.equal, outputs, reversed(last_one_first)))
 
 # %% [markdown]
-# There is one condition. As lesson 02 left it, attention lets *animal* look at *did*, and then *did* is not guessed but
-# copied. Position $i$ may look at the positions up to $i$, its own included. Its own word is no secret; the next one
-# is.
+# There's one condition. As lesson 02 left it, attention lets *animal* look at *did*, and then *did* isn't predicted but
+# copied. Position $i$ may look at the positions up to and including $i$. Its own word is no secret; the next one is.
 #
-# ## Say who may look at whom
+# ## Say who may look at whom · core
 #
 # A *mask* answers that for every pair. It is `bool`, with a row for each query and a column for each key, and **True =
 # may attend**. For five words it is a triangle:
@@ -80,29 +80,39 @@ assert all(map(torch.equal, outputs, reversed(last_one_first)))
 # $$M_{ij} = \big[ j \le i \big] \qquad\qquad \text{query } i,\ \text{key } j$$
 #
 # There may be more keys than queries. A model that writes keeps the keys of all words so far, and only the newest words
-# ask. So it is the *last* query that is aligned with the last key, and the first query is $k - q$ positions into the
+# ask. So it's the *last* query that is aligned with the last key, and the first query is $k - q$ positions into the
 # text:
 #
 # $$M_{ij} = \big[ j \le i + (k - q) \big]$$
 #
-# With two new queries and five keys the first one sees four keys, and the second one sees all five.
+# With two new queries and five keys the first one sees four keys, and the second one sees all five. Some models also
+# forget. With a *window* of $w$, each query sees only the $w$ newest keys of its past, itself included (lesson 09
+# counts what that saves):
+#
+# $$M_{ij} = \big[ 0 \le i + (k - q) - j < w \big]$$
 
 # %% [markdown]
-# ### Exercise: draw the triangle ({points}, difficulty 2, 6 minutes)
+# ### Exercise: draw the triangle ({points}, difficulty 2, 8 minutes)
 #
-# Write `causal_mask(q_len, k_len)`.
+# Write `causal_mask(q_len, k_len, window=None)`.
 #
 # - The result is `(q_len, k_len)`, `torch.bool`, True = may attend.
 # - The last query sees every key, also if there are more keys than queries. If there are fewer, the first queries see
 #   nothing.
-# - Not allowed: `attnlib`'s masks. All of torch is allowed.
+# - With a `window`, a whole number from 1 on, each query sees its own key and the `window` − 1 before it.
+# - The points: {parts}. Not allowed: `attnlib`'s masks. All of torch is allowed.
 
 
 # %%
-def causal_mask(q_len: int, k_len: int) -> Tensor:
-    """Two lengths -> bool (q, k), True = may attend; the last query sees every key."""
+def causal_mask(q_len: int, k_len: int, window: int | None = None) -> Tensor:
+    """Two lengths -> bool (q, k), True = may attend; the last query sees every key, or the newest."""
     ### BEGIN SOLUTION
-    return torch.ones(q_len, k_len, dtype=torch.bool).tril(k_len - q_len)
+    queries = torch.arange(q_len)[:, None] + (k_len - q_len)
+    behind = queries - torch.arange(k_len)
+    mask = behind >= 0
+    if window is not None:
+        mask = mask & (behind < window)
+    return mask
     ### END SOLUTION
 
 
@@ -118,13 +128,14 @@ check("causal_mask", causal_mask)
 # <details><summary>Hint 2</summary>
 #
 # Either compare two `torch.arange`, one as a column, one as a row. Or start from `torch.ones(..., dtype=torch.bool)`
-# and keep its lower triangle: `Tensor.tril`.
+# and keep its lower triangle with `Tensor.tril`; `triu` cuts off what is too far back.
 #
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# Query $i$ is at position $i + (k - q)$. With `arange`, add that to the column of queries. With `tril`, pass it as
-# `diagonal`: how many columns further right the triangle reaches.
+# Query $i$ is at position $i + (k - q)$. With `arange`, add that to the column of queries, and subtract the row of
+# keys: each entry is the distance to a key. Which distances are open without a window, and which with one? With `tril`,
+# pass $k - q$ as `diagonal`, which says how many columns further right the triangle reaches.
 #
 # </details>
 
@@ -133,17 +144,21 @@ whole, newest = attnlib.causal_mask(11, 11), attnlib.causal_mask(2, 11)
 # two new queries are the last two rows of the whole
 assert torch.equal(newest, whole[-2:])
 
-heights = {"height_ratios": [11, 2]}
-_, (top, bottom) = plt.subplots(
-    2, 1, figsize=(6.4, 7.2), layout="constrained", gridspec_kw=heights
-)
-plot_mask(whole, tokens, ax=top, title="all eleven words ask")
-plot_mask(newest, tokens[-2:], tokens, ax=bottom, title="only the two newest ask")
-bottom.get_legend().remove()
-show("A triangle for eleven queries; for the two newest queries, its last two rows.")
+banded = attnlib.sliding_window_mask(11, 11, 3)
+assert banded.sum(dim=-1).tolist() == [1, 2] + 9 * [3]
+
+_, axes = plt.subplots(1, 2, figsize=(11, 4.8), layout="constrained")
+for ax, mask, title in zip(
+    axes, (whole, banded), ("The whole past", "The three newest words"), strict=True
+):
+    plot_mask(mask, tokens, ax=ax, title=title)
+    ax.tick_params(axis="x", rotation=60)
+axes[0].get_legend().remove()
+axes[1].set_yticklabels([])
+show("A triangle, and beside it a band of three cells along the diagonal.")
 
 # %% [markdown]
-# ## Take the future away after the softmax
+# ## Take the future away after the softmax · core
 #
 # Where does the mask go? Try the obvious: compute the weights as always, then set those of the future to zero. With a
 # pencil, take three words and one row, that of *animal*. Its scores are $0$ with *the*, $\ln 3$ with itself, and
@@ -155,17 +170,17 @@ show("A triangle for eleven queries; for the two newest queries, its last two ro
 # | softmax | 1/8 | 3/8 | 4/8 | 1 |
 # | future set to zero | 1/8 | 3/8 | 0 | **1/2** |
 #
-# The row adds up to one half. Is that merely ugly, or is it wrong?
+# The row adds up to one half. Is that just ugly, or is it wrong?
 #
 # ### Predict, then run: zero is zero ({points}, difficulty 2, 3 minutes)
 #
 # Future weights are set to zero after the softmax, and nothing else is done. Can the output of *animal* still depend on
 # the word that comes after it?
 #
-# - **A**: no: a weight of zero lets nothing through
+# - **A**: no, a weight of zero lets nothing through
 # - **B**: only in the first row, which keeps a single weight
-# - **C**: yes: through the weights that are kept
-# - **D**: yes: through the value of *did*
+# - **C**: yes, through the weights that are kept
+# - **D**: yes, through the value of *did*
 #
 # Decide before you run the next cell.
 
@@ -217,7 +232,7 @@ show(
 
 # %% [markdown]
 # The solid lines are the leak. How much *animal* gets from the past tells how large the score of the future was. A
-# network will find that out: all it has to do is make the score of the next word carry a message.
+# network will find that out. All it has to do is make the score of the next word carry a message.
 #
 # The dashed lines are the way out. Divide each row by what remains of its sum: $\frac18$ and $\frac38$, divided by
 # $\frac12$, are $\frac14$ and $\frac34$, whatever the future score is.
@@ -266,14 +281,14 @@ check("renormalised_causal_weights", renormalised_causal_weights)
 # </details>
 
 # %% [markdown]
-# ## Block before the softmax: the same numbers, with less work
+# ## Block before the softmax: the same numbers, with less work · core
 #
 # Look at what the second division does. Let $Z$ be the softmax's own denominator, with the future in it. It appears in
 # numerator and denominator, and cancels:
 #
 # $$\frac{e^{s_j} / Z}{\sum_{l \le i} e^{s_l} / Z} = \frac{e^{s_j}}{\sum_{l \le i} e^{s_l}}$$
 #
-# No future score is left on the right: it is the softmax of the first $i + 1$ scores alone. So why let the others in at
+# No future score is left on the right. It's the softmax of the first $i + 1$ scores alone. So why let the others in at
 # all? A score whose exponential is zero would keep them out, and $e^{-\infty} = 0$. Fill the blocked scores with
 # `-inf`, and one softmax is enough. Both ways give the same weights:
 
@@ -293,8 +308,8 @@ assert_close(before, attnlib.renormalised_causal_weights(scores), atol=1e-14, rt
 print(f"largest difference of the two ways: {(before - afterwards).abs().max():.1e}")
 
 # %% [markdown]
-# They are equal on paper, and for scores of ordinary size. Now let a future score be 200. In float32 the softmax gives
-# it everything and rounds the past to zero, and then you divide 0 by 0. That is why everyone blocks first.
+# They're equal on paper, and for scores of ordinary size. Now let a future score be 200. In float32 the softmax gives
+# it everything and rounds the past to zero, and then you divide 0 by 0. That's why everyone blocks first.
 
 # %%
 row = torch.tensor([0.0, 1.0, 200.0])
@@ -308,11 +323,11 @@ assert (kept / kept.sum()).isnan().all()
 assert_close(blocked_first, torch.tensor([0.269, 0.731, 0.0]), atol=5e-4, rtol=0)
 
 # %% [markdown]
-# ## Mind the query that may look at nothing
+# ## Handle the query that has nothing to look at · core
 #
-# `-inf` has one weak spot. A causal mask leaves every query at least itself. Other masks do not: sentences may be
+# `-inf` has one weak spot. A causal mask leaves every query at least itself, but other masks don't. Sentences may be
 # padded on the left, and then the first queries have nothing real to look at. A row that is `-inf` throughout has no
-# largest score to subtract: $-\infty - (-\infty)$ is not defined. And a NaN spreads.
+# largest score to subtract, since $-\infty - (-\infty)$ is undefined. And a NaN spreads.
 
 # %%
 scores = torch.zeros(3, 3, requires_grad=True)
@@ -334,7 +349,7 @@ assert values.grad.isnan().all()  # one bad row of three has spoiled them all
 #
 # Four keys, all of them blocked by `scores.masked_fill(~mask, -1e9)`. What are the four weights?
 #
-# - **A**: four zeros: $e^{-10^9}$ is zero
+# - **A**: four zeros, because $e^{-10^9}$ is zero
 # - **B**: 1/4 each
 # - **C**: `nan`, as before
 # - **D**: the softmax of the scores as they were before the fill
@@ -359,7 +374,7 @@ assert_close(filled, torch.full((4,), 0.25), atol=0, rtol=0)
 assert_close(attnlib.masked_softmax(scores, nothing), torch.zeros(4), atol=0, rtol=0)
 
 # %% [markdown]
-# The query attends evenly to everything that it must not see, and nothing warns you. The rule of this course: **a query
+# The query attends evenly to everything it must not see, and nothing warns you. The rule of this course: **a query
 # that may attend to nothing gets zeros**, forward and in the gradient.
 #
 # ### Exercise: write a softmax with a mask ({points}, difficulty 3, 12 minutes)
@@ -371,7 +386,7 @@ assert_close(attnlib.masked_softmax(scores, nothing), torch.zeros(4), atol=0, rt
 # - Open entries of a row add up to 1, blocked ones are exactly 0. A row without any True is all zeros.
 # - No NaN, neither forward nor in the gradient.
 # - Right for any finite scores: blocked ones far above the open ones, open ones of $-10^{12}$ or $-10^{30}$, all of
-#   them near $10^4$; in float32, too, where a `logsumexp` no longer holds the sum. Otherwise as always.
+#   them near $10^4$, and in float32 as well, where a `logsumexp` no longer holds the sum. Otherwise as always.
 # - `torch.softmax` is allowed. Not allowed: `attnlib.masked_softmax`, and others that take the mask, as
 #   `torch.masked.softmax` and PyTorch's attention do.
 
@@ -399,8 +414,8 @@ check("masked_softmax", masked_softmax)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# `mask.any(dim=-1, keepdim=True)` says for each row whether something is open. A row that is not changed at all has an
-# ordinary softmax without NaN. Its result is wrong, but finite, and can be replaced.
+# `mask.any(dim=-1, keepdim=True)` says for each row whether something is open. A row left as it is has an ordinary
+# softmax without NaN. Its result is wrong, but finite, and can be replaced.
 #
 # </details>
 # <details><summary>Hint 3</summary>
@@ -411,9 +426,9 @@ check("masked_softmax", masked_softmax)
 # </details>
 
 # %% [markdown]
-# ## See which number blocks, and where it breaks
+# ## Which fill value is safe? · more
 #
-# Which number do people fill with? [`-1e20`](https://github.com/NVIDIA/apex/issues/93), `-1e9`, `-1e4`, or the lowest
+# What do people fill with? [`-1e20`](https://github.com/NVIDIA/apex/issues/93), `-1e9`, `-1e4`, or the lowest
 # number that the dtype has. Large models compute in 16 bits, and there one reader of a tutorial [tried three in a
 # row](https://github.com/bentrevett/pytorch-seq2seq/issues/191): `-1e10` was an error, `-inf` gave a loss of NaN, and
 # with `-1e4` it ran. Which of these failures can you explain already? Try all the fills, on a row with two open keys
@@ -478,8 +493,8 @@ show(
 # The largest number of float16 is 65504. `-1e20` does not exist there, and PyTorch says so with an error, on the day
 # when you first train in half precision. The lowest number seems a way out, until something is *added* to it, a low
 # score or a second mask: $-65504 - 65504$ is `-inf` again, and NaN is back (as [a large library found
-# out](https://github.com/huggingface/transformers/pull/17306)). No column is right in both pictures. Choosing a fill is
-# not enough: empty rows have to be handled separately.
+# out](https://github.com/huggingface/transformers/pull/17306)). No column is right in both pictures. Choosing a fill
+# isn't enough; empty rows have to be handled separately.
 
 # %%
 lowest = torch.tensor(torch.finfo(torch.float16).min, dtype=torch.float16)
@@ -495,7 +510,7 @@ for dtype in dtypes:
         assert_close(weights.sum().item(), float(mask.any()), atol=1e-2, rtol=0)
 
 # %% [markdown]
-# ## Translate between four conventions
+# ## Translate between four conventions · more
 #
 # Every library has masks, and they do not mean the same thing.
 #
@@ -532,25 +547,12 @@ for name in ("blocked", "keep", "additive"):
 
 # %%
 four_words = tokens[:4]
-_, axes = plt.subplots(1, 4, figsize=(11, 3), layout="constrained")
-for ax, (name, mask) in zip(axes, dialects.items(), strict=True):
-    ax.imshow(past, cmap=ListedColormap(["#fbd9c0", "#deebf7"]), vmin=0, vmax=1)
-    for i, row in enumerate(mask.tolist()):
-        for j, entry in enumerate(row):
-            ax.text(j, i, str(entry), ha="center", va="center", fontsize=9)
-    ax.set_xticks(range(4), four_words, rotation=45)
-    ax.set_yticks(range(4), four_words if name == "attend" else [""] * 4)
-    ax.set_title(name)
-axes[0].set_ylabel("queries")
-axes[0].figure.suptitle("One triangle, written in four ways (open cells are blue)")
-show(
-    "The same triangle as True and False, as False and True, as 1 and 0, as 0 and "
-    "minus infinity."
-)
+for name, mask in dialects.items():
+    print(f"{name:9}row of “{four_words[1]}”: {mask[1].tolist()}")
 
 # %% [markdown]
-# Now the same with whole modules: PyTorch's with its mask, and `attnlib`'s with ours and the same weights. Then make
-# the mistake, and give PyTorch our mask as it is. The shapes fit, and no error is raised. *the* looks at the future
+# Now the same with whole modules, PyTorch's with its mask and `attnlib`'s with ours and the same weights. Then make
+# the mistake and give PyTorch our mask as it is. The shapes fit, and no error is raised. *the* looks at the future
 # only, and the last word, whose whole row is blocked, becomes NaN.
 
 # %%
@@ -570,61 +572,23 @@ assert exchanged[0].triu(1)[:3].sum() > 2.99
 assert exchanged[0, 3].isnan().all()
 
 # %% [markdown]
-# ## Put sentences of different lengths into one batch
+# ## Put sentences of different lengths into one batch · core
 #
-# A tensor has no ragged edges, so shorter sentences are filled up with *padding*, and no query may look at it (lesson
-# 04). Every query of a sentence is kept from the same keys, so one row for each sentence says it all: `(b, k)`. When it
-# meets scores with heads, `(b, h, q, k)`, it gets two axes of size 1: `key_mask[:, None, None, :]`. The keys are the
-# *last* axis.
+# You know padding from lesson 04. Every query of a sentence is kept from the same keys, so one row for each sentence
+# says it all: `(b, k)`. `attnlib.padding_mask(lengths, max_len)` makes it from the lengths by one comparison,
+# `torch.arange(max_len) < lengths[:, None]`. When it meets scores with heads, `(b, h, q, k)`, it gets two axes of size
+# 1: `key_mask[:, None, None, :]`. The keys are the *last* axis.
 #
-# ### Exercise: mark the real words ({points}, difficulty 1, 5 minutes)
-#
-# Write `padding_mask(lengths, max_len)`.
-#
-# - `lengths` is `(b,)`, integers from 0 to `max_len`. The result is `(b, max_len)`, `torch.bool`.
-# - The first `lengths[i]` keys of row `i` are real (True), the rest is padding (False).
-# - The result is on the device of `lengths`, which is not changed. Not allowed: `attnlib.padding_mask`.
-
-
-# %%
-def padding_mask(lengths: Tensor, max_len: int) -> Tensor:
-    """Lengths (b,) -> bool (b, max_len), True = a real key."""
-    ### BEGIN SOLUTION
-    return torch.arange(max_len, device=lengths.device) < lengths[:, None]
-    ### END SOLUTION
-
-
-# %%
-check("padding_mask", padding_mask)
-
-# %% [markdown]
-# <details><summary>Hint 1</summary>
-#
-# Position $j$ of a sentence is real if $j$ is smaller than its length. Positions start at 0.
-#
-# </details>
-# <details><summary>Hint 2</summary>
-#
-# `torch.arange(max_len)` has all positions. A row of positions, compared with a column of lengths, gives a matrix by
-# broadcasting.
-#
-# </details>
-# <details><summary>Hint 3</summary>
-#
-# `lengths[:, None]` is the column. Pass `device=lengths.device` to `arange`. One line is enough.
-#
-# </details>
-
-# %% [markdown]
-# Conditions that must both hold are joined by `&`: a key is open if it is in the past *and* is real. Three sentences of
-# one batch:
+# Conditions that must both hold are joined by `&`. A key is open if it's in the past *and* real. Here are three
+# sentences of one batch:
 
 # %%
 batch = ["the animal slept", "it was tired of the street", "it did not cross"]
 split = [sentence.split() for sentence in batch]
 lengths = torch.tensor([len(words) for words in split])
 padded = [words + ["·"] * (6 - len(words)) for words in split]
-key_mask = attnlib.padding_mask(lengths, 6)
+key_mask = torch.arange(6) < lengths[:, None]
+assert torch.equal(key_mask, attnlib.padding_mask(lengths, 6))
 both = attnlib.causal_mask(6, 6) & key_mask[:, None, :]  # (b, q, k)
 assert both.sum(dim=-1)[0].tolist() == [1, 2, 3, 3, 3, 3]
 
@@ -640,10 +604,10 @@ show(
 
 # %% [markdown]
 # In the left-hand picture, look at the rows of the padding, at the bottom. Those queries still see the three real
-# words. That does no harm, because nobody uses what they bring back. It is the *columns* that matter.
+# words. That does no harm, because nobody uses what they bring back. It's the *columns* that matter.
 #
-# The test of a padding mask is simple. A sentence must not notice its neighbours: it comes out of the batch as it would
-# have come out alone.
+# The test of a padding mask is simple. A sentence must not notice its neighbours, so it comes out of the batch as it
+# would have come out alone.
 
 # %%
 small_attention = attnlib.MultiHeadAttention(12, 3, is_causal=True)
@@ -655,27 +619,10 @@ for i, length in enumerate(lengths):
 print("three sentences, each as if it were alone")
 
 # %% [markdown]
-# ## Build the module
+# ## Build the module · core
 #
-# ### Predict, then run: the other ending ({points}, difficulty 2, 3 minutes)
-#
-# *… because it was tired*: then *it* is the animal. *… because it was wide*: then *it* is the street. One layer of
-# **causal** self-attention reads both sentences. Which of its eleven outputs differ between the two?
-#
-# - **A**: only the last one
-# - **B**: the last one and that of *it*, whose meaning depends on it
-# - **C**: all eleven
-# - **D**: the last one, and those of *animal* and *street*
-
-# %%
-### BEGIN SOLUTION
-other_ending = "A"
-### BEGIN STUB
-# other_ending = None  # your prediction: "A", "B", "C" or "D"
-### END SOLUTION
-
-# %%
-check("predict_other_ending", other_ending)
+# *… because it was tired* makes *it* the animal. *… because it was wide* makes *it* the street. One layer of **causal**
+# self-attention reads both sentences. **Predict before you run.** Which of its eleven outputs differ between the two?
 
 # %%
 vocabulary = sorted({*tokens, "wide"})
@@ -702,15 +649,15 @@ for shift, name, colour in ((-0.2, "every key open", ACCENT), (0.2, "causal", IN
 ax.set_xticks(range(11), [*tokens[:-1], "tired / wide"], rotation=30, ha="right")
 ax.set(
     ylabel="change of the output",
-    title="With the mask, “wide” in place of “tired” changes one output",
+    title="With the mask, “wide” instead of “tired” changes one output",
 )
 ax.legend()
 show("Without a mask all eleven outputs change; with it only the last one does.")
 
 # %% [markdown]
-# Ten bars of the causal layer are missing because they are exactly zero. *it* cannot know yet. That is the price of
-# causality. An *encoder*, which only reads and never writes (lesson 04), has the finished text and does not pay it.
-# Lesson 06 builds one.
+# Ten bars of the causal layer are missing because they're exactly zero. *it* can't know yet, and no later layer can go
+# back and tell it. That's the price of causality. An *encoder*, which only reads and never writes (lesson 04), has the
+# finished text and doesn't pay it. Lesson 06 builds one.
 #
 # ### Exercise: build causal self-attention ({points}, difficulty 3, 15 minutes)
 #
@@ -723,7 +670,7 @@ show("Without a mask all eleven outputs change; with it only the last one does."
 #   weights are `(b, h, n, n)`.
 # - Head $i$ takes the $i$-th run of $d = d_{model} / h$ neighbouring columns. Raise a `ValueError` if `num_heads` does
 #   not divide `d_model`.
-# - A key is open if it is in the past (or the query's own) *and* real. What comes out at padded query positions is up
+# - A key is open if it's in the past (or the query's own) *and* real. What comes out at padded query positions is up
 #   to you, but never NaN.
 # - Not allowed: PyTorch's and `attnlib`'s attention. `attnlib.split_heads`, `merge_heads`, `causal_mask` and
 #   `masked_softmax` are allowed.
@@ -786,10 +733,10 @@ check("CausalSelfAttention", CausalSelfAttention)
 # </details>
 
 # %% [markdown]
-# ## Prove that nothing leaks
+# ## Prove that nothing leaks · core
 #
-# Comparing two endings is a test with one change. The gradient tests all changes at once: "output $i$ does not depend
-# on input $j$" means that its derivative is zero.
+# Comparing two endings is a test with one change. The gradient tests all changes at once, because "output $i$ doesn't
+# depend on input $j$" means that its derivative is zero.
 #
 # $$\frac{\partial \text{output}_i}{\partial \text{input}_j} = 0 \qquad \text{for all } j > i$$
 #
@@ -851,43 +798,45 @@ show(
 )
 
 # %% [markdown]
-# In the middle, everything above the line is pale, but nothing is white: that is the leak through the denominator,
-# which you predicted. To the eye, the weights of that layer are a perfect triangle. Only the gradient tells.
+# In the middle, everything above the line is pale, but nothing is white. That's the leak through the denominator, which
+# you predicted. To the eye, the weights of that layer are a perfect triangle. Only the gradient tells.
 
 # %% [markdown]
-# ## Let two models learn, one of which can peek
+# ## Let two models learn, one of which can peek · core
 #
-# How bad is a leak? Train two small models that guess the next character of English text: the Python documentation on
-# operators, loops and classes, which comes with Python. They differ in one character of code. The sound one has the
-# triangle `tril(0)`; the other has `tril(1)`, and every position sees one character too far. Both use your softmax.
+# How bad is a leak? Take two small models that predict the next character of English text, the Python documentation on
+# operators, loops and classes, which comes with Python. The sound one is built on your `CausalSelfAttention`. The other
+# has the same four layers, and one character of its mask is different: `tril(1)` for `tril(0)`, so that every position
+# sees one character too far.
 
 # %%
-# nbval-ignore-output: it says whose softmax is used, which is another one in a student's notebook
-softmax_with_mask = yours_or_ours("masked_softmax", globals())
+# nbval-ignore-output: it says whose attention is used, which is another one in a student's notebook
+Causal = yours_or_ours("CausalSelfAttention", globals())
 
 
 # %%
-class Look(nn.Module):
-    """Attention with four heads, (b, n, 64) -> (b, n, 64); `ahead` = 0 is sound, 1 sees too far."""
+class Peeking(attnlib.MultiHeadAttention):
+    """As CausalSelfAttention, with a mask that reaches `ahead` positions too far."""
 
-    def __init__(self, ahead: int):
-        super().__init__()
+    def __init__(self, d_model: int, num_heads: int, ahead: int = 1):
+        super().__init__(d_model, num_heads)
         self.ahead = ahead
-        self.w_q, self.w_k, self.w_v, self.w_o = (nn.Linear(64, 64) for _ in range(4))
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         n = x.shape[1]
         mask = torch.ones(n, n, dtype=torch.bool).tril(self.ahead)
-        q, k, v = (
-            attnlib.split_heads(layer(x), 4) for layer in (self.w_q, self.w_k, self.w_v)
-        )
-        weights = softmax_with_mask(attnlib.attention_scores(q, k), mask)
-        return self.w_o(attnlib.merge_heads(weights @ v))
+        return super().forward(x, mask=mask, return_weights=True)
 
+
+# %%
+sound_layer, same_layer = Causal(12, 3), Peeking(12, 3, ahead=0)
+same_layer.load_state_dict(sound_layer.state_dict())
+x = torch.randn(2, 5, 12, generator=generator)
+assert_close(same_layer(x)[0], sound_layer(x)[0], atol=1e-5, rtol=0)
 
 # %% [markdown]
-# Around it go a learned vector for each character and for each position in the window, three norms and an MLP (lesson
-# 06 builds such a block), and one logit for each possible next character.
+# Around attention go a learned vector for each character and for each position in the window, three norms and an MLP
+# (lesson 06 builds such a block), and one logit for each possible next character.
 
 # %%
 text = re.sub(r"\s+", " ", " ".join(topics[name] for name in sorted(topics)))
@@ -899,28 +848,28 @@ window, held_out = 32, len(encoded) * 9 // 10  # the last tenth is for testing
 class Writer(nn.Module):
     """Characters (b, n) -> logits of the next character (b, n, number of characters)."""
 
-    def __init__(self, ahead: int):
+    def __init__(self, attention: nn.Module, vocab: int = len(characters)):
         super().__init__()
-        self.character, self.place = (
-            nn.Embedding(len(characters), 64),
+        self.character, self.position = (
+            nn.Embedding(vocab, 64),
             nn.Embedding(window, 64),
         )
-        self.look, self.mlp = Look(ahead), attnlib.FeedForward(64, 256)
+        self.attn, self.mlp = attention, attnlib.FeedForward(64, 256)
         self.norm1, self.norm2, self.norm3 = (nn.LayerNorm(64) for _ in range(3))
-        self.guess = nn.Linear(64, len(characters))
+        self.guess = nn.Linear(64, vocab)
 
     def forward(self, seen: Tensor) -> Tensor:
-        x = self.character(seen) + self.place(torch.arange(seen.shape[1]))
-        x = x + self.look(self.norm1(x))
+        x = self.character(seen) + self.position(torch.arange(seen.shape[1]))
+        x = x + self.attn(self.norm1(x))[0]
         x = x + self.mlp(self.norm2(x))
         return self.guess(self.norm3(x))
 
 
 # %% [markdown]
-# ### Stretch: ask a whole model whether it can peek ({points}, difficulty 3, 20 minutes)
+# ### Exercise: ask a whole model whether it can peek ({points}, difficulty 3, 20 minutes)
 #
 # The gradient has shown what one layer hides. A whole model begins with characters, which are numbers of a list, and
-# nothing has a derivative by them. So exchange them, one after the other, and see which guesses change. Write
+# nothing can be differentiated by them. So exchange them, one after the other, and see which guesses change. Write
 # `reach(model, ids, vocab)`.
 #
 # - `model` takes `(b, n)` and returns logits `(b, n, vocab)`; it is in evaluation mode. `ids` is `(n,)`, one text, with
@@ -928,7 +877,7 @@ class Writer(nn.Module):
 # - The result is `(n, n)`, `torch.bool`: True in row $i$ and column $j$ if exchanging the character at $j$, and no
 #   other, changes some logit at $i$ by more than $10^{-5}$.
 # - Put another character at $j$ than the one that is there. Which one is up to you.
-# - No gradients, none left on the model, and `ids` stays as it is. The parts of the check: {parts}. As always.
+# - No gradients, none left on the model, and `ids` stays as it is. The points: {parts}. As always.
 
 
 # %%
@@ -980,42 +929,32 @@ probe = yours_or_ours("reach", globals())
 torch.manual_seed(0)
 excerpt = "for x in y:"
 ids = torch.tensor([characters.index(c) for c in excerpt])
-tables = [probe(Writer(ahead), ids, len(characters)) for ahead in (0, 1)]
+layers = Causal(64, 4), Peeking(64, 4)
+tables = [probe(Writer(layer), ids, len(characters)) for layer in layers]
+for name, table in zip(("sound", "leaking"), tables, strict=True):
+    print(f"{name:8} characters behind each guess: {table.sum(dim=1).tolist()}")
 assert torch.equal(tables[0], torch.ones(11, 11).tril().bool())
 assert torch.equal(tables[1], torch.ones(11, 11).tril(1).bool())
 
-# %%
-_, axes = plt.subplots(1, 2, figsize=(9, 4.2), layout="constrained")
-marks = [c.replace(" ", "·") for c in excerpt]
-for ax, table, name in zip(
-    axes, tables, ("tril(0): nothing leaks", "tril(1): one too far"), strict=True
-):
-    plot_mask(table, marks, ax=ax, title=name)
-    ax.set(xlabel="character exchanged", ylabel="guess (dark: it changes)")
-    ax.get_legend().remove()
-show(
-    "The sound model's table is a triangle; the other one's reaches one character "
-    "further."
-)
-
 # %% [markdown]
 # Neither model has learned anything yet. A leak is in the wiring, so you can find it before you spend an hour on
-# training. That makes a good test for any model that is to write.
-
-# %% [markdown]
-# ### Stretch: train both models ({points}, difficulty 3, 25 minutes)
+# training. That makes a good test for any model that's meant to write.
+#
+# ## Train both · more
+#
+# ### Exercise: train a model that predicts the next character ({points}, difficulty 3, 25 minutes)
 #
 # Write `train_writer(model, excerpts, rates, make=torch.optim.SGD)`.
 #
 # - `model(ids)` takes characters `(b, n)` and returns logits `(b, n, vocab)`. Put it into training mode first.
 # - `excerpts` is `(steps, b, n + 1)`: a batch for each step, each text with the character that follows it. The model
-#   reads the first n characters of a text, and the guess at place $i$ is for the character at $i + 1$.
+#   reads the first n characters of a text, and the guess at position $i$ is for the character at $i + 1$.
 # - `rates` is `(steps,)`, the learning rate of each step. `make` is an optimiser's class, called as
-#   `make(model.parameters(), lr=…)`, once, whatever the rate is there: step $i$ uses `excerpts[i]` and `rates[i]`.
+#   `make(model.parameters(), lr=…)`, once, with any rate. Step $i$ uses `excerpts[i]` and `rates[i]`.
 # - The result is `(steps,)`, the loss of each step: the mean cross-entropy over all guesses of the batch, before the
 #   model is changed by it. (Keep `loss.detach()`. A loss that remembers how it was computed holds the whole pass in
 #   memory.)
-# - The parts of the check: {parts}. It trains with `torch.optim.SGD` and with `torch.optim.Adam`. As always.
+# - The points: {parts}. The check trains with `torch.optim.SGD` and with `torch.optim.Adam`. As always.
 
 
 # %%
@@ -1047,15 +986,15 @@ check("train_writer", train_writer)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# It is the loop of lesson 04: guess, measure, set the gradients to zero, `backward`, `step`. New are two things: what a
-# guess is compared with, and a rate that changes.
+# It's the loop of lesson 04: guess, measure, set the gradients to zero, `backward`, `step`. Two things are new, what a
+# guess is compared with and who sets the rate.
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
 # `excerpt[:, :-1]` is what the model reads, and `excerpt[:, 1:]` is what it has to guess. `F.cross_entropy`
-# wants the logits as `(guesses, vocab)` and the right characters as `(guesses,)`: flatten the batch and the places of
-# both.
+# wants the logits as `(guesses, vocab)` and the right characters as `(guesses,)`, so flatten the batch and the
+# positions of both.
 #
 # </details>
 # <details><summary>Hint 3</summary>
@@ -1066,8 +1005,8 @@ check("train_writer", train_writer)
 # </details>
 
 # %% [markdown]
-# Both models get the same excerpts, and rates that rise for the first third of the steps and then fall: small ones at
-# the beginning, where the model knows nothing, and at the end, where it should settle.
+# Both models get the same excerpts, and rates that rise for the first third of the steps and then fall. They're small
+# at the beginning, where the model knows nothing, and at the end, where it should settle.
 
 # %%
 # nbval-ignore-output: it says whose loop is used, which is another one in a student's notebook
@@ -1085,27 +1024,32 @@ rates = 0.01 * torch.minimum(3 * done, 1.5 * (1 - done) + 0.001)
 
 # %%
 torch.manual_seed(seed)
-sound, leaking = Writer(ahead=0), Writer(ahead=1)
+sound, leaking = Writer(Causal(64, 4)), Writer(Peeking(64, 4))
 leaking.load_state_dict(sound.state_dict())  # both begin alike
-sound_losses = train(sound, excerpts, rates, torch.optim.AdamW)
-leaking_losses = train(leaking, excerpts, rates, torch.optim.AdamW)
+curves = []
+for model in (sound, leaking):
+    with watched(model, excerpts[..., 1:]):
+        curves.append(train(model, excerpts, rates, torch.optim.AdamW))
+sound_losses, leaking_losses = curves
 
 # %% [markdown]
-# Now measure both on text that they have not seen, in two ways. *As in training*: the whole window at once. *As in
-# writing*: the model gets the characters up to place $t$ and nothing else, because the next one does not exist yet.
+# ## Measure the leak · core
+#
+# Now measure both on text they haven't seen, in two ways. *As in training*, the model gets the whole window at once.
+# *As in writing*, it gets the characters up to position $t$ and nothing else, because the next one doesn't exist yet.
 # Only its last guess counts.
 #
-# ### Stretch: measure the leak ({points}, difficulty 3, 20 minutes)
+# ### Exercise: measure the leak ({points}, difficulty 3, 20 minutes)
 #
 # Write `losses_by_place(model, excerpts)`. It works for any model of texts, and shows whether that model can peek.
 #
 # - `model` takes `(b, n)` and returns `(b, n, vocab)`, as above, for any $n$. `excerpts` is `(b, n + 1)`.
-# - The result is two tensors `(n,)`: for each place $t$, the mean cross-entropy over the batch of the guess for the
+# - The result is two tensors `(n,)`: for each position $t$, the mean cross-entropy over the batch of the guess for the
 #   character at $t + 1$.
-# - As in training, the guesses come from one call with the first n characters. As in writing, the guess at place $t$
+# - As in training, the guesses come from one call with the first n characters. As in writing, the guess at position $t$
 #   comes from a call with the characters from 0 to $t$ alone, and is the last one of that call.
 # - The model does not learn from this: no gradients, and none left on its weights. Measure it in either mode, but
-#   leave it in the one in which it came. The parts of the check: {parts}. As always.
+#   leave it in the mode it came in. The points: {parts}. As always.
 
 
 # %%
@@ -1130,19 +1074,19 @@ check("losses_by_place", losses_by_place)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# As in training, one call is enough: `logits[:, t]` is `(b, vocab)`, the guesses of the whole batch at place $t$. With
-# which column of `excerpts` do you compare them?
+# As in training, one call is enough: `logits[:, t]` is `(b, vocab)`, the guesses of the whole batch at position $t$.
+# With which column of `excerpts` do you compare them?
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# As in writing, there is a call for each place. `excerpts[:, : t + 1]` ends with the character at $t$, and `[:, -1]` of
-# the logits is what the model makes of it.
+# As in writing, there's a call for each position. `excerpts[:, : t + 1]` ends with the character at $t$, and `[:, -1]`
+# of the logits is what the model makes of it.
 #
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# One loop over the places does both, with two lists. `cross_entropy(logits, ids)` averages over the batch by itself
+# One loop over the positions does both, with two lists. `cross_entropy(logits, ids)` averages over the batch by itself
 # if the logits are `(b, vocab)` and the ids are `(b,)`. `torch.stack` makes a tensor of each list.
 #
 # </details>
@@ -1172,10 +1116,12 @@ assert abs(sound_writing[8:20].mean() - sound_writing[20:].mean()) < 0.3
 _, (left, right) = plt.subplots(
     1, 2, figsize=(11, 3.6), layout="constrained", sharey=True
 )
-curves = ("sound", sound_losses, INK), ("leaking", leaking_losses, ACCENT)
-for name, losses, colour in curves:
+for name, losses, colour, line in (
+    ("sound", sound_losses, INK, "-"),
+    ("leaking", leaking_losses, ACCENT, "--"),
+):
     smooth = losses.unfold(0, 20, 1).mean(dim=-1)
-    left.plot(range(20, 601), smooth, color=colour, label=name)
+    left.plot(range(20, 601), smooth, line, color=colour, label=name)
 left.set(
     xlabel="step",
     ylabel="loss per character",
@@ -1214,12 +1160,12 @@ for name, (training, writing) in means.items():
     )
 
 # %% [markdown]
-# Judged by its training curve, the leaking model is a wonder. It even does well on held-out text, as long as that is
-# measured as in training. But all it has learned is to copy the next character. In writing there is none to copy, and
-# then it is *worse than blind guessing*, because it is sure and wrong.
+# Judged by its training curve, the leaking model is a wonder. It even does well on held-out text, as long as that's
+# measured as in training. But all it has learned is to copy the next character. In writing there's none to copy, and
+# then it's *worse than blind guessing*, because it's sure and wrong.
 #
-# Look at the last position. There the leaking model comes near the sound one, in both curves: the last position of a
-# window never had a next one to look at, so it had to learn. That is how such a mistake survives a test that looks at
+# Look at the last position. There the leaking model comes near the sound one in both curves. The last position of a
+# window never had a next one to look at, so it had to learn. That's how such a mistake survives a test that looks at
 # the last position only.
 
 # %%
@@ -1246,8 +1192,8 @@ for start in ("The ", "If the ", "An object "):
 # Neither writes well after 600 steps. But one of them has begun to learn English.
 #
 # **Your turn.** Begin a sentence, and let both models read it and go on. Change `mine` and run the cell. Below each of
-# your characters is the one that the model expected there; then it has to write. Which model expects your words, even
-# those that it cannot know, and what becomes of that where your text ends?
+# your characters is the one the model expected there; then it has to write. Which model expects your words, even those
+# it can't know, and what becomes of that where your text ends?
 
 # %%
 # nbval-ignore-output: the last digits vary by machine, and the beginning is yours
@@ -1264,7 +1210,104 @@ for name, model in (("sound", sound), ("leaking", leaking)):
     print(f"{name + ' goes on':16}{write(model, mine)}")
 
 # %% [markdown]
-# ## Find the bug
+# ## Invent a control · more
+#
+# Suppose you may see nothing but training curves. The leaking model's loss is 0.1. Is that a leak, or a model that's
+# very good at English? On English you can't tell, because nobody knows how low an honest model could get. So design a
+# text for which you *do* know: one where you can prove that nobody gets below a certain loss without looking ahead.
+# That's a control. Train a suspicious model on it, and if it gets below the floor, it peeks.
+#
+# ### Exercise: invent a control ({points}, difficulty 3, 15 minutes)
+#
+# Write `invent_control(vocab, shape, generator)`. There are many right answers. Yours is judged by what it does.
+#
+# - The result is a pair: the texts, integers of the given `shape`, `(steps, b, n + 1)`, each from 0 to `vocab` − 1; and
+#   the *floor*, a tensor of one number, in nats, as `F.cross_entropy` measures.
+# - Nobody honest gets below the floor. The check sends guessers who never look ahead: they learn from half of your
+#   texts how often each character comes, which one follows which, and which one stands where, or repeat what came
+#   before.
+# - The floor is no lower than it has to be. Guessing from how often each character comes should reach it.
+# - There's room below it. A model that peeks gets near 0, so a floor of at least 0.5 leaves no doubt.
+# - All chance comes from `generator`. The same seed gives the same texts, another seed gives others.
+# - The points: {parts}.
+
+
+# %%
+def invent_control(
+    vocab: int, shape: tuple[int, ...], generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """Texts on which only a look ahead gets below the floor, and the floor, in nats."""
+    ### BEGIN SOLUTION
+    # every character is drawn for itself, so that the past says nothing of what comes
+    texts = torch.randint(vocab, shape, generator=generator)
+    # the best that anyone can do is to give each character 1 / vocab
+    shares = torch.full((vocab,), 1 / vocab)
+    floor = -(shares * shares.log()).sum()
+    return texts, floor
+    ### END SOLUTION
+
+
+# %%
+check("invent_control", invent_control)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# What makes English predictable? Some characters are common, some follow others, some phrases come again. A control has
+# to be unpredictable in all these ways at once.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# Chance is unpredictable. `torch.randint` and `torch.multinomial` take a `generator`. But draw every single character:
+# a text drawn once and repeated is predictable from its second copy on.
+#
+# </details>
+# <details><summary>Hint 3</summary>
+#
+# If a character comes with the probability $p_c$, whatever came before, the best anyone can do is to predict exactly
+# that, and the mean loss is $-\sum_c p_c \ln p_c$. What is it for $p_c = 1/\text{vocab}$?
+#
+# </details>
+
+# %% [markdown]
+# Now both models are trained afresh, on a control of eight characters. Nothing but the training curve is used.
+
+# %%
+# nbval-ignore-output: it says whose control is used, which is another one in a student's notebook
+design = yours_or_ours("invent_control", globals())
+
+# %%
+generator = torch.Generator().manual_seed(seed)
+control, floor = design(8, (200, 16, window + 1), generator)
+suspects = {}
+for name, layer in (("sound", Causal), ("leaking", Peeking)):
+    torch.manual_seed(seed)
+    model = Writer(layer(64, 4), vocab=8)
+    with watched(model, control[..., 1:]):
+        suspects[name] = train(model, control, rates[::3], torch.optim.AdamW)
+assert suspects["sound"][-50:].mean() > floor - 0.02
+assert suspects["leaking"][-50:].mean() < floor / 2
+
+# %%
+_, ax = plt.subplots(figsize=(7.2, 3), layout="constrained")
+for (name, losses), colour, line in zip(
+    suspects.items(), (INK, ACCENT), ("-", "--"), strict=True
+):
+    ax.plot(losses, line, color=colour, label=name)
+ax.axhline(floor, color="0.6", linestyle=":")
+ax.text(1, floor - 0.17, "floor: nobody honest gets below", color="0.35", va="top")
+ax.set(xlabel="step", ylabel="loss per character", ylim=(0, 3))
+ax.set_title("On the control the leak shows in the training curve")
+ax.legend(loc="upper right")
+show("The sound model's loss stays on the floor; the leaking model's falls through it.")
+
+# %% [markdown]
+# The sound model can do no better than the floor, and it doesn't. The other one falls through it, and no measurement as
+# in writing was needed to see that. Keep the idea. A number proves something once you know what it would be if the
+# thing you believe in weren't there.
+#
+# ## Find the bug · more
 #
 # ### Fix: the wrong axis, and the number that hid it ({points}, difficulty 3, 8 minutes)
 #
@@ -1323,27 +1366,27 @@ check("mend_padded_causal_weights", mend_padded_causal_weights)
 # %% [markdown]
 # Why did both survive for so long? With padding on the *right*, the causal mask already hides it from every real query,
 # so the wrong axis changed nothing that was used. It shows once sentences are padded on the left, as they are for
-# writing in batches, or once the same mask is used without the triangle. A bug that something else hides is not gone.
+# writing in batches, or once the same mask is used without the triangle. A bug that something else hides isn't gone.
 
 # %% [markdown]
-# ## Go further: pack several texts into one row
+# ## Pack several texts into one row · stretch
 #
-# ### Stretch: keep packed texts apart ({points}, difficulty 4, 35 minutes)
+# ### Exercise: keep packed texts apart ({points}, difficulty 4, 35 minutes)
 #
-# Padding is wasted work. Large models avoid it: they *pack* short texts one after the other until a row is full. But
-# then the second text must not see the first, although it is in its past, and its positions must begin at 0 again.
-# Without that, a recipe for soup learns to follow from a licence agreement.
+# Padding is wasted work. Large models avoid it by *packing* short texts one after the other until a row is full. But
+# then the second text must not see the first, although it's in its past, and its positions must begin at 0 again.
+# Otherwise the model learns that soup recipes follow licence agreements.
 #
 # Write `packed_causal(ids)`, which returns the mask and the positions.
 #
 # - `ids` is `(b, n)`, integers: neighbours with the same number belong to the same text. A number may come back later
 #   in the row, and is another text then: `[4, 4, 7, 4]` are three texts. (Files are concatenated, and names repeat.)
-#   It is another text, too, if only padding is between.
+#   It's also another text if only padding is between.
 # - The mask is `(b, n, n)`, bool, True = may attend: query $i$ sees key $j$ if $j \le i$ and both are in the same text.
 # - The positions are `(b, n)`, `torch.int64`: 0 for the first token of each text, then 1, 2, …
 # - Number $-1$, the only negative one, is padding. It sees nothing and is seen by nothing, and its position is 0.
-# - Each row of the batch is packed in its own way. The parts of the check: {parts}. Device and inputs as always. Loops
-#   are allowed, but you can do without them. Not allowed: `attnlib`'s masks.
+# - Each row of the batch is packed differently. The points: {parts}. Device and inputs as always. Loops are allowed,
+#   but you can do without them. Not allowed: `attnlib`'s masks.
 
 
 # %%
@@ -1380,15 +1423,15 @@ check("packed_causal", packed_causal)
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# A position is the place in the row minus the place where the text began. The latter is the largest beginning so far:
-# `cummax` of the places at which a text begins (0 elsewhere). Padding last: it closes rows and columns, and sets
-# positions to 0.
+# A position is the index in the row minus the index where the text began. The latter is the largest beginning so far,
+# the `cummax` of the indices where a text begins (0 elsewhere). Padding comes last. It closes rows and columns, and
+# sets positions to 0.
 #
 # </details>
 
 # %% [markdown]
-# You know the test: a text must not notice its neighbours. Three sentences share one row, without a single padded
-# place, and each comes out as it would alone. The picture shows why: three triangles along the diagonal.
+# You know the test. A text must not notice its neighbours. Three sentences share one row, without any padding, and each
+# comes out as it would alone. The picture shows why: three triangles along the diagonal.
 
 # %%
 # nbval-ignore-output: it says whose mask is used, which is another one in a student's notebook
@@ -1414,7 +1457,7 @@ ax = plot_mask(
 show("Three triangles along the diagonal; all cells outside of them are blocked.")
 
 # %% [markdown]
-# ## Take this with you
+# ## Take this with you · core
 #
 # **Block before the softmax, and give a query that may look at nothing zeros.**
 #
@@ -1422,35 +1465,35 @@ show("Three triangles along the diagonal; all cells outside of them are blocked.
 # | --- | --- |
 # | formula | $\mathrm{softmax}(s + \log M)$, with $\log 1 = 0$, $\log 0 = -\infty$, and zeros for an empty row |
 # | shapes | causal `(q, k)`, padding `(b, k)` → `[:, None, None, :]` on scores `(b, h, q, k)` |
-# | trap 1 | zero after the softmax: the denominator still knows the future |
-# | trap 2 | a finite fill: an empty row becomes an even look at everything |
+# | trap 1 | zero after the softmax, whose denominator still knows the future |
+# | trap 2 | a finite fill, which makes an empty row an even look at everything |
 # | trap 3 | True means blocked in `nn.MultiheadAttention`, and "may attend" in PyTorch's function |
 # | in GPT-2 | a buffer of 1,024 × 1,024, `tril`, and 12 heads of 64 in each of 12 layers |
 #
-# ## Think further
+# ## Think further · more
 #
-# 1. Two layers of causal attention: can the second one undo what the first has hidden? Argue from the picture of the
-#    gradient, then try it.
+# 1. Take two layers of causal attention. Can the second one undo what the first has hidden? Argue from the picture of
+#    the gradient, then try it.
 # 2. The rows of padded queries were left as they are. When would they do harm? (Think of the mean of the loss, and of a
 #    layer that averages over all positions.)
-# 3. At some point, more past no longer helps the sound model. Measure its loss by position: where is that point, and
+# 3. At some point, more past no longer helps the sound model. Measure its loss by position. Where is that point, and
 #    what sets it, the mask or the model?
 #
 # <details><summary>Answers</summary>
 #
 # 1. No. The gradient of two layers is the product of two matrices that are zero above the diagonal (in blocks), and
-#    such a product is zero there, too. Whatever position $i$ sees in the second layer was computed from inputs up to
-#    $i$.
+#    such a product is zero there as well. Everything position $i$ sees in the second layer was computed from inputs up
+#    to $i$.
 # 2. When something adds over all positions: a mean of the loss that counts the padding (PyTorch's `ignore_index` leaves
 #    it out), the average over positions that makes one vector of a sentence, a batch norm, or the count by which a sum
 #    is divided.
 # 3. In the right-hand figure above, the sound curve falls over the first few positions and then runs level, up to
-#    noise. The mask would let position 31 see all 32 characters. What limits it is one layer and 600 steps: it has
+#    noise. The mask would let position 31 see all 32 characters. What limits it is one layer and 600 steps. It has
 #    learned which letters follow a few letters, and little more.
 #
 # </details>
 #
-# ## Read on
+# ## Read on · more
 #
 # - [Radford et al.,
 #   2018](https://cdn.openai.com/research-covers/language-unsupervised/language_understanding_paper.pdf): GPT, a stack

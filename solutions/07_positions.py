@@ -1,17 +1,23 @@
 # %% [markdown]
 # # 07 · Positions: tell the words where they are
 #
-# *The animal did not cross the street.* *The street did not cross the animal.* A reader sees two different stories.
-# Attention, as you have built it so far, sees one bag of words. In this lesson you give it an order, in the three ways
-# that have mattered, and then you train all of them to find out what each one can and cannot do.
+# *The animal did not cross the street.* *The street did not cross the animal.* You see two different stories.
+# Attention, as you've built it so far, sees one bag of words. In this lesson you give it an order, in three of the ways
+# real models do it, and then you train them all to find out what each one can and can't do.
+#
+# (There are more ways. The simplest is a table of positions that is learned, as in lesson 06, in BERT and in GPT-2. You
+# train that one here too. T5 learns one number for each *bucket* of distances, 1, 2, 3, …, 16 to 18, 19 to 22, …, and
+# adds it to the score.)
 #
 # | | |
 # | --- | --- |
-# | **You will build** | sinusoidal positions, rotary positions, ALiBi, and a bridge between two rotary layouts |
+# | **You will build** | sinusoidal positions, rotary positions, ALiBi, a training loop, a measurement |
 # | **You will understand** | why a rotation leaves only the distance, and what happens beyond the trained length |
-# | **You need** | the clock of lesson 03, the masks of 05, the norms and MLPs of 06, a pencil, about two hours |
+# | **You need** | the clock of lesson 03, the masks of 05, the norms and MLPs of 06, and a pencil |
+# | **Time** | core 85 minutes, everything 2 hours 15 minutes |
 #
-# The models at the end run on your own functions, each as soon as it passes its check.
+# The models at the end run on your functions, each as soon as it passes its check. What a letter stands for is in the
+# [table of symbols](00_start_here.ipynb#Symbols).
 
 # %%
 import functools
@@ -26,17 +32,17 @@ from torch.testing import assert_close
 import attnlib
 from attnlib.checks import check, yours_or_ours
 from attnlib.checks.your_turn import usable_text
-from attnlib.plot import ACCENT, GREY, INK, PALE, show, use_style
+from attnlib.plot import ACCENT, GREY, INK, PALE, film, show, training, use_style
 
 use_style()
 torch.set_num_threads(1)  # with matrices this small, a second thread would only wait
 seed = 0  # `python -m benchmarks.other_seeds 07_positions` runs this lesson with others
 
 # %% [markdown]
-# ## Exchange two words, and nobody notices
+# ## Exchange two words, and nobody notices · core
 #
-# Take any embeddings and any matrices. Both sentences go through self-attention. Then compare what the word *animal*
-# has learned about its sentence: it is second in one and last in the other.
+# Take any embeddings and any matrices, and send both sentences through self-attention. Then compare what the word
+# *animal* has learned about its sentence. It's second in one and last in the other.
 
 # %%
 torch.manual_seed(seed)
@@ -66,19 +72,19 @@ assert_close(attend(words[order]), attend(words)[order], atol=1e-6, rtol=0)
 print("animal:", [round(x, 3) for x in first[1, :4].tolist()], "in both sentences")
 
 # %% [markdown]
-# They are equal, up to rounding. Who crossed whom is lost, and no training can bring it back, because nothing in the
-# chain treats one position differently from another. What is the least that you have to add?
+# They're equal, up to rounding. Who crossed whom is lost, and no training can bring it back, because nothing in the
+# chain treats one position differently from another. What's the least we have to add?
 #
-# A causal mask might be enough. It knows an order, after all: it lets each word see only those before it.
+# A causal mask might be enough. It knows an order, after all, since it lets each word see only those before it.
 #
 # ### Predict, then run: the first two words change places ({points}, difficulty 2, 3 minutes)
 #
 # One layer of *causal* self-attention, without positions. Two sentences differ in one thing only: their first two words
 # have changed places. Compare the outputs position by position. Which of them differ?
 #
-# - **A**: all of them: every later word looks back at a different beginning
-# - **B**: only those at the first and at the second position
-# - **C**: none: the outputs of the two words change places, and that is all
+# - **A**: all of them, because every later word looks back at a different beginning
+# - **B**: only those at the first and the second position
+# - **C**: none, because the outputs of the two words simply change places
 # - **D**: the first, the second, and the last, which sees the whole sentence
 
 # %%
@@ -106,20 +112,20 @@ assert apart[2:].max() < 1e-5
 assert (before[0] - after[1]).abs().max() > 0.01
 
 # %% [markdown]
-# The mask tells a word *how many* words come before it, and that is something: an even share of attention is $1/2$ at
-# the second position and $1/3$ at the third, and a deeper network can use that to count. But it never sees the order in
-# which they came. That takes more.
+# The mask tells a word *how many* words come before it, and that's something. An even share of attention is $1/2$ at
+# the second position and $1/3$ at the third, and a deeper network can use that to count. But it never sees the order
+# those words came in. That takes more.
 
 # %% [markdown]
-# ## Write the position down as hands of a clock
+# ## Write the position down as hands of a clock · core
 #
-# Could you add the number itself, 0, 1, 2, …, to one feature of each word? At position 1000 it would drown out all
-# other features. Divide by the length, then? Now *the word before* is at distance 0.1 in one text and at 0.01 in
-# another. What you want is bounded, the same in every text, and different at every position.
+# Could you add the number itself, 0, 1, 2, …, to one feature of each word? At position 1000 it would drown out every
+# other feature. Divide by the length, then? Now *the word before* is at distance 0.1 in one text and at 0.01 in
+# another. We want something bounded, the same in every text, and different at every position.
 #
 # A clock is like that. Its hands never leave the face, and three of them tell 43,200 seconds apart, because each turns
-# at its own speed. So give each position a set of hands, and write down where each one points: its sine and its cosine.
-# With $d$ features there are $d/2$ hands, and hand $i$ turns by $\theta_i$ radians for each word:
+# at a different speed. So give each position a set of hands, and write down where each one points, as a sine and a
+# cosine. With $d$ features there are $d/2$ hands, and hand $i$ turns by $\theta_i$ radians for each word:
 #
 # $$\theta_i = \frac{1}{\mathrm{base}^{2i/d}}, \qquad
 # \mathrm{PE}(p, 2i) = \sin(p\,\theta_i), \quad \mathrm{PE}(p, 2i+1) = \cos(p\,\theta_i)$$
@@ -138,8 +144,8 @@ assert (before[0] - after[1]).abs().max() > 0.01
 #
 # - The result is `(n, d_model)`, float32. Even columns hold sines, odd columns cosines, as in the table above.
 # - `d_model` may be odd; then the last cosine is left out.
-# - Compute the angles in float64 and convert at the very end: the value at position 4096 has to be right to $10^{-6}$,
-#   and far out a float32 angle no longer knows where it is.
+# - Compute the angles in float64 and convert at the very end. The value at position 4096 has to be right to $10^{-6}$,
+#   and a float32 angle that far out no longer knows where it is.
 # - Not allowed: `attnlib.sinusoidal_positions`.
 
 
@@ -163,8 +169,8 @@ check("sinusoidal_positions", sinusoidal_positions)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# First the speeds, one for each pair of columns: `torch.arange(0, d_model, 2)` already is $0, 2, 4, …$, that is, $2i$.
-# Then the angles: every position times every speed, `(n, pairs)`.
+# First the speeds, one for each pair of columns. `torch.arange(0, d_model, 2)` already is $0, 2, 4, …$, that is, $2i$.
+# Then the angles, every position times every speed, `(n, pairs)`.
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -175,8 +181,8 @@ check("sinusoidal_positions", sinusoidal_positions)
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# With an odd `d_model` there are as many sines as pairs, and one cosine fewer: cut the finished table to `d_model`
-# columns. Use `dtype=torch.float64` in both calls of `arange`, and `.float()` at the end.
+# With an odd `d_model` there's one cosine fewer than there are sines, so cut the finished table to `d_model` columns.
+# Use `dtype=torch.float64` in both calls of `arange`, and `.float()` at the end.
 #
 # </details>
 
@@ -218,7 +224,7 @@ show(
 )
 
 # %% [markdown]
-# Why two numbers for one hand? Because a step forward is then a *rotation*, the same one wherever you start. To go from
+# Why two numbers for one hand? Because a step forward is then a *rotation*, the same one from any start. To go from
 # position $p$ to $p + s$, turn each hand by $s\,\theta_i$. As a matrix $R(s)$, for one hand:
 #
 # $$\begin{pmatrix} \sin (p+s)\theta \\ \cos (p+s)\theta \end{pmatrix} =
@@ -226,8 +232,8 @@ show(
 # \begin{pmatrix} \sin p\theta \\ \cos p\theta \end{pmatrix}$$
 #
 # (The hands are written as a column here, as in the papers. Our positions are rows, so the code multiplies by $R^\top$
-# from the right.) There is no $p$ in the matrix. So a matrix that is learned once, such as $W^Q$, can mean "three words
-# back" at every position. Here is $R(3)$ for four columns, and a test over a hundred positions.
+# from the right.) There is no $p$ in the matrix, so a matrix learned once, such as $W^Q$, can mean "three words back"
+# at every position. Here is $R(3)$ for four columns, and a test over a hundred positions.
 
 
 # %%
@@ -248,27 +254,27 @@ assert_close(table[3:], table[:-3] @ step(3, 32).T, atol=1e-5, rtol=0)
 assert_close(table[40:50], table[:10] @ step(40, 32).T, atol=1e-5, rtol=0)
 
 # %% [markdown]
-# ## Turn the words instead
+# ## Turn the words instead · core
 #
 # The paper of 2017 *added* this table to the embeddings, and left it to $W^Q$ and $W^K$ to get it out again. Look at
-# the score that results, with $x$ for what a word is and $p$ for where it is:
+# the score you get, with $x$ for what a word is and $p$ for where it is:
 #
 # $$(x_i + p_i) \cdot (x_j + p_j) = x_i \cdot x_j + x_i \cdot p_j + p_i \cdot x_j + p_i \cdot p_j$$
 #
 # Four terms, and two of them mix *what* with *where*. The score depends on both positions, and "two words back" has to
-# be learned so that these two terms do not disturb it.
+# be learned in spite of these two terms.
 #
-# In 2021 [Su and others](https://arxiv.org/abs/2104.09864) drew the conclusion from the rotation: leave the embeddings
-# alone, and turn queries and keys by their positions. Take two columns, and one hand with $\theta = 30°$, as on the
-# clock of lesson 03.
+# In 2021 [Su and others](https://arxiv.org/abs/2104.09864) drew the conclusion from the rotation. Leave the embeddings
+# alone, they said, and turn queries and keys by their positions. Take two columns, and one hand with $\theta = 30°$, as
+# on the clock of lesson 03.
 #
 # - A query $(1, 0)$ at position 5 is turned by $150°$, a key $(1, 0)$ at position 3 by $90°$. Their dot product is
 #   $\cos(150° - 90°) = \cos 60° = 0.5$.
 # - Move both by seven words, to 12 and 10: $360°$ and $300°$. Their dot product is $\cos 60° = 0.5$ again.
 #
-# A dot product depends on the angle *between* two vectors. Turn both by the same angle and it does not change. So only
+# A dot product depends on the angle *between* two vectors. Turn both by the same angle and it doesn't change, so only
 # the difference between the two positions is left in it. In lesson 03 a matrix turned the query's hand back by one
-# hour, to find the word before. This is that clock, for every pair of columns, each with its own speed.
+# hour, to find the word before. This is that clock again, for every pair of columns, each at its speed.
 
 # %%
 for place_q, place_k in ((5, 3), (12, 10)):
@@ -279,6 +285,38 @@ for place_q, place_k in ((5, 3), (12, 10)):
     print(f"query at {place_q:2}, key at {place_k:2}: {q @ k:.3f}")
     assert_close((q @ k).item(), 0.5, atol=1e-6, rtol=0)
 
+# %%
+_, axes = plt.subplots(1, 3, figsize=(9.6, 3.5), layout="constrained")
+views = (0, 0, "not turned"), (5, 3, "query at 5, key at 3"), (12, 10, "both 7 further")
+for ax, (place_q, place_k, view) in zip(axes, views, strict=True):
+    ax.add_patch(plt.Circle((0, 0), 1, facecolor=PALE, edgecolor="none"))
+    for name, place, colour, reach in (
+        ("q", place_q, ACCENT, 0.98),
+        ("k", place_k, INK, 0.8 if place_q == place_k else 0.98),
+    ):
+        x, y = math.cos(math.radians(30 * place)), math.sin(math.radians(30 * place))
+        head = {"arrowstyle": "-|>", "color": colour, "lw": 2.5, "mutation_scale": 16}
+        ax.annotate("", (reach * x, reach * y), (0, 0), arrowprops=head)
+        far = 1.16 if reach > 0.9 else 0.62
+        lift = 0 if reach > 0.9 else 0.16
+        ax.text(far * x, far * y + lift, name, color=colour, ha="center", va="center")
+    if place_q != place_k:
+        degrees = range(30 * place_k, 30 * place_q + 1)
+        arc = [(math.cos(math.radians(a)), math.sin(math.radians(a))) for a in degrees]
+        ax.plot([0.42 * x for x, _ in arc], [0.42 * y for _, y in arc], color=GREY)
+        x, y = arc[len(arc) // 2]
+        ax.text(0.62 * x, 0.62 * y, "60°", ha="center", va="center")
+    product = math.cos(math.radians(30 * (place_q - place_k)))
+    ax.set(xlim=(-1.3, 1.3), ylim=(-1.3, 1.3), aspect="equal")
+    ax.set_title(f"{view}: q · k = {product:g}".replace("0.5", "½"))
+    ax.axis("off")
+show(
+    "Three clock faces with a query q and a key k as arrows. Not turned, both point "
+    "to the right. Query at 5 and key at 3: turned to 150 and 90 degrees, 60 degrees "
+    "apart. Both seven positions further: turned to 360 and 300 degrees, still 60 "
+    "degrees apart."
+)
+
 # %% [markdown]
 # ### Exercise: turn every pair of columns ({points}, difficulty 3, 20 minutes)
 #
@@ -288,8 +326,8 @@ for place_q, place_k in ((5, 3), (12, 10)):
 # $$(a, b) \;\mapsto\; (a \cos\alpha - b \sin\alpha,\; a \sin\alpha + b \cos\alpha)$$
 #
 # - `x` is `(…, n, d)`, and so is the result. As always.
-# - `positions` is `(n,)`, or anything that broadcasts to `(…, n)`, such as `(b, 1, n)` for a batch in which each
-#   sentence begins somewhere else. They may be any numbers: out of order, negative, or fractions.
+# - `positions` is `(n,)`, or anything that broadcasts to `(…, n)`, such as `(b, 1, n)` for a batch whose sentences
+#   begin at different positions. They may be any numbers, even out of order, negative, or fractions.
 # - Compute the angles in float64, as you did for the table, then convert sine and cosine to the dtype of `x`.
 # - For an odd `d`, raise a `ValueError`.
 # - Not allowed: `attnlib.rotate`, `attnlib.apply_rotary`, `attnlib.Rotary`.
@@ -316,8 +354,8 @@ check("rotate", rotate)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Speeds and angles are those of the table. Only the positions are now given: `positions[..., None] * speeds` has the
-# shape `(…, n, d/2)`, an angle for each pair.
+# Speeds and angles are those of the table, with the positions now given: `positions[..., None] * speeds` has the shape
+# `(…, n, d/2)`, an angle for each pair.
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -328,15 +366,15 @@ check("rotate", rotate)
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# To put the pairs back in their places, stack the two results along a new last axis, `(…, n, d/2, 2)`, and flatten the
-# last two axes. (`cat` would put all first columns in front.) Make `arange` on `x.device`, in float64.
+# To interleave the pairs again, stack the two results along a new last axis, `(…, n, d/2, 2)`, and flatten the last two
+# axes. (`cat` would put all first columns in front.) Make `arange` on `x.device`, in float64.
 #
 # </details>
 
 # %% [markdown]
 # Now test it. Turn a query and a key at any two positions, move both by the same $s$, and the score must stay the same.
 # Rotating a pair of columns is also multiplying one complex number $a + bi$ by $e^{i\alpha}$, which is how some models
-# write it. And the sinusoidal table is in there, too: it is one vector, turned.
+# write it. And the sinusoidal table is in there as well: it's one vector, turned.
 
 # %%
 turn = yours_or_ours("rotate", globals())
@@ -365,13 +403,57 @@ assert_close(turn(table[:1].expand(11, 32), -places), table[:11], atol=1e-5, rto
 print(f"score at 5 and 3, and at every other pair two apart: {score.item():.4f}")
 
 # %% [markdown]
-# The last assertion has a minus in it, because the table keeps its sine in front: seen that way round, the hands turn
+# The last assertion has a minus in it because the table has its sine in front. Seen that way round, the hands turn
 # clockwise.
+#
+# Here it is in motion, with your function: four pairs of columns, a query in orange, a key in blue two words behind it,
+# and both walking through the text.
+
+# %% tags=["picture:films/clock_hands.gif"]
+figure, axes = plt.subplots(1, 4, figsize=(7.6, 2.4), dpi=90, layout="constrained")
+pair = torch.tensor([1.0, 0.0]).repeat(4)[None]  # four hands, all pointing right
+arrows = []
+for i, ax in enumerate(axes):
+    ax.add_patch(plt.Circle((0, 0), 1, facecolor=PALE, edgecolor="none"))
+    (key,) = ax.plot([], [], color=INK, linewidth=3)
+    (query,) = ax.plot([], [], "--", color=ACCENT, linewidth=3)
+    arrows.append((query, key))
+    ax.set(xlim=(-1.1, 1.1), ylim=(-1.1, 1.1), aspect="equal")
+    ax.set_title(f"pair {i}: {100 ** (-i / 4):.2f} per word")
+    ax.axis("off")
+where = figure.supxlabel("query at 26, key at 24", fontsize=11)
+
+
+def walk(place: float) -> None:
+    """Query at place + 2, key at place."""
+    for lines, q_pair, k_pair in zip(
+        arrows,
+        turn(pair, at([place + 2.0]), 100.0).reshape(4, 2),
+        turn(pair, at([place]), 100.0).reshape(4, 2),
+        strict=True,
+    ):
+        for line, hand in zip(lines, (q_pair, k_pair), strict=True):
+            line.set_data([0, hand[0].item()], [0, hand[1].item()])
+    where.set_text(f"query at {int(place) + 2}, key at {int(place)}")
+
+
+film(
+    walk,
+    [step / 2 for step in range(49)],
+    alt="Four clock faces, each with an orange hand for a query and a blue one for a "
+    "key two words behind it. Both hands go around, in the first face quickly, in the "
+    "last one hardly at all, and on each face the angle between them never changes.",
+    seconds=9,
+)
 
 # %% [markdown]
-# ## Read somebody else's weights
+# Each pair turns at a different speed, and on no face does the angle between query and key ever change. That angle is
+# all the score can see.
+
+# %% [markdown]
+# ## Read somebody else's weights · more
 #
-# Neighbours are not the only possible pairs. RoFormer and GPT-J turn the columns (0, 1), (2, 3), … GPT-NeoX, and LLaMA
+# Neighbours aren't the only possible pairs. RoFormer and GPT-J turn the columns (0, 1), (2, 3), … GPT-NeoX, and LLaMA
 # as it comes with `transformers`, pair the *halves*, (0, d/2), (1, d/2 + 1), … Both are rotary, and one is as good as
 # the other. But load the weights of one into the code of the other, and the scores are wrong, with no error anywhere.
 #
@@ -382,56 +464,12 @@ print(f"score at 5 and 3, and at every other pair two apart: {score.item():.4f}"
 # halves       0 2 4 1 3 5      the same pairs, now at distance 3
 # ```
 #
-# If the columns of $W^Q$ and $W^K$ are sorted alike, queries and keys are sorted alike, and a dot product does not care
-# in which order its terms are added.
-#
-# ### Exercise: from neighbours to halves, and back ({points}, difficulty 4, 15 minutes)
-#
-# Write `to_half_pairs(w, num_heads, back=False)`.
-#
-# - `w` is `(d_model, h·d)`, where `x @ w` are the queries or keys of all heads side by side, as in lesson 03: the first
-#   `d` columns are those of head 0, and `d` is even.
-# - Within each head, put the first columns of all pairs in front, in order, and then the second columns.
-# - With `back=True` do the reverse: halves become neighbours again.
-# - Dtype, device and gradients as always.
-# - Not allowed: `attnlib.to_half_pairs`.
+# If the columns of $W^Q$ and $W^K$ are sorted the same way, so are queries and keys, and a dot product doesn't care in
+# what order its terms are added. `attnlib.to_half_pairs` does that for all heads at once. It splits the columns into
+# `(heads, pairs, 2)`, swaps the last two axes, and flattens.
 
 
 # %%
-def to_half_pairs(w: Tensor, num_heads: int, back: bool = False) -> Tensor:
-    """(d_model, h * d) -> the same shape, with the columns of each head in another order."""
-    ### BEGIN SOLUTION
-    shape = (num_heads, 2, -1) if back else (num_heads, -1, 2)
-    return w.unflatten(-1, shape).transpose(-1, -2).flatten(-3)
-    ### END SOLUTION
-
-
-# %%
-check("to_half_pairs", to_half_pairs)
-
-# %% [markdown]
-# <details><summary>Hint 1</summary>
-#
-# Take one head of six columns, and write its columns as a table with a row for each pair: 0 1 / 2 3 / 4 5. How do you
-# have to read the table to get 0 2 4 1 3 5?
-#
-# </details>
-# <details><summary>Hint 2</summary>
-#
-# Split the last axis into (heads, pairs, 2). Swap the last two. Flatten.
-#
-# </details>
-# <details><summary>Hint 3</summary>
-#
-# In einops, which you would have to import here, the pattern on the left is `"d_model (h pairs two)"`, with `two=2`.
-# For the way back the same axes come in the other order: split into (heads, 2, pairs).
-#
-# </details>
-
-# %%
-sort = yours_or_ours("to_half_pairs", globals())
-
-
 def turn_halves(x: Tensor, positions: Tensor) -> Tensor:
     """As in `transformers`: x cos + rotate_half(x) sin, pairs (i, i + d/2)."""
     width = x.shape[-1]
@@ -447,7 +485,9 @@ by_neighbours = [
     turn((x @ w).unflatten(-1, (3, 16)).transpose(0, 1), places) for w in (w_q, w_k)
 ]
 by_halves = [
-    turn_halves((x @ sort(w, 3)).unflatten(-1, (3, 16)).transpose(0, 1), places)
+    turn_halves(
+        (x @ attnlib.to_half_pairs(w, 3)).unflatten(-1, (3, 16)).transpose(0, 1), places
+    )
     for w in (w_q, w_k)
 ]
 unsorted = [
@@ -456,17 +496,16 @@ unsorted = [
 ]
 expected = by_neighbours[0] @ by_neighbours[1].mT  # (h, n, n)
 assert_close(by_halves[0] @ by_halves[1].mT, expected, atol=1e-4, rtol=0)
-assert_close(sort(sort(w_q, 3), 3, True), w_q, atol=0, rtol=0)
 off = (unsorted[0] @ unsorted[1].mT - expected).abs().max()
 print(f"sorted: equal.  Not sorted: a score is off by {off:.1f}")
 assert off > 1
 
 # %% [markdown]
-# ## Charge for distance
+# ## Charge for distance · more
 #
-# The third way is the simplest. [Press and others](https://arxiv.org/abs/2108.12409) leave queries and keys alone, and
-# take something off each score: a fixed price per word of distance. Nothing is learned. Suppose that four keys score
-# alike, and that the price is $\frac12$ a word:
+# The third way is the simplest. [Press and others](https://arxiv.org/abs/2108.12409) leave queries and keys alone and
+# take something off each score, a fixed price per word of distance. Nothing is learned. Suppose that four keys have the
+# same score, and that the price is $\frac12$ a word:
 #
 # | distance | 3 | 2 | 1 | 0 |
 # |---|---|---|---|---|
@@ -474,20 +513,30 @@ assert off > 1
 # | $e^{-\text{that}}$ | 0.223 | 0.368 | 0.607 | 1 |
 # | weight | 0.10 | 0.17 | 0.28 | 0.46 |
 #
-# Each head has its own price, the *slope*: for eight heads $\frac12, \frac14, \frac18, …, \frac1{256}$. The first head
-# hardly looks further than a few words. For the last one, a word a hundred places back still weighs two thirds as much
-# as the nearest. In general head $i$ of $h$, counted from 1, has the slope $2^{-8i/h}$. The method is called ALiBi,
-# *attention with linear biases*.
+# Each head has a price of its own, the *slope*. For eight heads the slopes are $\frac12, \frac14, \frac18, …,
+# \frac1{256}$. The first head hardly attends further than a few words. For the last one, a word a hundred positions
+# back still weighs two thirds as much as the nearest. The method is called ALiBi, *attention with linear biases*.
 #
-# ### Exercise: write the bias ({points}, difficulty 3, 12 minutes)
+# When the number of heads $h$ is a power of two, head $i$, counted from 1, has the slope $2^{-8i/h}$. GPT-2 has 12
+# heads and GPT-2 XL has 25. For such numbers the paper's code takes the slopes for the next *lower* power of two,
+# unchanged. The remaining heads take every other slope of twice as many heads, starting from the steep end:
 #
-# Write `alibi_bias(num_heads, q_len, k_len)`.
+# ```text
+# four heads     2^-2        2^-4        2^-6        2^-8
+# eight heads    2^-1  2^-2  2^-3  2^-4  2^-5  2^-6  2^-7  2^-8
+# six heads      2^-2        2^-4        2^-6        2^-8    and then    2^-1   2^-3
+# ```
+#
+# ### Exercise: write the bias ({points}, difficulty 4, 25 minutes)
+#
+# Write `alibi_bias(num_heads, q_len, k_len)`, for any number of heads from 1.
 #
 # - The result is `(num_heads, q_len, k_len)`, float32: minus the slope of the head, times how far the key is behind the
 #   query. It is 0 where a query meets its own key.
-# - The *last* query is at the last key, whichever there are more of, as in lesson 05's `causal_mask`.
-# - The bias is for causal attention. What you write into the future, numbers or -inf, is up to you: the mask covers it.
-# - For a number of heads that is not a power of two, raise a `ValueError`. (The stretch exercise handles those.)
+# - The *last* query is at the last key, whether there are more queries or more keys, as in lesson 05's causal mask.
+# - The bias is for causal attention. What you write into the future, numbers or -inf, is up to you, since the mask
+#   covers it.
+# - Slopes are in the order shown above: first those of the lower power, then the others.
 # - Not allowed: `attnlib.alibi_bias`, `attnlib.alibi_slopes`.
 
 
@@ -495,9 +544,10 @@ assert off > 1
 def alibi_bias(num_heads: int, q_len: int, k_len: int) -> Tensor:
     """(num_heads, q_len, k_len): what is added to the scores of each head."""
     ### BEGIN SOLUTION
-    if num_heads & (num_heads - 1):
-        raise ValueError(f"num_heads must be a power of two, got {num_heads}")
-    slopes = 2.0 ** (-8 * torch.arange(1, num_heads + 1) / num_heads)
+    below = 2 ** int(math.log2(num_heads))  # the next lower power of two
+    series = 2.0 ** (-8 * torch.arange(1, below + 1) / below)
+    longer = 2.0 ** (-4 * torch.arange(1, 2 * below + 1) / below)
+    slopes = torch.cat([series, longer[0::2]])[:num_heads]
     distance = torch.arange(k_len - q_len, k_len)[:, None] - torch.arange(k_len)
     return -slopes[:, None, None] * distance
     ### END SOLUTION
@@ -509,8 +559,8 @@ check("alibi_bias", alibi_bias)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Two parts: the slopes, one for each head, and the distances, `(q_len, k_len)`. Compute each, look at each, then
-# multiply.
+# Two parts, the slopes, one for each head, and the distances, `(q_len, k_len)`. Compute each, look at each, then
+# multiply: `slopes[:, None, None]` is `(h, 1, 1)`, and times `(q, k)` it is `(h, q, k)`.
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -521,13 +571,13 @@ check("alibi_bias", alibi_bias)
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# `slopes[:, None, None]` is `(h, 1, 1)`, and times `(q, k)` it is `(h, q, k)`. A power of two has exactly one bit set,
-# so `num_heads & (num_heads - 1)` is 0; or ask whether `math.log2(num_heads)` is whole.
+# Begin with powers of two, and write the series for `below`, the next lower power. Then the series for `2 * below`.
+# Half of its slopes are in the shorter series already. Which are new, those at even or at odd indices?
 #
 # </details>
 
 # %% [markdown]
-# An additive mask is exactly what `F.scaled_dot_product_attention` takes as `attn_mask`, so ALiBi costs one addition.
+# An additive mask is just what `F.scaled_dot_product_attention` takes as `attn_mask`, so ALiBi costs one addition.
 
 # %%
 bias_of = yours_or_ours("alibi_bias", globals())
@@ -551,7 +601,7 @@ assert_close(
 print("slopes of four heads:", (-bias_of(4, 1, 2)[:, 0, 0]).tolist())
 
 # %% [markdown]
-# ## See what the score knows
+# ## See what the score knows · core
 #
 # One query vector, one key vector. Put the query at position 40 and move the key back, word by word. Then do the same
 # from position 90. If a scheme knows distance and nothing else, the two curves coincide.
@@ -600,20 +650,19 @@ show(
 )
 
 # %% [markdown]
-# Two of the three know only the distance, but they are not alike. The rotation gives a curve with hills and valleys,
-# and where these are depends on the query and the key. ALiBi's ramp can only go down. Keep that in mind for what comes
-# next.
+# Two of the three know only the distance, but they differ. The rotation gives a curve with hills and valleys, and the
+# query and the key decide where. ALiBi's ramp can only go down. Keep that in mind for what comes next.
 #
-# ## Train them: say the word two places back
+# ## Train them: name the word two back · core
 #
 # *Which one wins?* Write down your guess, for two tasks.
 #
-# - **Two places back.** Random tokens, 16 of them. At each position the model has to name the token two places back.
-#   Only position counts. Then the same model gets 64 tokens, four times what it was trained on.
-# - **English text.** Guess the next character. The model is trained on 64 characters at a time, and then reads 256.
+# - **Two back.** Random tokens, 16 of them. At each position the model has to name the token two positions before. Only
+#   position counts. Then the same model gets 64 tokens, four times what it was trained on.
+# - **English text.** Predict the next character. The model is trained on 64 characters at a time, and then reads 256.
 #
-# The model is the same for all, a few lines around your functions. There are five kinds: no positions at all, a
-# *learned* table (lesson 06's list), the sinusoidal table, rotary, and ALiBi.
+# All models are alike but for the positions, a few lines around your functions. There are five kinds: no positions at
+# all, a *learned* table (lesson 06's list), the sinusoidal table, rotary, and ALiBi.
 
 # %%
 bias_for = functools.cache(bias_of)  # asked once for each length
@@ -691,26 +740,80 @@ class PlacedModel(nn.Module):
         return self.head(self.norms[-1](x))
 
 
+# %% [markdown]
+# ### Exercise: train with a warm-up ({points}, difficulty 3, 15 minutes)
+#
+# In lesson 05 you were given the rates. Now make them. Write `train_with_warmup(model, ids, targets, lr, warmup,
+# make)`, the loop nearly every transformer is trained with.
+#
+# - `ids` is `(steps, b, n)`, a batch for each step. `targets` is `(steps, b, m)`, one for each of the *last* $m$
+#   tokens, with $m \le n$. (The first tokens of a text may have nothing to name.) `model(ids[0])` gives logits `(b, n,
+#   vocabulary)`.
+# - The loss is the cross-entropy of those last $m$ positions, averaged over all $b \cdot m$ of them.
+# - The rate at step $i$, counted from 0, is $\mathrm{lr} \cdot \min(1, \frac{i + 1}{\mathrm{warmup}}) \cdot
+#   (1 - \frac{i}{\mathrm{steps}})$. It rises, then falls along a straight line.
+# - `make` is an optimiser's class, such as `torch.optim.AdamW`. Make one for the model's parameters.
+# - Return the losses `(steps,)`, each before its step.
+
+
 # %%
-def train(model: nn.Module, batch_of, steps: int, rate: float) -> nn.Module:
-    """Steps of AdamW on batches (ids, targets); the rate rises over 20 steps, then falls to 0."""
-    optimiser = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=0.01)
-    shape = lambda step: min(1, (step + 1) / 20) * (1 - step / steps)  # noqa: E731
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, shape)
-    for _ in range(steps):
-        ids, targets = batch_of()
-        # the first tokens may have no target
-        scores = model(ids)[:, -targets.shape[1] :]
-        loss = F.cross_entropy(scores.flatten(0, 1), targets.flatten())
+def train_with_warmup(
+    model: nn.Module,
+    ids: Tensor,
+    targets: Tensor,
+    lr: float,
+    warmup: int,
+    make=torch.optim.SGD,
+) -> Tensor:
+    """A step of the optimiser on each batch; the rate rises over `warmup` steps, then falls."""
+    ### BEGIN SOLUTION
+    optimiser = make(model.parameters(), lr=lr)
+    steps, m = len(ids), targets.shape[-1]
+    losses = []
+    for step in (bar := training(steps)):
+        rate = lr * min(1.0, (step + 1) / warmup) * (1 - step / steps)
+        for group in optimiser.param_groups:
+            group["lr"] = rate
+        logits = model(ids[step])[:, -m:]
+        loss = F.cross_entropy(logits.flatten(0, 1), targets[step].flatten())
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
-        schedule.step()
-    return model
+        losses.append(loss.detach())
+        bar.loss(loss.detach())
+    return torch.stack(losses)
+    ### END SOLUTION
 
 
-def two_back(batch: int = 32, n: int = 16) -> tuple[Tensor, Tensor]:
-    """Random tokens (b, n), and for each but the first two the token two places before."""
+# %%
+check("train_with_warmup", train_with_warmup)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# The optimiser keeps its rate in `optimiser.param_groups`, a list of dictionaries: set `group["lr"]` in each of them
+# before every step. Everything else is the loop of lesson 05.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# `logits[:, -m:]` are those of the last $m$ tokens. `F.cross_entropy` wants `(many, vocabulary)` and `(many,)`, so
+# flatten the batch and the positions together.
+#
+# </details>
+# <details><summary>Hint 3</summary>
+#
+# In place of `range(steps)`, `bar = training(steps)` shows a bar while the loop runs, and `bar.loss(loss)` puts the
+# loss beside it. It's imported above.
+#
+# </details>
+
+# %%
+teach = yours_or_ours("train_with_warmup", globals())
+
+
+def two_back(batch: int, n: int) -> tuple[Tensor, Tensor]:
+    """Random tokens (batch, n), and for each but the first two the token two before."""
     ids = torch.randint(0, 32, (batch, n))
     return ids, ids[:, :-2]
 
@@ -723,9 +826,10 @@ kinds = {"none": None, "learned": None, "sinusoidal": 16, "rotary": 16, "ALiBi":
 found = {}
 for kind, window in kinds.items():
     torch.manual_seed(seed)
-    model = train(
-        PlacedModel(kind, 32, 64, 4, 1, thinks=False), two_back, steps=220, rate=8e-3
-    )
+    model = PlacedModel(kind, 32, 64, 4, 1, thinks=False)
+    ids, targets = two_back(220 * 32, 16)
+    ids, targets = ids.unflatten(0, (220, 32)), targets.unflatten(0, (220, 32))
+    teach(model, ids, targets, 8e-3, 20, torch.optim.AdamW)
     ids, targets = two_back(256, 64)
     for width in [None, window] if window else [None]:
         with torch.no_grad():
@@ -748,17 +852,22 @@ for kind in ("learned", "sinusoidal", "rotary"):
 assert max(found["learned"]["16-31"], found["sinusoidal"]["16-31"]) < 0.25
 assert 0.4 < found["rotary"]["16-31"] < 0.95
 assert found["rotary"]["32-63"] < 0.5
+# two jumps: index 0 is position 2
+by_place = found["rotary"]["all"]
+assert by_place[:19].min() > 0.95
+assert by_place[19] < 0.7
+assert by_place[39:50].mean() < 0.6 * by_place[20:38].mean()
 assert all(0.15 < found["ALiBi"][where] < 0.4 for where in spans)
 assert found["none"]["32-63"] < 0.2
 assert min(found["rotary, window of 16"][where] for where in spans) > 0.95
 assert found["sinusoidal, window of 16"]["16-31"] < 0.4
 
 # %% [markdown]
-# These are the shares of right answers, by position; the model was trained on positions up to 15. Five kinds, five ways
-# to fail. Before you read on: why can ALiBi not do it at all, although it never gets worse? And why does a *window*
-# (each token sees only the last 16) repair rotary, and not the sinusoidal table?
+# These are the shares of right answers, by position. The model was trained on positions up to 15. Five kinds, five ways
+# to fail. Before you read on: why can't ALiBi do it at all, although it never gets worse? And why does a *window*
+# (each token sees only the last 16) repair rotary, but not the sinusoidal table?
 #
-# Now the text: the English of Python's own documentation, which comes with Python. The last tenth is kept for the test.
+# Now the text, the English of Python's documentation, which comes with Python. The last tenth is kept for the test.
 
 # %%
 from pydoc_data.topics import topics
@@ -782,18 +891,16 @@ print(f"{len(text)} characters, {len(letters)} different ones")
 
 # %%
 readers = {}
-for kind in ("rotary", "ALiBi"):
+for kind in ("rotary", "ALiBi", "sinusoidal"):
     torch.manual_seed(seed)
-    readers[kind] = train(
-        PlacedModel(kind, len(letters), 64, 4, 2, thinks=True),
-        next_letter,
-        steps=220,
-        rate=6e-3,
-    )
+    reader = PlacedModel(kind, len(letters), 64, 4, 2, thinks=True)
+    ids, targets = (x.unflatten(0, (220, 8)) for x in next_letter(220 * 8))
+    teach(reader, ids, targets, 6e-3, 20, torch.optim.AdamW)
+    readers[kind] = reader
 
 # %% [markdown]
-# Both get the same test, pieces of 256 characters. Each reads them twice: once it sees everything, and once only the
-# last 32 characters.
+# All get the same test, pieces of 256 characters. Each reads them twice, once seeing everything, and once seeing only
+# the last 32 characters.
 
 # %%
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
@@ -812,7 +919,7 @@ for kind, reader in readers.items():
             losses[name][a:b].mean().item() for a, b in ((0, 64), (64, 128), (128, 256))
         ]
         print(
-            f"{name:21} loss at 0-63: {parts[0]:.2f}   64-127: {parts[1]:.2f}   128-255: {parts[2]:.2f}"
+            f"{name:25} loss at 0-63: {parts[0]:.2f}   64-127: {parts[1]:.2f}   128-255: {parts[2]:.2f}"
         )
 
 # %%
@@ -822,6 +929,8 @@ assert end["ALiBi"] < start["ALiBi"] + 0.1
 assert end["rotary"] > start["rotary"] + 0.1
 assert end["rotary"] > end["ALiBi"] + 0.15
 assert end["rotary, window of 32"] < start["rotary"] + 0.1
+# no repair where the positions themselves are new
+assert end["sinusoidal, window of 32"] > start["sinusoidal"] + 0.15
 # the control: it needed no repair
 assert abs(end["ALiBi, window of 32"] - end["ALiBi"]) < 0.1
 
@@ -850,9 +959,14 @@ left.set(
     xlabel="position",
     ylabel="share right",
     ylim=(-0.09, 1.09),
-    title="Two places back: only a rotary window goes on",
+    title="Two back: only a rotary window goes on",
 )
 left.legend(loc="upper right", bbox_to_anchor=(1, 0.9))
+for place, height, colour in ((21, 0.62, ACCENT), (40, 0.37, ACCENT)):
+    left.text(place + 0.6, height, str(place), color=colour)
+for place in (34, 59):
+    top = found["sinusoidal"]["all"][place - 4 : place].max().item()
+    left.text(place, top + 0.03, str(place), color="#2171b5", ha="center")
 for name in ("rotary", "ALiBi", "rotary, window of 32"):
     kind, _, window = name.partition(",")
     blocks = losses[name].reshape(16, 16).mean(dim=-1)
@@ -883,31 +997,142 @@ show(
 )
 
 # %% [markdown]
-# So which one wins? None of them: they answer different questions.
+# So which one wins? None of them, because they answer different questions.
 #
 # - **Learned and sinusoidal** tables know the position exactly, but only as far as they were trained. The learned table
-#   has random numbers in the rows that it never used. The sinusoidal one has well-defined rows there, but $W^Q$ and
-#   $W^K$ have never seen them.
-# - **Rotary** says *where*: exactly two places back, and it goes on doing so for a few words beyond the trained length.
-#   Then it breaks, and not because the positions are too large: the score at distance 2 is the same everywhere, as you
-#   saw above. But there are more and more *other* distances, at which this query and these keys were never trained to
-#   keep quiet.
-# - **ALiBi** says *how far*: near, not two back. Its ramp has no peak at 2, so in the left picture it is wrong three
+#   has random numbers in the rows it never used. The sinusoidal one has well-defined rows there, but $W^Q$ and $W^K$
+#   have never seen them.
+# - **Rotary** says *where*, exactly two back, and goes on doing so for a few words beyond the trained length. Then it
+#   breaks, and not because the positions are too large: the score at distance 2 is the same everywhere, as you saw
+#   above. But there are more and more *other* distances, and this query and these keys were never trained to keep quiet
+#   at those.
+# - **ALiBi** says *how far*: near, not two back. Its ramp has no peak at 2, so in the left picture it's wrong three
 #   times out of four, at every length. In the right picture, nearness is most of what the next letter needs, and ALiBi
-#   does not break.
+#   doesn't break.
 #
-# The dotted lines show it. Let each token see only as many tokens as in training, or fewer, without any further
-# training: the same rotary weights are right at all 64 positions, and read 256 characters as well as they read 64. It
-# was the *distance* that was too large, and a window takes large distances away. It cannot repair the sinusoidal table,
-# where the positions themselves are new. (Lesson 09 uses such windows to save memory.)
-#
-# All this is one model, from one random start. `python -m benchmarks.other_seeds 07_positions` repeats the whole
-# lesson, with all of its assertions, from three other seeds.
+# *Why does rotary fall just at 21 and again at 40?* Read it off the clock. Beyond the trained length, a distance is
+# mistaken for 2 if the fast hands stand where they stand at 2. From 2 to 21 there are 19 words. Heads are 16 wide, so
+# the fastest hand turns by 1 radian a word and the next by $10000^{-2/16} = 0.32$:
+
+# %%
+width = 16  # d_model 64, four heads
+
+
+def turns(words: int, hand: int, d: int) -> float:
+    """How often a hand goes around in this many words."""
+    return words * 10000 ** (-2 * hand / d) / (2 * math.pi)
+
+
+for far in (21, 40):
+    print(
+        f"from 2 to {far}: {turns(far - 2, 0, width):.2f} turns of the fastest hand, "
+        f"{turns(far - 2, 1, width):.2f} of the next"
+    )
+looks_like_two = [
+    far
+    for far in range(16, 64)
+    if sum(math.cos(2 * math.pi * turns(far - 2, i, width)) for i in (0, 1)) > 1.75
+]
+print("distances at which both look like 2:", looks_like_two)
+assert looks_like_two[:2] == [21, 40]
 
 # %% [markdown]
-# **Your turn.** Let the two readers read a text of yours. Change `mine` and run the cell: it prints how surprised they
-# are, in nats per character, by the first 64 characters and by those after them. Try a text of 500 characters or more,
-# a page of a manual, a poem, another language. Which reader suffers beyond position 64, and does the window help?
+# At a distance of 21 the two fastest hands are back where they were at 2, to within a twentieth of a turn. The first
+# query with such a key is at position 21, and at 40 a second one joins in. (In this model the slower hands hardly help,
+# since in 16 words they scarcely move.)
+#
+# The sinusoidal table's spikes at 34 and 59, where it's suddenly right in a quarter or half of the texts, have the same
+# cause. There are 25 words from 9 to 34, and again from 34 to 59. That's nearly four turns of the fastest hand of this
+# wider table and nearly three of the next, so both positions look like position 9, which was trained. The spikes vary
+# with the start, and a model can't live on them.
+
+# %%
+for hand in (0, 1):
+    print(f"25 words: {turns(25, hand, 64):.2f} turns of hand {hand} of 32")
+assert abs(turns(25, 0, 64) - 4) < 0.03
+assert abs(turns(25, 1, 64) - 3) < 0.03
+
+# %% [markdown]
+# ## Test the diagnosis · core
+#
+# The dotted lines say that rotary broke because of the *distance*: let each token see only as many tokens as in
+# training, or fewer, and the same weights are right at all 64 positions, without any further training. And the
+# sinusoidal table broke because of the *positions*, so a window doesn't help it. If that's so, there must be a way to
+# help it that leaves the weights alone as well. Keep the window, and start counting at 0 in each one. Every token then
+# needs a pass of its own through the model, which reads the last few tokens as if they were a whole text.
+#
+# ### Exercise: read in windows ({points}, difficulty 3, 15 minutes)
+#
+# Write `read_in_windows(model, ids, window)`.
+#
+# - `ids` is `(b, n)`, and `model(ids)` gives logits `(b, n, vocabulary)` for the token that comes next.
+# - For each token but the first, give the model only the last `window` tokens before it, or all of them where there are
+#   fewer. The logits of the last of these are the prediction for the token.
+# - Return the cross-entropies, averaged over the batch, `(n - 1,)`. No gradients are recorded.
+
+
+# %%
+def read_in_windows(model: nn.Module, ids: Tensor, window: int) -> Tensor:
+    """(n - 1,): the loss at each token but the first, from the last `window` tokens alone."""
+    ### BEGIN SOLUTION
+    losses = []
+    with torch.no_grad():
+        for i in range(1, ids.shape[1]):
+            start = max(0, i - window)
+            logits = model(ids[:, start:i])[:, -1]
+            losses.append(F.cross_entropy(logits, ids[:, i]))
+    return torch.stack(losses)
+    ### END SOLUTION
+
+
+# %%
+check("read_in_windows", read_in_windows)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# One pass for each token to be predicted, from 1 to $n - 1$. Token $i$ comes after the tokens 0 to $i - 1$. Which of
+# them are the last `window`?
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# `ids[:, start:i]`, with a `start` that must not be negative, because Python would count from the end.
+#
+# </details>
+
+# %%
+# nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
+in_windows = yours_or_ours("read_in_windows", globals())
+
+torch.manual_seed(1000)
+ids, _ = next_letter(16, 192, start=kept, end=len(encoded))
+anew = {}
+for kind, reader in readers.items():
+    with torch.no_grad():
+        scores = reader(ids[:, :-1])
+    whole = F.cross_entropy(scores.mT, ids[:, 1:], reduction="none").mean(dim=0)
+    anew[kind] = in_windows(reader, ids, 48)
+    print(
+        f"{kind:10} loss beyond 64, reading everything: {whole[64:].mean():.2f}   "
+        f"in windows that start at 0: {anew[kind][64:].mean():.2f}"
+    )
+    if kind == "sinusoidal":
+        assert anew[kind][64:].mean() < whole[64:].mean() - 0.1
+assert anew["sinusoidal"][64:].mean() < anew["sinusoidal"][:64].mean() + 0.1
+
+# %% [markdown]
+# So the diagnosis holds. With positions that start over, the table reads on as if nothing had happened, at a price:
+# each character takes a pass over 48 characters, so the text costs 48 times as much. Rotary in a masked window gets the
+# same from a single pass, and that's one reason it is nearly everywhere. (Lesson 09 uses such windows to save memory.)
+#
+# All this is one model, from one random start. `python -m benchmarks.other_seeds 07_positions` repeats the whole
+# lesson, with all its assertions, from three other seeds.
+
+# %% [markdown]
+# **Your turn.** Let two of the readers read a text of yours. Change `mine` and run the cell. It prints how surprised
+# they are, in nats per character, by the first 64 characters and by those after them. Try a text of 500 characters or
+# more, a page of a manual, a poem, another language. Which reader suffers beyond position 64, and does the window help?
 
 # %%
 # nbval-ignore-output: the last digits vary by machine, and the text is yours
@@ -927,13 +1152,13 @@ for kind, window in (("rotary", None), ("rotary", 32), ("ALiBi", None)):
     )
 
 # %% [markdown]
-# ## Find the bugs
+# ## Find the bugs · more
 #
 # ### Fix: rotary attention with a cache ({points}, difficulty 3, 8 minutes)
 #
 # When a model writes, the keys and values of all earlier words are kept (lesson 09), and only the new words go through.
 # `past_k` holds the keys of the first $m$ words, already turned; `past_v` holds their values. The function below gets
-# the queries, keys and values of the next words, not turned yet. It has two mistakes.
+# the queries, keys and values of the next words, not turned yet. It has two bugs.
 #
 # The first is what [rotary-embedding-torch](https://github.com/lucidrains/rotary-embedding-torch/issues/11) computed
 # for a while, and what [ExecuTorch](https://github.com/pytorch/executorch/pull/2010) had to fix. Behind the second is a
@@ -983,10 +1208,9 @@ check("mend_rotary", attend_after_cache)
 # </details>
 
 # %% [markdown]
-# Both mistakes are hard to see. With an empty cache the first one makes no difference, so a test with a single pass
-# succeeds. With the second one every shape is right, and no number looks odd. They are found by the question of every
-# lesson: what must stay the same if I do the same thing in another way? Here: the whole text at once, and in two
-# pieces.
+# Both bugs are hard to see. With an empty cache the first one makes no difference, so a single-pass test passes. With
+# the second one every shape is right, and nothing looks wrong. The question of every lesson finds them: what must stay
+# the same if I do the same thing in another way? Here, the whole text at once, and in two pieces.
 
 # %%
 step_by_step = yours_or_ours("mend_rotary", globals(), called="attend_after_cache")
@@ -1000,63 +1224,15 @@ assert_close(pieces, whole[:, :, 7:], atol=1e-5, rtol=0)
 print("seven words, then four more: the same as eleven at once")
 
 # %% [markdown]
-# ## For those who want more
+# ## What you can now do · core
 #
-# ### Stretch: ALiBi's slopes for twelve heads ({points}, difficulty 4, 30 minutes)
-#
-# GPT-2 has 12 heads and GPT-2 XL has 25, and neither is a power of two. The paper's code has an answer. Take the slopes
-# for the next *lower* power of two, unchanged. The remaining heads take every other slope of twice as many heads,
-# starting from the steep end. For 3 heads: $2^{-4}$ and $2^{-8}$ are the slopes of two heads, and $2^{-2}$ is the first
-# of four. For 6 heads:
-#
-# ```text
-# four heads     2^-2        2^-4        2^-6        2^-8
-# eight heads    2^-1  2^-2  2^-3  2^-4  2^-5  2^-6  2^-7  2^-8
-# six heads      2^-2        2^-4        2^-6        2^-8    and then    2^-1   2^-3
-# ```
-#
-# Write `alibi_slopes(num_heads)` for any number from 1. The result is `(num_heads,)`, float32, in this order: first
-# those of the lower power, then the others. Not allowed: `attnlib.alibi_slopes`, `attnlib.alibi_bias`.
-
-
-# %%
-def alibi_slopes(num_heads: int) -> Tensor:
-    """(num_heads,): the slopes of the paper's code, for any number of heads."""
-    ### BEGIN SOLUTION
-    below = 2 ** int(math.log2(num_heads))
-    series = 2.0 ** (-8 * torch.arange(1, below + 1) / below)
-    longer = 2.0 ** (-4 * torch.arange(1, 2 * below + 1) / below)
-    return torch.cat([series, longer[0::2]])[:num_heads]
-    ### END SOLUTION
-
-
-# %%
-check("alibi_slopes", alibi_slopes)
-
-# %% [markdown]
-# <details><summary>Hint 1</summary>
-#
-# Write a helper for powers of two first: the slopes of `h` heads are $2^{-8i/h}$ for $i = 1 … h$. You need it twice,
-# for the lower power and for twice that.
-#
-# </details>
-# <details><summary>Hint 2</summary>
-#
-# Every second slope of the longer series is one of the shorter. Which ones are new: those at even or at odd indices?
-# You need `num_heads` minus the lower power of them.
-#
-# </details>
-
-# %% [markdown]
-# ## What you can now do
-#
-# - Show that attention does not know an order, and say how little a causal mask adds.
+# - Show that attention knows no order, and say how little a causal mask adds.
 # - Write positions as hands of a clock, and prove that a step is a rotation.
-# - Turn queries and keys by any positions, and load weights that were trained with the other pairs.
-# - Charge for distance, and say what can and cannot be found that way.
-# - Predict what a model does beyond the length that it was trained on, and check it with a control.
+# - Turn queries and keys by any positions, and load weights trained with the other pairs.
+# - Charge for distance, and say what can and can't be found that way.
+# - Predict what a model does beyond the length it was trained on, say why, and test that with a control.
 #
-# ## Take this with you
+# ## Take this with you · core
 #
 # **Turn queries and keys, not values, and only the distance is left in the score.**
 #
@@ -1064,7 +1240,7 @@ check("alibi_slopes", alibi_slopes)
 # | --- | --- |
 # | formula | pair $i$ at position $p$ is turned by $p\,\theta_i$, with $\theta_i = \mathrm{base}^{-2i/d}$ |
 # | shapes | table `(n, d_model)`, added to $x$; `rotate` `(…, n, d)` → the same; bias `(h, q, k)`, added to scores |
-# | trap 1 | values are turned, too: every shape is right, and every mixture wrong |
+# | trap 1 | values are turned as well: every shape is right, and every mixture wrong |
 # | trap 2 | positions begin at 0 again after a cache |
 # | trap 3 | weights for pairs of neighbours, read as pairs of halves: no error, wrong scores |
 # | in LLaMA 3 (8B) | rotary with a base of 500,000; heads are 128 wide, so each has 64 hands |
@@ -1077,39 +1253,41 @@ check("alibi_slopes", alibi_slopes)
 # - BLOOM and MPT use ALiBi. Some recent models leave positions out of some layers altogether; Kazemnejad et al. (2023)
 #   found that a causal decoder without any can do surprisingly well.
 #
-# ## Think further
+# ## Think further · more
 #
 # 1. What happens to `rotate` with a base of 1? And with an extremely large one?
-# 2. ALiBi could not say "two places back". Give the model two layers of it. Does that help, and should it?
-# 3. Squeeze the positions of the rotary reader at the test, `torch.arange(n) * 64 / n`, in place of the window. Does it
-#    help without further training? Try it.
+# 2. ALiBi couldn't say "two back". Give the model two layers of it. Does that help, and should it?
+# 3. Squeeze the positions of the rotary reader at the test, `torch.arange(n) * 64 / n`, instead of using a window. Does
+#    it help without further training? Try it.
 #
 # <details><summary>Answers</summary>
 #
 # 1. With base 1 all hands turn at the same speed, one radian per word. After 44 words, almost exactly seven turns, they
-#    are where they began: distances 0 and 44 look alike. With a huge base all hands but the first stand still, and
-#    those columns are plain attention without positions.
-# 2. The first layer can write into each word a mixture in which its neighbour weighs most, and the second can compare
-#    such mixtures. We got from 0.25 to 0.29: no head has a peak at one distance, and a mixture of ramps has none.
-# 3. Not by itself. We got a loss of 2.4 at every position, including the first: the distances are within what was
-#    trained, but neighbours are now a quarter of a word apart, and the weights have never seen that. Position
-#    interpolation therefore trains a little more with squeezed positions.
+#    are back where they began, and distances 0 and 44 look the same. With a huge base all hands but the first stand
+#    still, and those columns are plain attention without positions.
+# 2. The first layer can write into each word a mixture that its neighbour dominates, and the second can compare such
+#    mixtures. We got from 0.25 to 0.29: no head has a peak at one distance, and a mixture of ramps has none.
+# 3. Not by itself. We got a loss of 2.4 at every position, including the first. The distances are within what was
+#    trained, but neighbours are now a quarter of a word apart, and the weights have never seen that. That's why
+#    position interpolation trains a little more with squeezed positions.
 #
 # </details>
 #
-# ## Read on
+# ## Read on · more
 #
-# - [Vaswani et al. 2017](https://arxiv.org/abs/1706.03762), section 3.5: half a page, with the hope that the model
-#   "may extrapolate", which you have tested.
+# - [Vaswani et al. 2017](https://arxiv.org/abs/1706.03762), section 3.5: half a page, with the reason for the
+#   sinusoids, "it may allow the model to extrapolate to sequence lengths longer than the ones encountered during
+#   training". You've tested that.
 # - [Su et al. 2021](https://arxiv.org/abs/2104.09864), RoFormer: sections 3.1 and 3.2 derive the rotation from the wish
-#   that only the distance counts.
+#   that only the distance should count.
 # - [Press et al. 2021](https://arxiv.org/abs/2108.12409), *Train Short, Test Long*: figure 1 is your right picture, on
 #   a large model.
-# - [Chen et al. 2023](https://arxiv.org/abs/2306.15595), position interpolation: how one number in `positions` made
+# - [Chen et al. 2023](https://arxiv.org/abs/2306.15595), position interpolation: how one factor in `positions` made
 #   models read sixteen times as far.
+# - [Raffel et al. 2020](https://arxiv.org/abs/1910.10683), T5: section 2.1 has the buckets, in one paragraph.
 # - [Kazemnejad et al. 2023](https://arxiv.org/abs/2305.19466): what each kind does on tasks where length is everything.
 #
-# **Next:** you have attention, masks, blocks and positions. What is still missing before all of it writes, and how
-# would you know that it writes well? 08 puts it together.
+# **Next:** you have attention, masks, blocks and positions. What's still missing before all of it writes, and how would
+# you know that it writes well? Lesson 08 puts it together.
 #
 # *Learning on your own? The worked solutions are in the course's repository: `solutions/07_positions.ipynb`.*

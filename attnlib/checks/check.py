@@ -94,8 +94,8 @@ def check(name: str, attempt: Any) -> Points | None:
     If it is right, another right answer is shown, and yours is kept in `my_attention/` beside the notebook. One that is
     not written yet does not stop a notebook: the cell's result is its points.
 
-    >>> check("merge_heads", lambda x: x.transpose(1, 2).flatten(2))
-    ✓ merge_heads: all right (4 of 4 points)
+    >>> check("block_cost", lambda n, d, h, wide: (2 * n * d * (2 * d + wide), 2 * n * n * d, h * n * n))
+    ✓ block_cost: all right (3 of 3 points)
     <BLANKLINE>
       Another right answer:
         def merge_heads(x: Tensor) -> Tensor:

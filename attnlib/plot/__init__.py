@@ -11,7 +11,7 @@ from attnlib.plot.hover import HoverLinks, hover_links
 from attnlib.plot.links import plot_links
 from attnlib.plot.style import ACCENT, COLOUR_MAP, DIVERGING, FONT_SIZE, GREY, INK, PALE, show, use_style
 from attnlib.plot.tables import plot_attention, plot_heads, plot_mask
-from attnlib.plot.training import training
+from attnlib.plot.training import training, watched
 
 __all__ = [
     "ACCENT",
@@ -38,4 +38,5 @@ __all__ = [
     "show",
     "training",
     "use_style",
+    "watched",
 ]

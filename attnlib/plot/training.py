@@ -2,7 +2,12 @@
 
 import os
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
+import torch.nn.functional as F
+from torch import Tensor, nn
 from tqdm import tqdm
 
 
@@ -28,6 +33,33 @@ class training(tqdm):  # type: ignore[misc]  # tqdm has no types
     def loss(self, loss: float) -> None:
         """Show this loss beside the bar from its next drawing on; a tensor of one number will do."""
         self.set_postfix_str(f"loss {float(loss):.3f}", refresh=False)
+
+
+@contextmanager
+def watched(model: nn.Module, targets: Sequence[Tensor] | Tensor) -> Iterator[None]:
+    """Show the bar of `training` while a loop that knows nothing of it calls the model once for each of the targets.
+
+    The loss that it shows is the cross-entropy of the logits, the first of several results, with the target.
+
+    >>> import torch
+    >>> model = torch.nn.Embedding(3, 5)
+    >>> with watched(model, torch.tensor([[[1, 4]]])):
+    ...     logits = model(torch.tensor([[0, 2]]))
+    """
+    bar = training(len(targets))
+    steps = zip(bar, targets, strict=True)
+
+    def show(_model: nn.Module, _inputs: Any, output: Any) -> None:
+        logits = output[0] if isinstance(output, tuple) else output
+        _, target = next(steps)
+        bar.loss(F.cross_entropy(logits.detach().flatten(0, 1), target.flatten()))
+
+    hook = model.register_forward_hook(show)
+    try:
+        yield
+    finally:
+        hook.remove()
+        bar.close()
 
 
 class _Nowhere:

@@ -63,17 +63,15 @@ def train_head(words, wanted, position, w_q, w_k, w_v, lr):
 """
 
 CACHED = """
-def cached_attention(x, weights, cache):
+def cached_attention(x, attn, cache):
     n, length, heads = x.shape[1], cache["length"], cache["k"].shape[1]
-    q, k, v = (attnlib.split_heads(x @ weights[name], heads) for name in ("w_q", "w_k", "w_v"))
-    places = torch.arange(length, length + n, device=x.device)
-    q, k = attnlib.rotate(q, places), attnlib.rotate(k, places)
+    q, k, v = (attnlib.split_heads(layer(x), heads) for layer in (attn.w_q, attn.w_k, attn.w_v))
     cache["k"][:, :, length : length + n], cache["v"][:, :, length : length + n] = k, v
     cache["length"] = length + n
     scores = q @ cache["k"][:, :, : length + n].mT
     past = torch.ones(n, length + n, dtype=torch.bool, device=x.device).tril(length)
     shares = scores.masked_fill(~past, -torch.inf).softmax(-1)
-    return attnlib.merge_heads(shares @ cache["v"][:, :, : length + n]) @ weights["w_o"]
+    return attn.w_o(attnlib.merge_heads(shares @ cache["v"][:, :, : length + n]))
 """
 
 APPEND = """
@@ -125,15 +123,6 @@ def witten_bell(text, test, order, vocab):
     return torch.tensor(found)
 """
 
-GROUPED = """
-def multi_head_to_grouped(w_k, w_v, num_heads, groups):
-    if num_heads % groups:
-        raise ValueError(f"num_heads must be a multiple of groups, got {num_heads} and {groups}")
-    shape = groups, num_heads // groups, -1, w_k.shape[1]
-    k, v = (w.reshape(shape).mean(dim=1).flatten(0, 1) for w in (w_k, w_v))
-    return k, v
-"""
-
 CIRCUIT = """
 def ov_circuit(model, layer, head):
     at = model.layers[layer]
@@ -164,7 +153,6 @@ OVER_QUERIES = (
         ("layer_norm", NORM.format("(x - mean).abs()"), "absolute_for_squared"),
         ("append_to_cache", APPEND, "room_lost_by_cat"),
         ("witten_bell", BELL, "one_added_to_each_count"),
-        ("multi_head_to_grouped", GROUPED, "rows_pooled"),
         ("ov_circuit", CIRCUIT, "w_o_before_w_v"),
     ],
 )

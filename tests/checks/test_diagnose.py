@@ -18,7 +18,7 @@ from attnlib.checks.verdict.judge import cases_of, run_exercise, try_case
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["split_heads", "QKVProjection", "padding_mask"])
+@pytest.mark.parametrize("name", ["split_heads", "QKVProjection", "causal_mask"])
 def test_a_diagnosis_does_not_depend_on_the_order_of_the_cases(name: str) -> None:
     exercise, memory = exercises()[name], Memory()
     for misconception in exercise.misconceptions:
@@ -31,37 +31,33 @@ def test_a_diagnosis_does_not_depend_on_the_order_of_the_cases(name: str) -> Non
 
 
 def test_what_fails_for_another_reason_is_said_to_be_another_mistake() -> None:
-    def to_be_added(q_len: int, k_len: int, window: int) -> Tensor:
-        if window < 1:
-            raise ValueError("the window must be at least 1")
-        seen = torch.arange(k_len - q_len, k_len)[:, None] - torch.arange(k_len)
-        return torch.zeros(q_len, k_len).masked_fill((seen < 0) | (seen >= window), float("-inf"))
+    def taking_turns(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        if q.shape[1] % k.shape[1]:
+            raise ValueError("the number of heads must be a multiple of the number of groups")
+        return of_any_number(q, k, v)
 
-    def and_of_any_window(q_len: int, k_len: int, window: int) -> Tensor:
-        return to_be_added(q_len, k_len, window or 1)
+    def of_any_number(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        h = q.shape[1]
+        k, v = (t.repeat(1, h, 1, 1)[:, :h] for t in (k, v))
+        return (q @ k.mT / q.shape[-1] ** 0.5).softmax(dim=-1) @ v
 
     one, two = (
-        run_exercise(exercises()["sliding_window_mask"], attempt) for attempt in (to_be_added, and_of_any_window)
+        run_exercise(exercises()["grouped_query_attention"], attempt) for attempt in (taking_turns, of_any_number)
     )
-    assert one.diagnosis == two.diagnosis == "additive"
+    assert one.diagnosis == two.diagnosis == "groups_taking_turns"
     more = [s.heading for report in (one, two) for s in report.sections if s.heading.startswith("Not explained by it")]
-    assert more == ["Not explained by it: “a window of nothing”"]
+    assert more == ["Not explained by it: the case “six heads, four groups”"]
 
 
 def test_a_tensor_made_on_the_cpu_does_not_hide_what_the_numbers_show() -> None:
-    def along_columns(circuit: Tensor) -> Tensor:
-        return (circuit.argmax(dim=0) == torch.arange(len(circuit))).float().mean()
+    def transposed(model: nn.Module, layer: int, head: int) -> Tensor:
+        circuit: Tensor = exercises()["ov_circuit"].reference(model, layer, head)
+        return circuit.T[torch.arange(len(circuit))] * torch.ones(len(circuit))
 
-    assert run("copying_score", along_columns).diagnosis == "along_columns"
+    assert run("ov_circuit", transposed).diagnosis == "circuit_transposed"
 
 
-def test_a_second_mistake_is_told_where_it_shows_in_one_case_or_in_an_input_alone() -> None:
-    def emptied(per_head: list[Tensor]) -> Tensor:
-        joined = per_head.pop()
-        while per_head:
-            joined = torch.cat([joined, per_head.pop()], dim=1)
-        return joined
-
+def test_a_second_mistake_is_told_where_it_shows_in_one_case_alone() -> None:
     def remembering(model: nn.Module, excerpts: Tensor, rates: Tensor, make: Any = torch.optim.SGD) -> Tensor:
         model.train()
         optimiser, losses = make(model.parameters(), lr=1.0), []
@@ -72,10 +68,9 @@ def test_a_second_mistake_is_told_where_it_shows_in_one_case_or_in_an_input_alon
             optimiser.step()
         return torch.stack(losses)
 
-    one, two = run("stack_head_weights", emptied), run("train_writer", remembering)
-    assert (one.diagnosis, two.diagnosis) == ("matrices_reversed", "gradients_pile_up")
-    assert "Not explained by it: the input per_head, which is changed in place" in one.message
-    assert "Not explained by it: the case “losses without a history”" in two.message
+    report = run("train_writer", remembering)
+    assert report.diagnosis == "gradients_pile_up"
+    assert "Not explained by it: the case “losses without a history”" in report.message
 
 
 def test_what_is_wrong_in_another_way_is_told_beside_a_parameter_and_by_shapes_alone() -> None:

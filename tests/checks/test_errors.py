@@ -44,10 +44,10 @@ MEANINGS = {
         "UnboundLocalError: cannot access local variable 'out' where it is not associated with a value",
     ): "`out` is used before it has a value",
     (
-        "FeedForward",
+        "EncoderBlock",
         "AttributeError: cannot assign module before Module.__init__() call",
     ): "super().__init__() is missing",
-    ("FeedForward", "AttributeError: 'Mine' object has no attribute '_modules'"): "super().__init__() is missing",
+    ("EncoderBlock", "AttributeError: 'Mine' object has no attribute '_modules'"): "super().__init__() is missing",
     (
         "SelfAttention",
         "AttributeError: 'SelfAttention' object has no attribute 'd_k'",
@@ -83,10 +83,10 @@ MEANINGS = {
         "TypeError: sqrt(): argument 'input' (position 1) must be Tensor, not int",
     ): "A torch function gets a Python int",
     (
-        "FeedForward",
+        "EncoderBlock",
         "TypeError: dropout(): argument 'input' (position 1) must be Tensor, not GELU",
     ): "A GELU is passed where a tensor is needed",
-    ("embed", "RuntimeError: index 9 is out of bounds for dimension 1 with size 3"): "An index goes beyond the end",
+    ("company", "RuntimeError: index 9 is out of bounds for dimension 1 with size 3"): "An index goes beyond the end",
     (
         "masked_softmax",
         "RuntimeError: a leaf Variable that requires grad is being used in an in-place operation.",

@@ -8,6 +8,8 @@ from torch.testing import assert_close
 
 import attnlib
 from attnlib.checks.asking.attempt import Local, Terms
+from attnlib.checks.asking.failure import ContractBroken
+from attnlib.checks.asking.given import SmallWriter
 from attnlib.checks.course import find
 from attnlib.checks.course.lesson_09.exercises import Cache
 
@@ -19,11 +21,10 @@ def empty(*, b: int, h: int, room: int, d: int) -> Cache:
 
 @pytest.mark.parametrize("chunk", [1, 3, 11])
 def test_a_cache_changes_no_number(chunk: int) -> None:
-    layer = attnlib.MultiHeadAttention(12, 3, bias=False, rotary=attnlib.Rotary(4), is_causal=True)
-    weights = {name: getattr(layer, name).weight.detach().T for name in ("w_q", "w_k", "w_v", "w_o")}
+    layer = attnlib.MultiHeadAttention(12, 3, is_causal=True).requires_grad_(False)
     x, cache = torch.randn(2, 11, 12), empty(b=2, h=3, room=11, d=4)
-    pieces = [find("cached_attention").reference(piece, weights, cache) for piece in x.split(chunk, dim=1)]
-    assert_close(torch.cat(pieces, dim=1), layer(x).detach(), atol=1e-5, rtol=0)
+    pieces = [find("cached_attention").reference(piece, layer, cache) for piece in x.split(chunk, dim=1)]
+    assert_close(torch.cat(pieces, dim=1), layer(x), atol=1e-5, rtol=0)
     assert cache["length"] == 11
 
 
@@ -43,17 +44,18 @@ def test_a_ring_is_a_full_buffer_with_a_window() -> None:
     assert_close(found, attnlib.scaled_dot_product_attention(q, k, v, mask=mask), atol=1e-5, rtol=0)
 
 
-def test_the_bytes_are_those_of_a_real_cache() -> None:
-    held = attnlib.KVCache(2, 3, 11, 5, dtype=torch.float64).nbytes
-    assert find("cache_bytes").reference(2, 1, 3, torch.tensor([11]), 5, 8).tolist() == [held]
+def test_what_is_written_with_a_cache_is_what_the_whole_model_writes() -> None:
+    torch.manual_seed(0)
+    writer = SmallWriter(11, 12, 3, 2, 20, reads=1000)
+    ids = torch.randint(0, 11, (3, 5))
+    assert torch.equal(find("write_with_cache").reference(writer, ids, 12), attnlib.generate(writer, ids, 12, 0.0))
 
 
-def test_heads_that_are_alike_survive_pooling() -> None:
-    one = torch.randn(7, 3, 1, 5)
-    w = one.expand(7, 3, 2, 5).flatten(1)  # three groups of two equal heads
-    w_k, w_v = find("multi_head_to_grouped").reference(w, -w, 6, 3)
-    assert_close(w_k, one.flatten(1))
-    assert_close(w_v, -one.flatten(1))
+def test_a_token_that_is_read_again_is_refused() -> None:
+    writer = SmallWriter(11, 12, 3, 1, 20, reads=9)
+    writer(torch.zeros(2, 5, dtype=torch.long))
+    with pytest.raises(ContractBroken, match="reads tokens again"):
+        writer(torch.zeros(2, 6, dtype=torch.long))
 
 
 def test_what_is_accepted_has_the_distribution_of_the_target() -> None:

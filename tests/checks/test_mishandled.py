@@ -141,10 +141,9 @@ CASE: dict[str, dict[str, Any]] = {
 """The case that shows it, where it takes a special one."""
 
 NO_BATCH = (
-    *("search", "company", "causal_mask", "padding_mask", "packed_causal", "sliding_window_mask", "train_head"),
-    *("alibi_bias", "alibi_slopes", "sinusoidal_positions", "cache_bytes", "block_cost", "multi_head_to_grouped"),
-    *("previous_token_score", "induction_score", "sink_score", "copying_score"),
-    *("ov_circuit", "qk_composition"),
+    *("write_matrices", "search", "company", "causal_mask", "invent_control", "packed_causal", "train_head"),
+    *("alibi_bias", "sinusoidal_positions", "block_cost"),
+    *("ov_circuit", "induction_by_hand", "train_and_film", "find_heads", "break_repeats"),
 )
 OF_A_BATCH = (
     "a_batch_of_one_only",
@@ -154,41 +153,40 @@ OF_A_BATCH = (
     "squeezed",
     "batch_second",
 )
-A_NUMBER = ("next_token_loss", "bits_per_character", "copying_score", "qk_composition")
+A_NUMBER = ("next_token_loss",)
 OF_SEVERAL = (*OF_A_BATCH, "always_float32", "always_float64", "new_tensor_filled_in", "entries_in_a_list")
 """A result without axes has no entries, and one number stands in no relation: it is rejected, and no more is said."""
 NOTHING_TO_SEE = {
-    "embed": "first_detached",
     "company": "squeezed",
     "search": "squeezed input_changed",  # its inputs are lists of texts
+    "write_matrices": "always_float64",  # what is compared is made of its weights, and any dtype is right
     "split_heads": "others_detached",
     "masked_softmax": "others_detached",
     "rotate": "others_detached",
     "from_packed": "others_detached squeezed",
     "fold_query_key": "squeezed",
     "next_token_loss": "others_detached on_the_cpu_only",  # one number may come from the CPU
-    "bits_per_character": "on_the_cpu_only",  # as above
-    "copying_score": "on_the_cpu_only",  # as above
-    "qk_composition": "on_the_cpu_only",  # as above
     "ov_circuit": "input_changed contiguous_memory_only",  # its tensors are a model's
     "LanguageModel": "first_detached input_made_float32",
     "sample_next": "squeezed",
-    "mend_training_loop": "squeezed",
+    "train_language_model": "squeezed",
     "reach": "squeezed contiguous_memory_only",  # its ids have a single axis
     "train_with_adam": "squeezed",
     "write_greedily": "squeezed",
     "train_writer": "squeezed",
+    "train_with_warmup": "squeezed",
+    "read_in_windows": "squeezed",
+    "induction_by_hand": "always_float64",  # matrices of any dtype predict
+    "break_repeats": "always_float64",  # ids that are no whole numbers are rejected, and no symptom is told
     # dtype and device at once, and hardly a case in float64: it is rejected, and no symptom is told
     "losses_by_place": "squeezed new_tensor_filled_in",
     "mend_encoder_block": "new_tensor_filled_in",
     "witten_bell": "squeezed",
-    "stack_head_weights": "squeezed",
     "little_einsum": "entries_in_a_list",  # a result that is a single number has no entries
     "accept": "squeezed",
     "online_softmax": "input_changed contiguous_memory_only squeezed",  # its tensors come out of an iterator
     "mend_online": "squeezed",
-    "cache_bytes": "always_float64",  # too few numbers for a relation
-    "block_cost": "always_float64",  # as above
+    "block_cost": "always_float64",  # too few numbers for a relation
     # among four results the first two are rejected by their numbers, and no symptom is told; no gradient is asked for
     "train_head": "always_float64 new_tensor_filled_in detached without_gradients first_detached others_detached",
     "mend_padded_causal_weights": "others_detached squeezed",

@@ -155,7 +155,7 @@ def test_layers_by_number_are_called_so_whatever_holds_them() -> None:
 
 
 def test_a_list_is_said_to_have_been_returned_where_it_was() -> None:
-    told = [run("copying_score", lambda circuit, result=result: result).headline for result in ([0.5], 0.5, [None])]
+    told = [run("ov_circuit", lambda *_, result=result: result).headline for result in ([0.5], 0.5, [None])]
     assert [line.partition("but returned ")[2] for line in told] == [
         "a list that holds a float",
         "a float",
@@ -266,10 +266,9 @@ def test_every_part_that_is_lost_by_itself_has_a_sentence() -> None:
 @pytest.mark.parametrize(
     ("exercise", "case"),
     [
-        ("to_half_pairs", "a single row"),
         ("softmax", "axes of length 1"),
         ("pairwise_dot", "one query and one key"),
-        ("FeedForward", "sentences of one word"),
+        ("EncoderBlock", "sentences of one word"),
     ],
 )
 def test_inputs_are_called_sentences_where_they_are_some(exercise: str, case: str) -> None:

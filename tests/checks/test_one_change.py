@@ -16,10 +16,6 @@ from attnlib.checks import run
 pytestmark = pytest.mark.slow
 
 
-def shifted(tokens: Tensor, table: Tensor) -> Tensor:
-    return table[(tokens + 1) % len(table)]
-
-
 def slightly_sharper(q: Tensor, k: Tensor) -> Tensor:
     return q @ k.mT / math.sqrt(q.shape[-1] - 1)
 
@@ -58,20 +54,22 @@ def by_a_helper(x: Tensor, num_heads: int) -> Tensor:
 
 
 class WithMish(nn.Module):
-    def __init__(self, d_model: int, d_hidden: int, dropout: float = 0.0) -> None:
+    def __init__(self, d_model: int, num_heads: int, mlp_ratio: float = 4.0, dropout: float = 0.0) -> None:
         super().__init__()
-        self.up, self.down = nn.Linear(d_model, d_hidden), nn.Linear(d_hidden, d_model)
+        self.norm1, self.norm2 = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
+        self.attn = attnlib.MultiHeadAttention(d_model, num_heads)
+        self.mlp = attnlib.FeedForward(d_model, int(d_model * mlp_ratio))
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, x: Tensor) -> Tensor:
-        return self.dropout(self.down(self.dropout(F.mish(self.up(x)))))
+    def forward(self, x: Tensor, key_mask: Tensor | None = None) -> Tensor:
+        x = x + self.attn(self.norm1(x), key_mask=key_mask)
+        return x + self.dropout(self.mlp.down(self.dropout(F.mish(self.mlp.up(self.norm2(x))))))
 
 
 @pytest.mark.parametrize(
     ("name", "attempt", "kind", "told"),
     [
         ("pairwise_dot", turned, "removal", "in place of `torch.einsum('bqd,bkd->bqk', x, y).roll(1, dims=0)`"),
-        ("embed", shifted, "removal", "with `tokens` in place of `tokens + 1`"),
         ("attention_scores", slightly_sharper, "removal", "with `q.shape[-1]` in place of `q.shape[-1] - 1`"),
         ("layer_norm", with_another_root, "number", "another number in place of `0.75`"),
         (
@@ -86,7 +84,7 @@ class WithMish(nn.Module):
             "removal",
             "in place of `rearrange(x, 'b n (h d) -> b h n d', h=number).roll(1, dims=1)`",
         ),
-        ("FeedForward", WithMish, "function", "another function in place of `F.mish`"),
+        ("EncoderBlock", WithMish, "function", "another function in place of `F.mish`"),
     ],
 )
 def test_the_place_and_the_kind_of_the_change_are_told(name: str, attempt: Any, kind: str, told: str) -> None:
@@ -95,14 +93,14 @@ def test_the_place_and_the_kind_of_the_change_are_told(name: str, attempt: Any, 
     assert told in " ".join(report.message.split())
 
 
-def cut_by_the_other_width(x: Tensor, w_qkv: Tensor, d_k: int, d_v: int) -> tuple[Tensor, ...]:
-    packed = x @ w_qkv
-    return packed[..., :d_k], packed[..., d_k : 2 * d_k], packed[..., 2 * d_v :]
+def cut_by_the_other_width(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Tensor, ...]:
+    packed = x @ torch.cat([w_q, w_k, w_v], dim=1)
+    return packed[..., : len(w_q.T)], packed[..., len(w_q.T) : 2 * len(w_q.T)], packed[..., 2 * len(w_v.T) :]
 
 
 def test_a_negative_factor_that_fits_by_chance_is_not_proposed() -> None:
-    message = " ".join(run("project_qkv_fused", cut_by_the_other_width).message.split())
-    assert "with another variable in place of `d_v`, the answer" in message
+    message = " ".join(run("project_qkv", cut_by_the_other_width).message.split())
+    assert "with another variable in place of `w_v`, the answer" in message
 
 
 def turned_and_not_back(q: Tensor, k: Tensor) -> Tensor:
@@ -159,10 +157,11 @@ def test_one_way_out_of_two_is_told_rather_than_a_change_that_leads_there_by_cha
 def test_what_is_kept_under_a_condition_is_told_by_the_condition() -> None:
     source = (
         "kept = {}\n"
-        "def causal_mask(q_len, k_len):\n"
+        "def causal_mask(q_len, k_len, window=None):\n"
         "    if q_len not in kept:\n"
         "        kept[q_len] = torch.ones(q_len, k_len, dtype=torch.bool).tril(k_len - q_len)\n"
-        "    return kept[q_len]\n"
+        "    mask = kept[q_len]\n"
+        "    return mask if window is None else mask.triu(k_len - q_len - window + 1)\n"
     )
     change = the_change("causal_mask", of_a_cell(source, "causal_mask"))
     assert change.title == "One condition too many"

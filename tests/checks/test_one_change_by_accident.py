@@ -8,6 +8,7 @@ import pytest
 from one_change_tried import PATIENT, of_a_cell
 from torch import Tensor, nn
 
+import attnlib
 from attnlib.checks import exercises
 from attnlib.checks.asking.observation import Asking
 from attnlib.checks.naming.one_change.edits import edits_of
@@ -20,14 +21,16 @@ from attnlib.checks.verdict.judge import cases_of, try_case
 pytestmark = pytest.mark.slow
 
 NO_ERROR = """
-def alibi_bias(num_heads, q_len, k_len):
-    n = 2 ** math.floor(math.log2(num_heads))
-    slopes = torch.tensor([2 ** (-8 * (i + 1) / n) for i in range(n)])
-    if n < num_heads:
-        more = torch.tensor([2 ** (-4 * (i + 1) / n) for i in range(2 * n)])
-        slopes = torch.cat([slopes, more[0::2][: num_heads - n]])
-    distance = torch.arange(k_len - q_len, k_len)[:, None] - torch.arange(k_len)
-    return -slopes[:, None, None] * distance
+def rotate(x, positions, base=10000.0):
+    d = x.shape[-1]
+    columns = torch.arange(0, d, 2, dtype=torch.float64, device=x.device)
+    angles = positions.double()[..., None] * base ** (-columns / d)
+    cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+    first, second = x[..., 0::2], x[..., 1::2]
+    if first.shape != second.shape:
+        second = torch.cat([second, torch.zeros_like(first[..., :1])], dim=-1)
+    turned = torch.stack([first * cos - second * sin, first * sin + second * cos], dim=-1)
+    return turned.flatten(-2)[..., :d]
 """
 BY_LENGTH = """
 kept = {}
@@ -49,29 +52,31 @@ def pairwise_dot(x, y):
         return kept[n]
 """
 IN_A_MODULE = """
-class FeedForward(nn.Module):
-    def __init__(self, d_model, d_hidden, dropout=0.0):
+class EncoderBlock(nn.Module):
+    def __init__(self, d_model, num_heads, mlp_ratio=4.0, dropout=0.0):
         super().__init__()
-        self.up, self.down = nn.Linear(d_model, d_hidden), nn.Linear(d_hidden, d_model)
-        self.drop = nn.Dropout(dropout)
+        self.norm1, self.norm2 = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
+        self.attn = attnlib.MultiHeadAttention(d_model, num_heads)
+        self.mlp = attnlib.FeedForward(d_model, int(d_model * mlp_ratio), dropout=dropout)
         self.kept = {}
-    def forward(self, x):
+    def forward(self, x, key_mask=None):
         n = x.shape
         if n in self.kept:
             return self.kept[n]
-        self.kept[n] = self.drop(self.down(self.drop(nn.functional.gelu(self.up(x)))))
+        x = x + self.attn(self.norm1(x), key_mask=key_mask)
+        self.kept[n] = x + self.mlp(self.norm2(x))
         return self.kept[n]
 """
 ACCIDENTS = {
-    "an error that was asked for": ("alibi_bias", NO_ERROR),
+    "an error that was asked for": ("rotate", NO_ERROR),
     "a lookup by identity": ("pairwise_dot", BY_LENGTH),
     "a lookup that fails": ("pairwise_dot", BY_LENGTH_AND_AN_ERROR),
-    "a lookup in a module": ("FeedForward", IN_A_MODULE),
+    "a lookup in a module": ("EncoderBlock", IN_A_MODULE),
 }
 
 
 def searched(name: str, source: str) -> Search:
-    exercise, attempt = exercises()[name], of_a_cell(source, name, math=math, nn=nn)
+    exercise, attempt = exercises()[name], of_a_cell(source, name, math=math, nn=nn, attnlib=attnlib)
     trials = [try_case(exercise, attempt, case) for case in cases_of(exercise, hidden=False)]
     written = source_of(attempt)
     assert written is not None

@@ -99,12 +99,12 @@ def test_a_requirement_that_is_missed_is_told(proof: Proof, asked: str, monkeypa
 
 @pytest.mark.slow
 def test_what_is_known_of_an_exercise_is_tried_visible_and_hidden_and_with_each_seed() -> None:
-    proof = verdicts("padding_mask", range(3))
+    proof = verdicts("causal_mask", range(3))
     assert missed(proof) == []
     assert {(v.hidden, v.seed) for v in proof.verdicts} == {
         (hidden, seed) for hidden in (False, True) for seed in range(3)
     }
-    assert len(proof.wrong) == 6 * len(exercises()["padding_mask"].misconceptions)
+    assert len(proof.wrong) == 6 * len(exercises()["causal_mask"].misconceptions)
     assert proof.costs
     assert all(cost.cpu > 0 for cost in proof.costs)
 
@@ -149,13 +149,13 @@ def test_the_tables_of_the_whole_course_fit_80_columns() -> None:
 @pytest.mark.slow
 def test_the_command_prints_the_tables_and_writes_the_page(tmp_path: Path) -> None:
     file = tmp_path / "new folder" / "checks.html"
-    done = CliRunner().invoke(main, ["checks", "bits_per_character", "merge_heads", "--page", str(file)])
+    done = CliRunner().invoke(main, ["checks", "append_to_cache", "split_heads", "--page", str(file)])
     assert done.exit_code == 0, done.output
     assert max(len(line) for line in done.stdout.splitlines() if not line.startswith("The page: ")) <= 80
     assert "…" not in done.stdout.split("Required")[0]
-    for name in ("bits_per_character", "merge_heads", "all"):
+    for name in ("append_to_cache", "split_heads", "all"):
         assert len(re.findall(rf"^ *{name} +[\d–]", done.stdout, flags=re.MULTILINE)) == 5
-    assert "<td>bits_per_character</td>" in file.read_text(encoding="utf-8")
+    assert "<td>append_to_cache</td>" in file.read_text(encoding="utf-8")
 
 
 def test_an_exercise_that_does_not_exist_is_one_clear_sentence() -> None:

@@ -145,14 +145,9 @@ def test_what_is_never_used_is_a_hint(exercise: str, source: str, name: str) -> 
 @pytest.mark.parametrize(
     ("exercise", "source", "unused"),
     [
-        (  # the matrix has 2 d_k + d_v columns
-            "project_qkv_fused",
-            "def project_qkv_fused(x, w_qkv, d_k, width):\n    y = x @ w_qkv\n    return y, y, y[..., 2 * d_k :]\n",
-            False,
-        ),
         ("packed_causal", "def packed_causal(ids):\n    return torch.ones(2, 3, 3), torch.zeros(2, 3)\n", True),
         ("split_heads", "def split_heads(x, heads):\n    return x.unflatten(-1, (3, -1)).transpose(1, 2)\n", True),
-        ("padding_mask", "def padding_mask(lengths, n):\n    return torch.arange(5) < lengths[:, None]\n", True),
+        ("causal_mask", "def causal_mask(q, k, window=None):\n    return torch.ones(q, q).tril().bool()\n", True),
     ],
 )
 def test_an_argument_that_follows_from_the_others_need_not_be_used(exercise: str, source: str, unused: bool) -> None:
@@ -179,11 +174,12 @@ def test_an_unused_argument_is_told_beside_a_mistake_that_does_not_speak_of_it()
     found = read(exercises()["layer_norm"], written)
     assert [finding.id for finding in found.beside(known["unbiased_variance"])] == ["argument_not_used"]
     assert not found.beside(known["eps_fixed"])
-    columns = "def to_half_pairs(w, num_heads, back=False):\n    return torch.cat([w[:, 0::2], w[:, 1::2]], dim=1)\n"
-    written = source_of(defined("to_half_pairs", columns.replace("return", "w = -w if back else w\n    return")))
-    forgotten = next(m for m in exercises()["to_half_pairs"].misconceptions if m.id == "heads_forgotten")
+    distances = "torch.arange(k_len - q_len, k_len)[:, None] - torch.arange(k_len)"
+    one_slope = f"def alibi_bias(num_heads, q_len, k_len):\n    return ({distances}) / -256\n"
+    written = source_of(defined("alibi_bias", one_slope))
+    known = {m.id: m for m in exercises()["alibi_bias"].misconceptions}
     assert written is not None
-    assert not read(exercises()["to_half_pairs"], written).beside(forgotten)  # "Split into heads": num_heads
+    assert not read(exercises()["alibi_bias"], written).beside(known["one_slope_for_all"])  # "All heads": num_heads
 
 
 @pytest.mark.parametrize(
@@ -207,12 +203,12 @@ class Inner(nn.Module):
         return [layer(x) for layer in (self.up, self.down, self.bend)][0]
 
 
-class FeedForward(nn.Module):
-    def __init__(self, d_model, d_hidden, dropout=0.0):
+class EncoderBlock(nn.Module):
+    def __init__(self, d_model, num_heads, mlp_ratio=4.0, dropout=0.0):
         super().__init__()
-        self.inner, self.p = Inner(d_model, d_hidden), dropout
+        self.inner, self.p = Inner(d_model, int(d_model * mlp_ratio)), dropout
 
-    def forward(self, x):
+    def forward(self, x, key_mask=None):
         return {}
 """
 
@@ -225,11 +221,11 @@ class FeedForward(nn.Module):
     ],
 )
 def test_dropout_that_is_asked_for_has_to_know_the_mode(result: str, name: str) -> None:
-    assert said("FeedForward", FORWARD.replace("{}", result)) == ({name}, set())
+    assert said("EncoderBlock", FORWARD.replace("{}", result)) == ({name}, set())
 
 
 def test_a_layer_is_looked_for_in_its_own_class() -> None:
-    assert said("FeedForward", FORWARD.replace("{}", "self.inner(x)")) == (set(), set())
+    assert said("EncoderBlock", FORWARD.replace("{}", "self.inner(x)")) == (set(), set())
 
 
 @pytest.mark.parametrize("layer", ["nn.Dropout(0.0)", "nn.Dropout(p=0)", "nn.Identity()"])

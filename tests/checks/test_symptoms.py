@@ -77,7 +77,11 @@ def test_a_relation_has_to_hold_in_every_case() -> None:
 
 
 def test_a_mask_and_outputs_have_relations_of_their_own() -> None:
-    assert names("causal_mask", lambda q, k: torch.ones(q, k, dtype=torch.bool).triu(1 + k - q)) == ["upside_down"]
+    def blocked(q: int, k: int, window: int | None = None) -> Tensor:
+        future = torch.ones(q, k, dtype=torch.bool).triu(1 + k - q)
+        return future if window is None else future | torch.ones(q, k, dtype=torch.bool).tril(k - q - window)
+
+    assert names("causal_mask", blocked) == ["upside_down"]
 
     def weights_twice(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         scores = q @ k.mT / q.shape[-1] ** 0.5
@@ -291,6 +295,6 @@ def test_several_exceptions_have_no_common_name() -> None:
 
 
 def test_numbers_in_place_of_truth_values_are_a_wrong_answer_and_no_fault_of_the_check() -> None:
-    report = run("causal_mask", lambda q_len, k_len: torch.full((q_len, k_len), 0.3))
+    report = run("causal_mask", lambda q_len, k_len, window=None: torch.full((q_len, k_len), 0.3))
     assert not report.passed
     assert "expected dtype bool, got float32" in report.message

@@ -14,7 +14,7 @@ Stub = type("Stub", (nn.Module,), {"__init__": stub})
 
 
 @pytest.mark.parametrize(
-    ("name", "attempt"), [("attention_scores", stub), ("predict_blank_query", ...), ("SelfAttention", Stub)]
+    ("name", "attempt"), [("attention_scores", stub), ("predict_dot_spread", ...), ("SelfAttention", Stub)]
 )
 def test_what_is_not_written_yet_is_no_mistake(name: str, attempt: object) -> None:
     report = run(name, attempt)

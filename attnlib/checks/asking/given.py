@@ -96,6 +96,56 @@ class SmallTranslator(nn.Module):
         return (asks + (asks @ memory.mT).softmax(dim=-1) @ memory) @ self.embed.mT
 
 
+class SmallReader(nn.Module):
+    """Ids (b, k) -> logits (b, places, signs), weights (b, places, k): so many learned questions ask the ids."""
+
+    def __init__(self, vocab: int, places: int, signs: int, d: int) -> None:
+        super().__init__()
+        self.embed, self.questions = nn.Parameter(torch.empty(vocab, d)), nn.Parameter(torch.empty(places, d))
+        self.answer = nn.Parameter(torch.empty(d, signs))
+
+    def forward(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        memory = self.embed[ids]
+        weights = (self.questions @ memory.mT).softmax(dim=-1)
+        return (self.questions + weights @ memory).tanh() @ self.answer, weights
+
+
+class SmallWriter(nn.Module):
+    """Ids (b, n) -> logits (b, n, vocab), in the layout of lesson 08's LanguageModel; each token may be read once.
+
+    Its embedding counts what goes through it, and refuses more than `reads` ids for each text.
+    """
+
+    def __init__(self, vocab: int, d_model: int, heads: int, depth: int, max_len: int, reads: int) -> None:
+        super().__init__()
+        from attnlib import EncoderBlock
+
+        self.max_len = max_len
+        self.embed, self.positions = _ReadOnce(vocab, d_model, reads), nn.Embedding(max_len, d_model)
+        self.blocks = nn.ModuleList(EncoderBlock(d_model, heads) for _ in range(depth))
+        self.norm, self.head = nn.LayerNorm(d_model), nn.Linear(d_model, vocab, bias=False)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        x = self.embed(ids) + self.positions(torch.arange(ids.shape[1], device=ids.device))
+        for block in self.blocks:
+            x = block(x, is_causal=True)
+        logits: Tensor = self.head(self.norm(x))
+        return logits
+
+
+class _ReadOnce(nn.Embedding):
+    def __init__(self, vocab: int, d_model: int, reads: int) -> None:
+        super().__init__(vocab, d_model)
+        self.left = reads
+
+    def forward(self, ids: Tensor) -> Tensor:
+        self.left -= ids.shape[-1]
+        if self.left < 0:
+            details = "the prompt goes through once, and then each new token; the cache holds what they left behind"
+            raise ContractBroken("memory", "reads tokens again that it has read before", details=details)
+        return super().forward(ids)
+
+
 class Fleeting:
     """An iterator of blocks that refuses the next one to whoever still holds three.
 
@@ -119,7 +169,8 @@ class Fleeting:
         return block
 
 
-OWN: dict[str, type[nn.Module]] = {model.__name__: model for model in (SmallModel, SmallHeads, SmallTranslator)}
+MODELS = (SmallModel, SmallHeads, SmallTranslator, SmallReader, SmallWriter)
+OWN: dict[str, type[nn.Module]] = {model.__name__: model for model in MODELS}
 
 
 def made(inputs: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -90,41 +90,25 @@ def a_tensor_of_minus_infinity_without_axes(scores, mask):
     )
 
 
-@answers("padding_mask")
-def listed_lengths(lengths, max_len):
-    return torch.tensor([[i < n for i in range(max_len)] for n in lengths.tolist()], device=lengths.device)
-
-
-@answers("padding_mask")
-def compared_on_the_cpu(lengths, max_len):
-    return (torch.arange(max_len)[None] < lengths.cpu()[:, None]).to(lengths.device)
-
-
-@answers("padding_mask")
-def positions_of_the_lengths_type(lengths, max_len):
-    return torch.ones(max_len).cumsum(0).type_as(lengths).le(lengths.unsqueeze(1))
-
-
-@answers("padding_mask")
-def filled_in_place(lengths, max_len):
-    mask = torch.zeros(lengths.numel(), max_len + 1, dtype=torch.bool, device=lengths.device)
-    mask.scatter_(1, lengths[:, None], torch.ones_like(lengths, dtype=torch.bool)[:, None])
-    return ~mask.cumsum(1).bool()[:, :-1]
-
-
 @answers("causal_mask")
 @functools.lru_cache
-def kept_by_both_lengths(q_len, k_len):
-    return torch.ones(q_len, k_len, dtype=torch.bool).tril_(k_len - q_len)
+def kept_by_both_lengths(q_len, k_len, window=None):
+    mask = torch.ones(q_len, k_len, dtype=torch.bool).tril_(k_len - q_len)
+    return mask if window is None else mask.triu_(k_len - q_len - window + 1)
+
+
+def windowed(mask):
+    """A mask of the whole past, cut down to a window."""
+    return lambda q, k, window=None: mask(q, k).triu(k - q + 1 - (q + k if window is None else window))
 
 
 also(
     "causal_mask",
-    lambda q_len, k_len: torch.full((q_len, k_len), True).tril(k_len - q_len),
-    lambda q_len, k_len: torch.triu(torch.ones(q_len, k_len), k_len - q_len + 1) == 0,
-    lambda q_len, k_len: torch.arange(k_len) <= torch.arange(k_len - q_len, k_len).unsqueeze(-1),
-    lambda q_len, k_len: torch.zeros(q_len, k_len).fill_(-math.inf).triu(k_len - q_len + 1).eq(0),
-    lambda q_len, k_len: torch.ones(q_len + k_len, k_len, dtype=torch.uint8).tril(k_len - q_len)[:q_len].bool(),
+    windowed(lambda q_len, k_len: torch.full((q_len, k_len), True).tril(k_len - q_len)),
+    windowed(lambda q_len, k_len: torch.triu(torch.ones(q_len, k_len), k_len - q_len + 1) == 0),
+    windowed(lambda q_len, k_len: torch.arange(k_len) <= torch.arange(k_len - q_len, k_len).unsqueeze(-1)),
+    windowed(lambda q_len, k_len: torch.zeros(q_len, k_len).fill_(-math.inf).triu(k_len - q_len + 1).eq(0)),
+    windowed(lambda q, k: torch.ones(q + k, k, dtype=torch.uint8).tril(k - q)[:q].bool()),
 )
 
 
@@ -248,25 +232,11 @@ also(
     lambda x, y: torch.tensordot(x, y, dims=([2], [2])).diagonal(dim1=0, dim2=2).permute(2, 0, 1),
 )
 also(
-    "embed",
-    lambda ids, table: F.one_hot(ids, table.shape[0]).to(table) @ table,
-    lambda ids, table: table.index_select(0, ids.flatten()).unflatten(0, tuple(ids.shape)),
-    lambda ids, table: torch.stack([table[row] for row in ids.unbind()]),
-    lambda ids, table: table.gather(0, ids.reshape(-1, 1).expand(-1, table.shape[1])).reshape(*ids.shape, -1),
-)
-also(
     "split_heads",
     lambda x, h: refused(x, h) or torch.stack(x.chunk(h, -1), 1),
     lambda x, h: refused(x, h) or x.unflatten(-1, (h, x.shape[-1] // h)).movedim(2, 1),
     lambda x, h: refused(x, h) or x.mT.reshape(x.shape[0], h, -1, x.shape[1]).mT,
 )
-also(
-    "merge_heads",
-    lambda x: torch.cat(list(x.unbind(1)), dim=-1),
-    lambda x: x.mT.flatten(1, 2).mT,
-    lambda x: x.movedim(1, 2).flatten(2),
-)
-also("stack_head_weights", lambda ws: torch.hstack(ws), lambda ws: einops.rearrange(ws, "h m d -> m (h d)"))
 
 
 def refused(x, h):

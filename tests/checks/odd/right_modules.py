@@ -1,7 +1,6 @@
 """Right modules in odd forms: masks kept and grown, layers in another order, heads in a batch."""
 
 import functools
-import math
 
 import einops
 import torch
@@ -134,21 +133,6 @@ class OneSentenceAtATime(Block):
         )
 
 
-@answers("FeedForward")
-class KeptDropout(nn.Module):
-    def __init__(self, d_model, d_hidden, dropout=0.0):
-        super().__init__()
-        self.down, self.up = nn.Linear(d_hidden, d_model), nn.Linear(d_model, d_hidden)
-        self.last: Tensor | None = None
-        self.drop = functools.partial(F.dropout, p=dropout)
-
-    def forward(self, x):
-        hidden = self.up(x)
-        hidden = hidden * 0.5 * (1 + torch.erf(hidden / math.sqrt(2)))
-        self.last = self.drop(self.down(self.drop(hidden, training=self.training)), training=self.training)
-        return self.last
-
-
 @answers("SelfAttention")
 class Biasless(nn.Module):
     def __init__(self, d_model, d_k, d_v):
@@ -206,7 +190,12 @@ class HeadAfterHead(nn.Module):
         self.w_q, self.w_o = nn.Linear(d_model, width, bias), nn.Linear(width, d_model, bias)
         self.w_k, self.w_v = nn.Linear(d_memory, width, bias), nn.Linear(d_memory, width, bias)
 
-    def forward(self, x, memory):
+    def forward(self, x, memory, key_mask=None):
         pieces = zip(*(t.split(self.d, -1) for t in (self.w_q(x), self.w_k(memory), self.w_v(memory))), strict=True)
-        outs, weights = zip(*(attend(*piece) for piece in pieces), strict=True)
+        outs, weights = zip(*(self.attend(*piece, key_mask) for piece in pieces), strict=True)
         return self.w_o(torch.cat(outs, -1)), torch.stack(weights, 1)
+
+    def attend(self, q, k, v, key_mask):
+        scores = q @ k.mT * q.shape[-1] ** -0.5
+        weights = (scores if key_mask is None else scores.masked_fill(~key_mask[:, None], -math.inf)).softmax(-1)
+        return weights @ v, weights

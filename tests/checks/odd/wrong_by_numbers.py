@@ -131,20 +131,15 @@ also(
 # functions
 
 
-@answers("embed")
-def ids_sorted_in_place(token_ids, table):
-    rows = table[token_ids]
-    token_ids.zero_()
-    return rows
+@answers("recurrent_states")
+def words_set_to_zero_in_place(x, w):
+    states = [x.new_zeros(x.shape[0], x.shape[2])]
+    for word in x.unbind(dim=1):
+        states.append(torch.tanh(states[-1] @ w + word))
+    x.zero_()
+    return torch.stack(states[1:], dim=1)
 
 
-also(
-    "embed",
-    lambda ids, table: table[ids.view(-1)].view(*ids.shape, -1),
-    lambda ids, table: table[ids.flatten()].reshape(ids.shape[1], ids.shape[0], -1).transpose(0, 1),
-    lambda ids, table: table[ids].squeeze(),
-    keeper(lambda ids, table: table[ids], lambda ids, table: ids.shape),
-)
 also(
     "scaled_dot_product_attention",
     lambda q, k, v: tuple(t.squeeze(-2) for t in attend(q, k, v)),
@@ -154,9 +149,6 @@ also(
     lambda q, k, v: (attend(q, k, v)[0], (q @ k.mT / math.sqrt(q.shape[-1])).float().softmax(-1).to(q)),
 )
 also("split_heads", lambda x, h: x.view(x.shape[0], x.shape[1], h, -1).squeeze(1).transpose(1, 2))
-also(
-    "merge_heads", lambda x: x.transpose(1, 2).flatten(2).squeeze(), lambda x: torch.cat([*x.squeeze(2).unbind(1)], -1)
-)
 also("pairwise_dot", lambda x, y: (x @ y.mT).squeeze(), lambda x, y: x.matmul(y.squeeze(1).mT))
 also(
     "cross_attention",

@@ -43,11 +43,9 @@ def append(cache, k, v):
     return cache["k"][:, :, :stop], cache["v"][:, :, :stop]
 
 
-def attend_to_cache(x, weights, cache, attend):
-    q, k, v = (attnlib.split_heads(x @ weights[name], cache["k"].shape[1]) for name in ("w_q", "w_k", "w_v"))
-    places = torch.arange(cache["length"], cache["length"] + x.shape[1], device=x.device)
-    output = attend(attnlib.rotate(q, places), *append(cache, attnlib.rotate(k, places), v))
-    return attnlib.merge_heads(output) @ weights["w_o"]
+def attend_to_cache(x, attn, cache, attend):
+    q, k, v = (attnlib.split_heads(layer(x), cache["k"].shape[1]) for layer in (attn.w_q, attn.w_k, attn.w_v))
+    return attn.w_o(attnlib.merge_heads(attend(q, *append(cache, k, v))))
 
 
 def causally(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -56,8 +54,8 @@ def causally(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 @answers("cached_attention")
-def cached_by_exp(x, weights, cache):
-    return attend_to_cache(x, weights, cache, functools.partial(attend_naively, causal=True))
+def cached_by_exp(x, attn, cache):
+    return attend_to_cache(x, attn, cache, functools.partial(attend_naively, causal=True))
 
 
 def roll(q, k, v, cache, attend=F.scaled_dot_product_attention):
@@ -200,24 +198,6 @@ def ignored_ids_overwritten(logits, ids, ignore_index=-100):
     return losses[kept].mean()
 
 
-@answers("cached_attention")
-def weights_taken_out(x, weights, cache):
-    w_o = weights.pop("w_o")
-    return attend_to_cache(x, {**weights, "w_o": w_o}, cache, causally)
-
-
-@answers("cached_attention")
-def weights_replaced(x, weights, cache):
-    weights["w_q"] = weights["w_q"] / math.sqrt(cache["k"].shape[-1])
-    powers = functools.partial(F.scaled_dot_product_attention, scale=1.0)
-    return attend_to_cache(
-        x,
-        weights,
-        cache,
-        lambda q, k, v: powers(q, k, v, attn_mask=attnlib.causal_mask(q.shape[-2], k.shape[-2], device=q.device)),
-    )
-
-
 @answers("search")
 def texts_lengthened(questions, texts):
     texts.append(texts[0])
@@ -252,8 +232,8 @@ def length_set_back(q, k, v, cache):
 
 
 @answers("cached_attention")
-def length_as_it_was(x, weights, cache):
-    output, length = attend_to_cache(x, weights, cache, causally), cache["length"]
+def length_as_it_was(x, attn, cache):
+    output, length = attend_to_cache(x, attn, cache, causally), cache["length"]
     cache["length"] = length if length < cache["k"].shape[2] else 0
     return output
 
@@ -269,13 +249,6 @@ def float32_where_gradients_flow(q, k, v, past_k, past_v):
     return output.float() if q.requires_grad else output
 
 
-@answers("bits_per_character")
-def bits_in_float32(loss, tokens, characters):
-    return (loss * tokens / characters / math.log(2)).float()
-
-
-also("merge_heads", functools.cache(lambda x: x.transpose(-3, -2).flatten(-2)))
-also("qk_composition", functools.cache(lambda ov, qk: (qk @ ov.T).norm() / (ov.norm() * qk.norm())))
 also("rotate", functools.cache(lambda x, positions, base=1e4: turned(x, positions, base)))
 
 
@@ -287,10 +260,3 @@ def turned(x, positions, base):
     cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
     one, two = x[..., ::2], x[..., 1::2]
     return torch.stack([one * cos - two * sin, one * sin + two * cos], dim=-1).flatten(-2)
-
-
-@answers("padding_mask")
-@functools.cache
-def kept_by_the_very_tensor(lengths, max_len):
-    """Which may hold other lengths by the next call."""
-    return torch.arange(max_len, device=lengths.device).lt(lengths.view(-1, 1))

@@ -224,24 +224,17 @@ def keeper(answer: Callable[..., Any], key: Callable[..., Any]) -> Callable[...,
     return attempt
 
 
-def _causal(q_len: int, k_len: int) -> Tensor:
-    return torch.ones(q_len, k_len, dtype=torch.bool).tril(k_len - q_len)
+def _causal(q_len: int, k_len: int, window: int | None = None) -> Tensor:
+    mask = torch.ones(q_len, k_len, dtype=torch.bool).tril(k_len - q_len)
+    return mask if window is None else mask.triu(k_len - q_len - window + 1)
 
 
-def _padding(lengths: Tensor, max_len: int) -> Tensor:
-    return torch.arange(max_len, device=lengths.device) < lengths[:, None]
-
-
-also("causal_mask", keeper(_causal, lambda q, k: q), keeper(_causal, lambda q, k: k), keeper(_causal, max))
 also(
-    "padding_mask",
-    keeper(_padding, lambda lengths, n: (len(lengths), n)),
-    keeper(_padding, lambda lengths, n: n),
-    keeper(_padding, lambda lengths, n: int(lengths.max()) if not lengths.is_meta else 0),
-    lambda lengths, n: torch.arange(int(lengths.max())) < lengths[:, None],
-    lambda lengths, n: _padding(lengths.clamp_(max=n - 1) + 1, n) & _padding(lengths, n),
-    lambda lengths, n: _padding(lengths.sub_(1), n),
-    lambda lengths, n: _padding(lengths, n).squeeze(),
+    "causal_mask",
+    keeper(_causal, lambda q, k, w=None: (q, w)),
+    keeper(_causal, lambda q, k, w=None: (k, w)),
+    keeper(_causal, lambda q, k, w=None: (max(q, k), w)),
+    keeper(_causal, lambda q, k, w=None: (q, k)),
 )
 also(
     "softmax",

@@ -142,20 +142,21 @@ def words_without_a_gap(scores, real):
     return safely(scores, between[:, None, None] & (places <= places[:, None]))
 
 
-@answers("PaddedCrossAttention")
+@answers("MultiHeadCrossAttention")
 class RefusesWhenCalled(nn.Module):
-    def __init__(self, d_model, d_memory, num_heads):
+    def __init__(self, d_model, d_memory, num_heads, d_head=None, bias=True):
         super().__init__()
-        self.h = num_heads
-        self.w_q, self.w_o = nn.Linear(d_model, d_model), nn.Linear(d_model, d_model)
-        self.w_k, self.w_v = nn.Linear(d_memory, d_model), nn.Linear(d_memory, d_model)
+        self.h, width = num_heads, d_model if d_head is None else num_heads * d_head
+        self.w_q, self.w_o = nn.Linear(d_model, width, bias), nn.Linear(width, d_model, bias)
+        self.w_k, self.w_v = nn.Linear(d_memory, width, bias), nn.Linear(d_memory, width, bias)
 
-    def forward(self, x, memory, key_mask):
+    def forward(self, x, memory, key_mask=None):
         q, k, v = (
             refusing(t, self.h).unflatten(-1, (self.h, -1)).transpose(1, 2)
             for t in (self.w_q(x), self.w_k(memory), self.w_v(memory))
         )
-        weights = safely(q @ k.mT * q.shape[-1] ** -0.5, key_mask[:, None, None])
+        real = torch.ones_like(memory[..., 0], dtype=torch.bool) if key_mask is None else key_mask
+        weights = safely(q @ k.mT * q.shape[-1] ** -0.5, real[:, None, None])
         return self.w_o((weights @ v).transpose(1, 2).flatten(2)), weights
 
 

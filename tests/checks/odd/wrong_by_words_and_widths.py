@@ -72,18 +72,13 @@ also(
 )
 also("pairwise_dot", lambda x, y: (x[:, :, None] * y[:, None]).squeeze(-1).sum(-1))
 also("mend_squared_distances", lambda x, y: (x[:, :, None] - y[:, None]).square().squeeze(-1).sum(-1))
-also("embed", lambda ids, table: table[ids].squeeze(-1))
 also("recurrent_states", lambda x, w: states(x, w).squeeze(-1))
 also("project_qkv", lambda x, *matrices: tuple((x @ w).squeeze(-1) for w in matrices))
-also("project_qkv_fused", lambda x, w, *d: tuple(t.squeeze(-1) for t in (x @ w).split([d[0], d[0], d[1]], dim=-1)))
-also("mend_unpack_qkv", lambda x, w: tuple(t.squeeze(-1) for t in (x @ w).chunk(3, dim=-1)))
 also("attention_scores", lambda q, k: q @ k.mT / max(math.sqrt(q.shape[-1]), 1.1))
 also("scaled_dot_product_attention", lambda q, k, v: tuple(t.squeeze(-1) for t in attend(q, k, v)))
 also("mend_self_attention", lambda x, *w: tuple(t.squeeze(-1) for t in attend(*(x @ each for each in w))))
 also("cross_attention", lambda x, m, q, k, v: tuple(t.squeeze(-1) for t in attend(x @ q, m @ k, m @ v)))
-also("stack_head_weights", lambda per_head: torch.cat([w.squeeze() for w in per_head], dim=-1))
 also("split_heads", lambda x, h: refusing(x, h).unflatten(-1, (h, -1)).squeeze(-1).movedim(2, 1))
-also("merge_heads", lambda x: torch.cat([head.squeeze(-1) for head in x.unbind(1)], dim=-1))
 also("layer_norm", lambda x, gain, bias, eps=1e-5: normed(x, gain, bias, eps) if x.shape[-1] > 1 else x * gain + bias)
 
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -14,7 +15,7 @@ from attnlib.checks.asking.watch import ATTENTION_OF_ATTNLIB
 from attnlib.checks.course.declare import WrittenExercise
 from attnlib.checks.course.usual import usual_cases
 from attnlib.checks.draw import Draw
-from attnlib.checks.exercise import Case, Inputs
+from attnlib.checks.exercise import Asked, Case, Inputs
 
 LESSON = "02_scaled_dot_product_attention"
 LEADING_AXES = ("products_not_summed", "scaled_by_axis_one", "over_axis_one", "axis_of_softmax_left_out")
@@ -38,15 +39,98 @@ BY_HAND = (
 """What goes wrong with a softmax that is written by hand, too."""
 
 
-PREDICT_BLANK_QUERY = WrittenExercise(
-    name="predict_blank_query",
+FEATURES = ("thing", "alive", "place", "action", "article", "pronoun", "state")
+MEANING = {
+    "the": "article",
+    "animal": "thing alive",
+    "street": "thing place",
+    "cross": "action",
+    "it": "pronoun",
+    "tired": "state",
+}
+"""The features of a word; all other words have none."""
+SENTENCE = "the animal did not cross the street because it was tired"
+LONG = "and so the animal which had come from far away did not cross the street because it was so tired"
+STEPS = (0.0, 0.25, 0.45, 0.6, 0.9)
+"""A weight is compared by the highest of these that it reaches: how a head is told to look somewhere is left open."""
+
+
+def write_matrices(features: list[str]) -> Tensor:
+    looks_for = {"pronoun": "alive", "state": "alive", "action": "place", "article": "thing"}
+    w_q = torch.zeros(len(features), len(features))
+    for asks, wanted in looks_for.items():
+        w_q[features.index(asks), features.index(wanted)] = 16.0
+    return torch.stack([w_q, torch.eye(len(features))])
+
+
+def _reached(asked: Asked, inputs: Inputs, *, sentence: str, who: tuple[str, ...]) -> tuple[Tensor, ...]:
+    """For each pair of words in `who`, such as "it animal", the step that the weight of the one on the other reaches.
+
+    Of a word that is there twice, the lower of the two.
+    """
+    features, words = inputs[0], sentence.split()
+    matrices = asked(*inputs)[0].double()
+    held = [[float(name in MEANING.get(word, "").split()) for name in features] for word in words]
+    w_q, w_k = matrices.reshape(2, len(features), -1) if matrices.dim() == 3 else matrices
+    x = torch.tensor(held, dtype=torch.float64)
+    weights = attnlib.softmax(attnlib.attention_scores(x @ w_q, x @ w_k))
+    found = []
+    for asks, answers in (pair.split() for pair in who):
+        rows = weights[[i for i, word in enumerate(words) if word == asks]]
+        weight = rows[:, words.index(answers)].min()
+        wanted = 0.45 if asks == "the" else 0.9  # of two nouns, half each
+        found.append(max(step for step in STEPS if step <= min(wanted, weight + 1e-9)))
+    return (torch.tensor(found),)
+
+
+def _features(_draw: Draw, *, order: tuple[int, ...] = tuple(range(7))) -> tuple[list[str]]:
+    return ([FEATURES[i] for i in order],)
+
+
+IT = ("it animal",)
+THE_OTHERS = ("cross street", "tired animal", "the animal", "the street")
+
+
+def _looking(name: str, part: str, who: tuple[str, ...], sentence: str = SENTENCE, **more: Any) -> Case:
+    order = {"order": more.pop("order")} if "order" in more else {}
+    return Case(
+        name=name,
+        inputs=partial(_features, **order),
+        probe=partial(_reached, sentence=sentence, who=who),
+        part=part,
+        **more,
+    )
+
+
+WRITE_MATRICES = WrittenExercise(
+    name="write_matrices",
     lesson=LESSON,
-    contract="the weights of a word whose query is all zeros",
-    kind="choice",
-    parts={"choice": 1},
-    reference="B",
-    explanation="A query of zeros scores 0 with every key, and e⁰ = 1 for all of them: eleven equal shares of 1/11. A "
-    "word that asks for nothing gets the plain average of all values.",
+    contract="the names of the features -> (2, features, d_k), W_Q and W_K: who attends to whom in “the animal did not "
+    "cross the street …”, as the steps 0, 0.25, 0.45, 0.6 and 0.9 that a weight reaches",
+    parts={"pronouns": 2, "other words": 2, "features in any order": 1},
+    reference=write_matrices,
+    cases=(
+        _looking("the weight of “it” on “animal”", "pronouns", IT),
+        _looking("the same in a sentence of twenty words", "pronouns", IT, LONG),
+        _looking("“cross” on “street”, “tired” on “animal”, “the” on both", "other words", THE_OTHERS),
+        _looking("the others in a sentence of twenty words", "other words", THE_OTHERS, LONG),
+        _looking("features in another order", "features in any order", IT + THE_OTHERS, order=(3, 6, 0, 5, 1, 4, 2)),
+        _looking(
+            "features in a third order",
+            "features in any order",
+            IT + THE_OTHERS,
+            order=(6, 2, 5, 1, 4, 0, 3),
+            hidden=True,
+        ),
+        _looking(
+            "another order, twenty words",
+            "features in any order",
+            IT + THE_OTHERS,
+            LONG,
+            order=(1, 0, 4, 3, 2, 6, 5),
+            hidden=True,
+        ),
+    ),
 )
 
 
@@ -348,8 +432,7 @@ TRAIN_HEAD = WrittenExercise(
     lesson=LESSON,
     contract="words (steps, b, n, d_model), wanted (steps, b, d_v), position, w_q, w_k, w_v, lr -> "
     "losses (steps,) and the three matrices after the last step",
-    parts={"values": 3, "robustness": 1},
-    stretch=True,
+    parts={"values": 5, "robustness": 1},
     reference=train_head,
     excused={"large scores": "With such scores every softmax is saturated, and nothing is trained."},
     outputs=OUTPUTS,
@@ -523,7 +606,7 @@ ADDITIVE_ATTENTION = WrittenExercise(
 )
 
 EXERCISES = (
-    PREDICT_BLANK_QUERY,
+    WRITE_MATRICES,
     ATTENTION_SCORES,
     SOFTMAX_EXERCISE,
     PREDICT_DOT_SPREAD,

@@ -14,6 +14,7 @@ from attnlib.checks.asking.failure import Failed
 from attnlib.checks.asking.given import described
 from attnlib.checks.asking.ready_made import ATTENTION
 from attnlib.checks.asking.watch import ATTENTION_OF_ATTNLIB
+from attnlib.checks.course.by_hand import nearly
 from attnlib.checks.course.declare import WrittenExercise
 from attnlib.checks.course.trained import trained
 from attnlib.checks.course.usual import only_built, usual_cases
@@ -27,36 +28,60 @@ LEADING_AXES = ("products_not_summed", "scaled_by_axis_one", "over_axis_one", "a
 """Slips that mean something only where any number of axes may come before the last two."""
 
 
-def _matrices(draw: Draw, *, h: int, d_model: int, d: int) -> tuple[list[Tensor]]:
-    return ([draw.normal(d_model, d) for _ in range(h)],)
+def _saying(names: Tensor) -> Tensor:
+    """Sentences (b, n, 2n): a word is its position, n numbers with a single 1, and its name, n numbers of 1 and -1."""
+    b, n, _ = names.shape
+    return torch.cat([torch.eye(n).expand(b, n, n), names], dim=-1)
 
 
-def _small_matrices() -> tuple[list[Tensor]]:
-    return ([torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([[5.0, 6.0], [7.0, 8.0]])],)
+def two_heads_by_hand(n: int, who: int, whom: int) -> Tensor:
+    """Both heads bring names; the last word asks head 0 for the position `who`, and head 1 for `whom`."""
+    w_q, w_k, w_v, w_o = torch.zeros(4, 2 * n, 2 * n)
+    w_q[n - 1, [0, n]] = 20 * n**0.5
+    w_k[who, 0] = w_k[whom, n] = 1
+    w_v[n:, :n] = w_v[n:, n:] = torch.eye(n)
+    w_o.fill_diagonal_(1)
+    return torch.stack([w_q, w_k, w_v, w_o])
 
 
-STACK_HEAD_WEIGHTS = WrittenExercise(
-    name="stack_head_weights",
+def _what_the_last_word_gets(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
+    """Names of eight sentences (8, 2n): what two heads with the matrices that were written bring to the last word."""
+    n, who, whom = inputs
+    w_q, w_k, w_v, w_o = asked(*inputs)[0].float()
+    names = torch.randint(0, 2, (8, n, n), generator=torch.Generator().manual_seed(n)) * 2.0 - 1
+    x = _saying(names)
+    q, k, v = (attnlib.split_heads(x @ w, 2) for w in (w_q, w_k, w_v))
+    output = attnlib.merge_heads(attnlib.scaled_dot_product_attention(q, k, v)) @ w_o
+    return (nearly(output[:, -1], names[:, [who, whom]].flatten(1)),)
+
+
+def _only_shapes(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
+    return (torch.zeros(asked(*inputs)[0].shape),)
+
+
+def _asked_for(n: int, who: int, whom: int, name: str, *, hidden: bool = False) -> Case:
+    return Case(name=name, inputs=lambda _draw: (n, who, whom), probe=_what_the_last_word_gets, hidden=hidden)
+
+
+TWO_HEADS_BY_HAND = WrittenExercise(
+    name="two_heads_by_hand",
     lesson=LESSON,
-    contract="h matrices (d_model, d) -> one (d_model, h·d), the heads' columns side by side",
-    parts={"values": 2, "gradient": 1, "robustness": 1},
-    reference=attnlib.stack_head_weights,
-    forbidden=("attnlib.stack_head_weights",),
+    contract="n words, the positions of two of them -> w_q, w_k, w_v, w_o (4, 2n, 2n) of two heads that bring their "
+    "names to the last word",
+    parts={"values": 6},
+    reference=two_heads_by_hand,
     cases=(
-        *usual_cases(
-            _matrices,
-            {"h": 3, "d_model": 7, "d": 5},
-            one={"h": 2, "d_model": 5, "d": 3},
-            more=[
-                {"h": 5, "d_model": 2, "d": 7},
-                {"h": 1, "d_model": 11, "d": 3},
-                {"h": 7, "d_model": 3, "d": 1},
-                {"h": 3, "d_model": 3, "d": 3},
-            ],
-        ),
-        Case(name="every width is 1", inputs=partial(_matrices, h=3, d_model=1, d=1)),
+        Case(name="the shape of the four matrices", inputs=lambda _draw: (6, 1, 4), probe=_only_shapes),
+        _asked_for(6, 1, 4, "the X saw the Y ?"),
+        _asked_for(6, 4, 1, "whom before who"),
+        _asked_for(5, 0, 3, "a name at the beginning"),
+        _asked_for(3, 0, 1, "three words"),
+        _asked_for(11, 7, 2, "eleven words"),
+        _asked_for(23, 5, 17, "a long sentence", hidden=True),
+        _asked_for(7, 3, 2, "neighbours", hidden=True),
+        _asked_for(2, 1, 0, "the last word is asked for, too", hidden=True),
     ),
-    example=_small_matrices,
+    pairs=("not_sharp", "who_and_whom_exchanged", "values_bring_positions"),
 )
 
 
@@ -127,48 +152,6 @@ SPLIT_HEADS = WrittenExercise(
 )
 
 
-def _heads(draw: Draw, *, b: int, h: int, n: int, d: int) -> tuple[Tensor]:
-    return (draw.normal(b, h, n, d),)
-
-
-def _small_heads() -> tuple[Tensor]:
-    return (torch.tensor([[[[11.0], [21.0], [31.0]], [[12.0], [22.0], [32.0]]]]),)
-
-
-MERGE_HEADS = WrittenExercise(
-    name="merge_heads",
-    lesson=LESSON,
-    contract="(b, h, n, d) -> (b, n, h·d), the inverse of split_heads",
-    parts={"values": 2, "gradient": 1, "robustness": 1},
-    reference=attnlib.merge_heads,
-    forbidden=("attnlib.merge_heads",),
-    cases=(
-        *usual_cases(
-            _heads,
-            {"b": 2, "h": 3, "n": 7, "d": 5},
-            one={"b": 1, "h": 2, "n": 5, "d": 3},
-            more=[
-                {"b": 3, "h": 5, "n": 2, "d": 7},
-                {"b": 2, "h": 1, "n": 11, "d": 3},
-                {"b": 5, "h": 7, "n": 3, "d": 1},
-                {"b": 2, "h": 3, "n": 1, "d": 2},
-                {"b": 2, "h": 6, "n": 6, "d": 6},
-            ],
-        ),
-        Case(name="heads of one number", inputs=partial(_heads, b=2, h=3, n=7, d=1)),
-        # no number has to move: under torch.no_grad() the result is then a view of x, and not a detached one
-        Case(
-            name="one head, gradients",
-            inputs=lambda draw: _heads(draw, b=2, h=1, n=5, d=3),
-            part="gradient",
-            gradient=True,
-            dtype=torch.float64,
-        ),
-    ),
-    example=_small_heads,
-)
-
-
 class MultiHeadSelfAttention(attnlib.MultiHeadAttention):
     """The contract's form: the weights are always returned, and there is no memory."""
 
@@ -207,7 +190,7 @@ MULTI_HEAD_SELF_ATTENTION = WrittenExercise(
     lesson=LESSON,
     contract="MultiHeadSelfAttention(d_model, num_heads, d_head=None, bias=True), "
     "forward: (b, n, d_model) -> output (b, n, d_model), weights (b, h, n, n)",
-    parts={"values": 4, "options": 1, "error": 1, "gradient": 1, "robustness": 1},
+    parts={"values": 6, "options": 1, "error": 1, "gradient": 1, "robustness": 1},
     kind="module",
     reference=MultiHeadSelfAttention,
     attends=True,
@@ -409,17 +392,6 @@ HEAD_CONTRIBUTIONS = WrittenExercise(
     without=("over_heads_and_sentences",),
 )
 
-PREDICT_HEAD_PARAMETERS = WrittenExercise(
-    name="predict_head_parameters",
-    lesson=LESSON,
-    contract="how many weights eight narrow heads have, compared with one wide head",
-    kind="choice",
-    parts={"choice": 1},
-    reference="B",
-    explanation="Eight matrices (512, 64) side by side are one matrix (512, 512). That holds for queries, keys and "
-    "values, and eight times 64 is what W^O takes in. More heads have no more weights to learn: they share one width.",
-)
-
 PREDICT_RESHAPED_HEADS = WrittenExercise(
     name="predict_reshaped_heads",
     lesson=LESSON,
@@ -498,8 +470,7 @@ TRAIN_WITH_ADAM = WrittenExercise(
     lesson=LESSON,
     contract="model, words (steps, b, n, d_model), wanted (steps, b, d_model), position, lr -> losses (steps,); the "
     "model is trained by Adam",
-    parts={"values": 3, "robustness": 1},
-    stretch=True,
+    parts={"values": 7, "robustness": 1},
     reference=_train_with_adam,
     excused={
         "the device that was given": "The losses may be collected as Python's numbers.",
@@ -546,11 +517,9 @@ TRAIN_WITH_ADAM = WrittenExercise(
 )
 
 EXERCISES = (
-    STACK_HEAD_WEIGHTS,
+    TWO_HEADS_BY_HAND,
     SPLIT_HEADS,
     PREDICT_RESHAPED_HEADS,
-    MERGE_HEADS,
-    PREDICT_HEAD_PARAMETERS,
     MULTI_HEAD_SELF_ATTENTION,
     TRAIN_WITH_ADAM,
     HEAD_CONTRIBUTIONS,

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 import attnlib
@@ -12,6 +13,7 @@ from attnlib.checks.asking.given import described, made
 from attnlib.checks.asking.ready_made import ATTENTION
 from attnlib.checks.asking.watch import ATTENTION_OF_ATTNLIB
 from attnlib.checks.course.declare import WrittenExercise
+from attnlib.checks.course.trained import trained
 from attnlib.checks.course.usual import only_built, usual_cases
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Asked, Case, Inputs
@@ -134,8 +136,10 @@ class MultiHeadCrossAttention(attnlib.MultiHeadAttention):
     ) -> None:
         super().__init__(d_model, num_heads, d_head=d_head, d_memory=d_memory, bias=bias)
 
-    def forward(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
-        output, weights = super().forward(x, memory, return_weights=True)
+    def forward(  # type: ignore[override]
+        self, x: Tensor, memory: Tensor, key_mask: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        output, weights = super().forward(x, memory, key_mask=key_mask, return_weights=True)
         return output, weights
 
 
@@ -157,16 +161,31 @@ def _free_width(
     return (d_model, d_memory, h, draw.d_head(d), bias), _texts(draw, b, q, k, d_model, d_memory)
 
 
+def _padded(
+    draw: Draw, *, b: int, q: int, k: int, h: int, d: int, d_memory: int, side: str = "anywhere"
+) -> tuple[Inputs, Inputs]:
+    """A memory with padding at the end, at the beginning or anywhere, and something real in each text."""
+    sizes, texts = _heads(draw, b=b, q=q, k=k, h=h, d=d, d_memory=d_memory)
+    if side == "anywhere":
+        return sizes, (*texts, _real_anywhere(draw, b, k))
+    real = _real(draw, b, k)
+    return sizes, (*texts, real if side == "right" else real.flip(1))
+
+
 def _indivisible(draw: Draw, *, d_model: int, h: int) -> tuple[Inputs, Inputs]:
     return (d_model, 13, h), _texts(draw, 2, 5, 3, d_model, 13)
 
+
+_SIZES: dict[str, int] = {"b": 2, "q": 5, "k": 11, "h": 3, "d": 7, "d_memory": 13}
+_OTHER_SIZES: dict[str, int] = {"b": 5, "q": 3, "k": 7, "h": 2, "d": 3, "d_memory": 11}
 
 MULTI_HEAD_CROSS_ATTENTION = WrittenExercise(
     name="MultiHeadCrossAttention",
     lesson=LESSON,
     contract="MultiHeadCrossAttention(d_model, d_memory, num_heads, d_head=None, bias=True), "
-    "forward: (b, q, d_model), (b, k, d_memory) -> output (b, q, d_model), weights (b, h, q, k)",
-    parts={"values": 3, "options": 1, "error": 1, "gradient": 1, "robustness": 1},
+    "forward(x, memory, key_mask=None): (b, q, d_model), (b, k, d_memory), bool (b, k) -> "
+    "output (b, q, d_model), weights (b, h, q, k)",
+    parts={"values": 3, "padding": 2, "options": 1, "error": 1, "gradient": 1, "robustness": 1},
     kind="module",
     reference=MultiHeadCrossAttention,
     attends=True,
@@ -196,6 +215,40 @@ MULTI_HEAD_CROSS_ATTENTION = WrittenExercise(
             inputs=partial(_heads, b=2, q=3, k=5, h=3, d=5, d_memory=12),
         ),
         Case(name="heads of one number", inputs=partial(_heads, b=2, q=5, k=7, h=3, d=1, d_memory=1)),
+        *(
+            Case(
+                name=f"padding {where}{', other sizes' if hidden else ''}",
+                inputs=partial(_padded, side=side, **(_OTHER_SIZES if hidden else _SIZES)),
+                part="padding",
+                hidden=hidden,
+            )
+            for hidden in (False, True)
+            for side, where in (("right", "at the end"), ("left", "at the beginning"), ("anywhere", "anywhere"))
+        ),
+        Case(
+            name="padding anywhere, gradients",
+            inputs=partial(_padded, **_SIZES),
+            part="padding",
+            dtype=torch.float64,
+            gradient=True,
+        ),
+        Case(
+            name="as many texts as heads, and padding",
+            inputs=partial(_padded, **{**_SIZES, "b": 3}),
+            part="padding",
+        ),
+        Case(
+            name="called before without a mask, and with another one",
+            inputs=partial(_padded, **_SIZES),
+            part="padding",
+            after=(partial(_heads, **_SIZES), partial(_padded, **_SIZES, side="right")),
+        ),
+        Case(
+            name="called before with a mask, now without one",
+            inputs=partial(_heads, **_SIZES),
+            part="padding",
+            after=(partial(_padded, **_SIZES),),
+        ),
         Case(
             name="d_head is given",
             inputs=partial(_free_width, b=2, q=5, k=3, d_model=11, d_memory=13, h=3, d=7),
@@ -241,7 +294,25 @@ MULTI_HEAD_CROSS_ATTENTION = WrittenExercise(
         ),
     ),
     catalogues=("attention", "heads"),
-    few={"projections": ("nonlinear", "weights_as_stored")},
+    few={
+        "projections": ("nonlinear", "weights_as_stored"),
+        "masks": (
+            "padding_upside_down",
+            "padding_on_queries",
+            "padding_not_lined_up",
+            "padding_on_the_heads",
+            "first_padding_for_all",
+            "real_keys_counted",
+            "padding_repeated_otherwise",
+            "key_mask_demanded",
+            "truth_of_the_key_mask",
+            "mask_after_softmax",
+            "scores_times_mask",
+            "scores_times_mask_zeroed",
+            "mask_added",
+            "mask_as_index",
+        ),
+    },
     pairs=(
         "no_scale",
         "scaled_by_root_d_model",
@@ -250,8 +321,16 @@ MULTI_HEAD_CROSS_ATTENTION = WrittenExercise(
         "split_and_merged_by_reshape",
         "w_q_w_k_exchanged",
         "no_output_projection",
+        "padding_upside_down",
     ),
-    without=(*UNLIKE_HERE, "scaled_by_root_d_v", "one_width_only", "zeros_taken_for_padding_2"),
+    without=(
+        *UNLIKE_HERE,
+        "scaled_by_root_d_v",
+        "one_width_only",
+        "zeros_taken_for_padding_2",
+        "mask_lives_on",  # a memory is no mask
+        "first_key_mask_kept",
+    ),
 )
 
 
@@ -360,162 +439,6 @@ MEND_DECODER_ATTENTION = WrittenExercise(
 )
 
 
-class PaddedCrossAttention(attnlib.MultiHeadAttention):
-    """The contract's form: there is always a memory with a mask, and the weights are always returned."""
-
-    def __init__(self, d_model: int, d_memory: int, num_heads: int) -> None:
-        super().__init__(d_model, num_heads, d_memory=d_memory)
-
-    def forward(self, x: Tensor, memory: Tensor, key_mask: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
-        output, weights = super().forward(x, memory, key_mask=key_mask, return_weights=True)
-        return output, weights
-
-
-def _gaps(
-    draw: Draw, *, b: int, q: int, k: int, h: int, d: int, d_memory: int | None, empty: bool = False
-) -> tuple[Inputs, Inputs]:
-    """A memory with gaps, and something real in each text, but for the last one if it is `empty`."""
-    sizes, texts = _heads(draw, b=b, q=q, k=k, h=h, d=d, d_memory=d_memory)
-    real = draw.integers(0, 3, (b, k)) > 0
-    real[:, draw.integers(0, k, ())] = True
-    if empty:
-        real[-1] = False
-    return sizes, (*texts, real)
-
-
-def _too_many_heads(draw: Draw) -> tuple[Inputs, Inputs]:
-    return (14, 13, 3), (*_texts(draw, 2, 5, 3, 14, 13), torch.ones(2, 3, dtype=torch.bool))
-
-
-_SIZES = {"b": 2, "q": 7, "k": 11, "h": 3, "d": 5, "d_memory": 13}
-
-PADDED_CROSS_ATTENTION = WrittenExercise(
-    name="PaddedCrossAttention",
-    lesson=LESSON,
-    contract="PaddedCrossAttention(d_model, d_memory, num_heads), forward: (b, q, d_model), (b, k, d_memory), "
-    "bool (b, k) -> output (b, q, d_model), weights (b, h, q, k)",
-    parts={"values": 3, "empty": 2, "error": 1, "gradient": 1, "robustness": 1},
-    stretch=True,
-    kind="module",
-    reference=PaddedCrossAttention,
-    attends=True,
-    outputs=("output", "weights"),
-    detachable=("weights",),
-    forbidden=(ATTENTION, *ATTENTION_OF_ATTNLIB),
-    weight_scale=1.2,
-    cases=(
-        *usual_cases(
-            _gaps,
-            _SIZES,
-            one={"b": 1, "q": 5, "k": 3, "h": 2, "d": 7, "d_memory": 11},
-            more=[
-                {"b": 3, "q": 2, "k": 7, "h": 5, "d": 3, "d_memory": 11},
-                {"b": 5, "q": 3, "k": 2, "h": 2, "d": 2, "d_memory": 7},
-            ],
-        ),
-        _zero_vector(_gaps, **_SIZES),
-        Case(
-            name="two texts of one length and width",
-            inputs=partial(_gaps, b=5, q=5, k=5, h=5, d=3, d_memory=None),
-        ),
-        Case(name="heads of one number", inputs=partial(_gaps, b=2, q=5, k=7, h=3, d=1, d_memory=1)),
-        *(
-            Case(
-                name=f"a memory of padding alone{', other sizes' if hidden else ''}",
-                inputs=partial(_gaps, b=3, q=3, k=7 if hidden else 5, h=2, d=3, d_memory=7, empty=True),
-                part="empty",
-                gradient=True,
-                dtype=torch.float64,
-                hidden=hidden,
-            )
-            for hidden in (False, True)
-        ),
-        Case(
-            name="3 heads and a d_model of 14",
-            inputs=_too_many_heads,
-            part="error",
-            raises=True,
-        ),
-        Case(
-            name="3 heads and a d_model of 14, nothing but the constructor",
-            inputs=_too_many_heads,
-            part="error",
-            raises=True,
-            probe=only_built,
-        ),
-    ),
-    catalogues=("masks",),
-    few={
-        "attention": (
-            "not_transposed",
-            "no_scale",
-            "scaled_by_d",
-            "scaled_by_root_d_model",
-            "exp_overflows",
-            "over_queries",
-            "over_first_axis",
-            "over_heads",
-            "no_softmax",
-            "softmax_twice",
-            "scale_after_softmax",
-            "winner_takes_all",
-            "sigmoid",
-            "relu_shared",
-            "logarithm",
-            "sum_without_axis",
-            "not_normalised",
-            "equal_weights",
-            "dropout_returned",
-            "softmax_in_float32",
-            "one_length_only",
-            "weights_transposed",
-            "scores_mixed",
-            "values_first",
-            "values_not_summed",
-            "averaged",
-            "keys_for_values",
-            "queries_for_values",
-            "order_returned",
-        ),
-        "heads": (
-            "no_error",
-            "assertion",
-            "refused_too_late",
-            "split_by_reshape",
-            "split_and_merged_by_reshape",
-            "never_split",
-            "scores_summed",
-            "weights_averaged",
-            "merged_by_reshape",
-            "merged_taking_turns",
-            "no_output_projection",
-            "bias_of_w_o_unused",
-            "weights_mean_returned",
-        ),
-    },
-    pairs=("no_scale", "over_queries", "merged_by_reshape", "key_mask_unused", "padding_upside_down"),
-    without=(
-        "all_masks_upside_down",
-        "d_memory_checked",
-        "d_memory_shared_out",
-        "diagonal_opened",
-        "key_mask_unused_and_padding_upside_down",
-        "zeros_taken_for_padding_2",
-    ),
-)
-
-
-PREDICT_WHO_SETS_THE_LENGTH = WrittenExercise(
-    name="predict_who_sets_the_length",
-    lesson=LESSON,
-    contract="the shapes of output and weights when 3 German words ask 11 English ones",
-    kind="choice",
-    parts={"choice": 1},
-    reference="B",
-    explanation="Each of the 3 askers gets one answer: 3 rows, as wide as a value. Each looks at 11 words: 3 rows of "
-    "11 weights. The length of the memory is summed away.",
-)
-
 PREDICT_SHUFFLED_MEMORY = WrittenExercise(
     name="predict_shuffled_memory",
     lesson=LESSON,
@@ -536,6 +459,89 @@ PREDICT_LONGER_SOURCE = WrittenExercise(
     reference="B",
     explanation="The ten questions are parameters: they do not depend on the date at all. The digit brings its key "
     "along when it moves, and the same query fits the same key at the new place.",
+)
+
+
+def _train_reader(reader: nn.Module, ids: list[Tensor], wanted: list[Tensor], rate: float) -> Tensor:
+    optimiser = torch.optim.AdamW(reader.parameters(), lr=rate)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, max_lr=rate, total_steps=len(ids))
+    losses = []
+    for texts, characters in zip(ids, wanted, strict=True):
+        logits, _ = reader(texts)
+        loss = F.cross_entropy(logits.flatten(0, 1), characters.flatten())
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        schedule.step()
+        losses.append(loss.detach())
+    return torch.stack(losses)
+
+
+def _batches(
+    draw: Draw, *, steps: int, b: int, places: int, vocab: int, signs: int = 11, rate: float = 0.03
+) -> tuple[Any, ...]:
+    """Batches of texts, each batch of another length; the reader fills in `places` characters of `signs`."""
+    lengths = [3 + (5 * step) % 7 for step in range(steps)]
+    ids = [draw.integers(0, vocab, (b, length)) for length in lengths]
+    wanted = [draw.integers(0, signs, (b, places)) for _ in ids]
+    weights = {
+        "embed": draw.normal(vocab, 6),
+        "questions": draw.normal(places, 6),
+        "answer": draw.normal(6, signs),
+    }
+    return described("SmallReader", (vocab, places, signs, 6), weights, training=True), ids, wanted, rate
+
+
+TRAIN_READER = WrittenExercise(
+    name="train_reader",
+    lesson=LESSON,
+    contract="reader, ids: one (b, k) a step, wanted: one (b, places) a step, rate -> losses (steps,); a step on each",
+    parts={"values": 4, "robustness": 1},
+    reference=_train_reader,
+    excused={
+        "the device that was given": "The losses may be collected as Python's numbers.",
+        "large scores": "The model is given, and its logits are not large.",
+    },
+    cases=(
+        Case(name="seven steps", inputs=partial(_batches, steps=7, b=3, places=5, vocab=13)),
+        Case(name="one step", inputs=partial(_batches, steps=1, b=2, places=3, vocab=5)),
+        Case(
+            name="the reader after the last step",
+            inputs=partial(_batches, steps=5, b=2, places=3, vocab=11),
+            dtype=torch.float64,
+            probe=trained,
+        ),
+        Case(name="another rate", inputs=partial(_batches, steps=5, b=2, places=3, vocab=7, rate=0.1)),
+        Case(name="one text in a batch", inputs=partial(_batches, steps=5, b=1, places=7, vocab=5)),
+        Case(name="a single place", inputs=partial(_batches, steps=5, b=5, places=1, vocab=7)),
+        Case(
+            name="called a second time, with another reader",
+            inputs=partial(_batches, steps=5, b=3, places=5, vocab=13),
+            after=(partial(_batches, steps=3, b=2, places=3, vocab=11),),
+            dtype=torch.float64,
+        ),
+        Case(
+            name="seven steps, in float64",
+            inputs=partial(_batches, steps=7, b=2, places=3, vocab=11),
+            dtype=torch.float64,
+            part="robustness",
+            mutation=True,
+        ),
+        Case(
+            name="losses without a history",
+            inputs=partial(_batches, steps=3, b=2, places=3, vocab=5),
+            part="robustness",
+            detached=True,
+        ),
+        Case(
+            name="other sizes",
+            inputs=partial(_batches, steps=11, b=5, places=7, vocab=17),
+            dtype=torch.float64,
+            hidden=True,
+        ),
+    ),
+    few={"training": ("gradients_pile_up", "uphill", "last_loss_alone", "mean_of_the_losses")},
+    pairs=("gradients_pile_up", "schedule_not_stepped", "losses_summed"),
 )
 
 
@@ -597,8 +603,7 @@ WRITE_GREEDILY = WrittenExercise(
     name="write_greedily",
     lesson=LESSON,
     contract="model, memory (b, k, d), start_id, stop_id, longest -> ids (b, up to longest), the ln p of each text (b)",
-    parts={"values": 3, "stop": 1, "robustness": 1},
-    stretch=True,
+    parts={"values": 4, "stop": 2, "robustness": 1},
     reference=_write_greedily,
     excused={
         "the device that was given": "The tokens may be collected as Python's numbers.",
@@ -650,12 +655,11 @@ WRITE_GREEDILY = WrittenExercise(
 )
 
 EXERCISES = (
-    PREDICT_WHO_SETS_THE_LENGTH,
     CROSS_ATTENTION,
     PREDICT_SHUFFLED_MEMORY,
     MULTI_HEAD_CROSS_ATTENTION,
+    TRAIN_READER,
     PREDICT_LONGER_SOURCE,
     WRITE_GREEDILY,
     MEND_DECODER_ATTENTION,
-    PADDED_CROSS_ATTENTION,
 )

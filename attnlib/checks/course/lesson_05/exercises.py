@@ -11,7 +11,7 @@ import attnlib
 from attnlib.checks.asking import ready_made
 from attnlib.checks.asking.watch import ATTENTION_OF_ATTNLIB
 from attnlib.checks.course.declare import WrittenExercise
-from attnlib.checks.course.lesson_05.models import LOSSES_BY_PLACE, REACH, TRAIN_WRITER
+from attnlib.checks.course.lesson_05.models import INVENT_CONTROL, LOSSES_BY_PLACE, REACH, TRAIN_WRITER
 from attnlib.checks.course.usual import usual_cases
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Asked, Case, Inputs
@@ -19,34 +19,44 @@ from attnlib.checks.exercise import Asked, Case, Inputs
 LESSON = "05_causal_attention"
 
 
-def _causal_mask(q_len: int, k_len: int) -> Tensor:
+def _causal_mask(q_len: int, k_len: int, window: int | None = None) -> Tensor:
     """The contract's form, without the device."""
-    return attnlib.causal_mask(q_len, k_len)
+    return attnlib.causal_mask(q_len, k_len) if window is None else attnlib.sliding_window_mask(q_len, k_len, window)
 
 
-def _lengths_of(q_len: int, k_len: int, name: str, *, part: str = "values", hidden: bool = False) -> Case:
-    return Case(name=name, inputs=lambda draw: (q_len, k_len), part=part, hidden=hidden)
+def _lengths_of(*sizes: int, name: str, part: str = "values", hidden: bool = False) -> Case:
+    return Case(name=name, inputs=lambda draw: sizes, part=part, hidden=hidden)
 
+
+_UNEVEN = "more keys than queries, or fewer"
 
 CAUSAL_MASK = WrittenExercise(
     name="causal_mask",
     lesson=LESSON,
-    contract="two lengths -> bool (q, k), True = may attend, the last query sees every key",
-    parts={"values": 2, "more keys than queries, or fewer": 1},
+    contract="two lengths, window=None -> bool (q, k), True = may attend, the last query sees every key, or the last "
+    "`window` of them",
+    parts={"values": 2, _UNEVEN: 1, "window": 2},
     reference=_causal_mask,
     forbidden=("attnlib.causal_mask", "attnlib.sliding_window_mask", "attnlib.attention_sink_mask"),
     cases=(
-        _lengths_of(5, 5, "as many queries as keys"),
-        _lengths_of(2, 2, "two words"),
-        _lengths_of(1, 1, "one word"),
-        _lengths_of(3, 7, "more keys than queries", part="more keys than queries, or fewer"),
-        _lengths_of(1, 5, "one new query", part="more keys than queries, or fewer"),
-        _lengths_of(5, 2, "more queries than keys", part="more keys than queries, or fewer"),
-        _lengths_of(11, 11, "a longer text", hidden=True),
-        _lengths_of(2, 13, "two new queries", part="more keys than queries, or fewer", hidden=True),
-        _lengths_of(7, 5, "two queries before the first key", part="more keys than queries, or fewer", hidden=True),
+        _lengths_of(5, 5, name="as many queries as keys"),
+        _lengths_of(2, 2, name="two words"),
+        _lengths_of(1, 1, name="one word"),
+        _lengths_of(3, 7, name="more keys than queries", part=_UNEVEN),
+        _lengths_of(1, 5, name="one new query", part=_UNEVEN),
+        _lengths_of(5, 2, name="more queries than keys", part=_UNEVEN),
+        _lengths_of(7, 7, 3, name="seven words, a window of 3", part="window"),
+        _lengths_of(5, 5, 1, name="a window of 1", part="window"),
+        _lengths_of(5, 5, 9, name="a window longer than the text", part="window"),
+        _lengths_of(3, 7, 2, name="a window, and more keys than queries", part="window"),
+        _lengths_of(5, 3, 2, name="a window, and more queries than keys", part="window"),
+        _lengths_of(11, 11, name="a longer text", hidden=True),
+        _lengths_of(2, 13, name="two new queries", part=_UNEVEN, hidden=True),
+        _lengths_of(7, 5, name="two queries before the first key", part=_UNEVEN, hidden=True),
+        _lengths_of(13, 13, 4, name="a longer text, a window of 4", part="window", hidden=True),
+        _lengths_of(1, 6, 4, name="one new query, a window of 4", part="window", hidden=True),
     ),
-    example=lambda: (2, 4),
+    example=lambda: (3, 4, 2),
     catalogues=("masks",),
     pairs=("top_left", "causal_mask_upside_down", "upper_triangle", "strict", "one_ahead", "numbers"),
 )
@@ -240,58 +250,6 @@ MASKED_SOFTMAX = WrittenExercise(
         "over_all_pairs_2",  # all_open_together
         "over_all_pairs_4",
     ),
-)
-
-
-def _lengths(draw: Draw, *, b: int, max_len: int) -> tuple[Tensor, int]:
-    """Lengths from 1 to max_len - 1, so that no sequence fills its row."""
-    return draw.integers(1, max_len, (b,)), max_len
-
-
-def _listed(draw: Draw, *, lengths: tuple[int, ...], max_len: int) -> tuple[Tensor, int]:
-    return torch.tensor(lengths), max_len
-
-
-_MANY = partial(_lengths, b=11, max_len=23)
-
-PADDING_MASK = WrittenExercise(
-    name="padding_mask",
-    lesson=LESSON,
-    contract="lengths (b,), max_len -> bool (b, k), True = a real key",
-    parts={"values": 2, "robustness": 1},
-    reference=attnlib.padding_mask,
-    forbidden=("attnlib.padding_mask",),
-    cases=(
-        Case(name="five sentences", inputs=partial(_listed, lengths=(3, 1, 6, 4, 2), max_len=7)),
-        Case(name="one sentence", inputs=partial(_listed, lengths=(2,), max_len=5)),
-        Case(name="a full sentence and an empty one", inputs=partial(_listed, lengths=(5, 0, 3), max_len=5)),
-        Case(
-            name="called a second time, with other lengths",
-            inputs=_MANY,
-            after=(_MANY,),
-        ),
-        Case(
-            name="called before with other sizes",
-            inputs=partial(_listed, lengths=(3, 11, 1, 6), max_len=13),
-            after=(
-                partial(_listed, lengths=(7, 2, 11, 5), max_len=13),
-                partial(_listed, lengths=(11, 4), max_len=13),
-                partial(_listed, lengths=(3, 11, 1, 6), max_len=17),
-            ),
-        ),
-        Case(
-            name="the lengths stay as they are",
-            inputs=partial(_lengths, b=3, max_len=11),
-            mutation=True,
-            part="robustness",
-        ),
-        Case(name="on another device", inputs=partial(_lengths, b=3, max_len=7), other_device=True, part="robustness"),
-        Case(name="other sizes (1)", inputs=partial(_lengths, b=7, max_len=13), hidden=True),
-        Case(name="other sizes (2)", inputs=partial(_listed, lengths=(2, 2), max_len=2), hidden=True),
-    ),
-    example=lambda: (torch.tensor([3, 1, 4]), 4),
-    catalogues=("masks",),
-    pairs=("padding_marked", "one_pad_too_many", "padding_without_its_first", "mask_transposed", "numbers"),
 )
 
 
@@ -590,7 +548,6 @@ PACKED_CAUSAL = WrittenExercise(
     lesson=LESSON,
     contract="numbers of texts (b, n), -1 = padding -> mask bool (b, n, n), positions int64 (b, n)",
     parts={"values": 3, "padding": 2, "robustness": 1},
-    stretch=True,
     reference=_packed_causal,
     outputs=("mask", "positions"),
     forbidden=("attnlib.causal_mask", "attnlib.sliding_window_mask", "attnlib.attention_sink_mask"),
@@ -659,27 +616,15 @@ PREDICT_BLOCKED_ROW = WrittenExercise(
     "keys, 1/4 each. The query attends to everything that it must not see.",
 )
 
-PREDICT_OTHER_ENDING = WrittenExercise(
-    name="predict_other_ending",
-    lesson=LESSON,
-    contract="which outputs of causal attention differ between two sentences that differ in their last word",
-    kind="choice",
-    parts={"choice": 1},
-    reference="A",
-    explanation="Only the last position sees the last word. All others see the same words in both sentences, and give "
-    "the same output, to the last bit. “it” cannot know yet what it stands for.",
-)
-
 EXERCISES = (
     CAUSAL_MASK,
     PREDICT_ZEROED_FUTURE,
     RENORMALISED_CAUSAL_WEIGHTS,
     PREDICT_BLOCKED_ROW,
     MASKED_SOFTMAX,
-    PADDING_MASK,
-    PREDICT_OTHER_ENDING,
     CAUSAL_SELF_ATTENTION,
     REACH,
+    INVENT_CONTROL,
     TRAIN_WRITER,
     LOSSES_BY_PLACE,
     MEND_PADDED_CAUSAL_WEIGHTS,

@@ -1,5 +1,7 @@
 """The exercises of lesson 05 about whole models, to be probed, trained and measured."""
 
+import math
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -7,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attnlib.checks.asking.given import MODEL, OPTIMISER, described
+from attnlib.checks.asking.given import GENERATOR, MODEL, OPTIMISER, described
 from attnlib.checks.course.declare import WrittenExercise
 from attnlib.checks.course.trained import trained
 from attnlib.checks.draw import Draw
@@ -63,7 +65,6 @@ REACH = WrittenExercise(
     lesson=LESSON,
     contract="model, ids (n,), vocab -> bool (n, n): whether the guess at place i changes if character j is exchanged",
     parts={"values": 3, "robustness": 1},
-    stretch=True,
     reference=reach,
     excused={
         "the device that was given": "The answers may be collected as Python's numbers.",
@@ -90,6 +91,147 @@ REACH = WrittenExercise(
     ),
     pairs=("always_by_zero", "rows_and_columns_exchanged", "past_alone"),
     without=("history_kept",),
+)
+
+
+def invent_control(vocab: int, shape: tuple[int, ...], generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    return torch.randint(vocab, shape, generator=generator), torch.tensor(math.log(vocab))
+
+
+Guess = Callable[[Tensor], Tensor]
+
+
+def _from_counts(counts: Tensor) -> Tensor:
+    return ((counts + 0.1) / (counts + 0.1).sum(dim=-1, keepdim=True)).log()
+
+
+def _frequencies(seen: Tensor, vocab: int) -> Guess:
+    log_p = _from_counts(torch.bincount(seen.flatten(), minlength=vocab).double())
+    return lambda texts: log_p[texts[:, 1:]]
+
+
+def _pairs(seen: Tensor, vocab: int) -> Guess:
+    counts = torch.zeros(vocab, vocab, dtype=torch.float64)
+    before, after = seen[:, :-1].flatten(), seen[:, 1:].flatten()
+    counts.index_put_((before, after), torch.ones(len(before), dtype=torch.float64), accumulate=True)
+    log_p = _from_counts(counts)
+    return lambda texts: log_p[texts[:, :-1], texts[:, 1:]]
+
+
+def _places(seen: Tensor, vocab: int) -> Guess:
+    """Each place of an excerpt has a favourite character, as where all excerpts are the same."""
+    log_p = _from_counts(F.one_hot(seen, vocab).sum(dim=0).double())
+    return lambda texts: log_p[torch.arange(1, texts.shape[1]), texts[:, 1:]]
+
+
+def _repeats(back: int, vocab: int) -> Guess:
+    """Mostly the character that stood `back` positions before, as where a text repeats itself."""
+
+    def guess(texts: Tensor) -> Tensor:
+        same = texts[:, back:] == texts[:, :-back]
+        return torch.where(same, math.log(0.9 + 0.1 / vocab), math.log(0.1 / vocab)).double()
+
+    return guess
+
+
+def _honest(texts: Tensor, vocab: int) -> list[float]:
+    """The losses of guessers that never look ahead: they learn from one half of the steps and guess the other."""
+    half = len(texts) // 2
+    seen, new = texts[:half].flatten(0, 1), texts[half:].flatten(0, 1)
+    learned = [learn(seen, vocab)(new) for learn in (_frequencies, _pairs, _places)]
+    repeated = [_repeats(back, vocab)(new) for back in range(1, 9)]
+    return [-float(log_p.mean()) for log_p in (*learned, *repeated)]
+
+
+def _control(asked: Asked, inputs: Inputs) -> tuple[Tensor, Tensor]:
+    """The text as numbers, and the floor; an error where they are not what the contract asks for."""
+    texts, floor = asked(*inputs)
+    vocab, shape, _ = inputs
+    if (
+        tuple(texts.shape) != tuple(shape)
+        or texts.is_floating_point()
+        or not 0 <= int(texts.min()) <= int(texts.max()) < vocab
+    ):
+        return torch.full((2,), torch.nan), floor
+    return texts.long(), floor
+
+
+def _nobody_below_the_floor(asked: Asked, inputs: Inputs) -> tuple[Tensor, Tensor]:
+    """Which honest guessers get below the floor, 1, or half of it, 2: none should. If one does, also the floor."""
+    texts, floor = _control(asked, inputs)
+    if texts.dim() != 3:
+        return texts, torch.zeros(())
+    losses = torch.tensor(_honest(texts, inputs[0]))
+    below = (losses < floor - 0.05).long() + (losses < floor / 2 - 0.05).long()
+    return below, _where(floor, inputs[0], wrong=bool(below.any()))
+
+
+def _floor_is_reached(asked: Asked, inputs: Inputs) -> tuple[Tensor, Tensor]:
+    """Whether guessing from how often each character comes reaches the floor, so that it is no lower than need be."""
+    texts, floor = _control(asked, inputs)
+    if texts.dim() != 3:
+        return texts, torch.zeros(())
+    near = _honest(texts, inputs[0])[0] < float(floor) + 0.05
+    return torch.tensor(near), _where(floor, inputs[0], wrong=not near)
+
+
+def _where(floor: Tensor, vocab: int, *, wrong: bool) -> Tensor:
+    """A wrong floor as a share of ln(vocab), which tells one mistake from another; 0 where nothing is wrong."""
+    return torch.tensor(round(float(floor) / math.log(vocab), 2) if wrong else 0.0)
+
+
+def _room_for_a_leak(asked: Asked, inputs: Inputs) -> tuple[Tensor, Tensor]:
+    """Whether there is room below the floor, where a model that peeks gets nearly to zero."""
+    texts, floor = _control(asked, inputs)
+    return torch.tensor(float(floor) > 0.5) if texts.dim() == 3 else texts, torch.zeros(())
+
+
+def _other_texts(asked: Asked, inputs: Inputs) -> tuple[Tensor, Tensor]:
+    """Whether another seed gives another text, and the same seed the same."""
+    vocab, shape, seed = inputs
+    one, again, other = (
+        _control(asked, (vocab, shape, {GENERATOR: number}))[0] for number in (*[seed[GENERATOR]] * 2, 77)
+    )
+    return torch.tensor([torch.equal(one, again), torch.equal(one, other)]), torch.zeros(())
+
+
+def _planned(draw: Draw, *, vocab: int, shape: tuple[int, ...]) -> tuple[Any, ...]:
+    return vocab, shape, {GENERATOR: int(draw.integers(0, 1000, ()))}
+
+
+def _control_cases(name: str, probe: Any, part: str = "values") -> tuple[Case, Case]:
+    return (
+        Case(name=name, inputs=partial(_planned, vocab=11, shape=(24, 32, 13)), probe=probe, part=part),
+        Case(
+            name=f"{name} (2)",
+            inputs=partial(_planned, vocab=5, shape=(32, 16, 17)),
+            probe=probe,
+            part=part,
+            hidden=True,
+        ),
+    )
+
+
+INVENT_CONTROL = WrittenExercise(
+    name="invent_control",
+    lesson=LESSON,
+    contract="vocab, shape (steps, b, n + 1), generator -> int64 texts of this shape, and the floor: the loss below "
+    "which nobody gets who does not look ahead",
+    parts={"values": 4, "seeds": 1},
+    reference=invent_control,
+    excused={
+        "the device that was given": "A text is made on the CPU, where the generator is.",
+        "a second call with the same objects": "The generator has moved on.",
+        "large scores": "There are no scores.",
+    },
+    outputs=("texts", "floor"),
+    detachable=("texts", "floor"),
+    cases=(
+        *_control_cases("no honest guesser gets below the floor", _nobody_below_the_floor),
+        *_control_cases("an honest guesser reaches the floor", _floor_is_reached),
+        *_control_cases("a model that peeks has room below the floor", _room_for_a_leak),
+        *_control_cases("the generator decides which text it is", _other_texts, "seeds"),
+    ),
 )
 
 
@@ -121,8 +263,7 @@ TRAIN_WRITER = WrittenExercise(
     name="train_writer",
     lesson=LESSON,
     contract="model, excerpts (steps, b, n + 1), rates (steps,) -> losses (steps,); a step on each excerpt",
-    parts={"values": 3, "robustness": 1},
-    stretch=True,
+    parts={"values": 4, "robustness": 1},
     reference=train_writer,
     excused={
         "the device that was given": "The losses may be collected as Python's numbers.",
@@ -197,8 +338,7 @@ LOSSES_BY_PLACE = WrittenExercise(
     name="losses_by_place",
     lesson=LESSON,
     contract="model, excerpts (b, n + 1) -> two (n,): the mean loss at each place, as in training and as in writing",
-    parts={"values": 3, "robustness": 1},
-    stretch=True,
+    parts={"values": 4, "robustness": 1},
     reference=losses_by_place,
     excused={"large scores": "The model is given, and its logits are not large."},
     outputs=("as in training", "as in writing"),

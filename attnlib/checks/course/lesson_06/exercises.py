@@ -9,10 +9,11 @@ from torch import Tensor, nn
 
 import attnlib
 from attnlib.checks.asking.ready_made import BLOCKS, NORMS
+from attnlib.checks.course.by_hand import nearly
 from attnlib.checks.course.declare import WrittenExercise
 from attnlib.checks.course.usual import usual_cases
 from attnlib.checks.draw import Draw
-from attnlib.checks.exercise import Asked, Case
+from attnlib.checks.exercise import Asked, Case, Inputs
 
 LESSON = "06_encoder_block"
 
@@ -25,17 +26,6 @@ PREDICT_NO_RESIDUALS = WrittenExercise(
     reference="B",
     explanation="Attention averages, and averages of averages of the same eleven words have less and less left to "
     "differ in. With nothing to bring back what a word was, all eleven end up as one vector.",
-)
-
-PREDICT_CROSSOVER = WrittenExercise(
-    name="predict_crossover",
-    lesson=LESSON,
-    contract='"A", "B", "C" or "D": from which length on a block of width 64 spends most on comparing words',
-    kind="choice",
-    parts={"prediction": 1},
-    reference="C",
-    explanation="Scores and mixture cost 2·N²·D multiplications, the four projections 4·N·D², the MLP 8·N·D². "
-    "2·N²·D = 12·N·D² at N = 6·D = 384. Below that, most of the work is plain matrix products, word by word.",
 )
 
 
@@ -115,24 +105,64 @@ LAYER_NORM = WrittenExercise(
 )
 
 
+def mlp_by_hand(d: int, one: int, other: int, to: int) -> Tensor:
+    """How many of the two there are, less twice what is above one."""
+    up, down = torch.zeros(2, d, d)
+    up[[one, other], 0] = up[[one, other], 1] = 20.0
+    up[0, 1] = -20.0
+    down[0, to], down[1, to] = 0.05, -0.1
+    return torch.stack([up, down])
+
+
+def _words_with_two_features(d: int, one: int, other: int) -> Tensor:
+    """Twelve words (12, d): each of the four cases three times, a 1 in column 0, and other numbers elsewhere."""
+    x = torch.randn(12, d, generator=torch.Generator().manual_seed(d))
+    x[:, 0] = 1
+    x[:, one], x[:, other] = torch.cartesian_prod(torch.arange(2.0), torch.arange(2.0)).repeat(3, 1).T
+    return x
+
+
+def _what_the_mlp_adds(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
+    """What gelu(x @ up) @ down is for twelve words (12, d): 1 where a word has exactly one of the two features."""
+    d, one, other, to = inputs
+    up, down = asked(*inputs)[0].float()
+    x = _words_with_two_features(d, one, other)
+    wanted = torch.zeros_like(x)
+    wanted[:, to] = (x[:, one] != x[:, other]).float()
+    return (nearly(torch.nn.functional.gelu(x @ up) @ down, wanted),)
+
+
+def _only_shapes(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
+    return (torch.zeros(asked(*inputs)[0].shape),)
+
+
+def _features(d: int, one: int, other: int, to: int, name: str, *, hidden: bool = False) -> Case:
+    return Case(name=name, inputs=lambda _draw: (d, one, other, to), probe=_what_the_mlp_adds, hidden=hidden)
+
+
+MLP_BY_HAND = WrittenExercise(
+    name="mlp_by_hand",
+    lesson=LESSON,
+    contract="d and three columns -> up and down (2, d, d), so that gelu(x @ up) @ down is 1 in column `to` where "
+    "exactly one of the columns `one` and `other` is 1, and 0 elsewhere",
+    parts={"values": 6},
+    reference=mlp_by_hand,
+    cases=(
+        Case(name="the shape of the two matrices", inputs=lambda _draw: (5, 1, 2, 4), probe=_only_shapes),
+        _features(5, 1, 2, 4, "legs, lanes, and a column for the answer"),
+        _features(7, 5, 2, 3, "other columns"),
+        _features(4, 3, 1, 2, "four columns"),
+        _features(11, 1, 9, 6, "eleven columns"),
+        _features(29, 17, 5, 11, "a wide word", hidden=True),
+        _features(6, 2, 1, 5, "neighbours, the other way round", hidden=True),
+    ),
+    pairs=("too_soft", "both_counted_as_one"),
+)
+
+
 MANY = 1000  # equal vectors, so that the shares of what dropout makes of them can be read off
-SHARES = (150, 405, 755)  # places in the sorted results, far from every step: see `_dropped`
+SHARES = (150, 405, 755)  # places in the sorted results, far from every step: see `dropped`
 PROBABILITY = 0.3
-
-
-class FeedForward(attnlib.FeedForward):
-    """The contract's form: dropout may be given by position."""
-
-    def __init__(self, d_model: int, d_hidden: int, dropout: float = 0.0) -> None:
-        super().__init__(d_model, d_hidden, dropout=dropout)
-
-
-def _inputs(draw: Draw, *, b: int, n: int, sizes: tuple[int, int]) -> tuple[tuple[Any, ...], tuple[Tensor]]:
-    return sizes, (draw.normal(b, n, sizes[0], scale=1.3),)
-
-
-def _equal_vectors(draw: Draw, *, given: bool = True) -> tuple[tuple[Any, ...], tuple[Tensor]]:
-    return (3, 5, PROBABILITY) if given else (3, 5), (torch.ones(1, MANY, 3, dtype=draw.dtype),)
 
 
 def plain_perceptron(shapes: dict[str, tuple[int, ...]], prefix: str = "") -> dict[str, Tensor]:
@@ -145,93 +175,10 @@ def plain_perceptron(shapes: dict[str, tuple[int, ...]], prefix: str = "") -> di
     }
 
 
-def _dropped(asked: Asked, inputs: tuple[Any, ...], *, training: bool) -> tuple[Tensor, ...]:
-    """What dropout makes of many equal vectors, sorted: not a matter of chance, but for once in 10^9.
-
-    Where p = 0.3 is dropped, 30 % of the results are 0, 21 % are what the bias of `down` becomes alone, and 49 % come
-    through whole. `SHARES` are the middles of these three stretches, six standard deviations from their ends.
-
-    Two more rows tell whether the entries of a vector are dropped each by itself: in 63 % of the vectors some are 0 and
-    some are not, and in 40 % some of those that are not are whole and some are the bias alone.
-    """
-    assert asked.shapes is not None
-    asked.load(plain_perceptron(asked.shapes))
-    asked.train(training)
-    (output,) = asked(*inputs)
-    entries = output.reshape(MANY, -1)
-    none = entries == 0
-    kept = ~none & ~torch.isclose(entries, entries.amax(dim=-1, keepdim=True))
-    apart = torch.stack([none.any(dim=-1) & ~none.all(dim=-1), kept.any(dim=-1)]).to(entries.dtype).sort().values
-    each = torch.stack([apart[0, MANY // 2], apart[1, MANY * 85 // 100]])
-    return (torch.cat([entries.sort(dim=0).values[list(SHARES)], each[:, None].expand(-1, entries.shape[-1])]),)
-
-
-def _drawn_twice(asked: Asked, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
-    """Of many equal vectors, sorted: where one of two calls in training drops an entry and the other does not.
-
-    With p = 0.3 that is so in 42 % of them; the two places are the middles of the shares that are alike and apart.
-    """
-    assert asked.shapes is not None
-    asked.load(plain_perceptron(asked.shapes))
-    asked.train(True)
-    (first,), (second,) = asked(*inputs), asked(*inputs)
-    apart = ((first == 0) != (second == 0)).reshape(MANY, -1).to(first.dtype).sort(dim=0).values
-    return (apart[[MANY * 29 // 100, MANY * 79 // 100]],)
-
-
 def in_training(asked: Asked, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
     """The plain result in training: without a dropout given, the same as at evaluation."""
     asked.train(True)
     return asked(*inputs)
-
-
-FEED_FORWARD = WrittenExercise(
-    name="FeedForward",
-    lesson=LESSON,
-    contract="FeedForward(d_model, d_hidden, dropout=0.0), forward: (b, n, d_model) -> (b, n, d_model)",
-    parts={"values": 2, "dropout": 1, "gradient": 1, "robustness": 1},
-    kind="module",
-    reference=FeedForward,
-    forbidden=("attnlib.FeedForward.forward",),
-    weight_scale=1.2,
-    cases=(
-        *usual_cases(
-            _inputs,
-            {"b": 2, "n": 5, "sizes": (7, 13)},
-            one={"b": 1, "n": 3, "sizes": (5, 11)},
-            more=[
-                {"b": 3, "n": 11, "sizes": (13, 5)},
-                {"b": 5, "n": 2, "sizes": (3, 7)},
-                {"b": 2, "n": 7, "sizes": (7, 11)},
-            ],
-        ),
-        Case(
-            name="in training, with dropout 0.3",
-            inputs=_equal_vectors,
-            part="dropout",
-            probe=partial(_dropped, training=True),
-        ),
-        Case(
-            name="two calls in training, with dropout 0.3",
-            inputs=_equal_vectors,
-            part="dropout",
-            probe=_drawn_twice,
-        ),
-        Case(
-            name="at evaluation, with dropout 0.3",
-            inputs=_equal_vectors,
-            part="dropout",
-            probe=partial(_dropped, training=False),
-        ),
-        Case(
-            name="in training, dropout not given",
-            inputs=partial(_equal_vectors, given=False),
-            part="dropout",
-            probe=partial(_dropped, training=True),
-        ),
-    ),
-    pairs=("gelu_by_tanh", "relu", "no_dropout"),
-)
 
 
 WHOLE_BLOCKS = (
@@ -279,11 +226,10 @@ def single_words(draw: Draw) -> tuple[tuple[Any, ...], tuple[Tensor]]:
     return (12, 3, 2.65, PROBABILITY), (torch.zeros(MANY, 1, 12, dtype=draw.dtype),)
 
 
-def dropped(asked: Asked, inputs: tuple[Any, ...], *, training: bool) -> tuple[Tensor, ...]:
-    """What dropout makes of many single words, sorted: see `_dropped`.
+def _load_plain(asked: Asked) -> None:
+    """A word that is alone in its sentence has the weight 1 for itself.
 
-    A word that is alone in its sentence has the weight 1 for itself. With the weights set here attention is then
-    1 + 1, value and bias, and any dropout in it shows; the perceptron sees ones.
+    With these weights attention is then 1 + 1, value and bias, and any dropout in it shows; the MLP sees ones.
     """
     assert asked.shapes is not None
     numbers = {
@@ -295,11 +241,33 @@ def dropped(asked: Asked, inputs: tuple[Any, ...], *, training: bool) -> tuple[T
     }
     weights = {name: torch.full(asked.shapes[name], number) for name, number in numbers.items()}
     asked.load(weights | plain_perceptron(asked.shapes, "mlp.") | {"attn.w_o.weight": torch.eye(12)})
+
+
+def dropped(asked: Asked, inputs: tuple[Any, ...], *, training: bool) -> tuple[Tensor, ...]:
+    """What dropout makes of many single words, sorted: not a matter of chance, but for once in 10^9.
+
+    Where p = 0.3 is dropped, the MLP adds 0 in 30 % of the entries, what the bias of `down` becomes alone in 21 %, and
+    the whole in 49 %. `SHARES` are the middles of these three stretches, six standard deviations from their ends. One
+    more row tells whether the entries of a vector are dropped each by itself.
+    """
+    _load_plain(asked)
     asked.train(training)
     (output,) = asked(*inputs)
     words = output.reshape(MANY, -1)
-    apart = (words.amax(dim=-1) - words.amin(dim=-1) > 1e-3).sort().values[MANY // 2]  # entries dropped each by itself
+    apart = (words.amax(dim=-1) - words.amin(dim=-1) > 1e-3).sort().values[MANY // 2]
     return (torch.cat([words.sort(dim=0).values[list(SHARES)], apart.to(words).expand(1, words.shape[-1])]),)
+
+
+def _drawn_twice(asked: Asked, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
+    """Of many single words, sorted: where one of two calls in training drops an entry and the other does not.
+
+    With p = 0.3 that is so in 42 % of them; the two places are the middles of the shares that are alike and apart.
+    """
+    _load_plain(asked)
+    asked.train(True)
+    nothing_added = [(asked(*inputs)[0] - 2).abs() < 1e-3 for _ in range(2)]
+    apart = (nothing_added[0] != nothing_added[1]).reshape(MANY, -1).to(inputs[0].dtype).sort(dim=0).values
+    return (apart[[MANY * 29 // 100, MANY * 79 // 100]],)
 
 
 def padding_case(name: str, *, part: str = "mask", hidden: bool = False, **inputs: Any) -> Case:
@@ -359,7 +327,7 @@ ENCODER_BLOCK = WrittenExercise(
     lesson=LESSON,
     contract="EncoderBlock(d_model, num_heads, mlp_ratio=4.0, dropout=0.0), forward(x, key_mask=None): "
     "(b, n, d_model) -> (b, n, d_model)",
-    parts={"values": 3, "mask": 1, "dropout": 1, "gradient": 1, "robustness": 1},
+    parts={"values": 5, "mask": 1, "dropout": 2, "gradient": 1, "robustness": 1},
     kind="module",
     reference=EncoderBlock,
     attends=True,
@@ -391,6 +359,12 @@ ENCODER_BLOCK = WrittenExercise(
             probe=partial(dropped, training=True),
         ),
         Case(
+            name="two calls in training, with dropout 0.3",
+            inputs=single_words,
+            part="dropout",
+            probe=_drawn_twice,
+        ),
+        Case(
             name="at evaluation, with dropout 0.3",
             inputs=single_words,
             part="dropout",
@@ -401,7 +375,6 @@ ENCODER_BLOCK = WrittenExercise(
             inputs=partial(block_inputs, b=2, n=5, sizes=(12, 3)),
             part="dropout",
             probe=in_training,
-            hidden=True,
         ),
         Case(
             name="d_model = 13 for 3 heads",
@@ -451,10 +424,7 @@ ENCODER_BLOCK = WrittenExercise(
             "nan_swept_forward",
         ),
     },
-    without=(
-        "fixed_scale_2",  # right where a head is 4 wide
-        "dropped_once_for_all",  # FeedForward is called twice, a block is not
-    ),
+    without=("fixed_scale_2",),  # right where a head is 4 wide
     same={
         "padding_on_queries": "padding_looked_at",
         "second_norm_never_made": "one_norm_layer",
@@ -505,6 +475,7 @@ MEND_ENCODER_BLOCK = WrittenExercise(
     without=(
         "first_residual_from_the_norm_and_one_norm_twice",  # that is how the code is given
         "first_norm_forgotten_and_first_residual_from_the_norm",  # without norm1 there is nothing to take it from
+        "dropout_by_default",  # the constructor is given
         "dropout_after_attention",
         "dropout_twice",
         "dropout_on_both_branches",
@@ -611,8 +582,7 @@ DIGIT_READER = WrittenExercise(
     lesson=LESSON,
     contract="DigitReader(side, patch, d_model, num_heads, depth, dropout=0.0), forward: images (b, side, side) -> "
     "logits (b, 10)",
-    parts={"values": 3, "dropout": 1, "gradient": 1, "robustness": 1},
-    stretch=True,
+    parts={"values": 6, "dropout": 1, "gradient": 1, "robustness": 1},
     kind="module",
     reference=DigitReader,
     attends=True,
@@ -696,11 +666,10 @@ BLOCK_COST = WrittenExercise(
 EXERCISES = (
     PREDICT_NO_RESIDUALS,
     LAYER_NORM,
-    FEED_FORWARD,
+    MLP_BY_HAND,
     ENCODER_BLOCK,
     DIGIT_READER,
     MEND_ENCODER_BLOCK,
     POST_NORM_BLOCK,
-    PREDICT_CROSSOVER,
     BLOCK_COST,
 )

@@ -1,15 +1,17 @@
 """Exercises of lesson 07: where the words stand."""
 
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 import attnlib
 from attnlib.attention import equation
+from attnlib.checks.asking.given import OPTIMISER, described
 from attnlib.checks.course.declare import WrittenExercise
+from attnlib.checks.course.trained import trained
 from attnlib.checks.course.usual import of_sizes, usual_cases
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Asked, Case
@@ -130,53 +132,8 @@ ROTATE = WrittenExercise(
 )
 
 
-def _to_half_pairs(w: Tensor, num_heads: int, back: bool = False) -> Tensor:
-    """The contract's form."""
-    return attnlib.to_half_pairs(w, num_heads, back=back)
-
-
-def _projection(draw: Draw, *, n: int, heads: int, d: int, back: bool = False) -> tuple[Any, ...]:
-    w = draw.normal(n, heads * d)
-    return (w, heads, True) if back else (w, heads)
-
-
-PROJECTION: dict[str, Any] = {"n": 7, "heads": 3, "d": 10}
-OTHER_PROJECTION: dict[str, Any] = {"n": 5, "heads": 5, "d": 6}
-
-TO_HALF_PAIRS = WrittenExercise(
-    name="to_half_pairs",
-    lesson=LESSON,
-    contract="w (d_model, h·d), num_heads, back=False -> the columns of each head from neighbour pairs to half pairs",
-    parts={"values": 2, "back": 1, "robustness": 1},
-    reference=_to_half_pairs,
-    forbidden=("attnlib.to_half_pairs",),
-    cases=(
-        *(
-            replace(case, part="robustness") if case.part == "gradient" else case
-            for case in usual_cases(
-                _projection,
-                PROJECTION,
-                one={"n": 2, "heads": 1, "d": 6},
-                more=[OTHER_PROJECTION, {**PROJECTION, "n": 11}],
-            )
-        ),
-        Case(name="back", inputs=partial(_projection, **PROJECTION, back=True), part="back"),
-        Case(name="back, for one head", inputs=partial(_projection, n=5, heads=1, d=8, back=True), part="back"),
-        Case(
-            name="back, other sizes",
-            inputs=partial(_projection, **OTHER_PROJECTION, back=True),
-            part="back",
-            hidden=True,
-        ),
-    ),
-    example=lambda: (torch.arange(12.0)[None], 2),
-)
-
-
 def _alibi_bias(num_heads: int, q_len: int, k_len: int) -> Tensor:
-    """The contract's form, without the device; the paper has no other numbers of heads."""
-    if num_heads & (num_heads - 1):
-        raise ValueError(f"num_heads must be a power of two, got {num_heads}")
+    """The contract's form, without the device."""
     return attnlib.alibi_bias(num_heads, q_len, k_len)
 
 
@@ -188,15 +145,15 @@ def _in_the_past(asked: Asked, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
     return (bias.masked_fill(~attnlib.causal_mask(*inputs[1:]), 0.0),)
 
 
-def _bias(name: str, *sizes: int, raises: bool = False, **more: Any) -> Case:
-    return of_sizes(name, *sizes, raises=raises, probe=None if raises else _in_the_past, **more)
+def _bias(name: str, *sizes: int, **more: Any) -> Case:
+    return of_sizes(name, *sizes, probe=_in_the_past, **more)
 
 
 ALIBI_BIAS = WrittenExercise(
     name="alibi_bias",
     lesson=LESSON,
     contract="num_heads, q_len, k_len -> float32 (h, q, k): minus slope times distance, the last query at the last key",
-    parts={"values": 2, "more keys than queries": 1, "other numbers of heads": 1},
+    parts={"values": 3, "more keys than queries": 1, "any number of heads": 2},
     reference=_alibi_bias,
     forbidden=("attnlib.alibi_bias", "attnlib.alibi_slopes"),
     cases=(
@@ -207,9 +164,13 @@ ALIBI_BIAS = WrittenExercise(
         _bias("more keys than queries", 4, 3, 7, part="more keys than queries"),
         _bias("one new query", 2, 1, 5, part="more keys than queries"),
         _bias("more queries than keys", 2, 5, 3, part="more keys than queries"),
-        _bias("three heads", 3, 5, 5, part="other numbers of heads", raises=True),
-        _bias("six heads", 6, 5, 5, part="other numbers of heads", raises=True),
-        _bias("twelve heads", 12, 5, 5, part="other numbers of heads", raises=True, hidden=True),
+        _bias("three heads", 3, 5, 5, part="any number of heads"),
+        _bias("five heads", 5, 5, 5, part="any number of heads"),
+        _bias("six heads", 6, 5, 5, part="any number of heads"),
+        _bias("twelve heads", 12, 3, 3, part="any number of heads"),
+        _bias("seven heads", 7, 3, 3, part="any number of heads"),
+        _bias("twenty-five heads", 25, 3, 3, part="any number of heads", hidden=True),
+        _bias("fifteen heads", 15, 2, 5, part="any number of heads", hidden=True),
         _bias("sixteen heads", 16, 11, 11, hidden=True),
         _bias("two new queries", 8, 2, 13, part="more keys than queries", hidden=True),
     ),
@@ -223,6 +184,7 @@ ALIBI_BIAS = WrittenExercise(
         "keys_counted_alone",
     ),
     without=(
+        "first_slope_is_one_and_slopes_reversed",
         "aligned_to_the_first_key_and_keys_counted_alone",
         "aligned_to_the_first_key_2_and_keys_counted_alone",
     ),
@@ -264,33 +226,165 @@ MEND_ROTARY = WrittenExercise(
 )
 
 
-def _alibi_slopes(num_heads: int) -> Tensor:
-    """The contract's form, without the device."""
-    return attnlib.alibi_slopes(num_heads)
+def train_with_warmup(
+    model: nn.Module, ids: Tensor, targets: Tensor, lr: float, warmup: int, make: Any = torch.optim.SGD
+) -> Tensor:
+    optimiser, losses, steps = make(model.parameters(), lr=lr), [], len(ids)
+    for step in range(steps):
+        for group in optimiser.param_groups:
+            group["lr"] = lr * min(1.0, (step + 1) / warmup) * (1 - step / steps)
+        logits = model(ids[step])[:, -targets.shape[-1] :]
+        loss = F.cross_entropy(logits.flatten(0, 1), targets[step].flatten())
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        losses.append(loss.detach())
+    return torch.stack(losses)
 
 
-ALIBI_SLOPES = WrittenExercise(
-    name="alibi_slopes",
+def _small_model(draw: Draw, vocab: int, max_len: int, *, learns: bool) -> dict[str, Any]:
+    weights = {"embed": draw.normal(vocab, 6), "places": draw.normal(max_len, 6)}
+    return described("SmallModel", (vocab, max_len, 6), weights, learns=learns)
+
+
+def _to_train(
+    draw: Draw, *, steps: int, b: int, n: int, m: int, vocab: int, warmup: int, optimiser: str = ""
+) -> tuple[Any, ...]:
+    """The last m of n tokens have a target."""
+    model = _small_model(draw, vocab, n + 2, learns=True)
+    ids, targets = draw.integers(0, vocab, (steps, b, n)), draw.integers(0, vocab, (steps, b, m))
+    return model, ids, targets, 0.3, warmup, *(({OPTIMISER: optimiser},) if optimiser else ())
+
+
+_STEPS: dict[str, Any] = {"steps": 7, "b": 3, "n": 5, "m": 4, "vocab": 11, "warmup": 3}
+
+TRAIN_WITH_WARMUP = WrittenExercise(
+    name="train_with_warmup",
     lesson=LESSON,
-    contract="num_heads, any number from 1 -> float32 (h): the slopes of the paper's code",
-    parts={"values": 1},
-    stretch=True,
-    reference=_alibi_slopes,
-    forbidden=("attnlib.alibi_slopes", "attnlib.alibi_bias"),
+    contract="model, ids (steps, b, n), targets (steps, b, m) of the last m tokens, lr, warmup, make -> losses "
+    "(steps,); the rate rises over the first steps, and falls to 0",
+    parts={"values": 3, "robustness": 1},
+    reference=train_with_warmup,
+    excused={
+        "the device that was given": "The losses may be collected as Python's numbers.",
+        "large scores": "The model is given, and its logits are not large.",
+    },
     cases=(
-        *(of_sizes(f"{h} heads", h) for h in (1, 8, 6, 5, 12, 3, 7)),
-        *(of_sizes(f"{h} heads", h, hidden=True) for h in (2, 11, 15, 16, 25, 40)),
+        Case(name="seven steps", inputs=partial(_to_train, **_STEPS)),
+        Case(name="one step", inputs=partial(_to_train, **{**_STEPS, "steps": 1})),
+        Case(name="no warm-up to speak of", inputs=partial(_to_train, **{**_STEPS, "warmup": 1})),
+        Case(name="a target for every token", inputs=partial(_to_train, **{**_STEPS, "m": 5})),
+        Case(name="one target a sentence", inputs=partial(_to_train, **{**_STEPS, "m": 1})),
+        Case(name="a warm-up longer than the training", inputs=partial(_to_train, **{**_STEPS, "warmup": 11})),
+        Case(
+            name="the model after the last step",
+            inputs=partial(_to_train, **{**_STEPS, "steps": 3}),
+            dtype=torch.float64,
+            probe=trained,
+        ),
+        Case(
+            name="an optimiser that remembers",
+            inputs=partial(_to_train, steps=5, b=2, n=3, m=2, vocab=5, warmup=2, optimiser="Adagrad"),
+        ),
+        Case(
+            name="seven steps, in float64",
+            inputs=partial(_to_train, **_STEPS),
+            dtype=torch.float64,
+            part="robustness",
+            mutation=True,
+        ),
+        Case(
+            name="called a second time, with another model",
+            inputs=partial(_to_train, **_STEPS),
+            after=(partial(_to_train, **_STEPS),),
+        ),
+        Case(
+            name="other sizes",
+            inputs=partial(_to_train, steps=11, b=2, n=7, m=5, vocab=3, warmup=4),
+            hidden=True,
+        ),
     ),
-    example=lambda: (3,),
-    without=("slopes_even",),
+    few={
+        "training": (
+            "gradients_pile_up",
+            "uphill",
+            "nothing_learned",
+            "one_step_only",
+            "last_loss_alone",
+            "mean_of_the_losses",
+        )
+    },
+    pairs=("rate_never_rises", "rate_never_falls", "gradients_pile_up"),
+)
+
+
+@torch.no_grad()
+def read_in_windows(model: nn.Module, ids: Tensor, window: int) -> Tensor:
+    losses = []
+    for i in range(1, ids.shape[1]):
+        logits = model(ids[:, max(0, i - window) : i])[:, -1]
+        losses.append(F.cross_entropy(logits, ids[:, i]))
+    return torch.stack(losses)
+
+
+def _to_read(draw: Draw, *, b: int, n: int, vocab: int, window: int) -> tuple[Any, ...]:
+    """The model has positions enough for all that a window holds, and for the whole text."""
+    return _small_model(draw, vocab, n + 2, learns=False), draw.integers(0, vocab, (b, n)), window
+
+
+READ_IN_WINDOWS = WrittenExercise(
+    name="read_in_windows",
+    lesson=LESSON,
+    contract="model, ids (b, n), window -> losses (n - 1,): of each token but the first, from the last `window` tokens "
+    "before it alone, averaged over the batch",
+    parts={"values": 3, "robustness": 1},
+    reference=read_in_windows,
+    excused={
+        "the device that was given": "The losses may be collected as Python's numbers.",
+        "large scores": "The model is given, and its logits are not large.",
+    },
+    cases=(
+        Case(name="a window of three", inputs=partial(_to_read, b=2, n=11, vocab=7, window=3), mutation=True),
+        Case(name="a window of one", inputs=partial(_to_read, b=3, n=7, vocab=5, window=1)),
+        Case(name="a window longer than the text", inputs=partial(_to_read, b=2, n=5, vocab=7, window=13)),
+        Case(name="two tokens", inputs=partial(_to_read, b=3, n=2, vocab=5, window=2)),
+        Case(name="a single text", inputs=partial(_to_read, b=1, n=7, vocab=5, window=2)),
+        Case(
+            name="in float64",
+            inputs=partial(_to_read, b=2, n=7, vocab=5, window=3),
+            dtype=torch.float64,
+            part="robustness",
+        ),
+        Case(
+            name="losses without a history",
+            inputs=partial(_to_read, b=2, n=5, vocab=7, window=2),
+            part="robustness",
+            detached=True,
+        ),
+        Case(
+            name="called a second time, with another model",
+            inputs=partial(_to_read, b=2, n=7, vocab=5, window=3),
+            after=(partial(_to_read, b=2, n=7, vocab=5, window=3),),
+        ),
+        Case(name="other sizes", inputs=partial(_to_read, b=5, n=13, vocab=11, window=4), hidden=True),
+        Case(
+            name="other sizes, in float64",
+            inputs=partial(_to_read, b=3, n=11, vocab=5, window=5),
+            dtype=torch.float64,
+            part="robustness",
+            hidden=True,
+        ),
+    ),
+    few={"training": ("last_loss_alone", "mean_of_the_losses")},
+    pairs=("window_one_short", "window_one_long", "token_just_read"),
 )
 
 EXERCISES = (
     PREDICT_NO_POSITION,
     SINUSOIDAL_POSITIONS,
     ROTATE,
-    TO_HALF_PAIRS,
     ALIBI_BIAS,
+    TRAIN_WITH_WARMUP,
+    READ_IN_WINDOWS,
     MEND_ROTARY,
-    ALIBI_SLOPES,
 )

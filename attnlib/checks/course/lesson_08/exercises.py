@@ -22,34 +22,23 @@ LESSON = "08_language_model"
 PREDICT_FIRST_LOSS = WrittenExercise(
     name="predict_first_loss",
     lesson=LESSON,
-    contract="the loss of an untrained model over 39 characters",
+    contract="the loss of an untrained model over 35 characters",
     kind="choice",
     parts={"choice": 1},
     reference="C",
-    explanation="A model that knows nothing gives each of V tokens the probability 1/V, and -ln(1/V) = ln V: for 39 "
-    "characters, 3.66. If the first loss is far above that, the model starts out with opinions, and they are wrong.",
-)
-
-PREDICT_TEMPERATURE = WrittenExercise(
-    name="predict_temperature_0",
-    lesson=LESSON,
-    contract="what twelve texts look like that a model writes from the same beginning at temperature 0",
-    kind="choice",
-    parts={"choice": 1},
-    reference="B",
-    explanation="Nothing is left to chance, and all twelve begin alike. So they get the same first character, then "
-    "the same second one, and so on to the end.",
+    explanation="A model that knows nothing gives each of V tokens the probability 1/V, and -ln(1/V) = ln V: for 35 "
+    "characters, 3.56. If the first loss is far above that, the model starts out with opinions, and they're wrong.",
 )
 
 PREDICT_OVERFITTED = WrittenExercise(
     name="predict_overfitted",
     lesson=LESSON,
-    contract="how far the loss falls when a model learns eight names by heart, all of which begin alike",
+    contract="how far the loss falls when a model learns eight lines by heart, all of which begin alike",
     kind="choice",
     parts={"choice": 1},
     reference="C",
-    explanation="After the line break that all eight begin with, eight different characters can come, or slightly "
-    "fewer. Nobody can know which. Everything after that is known by heart, and costs next to nothing.",
+    explanation="All eight begin with the same two characters, and then the first digit of the colour comes. Nobody "
+    "can know which line it is until the lines part. All after that is known by heart, and costs next to nothing.",
 )
 
 
@@ -118,33 +107,15 @@ NEXT_TOKEN_LOSS = WrittenExercise(
 )
 
 
-def _bits_per_character(loss: Tensor, tokens: int, characters: int) -> Tensor:
-    return loss * tokens / characters / torch.log(torch.tensor(2.0, dtype=loss.dtype, device=loss.device))
-
-
-def _paid(draw: Draw, *, tokens: int, characters: int) -> tuple[Any, ...]:
-    return draw.normal(1).abs().squeeze(0) + 0.5, tokens, characters
-
-
-BITS_PER_CHARACTER = WrittenExercise(
-    name="bits_per_character",
+PREDICT_BITS = WrittenExercise(
+    name="predict_bits",
     lesson=LESSON,
-    contract="loss (a scalar tensor, nats per token), tokens, characters -> a scalar tensor: bits per character",
-    parts={"values": 2},
-    reference=_bits_per_character,
-    cases=(
-        Case(name="300 tokens for 1100 characters", inputs=partial(_paid, tokens=300, characters=1100)),
-        Case(name="each token a character", inputs=partial(_paid, tokens=700, characters=700)),
-        Case(
-            name="float64, with a gradient",
-            inputs=partial(_paid, tokens=17, characters=31),
-            dtype=torch.float64,
-            gradient=True,
-        ),
-        Case(name="another text", inputs=partial(_paid, tokens=1000, characters=4321), hidden=True),
-    ),
-    example=lambda: (torch.tensor(2.0), 3, 12),
-    pairs=("per_token", "tokens_and_characters_exchanged", "in_nats", "times_ln_two"),
+    contract="which of two models, with tokens of another length, would compress a text better",
+    kind="choice",
+    parts={"choice": 1},
+    reference="B",
+    explanation="Share the loss of a token among its characters: 3.2 / 4 = 0.8 nats per character, or 0.8 / ln 2 = "
+    "1.15 bits. The other model needs 1.3 nats, 1.88 bits. A loss means nothing until you know what it's per.",
 )
 
 
@@ -642,59 +613,115 @@ GENERATE = WrittenExercise(
 )
 
 
-def _train_on_pieces(model: nn.Module, text: Tensor, held_out: Tensor, window: int, lr: float) -> Tensor:
-    optimiser = torch.optim.SGD(model.parameters(), lr=lr)
-    losses = []
-    for start in range(0, text.shape[1] - window + 1, window):
-        ids = text[:, start : start + window]
+def _train_language_model(
+    model: nn.Module, batches: Tensor, held_out: Tensor, rate: float, warmup: int, every: int
+) -> Tensor:
+    optimiser = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=0.01)
+    was_training, losses = model.training, []
+    for step in range(len(batches) + 1):
+        if step % every == 0:
+            model.eval()
+            with torch.no_grad():
+                losses.append(_next_token_loss(model(held_out[0]), held_out[1]))
+        if step == len(batches):
+            break
         model.train()
-        loss = _next_token_loss(model(ids, torch.arange(window)), ids)
+        ids, targets = batches[step]
+        loss = _next_token_loss(model(ids), targets)
+        for group in optimiser.param_groups:
+            group["lr"] = rate * min(1.0, (step + 1) / warmup) * (1 - step / len(batches))
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
-        model.eval()
-        with torch.no_grad():
-            losses.append(_next_token_loss(model(held_out, torch.arange(held_out.shape[1])), held_out))
+    model.train(was_training)
     return torch.stack(losses)
 
 
 def _to_train(
-    draw: Draw, *, b: int, pieces: int, window: int, vocab: int, left: int = 1, training: bool = True
+    draw: Draw,
+    *,
+    steps: int,
+    b: int,
+    n: int,
+    vocab: int,
+    every: int,
+    warmup: int = 3,
+    training: bool = True,
+    rate: float = 0.05,
 ) -> tuple[Any, ...]:
-    """Behind the last piece, some tokens are left over."""
-    model = _small_model(draw, vocab=vocab, max_len=(pieces + 1) * window, training=training)
-    text = draw.integers(0, vocab, (b, pieces * window + left))
-    return model, text, draw.integers(0, vocab, (b + 1, window + 1)), window, 0.1
+    """Ids and targets: nothing is to be learned at the end of most lines, nor in the middle of the first."""
+    model = _small_model(draw, vocab=vocab, max_len=n + 2, training=training)
+    model[MODEL]["weights"]["embed"] *= 1.5
+    batches = draw.integers(0, vocab, (steps, 1, b, n)).repeat(1, 2, 1, 1)
+    held_out = draw.integers(0, vocab, (1, b + 2, n - 1)).repeat(2, 1, 1)
+    for targets in (*batches[:, 1], held_out[1]):
+        targets[0, 2] = -100
+        for i, row in enumerate(targets):
+            row[len(row) - i % (len(row) - 1) :] = -100
+    return model, batches, held_out, rate, warmup, every
 
 
-MEND_TRAINING_LOOP = WrittenExercise(
-    name="mend_training_loop",
+def _mode_left(asked: Asked, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
+    """Whether the model is in training mode afterwards."""
+    asked(*inputs)
+    (mode,) = (left for left in asked.left() if left.dtype == torch.bool)
+    return (mode.long(),)
+
+
+_NINE: dict[str, Any] = {"steps": 9, "b": 3, "n": 6, "vocab": 11, "every": 3}
+
+TRAIN_LANGUAGE_MODEL = WrittenExercise(
+    name="train_language_model",
     lesson=LESSON,
-    contract="model, text (b, many), held_out (c, n), window, lr -> the losses on held_out, one after each step",
-    parts={"values": 3},
-    reference=_train_on_pieces,
+    contract="model, batches (steps, 2, b, n) of ids and targets, held_out (2, c, m), rate, warmup, every -> "
+    "(1 + steps // every): the losses on held_out, before the first step and after every `every` steps",
+    parts={"values": 4, "mode": 2, "robustness": 1},
+    reference=_train_language_model,
     excused={
         "large scores": "The model is given, and its logits are not large.",
         "the device that was given": "The losses may be collected as Python's numbers.",
     },
     cases=(
-        Case(name="seven pieces of five tokens", inputs=partial(_to_train, b=2, pieces=7, window=5, vocab=11)),
-        Case(name="one piece", inputs=partial(_to_train, b=3, pieces=1, window=4, vocab=5)),
-        Case(name="nothing left over", inputs=partial(_to_train, b=2, pieces=3, window=4, vocab=5, left=0)),
-        Case(name="nearly a piece left over", inputs=partial(_to_train, b=2, pieces=3, window=4, vocab=5, left=3)),
+        Case(name="nine steps, a look after every third", inputs=partial(_to_train, **_NINE)),
+        Case(name="a look after every step", inputs=partial(_to_train, **{**_NINE, "steps": 5, "every": 1})),
+        Case(name="steps left over", inputs=partial(_to_train, steps=8, b=4, n=5, vocab=7, every=3)),
+        Case(name="one step", inputs=partial(_to_train, steps=1, b=2, n=4, vocab=5, every=1, warmup=1)),
+        Case(name="a warm-up of one step", inputs=partial(_to_train, steps=6, b=3, n=5, vocab=7, every=2, warmup=1)),
         Case(
             name="a model that comes in evaluation mode",
-            inputs=partial(_to_train, b=2, pieces=3, window=5, vocab=7, training=False),
+            inputs=partial(_to_train, **{**_NINE, "training": False}),
+            part="mode",
+        ),
+        *(
+            Case(
+                name=f"the mode afterwards, a model that comes in {mode} mode",
+                inputs=partial(_to_train, steps=2, b=2, n=4, vocab=5, every=1, training=mode == "training"),
+                part="mode",
+                probe=_mode_left,
+            )
+            for mode in ("training", "evaluation")
         ),
         Case(
-            name="seven pieces, in float64",
-            inputs=partial(_to_train, b=2, pieces=7, window=3, vocab=5),
+            name="nine steps, in float64",
+            inputs=partial(_to_train, **_NINE),
             dtype=torch.float64,
+            part="robustness",
         ),
-        Case(name="other sizes", inputs=partial(_to_train, b=5, pieces=4, window=7, vocab=11), hidden=True),
+        Case(
+            name="losses without a history",
+            inputs=partial(_to_train, steps=2, b=2, n=4, vocab=5, every=1),
+            part="robustness",
+            detached=True,
+        ),
+        Case(name="other sizes", inputs=partial(_to_train, steps=14, b=5, n=7, vocab=13, every=4), hidden=True),
+        Case(
+            name="other sizes, evaluation mode",
+            inputs=partial(_to_train, steps=7, b=2, n=8, vocab=5, every=2, warmup=5, training=False),
+            part="mode",
+            hidden=True,
+        ),
     ),
-    pairs=("positions_run_on", "loss_not_shifted", "evaluation_never_left"),
-    without=("dropout_goes_on",),  # it is tested in training
+    pairs=("loss_not_shifted", "evaluation_never_left", "gradients_added_up"),
 )
 
 
@@ -756,10 +783,9 @@ EXERCISES = (
     DECODER_BLOCK,
     LANGUAGE_MODEL,
     PREDICT_OVERFITTED,
-    PREDICT_TEMPERATURE,
+    TRAIN_LANGUAGE_MODEL,
     SAMPLE_NEXT,
     GENERATE,
     WITTEN_BELL,
-    BITS_PER_CHARACTER,
-    MEND_TRAINING_LOOP,
+    PREDICT_BITS,
 )

@@ -1,6 +1,5 @@
 """Exercises of lesson 09: what is kept, who shares it, and how far back it goes."""
 
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -10,14 +9,15 @@ from torch import Tensor
 import attnlib
 from attnlib.attention import equation
 from attnlib.checks.asking import ready_made
-from attnlib.checks.asking.given import HELD
+from attnlib.checks.asking.given import HELD, described
 from attnlib.checks.asking.watch import ATTENTION_OF_ATTNLIB
 from attnlib.checks.course.declare import WrittenExercise
-from attnlib.checks.course.usual import of_sizes, usual_cases
+from attnlib.checks.course.usual import usual_cases
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Asked, Case, Inputs
 
 LESSON = "09_fast_decoding"
+LAYERS = ("w_q", "w_k", "w_v", "w_o")
 
 Cache = dict[str, Any]
 """{"k": (b, h, room, d), "v": the same, "length": how many positions hold something}."""
@@ -54,7 +54,7 @@ def new_cache(draw: Draw, *, b: int, h: int, room: int, d: int, past: int, scale
 def cache_left(asked: Asked) -> Cache:
     """The cache as the attempt left it, which is its first input or its last."""
     left = asked.left()
-    k, v, length = left[:3] if left[2].dim() == 0 else left[-3:]
+    k, v, length = left[:3] if left[1].dim() == 4 and left[2].dim() == 0 else left[-3:]
     return {"k": k, "v": v, "length": int(length)}
 
 
@@ -151,32 +151,30 @@ APPEND_TO_CACHE = WrittenExercise(
 )
 
 
-def cached_attention(x: Tensor, weights: dict[str, Tensor], cache: Cache) -> Tensor:
+def cached_attention(x: Tensor, attn: Any, cache: Cache) -> Tensor:
     """New words alone go through; they look at what the cache holds, and at one another."""
-    num_heads, start = cache["k"].shape[1], cache["length"]
-    q, k, v = (attnlib.split_heads(x @ weights[name], num_heads) for name in ("w_q", "w_k", "w_v"))
-    places = torch.arange(start, start + x.shape[1], device=x.device)
-    keys, values = append_to_cache(cache, attnlib.rotate(k, places), v)
-    output = equation(attnlib.rotate(q, places), keys, values, is_causal=True)[0]
-    return attnlib.merge_heads(output) @ weights["w_o"]
+    num_heads = cache["k"].shape[1]
+    q, k, v = (attnlib.split_heads(layer(x), num_heads) for layer in (attn.w_q, attn.w_k, attn.w_v))
+    keys, values = append_to_cache(cache, k, v)
+    output = equation(q, keys, values, is_causal=True)[0]
+    result: Tensor = attn.w_o(attnlib.merge_heads(output))
+    return result
 
 
-def _words(
-    draw: Draw, *, b: int, n: int, d: int, h: int = 3, past: int = 4, room: int = 17
-) -> tuple[Tensor, dict[str, Tensor], Cache]:
-    """d is half the width of a head: columns are turned in pairs. d_model is not h · 2d."""
-    width, d_model = 2 * d, 5 + h
-    shapes = dict.fromkeys(("w_q", "w_k", "w_v"), (d_model, h * width)) | {"w_o": (h * width, d_model)}
-    weights = {name: draw.normal(*shape, scale=1.3 * shape[0] ** -0.5) for name, shape in shapes.items()}
-    return draw.normal(b, n, d_model), weights, new_cache(draw, b=b, h=h, room=room, d=width, past=past)
+def _words(draw: Draw, *, b: int, n: int, d: int, h: int = 3, past: int = 4, room: int = 17) -> tuple[Any, ...]:
+    d = draw.d_head(d)
+    weights = {f"{name}.weight": draw.normal(h * d, h * d, scale=1.3 * (h * d) ** -0.5) for name in LAYERS}
+    weights |= {f"{name}.bias": draw.normal(h * d, scale=0.5) for name in LAYERS}
+    attn = described("MultiHeadAttention", (h * d, h), weights)
+    return draw.normal(b, n, h * d), attn, new_cache(draw, b=b, h=h, room=room, d=d, past=past)
 
 
 def _in_chunks(asked: Asked, inputs: Inputs, *, chunk: int) -> tuple[Tensor, ...]:
     """The words a few at a time, each time with the cache that was left; all outputs in one row."""
-    x, weights, cache = inputs
+    x, attn, cache = inputs
     outputs = []
     for piece in x.split(chunk, dim=1):
-        outputs.append(asked(piece, weights, cache)[0])
+        outputs.append(asked(piece, attn, cache)[0])
         cache = cache_left(asked)
     return (torch.cat(outputs, dim=1),)
 
@@ -189,8 +187,8 @@ def _chunks(name: str, chunk: int, *, hidden: bool = False, **inputs: Any) -> Ca
 CACHED_ATTENTION = WrittenExercise(
     name="cached_attention",
     lesson=LESSON,
-    contract="new words x (b, n, d_model), weights {w_q, w_k, w_v, w_o}, cache {k, v, length} -> (b, n, d_model): "
-    "causal rotary attention to the cache and to one another",
+    contract="new words x (b, n, d_model), a layer attn with w_q, w_k, w_v, w_o, cache {k, v, length} -> "
+    "(b, n, d_model): causal attention to the cache and to one another",
     parts={"values": 3, "the next call": 2, "robustness": 1},
     reference=cached_attention,
     attends=True,
@@ -212,7 +210,6 @@ CACHED_ATTENTION = WrittenExercise(
         _chunks("word by word, other sizes", 1, b=3, n=5, d=1, h=2, past=3, hidden=True),
         _chunks("in chunks of 4", 4, b=1, n=11, d=3, past=0, hidden=True),
     ),
-    pairs=("restarted", "mask_from_the_first_key", "values_turned"),
     few={
         "heads": ("split_by_reshape", "merged_by_reshape", "no_output_projection"),
         "attention": ("no_scale", "over_queries"),
@@ -220,40 +217,86 @@ CACHED_ATTENTION = WrittenExercise(
 )
 
 
-def cache_bytes(batch: int, layers: int, kv_heads: int, lengths: Tensor, d_head: int, number_bytes: int) -> Tensor:
-    """A key and a value, for each position of each layer and each sentence."""
-    return 2 * batch * layers * kv_heads * lengths * d_head * number_bytes
+def write_with_cache(model: Any, ids: Tensor, num_tokens: int) -> Tensor:
+    """The prompt in one call, then token by token, each read once."""
+    attention = [block.attn for block in model.blocks]
+    heads, batch = attention[0].num_heads, ids.shape[0]
+    width, room = model.embed.weight.shape[1] // heads, ids.shape[1] + num_tokens
+    empty = model.embed.weight.new_zeros(batch, heads, room, width)
+    caches: list[Cache] = [{"k": empty.clone(), "v": empty.clone(), "length": 0} for _ in attention]
+    unread = ids
+    with torch.no_grad():
+        for _ in range(num_tokens):
+            start = caches[0]["length"]
+            x = model.embed(unread) + model.positions.weight[start : start + unread.shape[1]]
+            for block, cache in zip(model.blocks, caches, strict=True):
+                x = x + cached_attention(block.norm1(x), block.attn, cache)
+                x = x + block.mlp(block.norm2(x))
+            unread = model.head(model.norm(x[:, -1:])).argmax(dim=-1)
+            ids = torch.cat([ids, unread], dim=1)
+    return ids
 
 
-def _bill(name: str, *sizes: int, lengths: tuple[int, ...], **more: Any) -> Case:
-    batch, layers, kv_heads, d_head, number_bytes = sizes
+def _to_write(
+    draw: Draw, *, b: int, n: int, more: int, depth: int = 2, heads: int = 3, vocab: int = 11
+) -> tuple[Any, ...]:
+    d, max_len = 4 * heads, n + more + 3
+    shapes = {"embed": (vocab, d), "positions": (max_len, d), "norm": (d,), "head": (vocab, d)}
+    for i in range(depth):
+        block = f"blocks.{i}."
+        shapes |= {block + norm: (d,) for norm in ("norm1", "norm2")}
+        shapes |= {f"{block}attn.{name}": (d, d) for name in LAYERS}
+        shapes |= {f"{block}mlp.up": (4 * d, d), f"{block}mlp.down": (d, 4 * d)}
+    weights = {}
+    for name, shape in shapes.items():
+        weights[f"{name}.weight"] = draw.normal(*shape, scale=1.0 if len(shape) == 1 else 1.5 * shape[-1] ** -0.5)
+        if name not in ("embed", "positions", "head"):
+            weights[f"{name}.bias"] = draw.normal(shape[0], scale=0.3)
+    model = described("SmallWriter", (vocab, d, heads, depth, max_len, n + more), weights)
+    return model, draw.integers(0, vocab, (b, n)), more
 
-    def inputs(draw: Draw) -> tuple[Any, ...]:
-        return batch, layers, kv_heads, torch.tensor(lengths), d_head, number_bytes
 
-    return Case(name=name, inputs=inputs, **more)
-
-
-CACHE_BYTES = WrittenExercise(
-    name="cache_bytes",
+WRITE_WITH_CACHE = WrittenExercise(
+    name="write_with_cache",
     lesson=LESSON,
-    contract="batch, layers, kv_heads, lengths (n,), d_head, number_bytes -> int64 (n,): bytes of all caches",
-    parts={"values": 2},
-    reference=cache_bytes,
-    excused={"the device that was given": "The bytes may be counted in Python, one length after the other."},
+    contract="a model of lesson 08, ids (b, n), num_tokens -> (b, n + num_tokens): the likeliest token each time; each "
+    "token goes through the model once",
+    parts={"values": 5, "robustness": 1},
+    reference=write_with_cache,
+    forbidden=("attnlib.generate", "attnlib.KVCache.append"),
+    excused={"large scores": "The model is given, and its scores are not large."},
     cases=(
-        _bill("three lengths", 3, 5, 7, 11, 2, lengths=(1, 13, 1000003), mutation=True),
-        _bill("one head", 2, 3, 1, 5, 4, lengths=(7, 2)),
-        _bill("a large model", 1, 32, 32, 128, 2, lengths=(1, 4096, 131072)),
-        _bill("a single length", 7, 2, 3, 5, 8, lengths=(17,)),
-        replace(
-            _bill("called a second time, with other lengths", 3, 5, 7, 11, 2, lengths=(2, 5, 19)),
-            after=(_bill("", 3, 5, 7, 11, 2, lengths=(1, 13, 1000003)).inputs,),
+        Case(name="three texts, seven tokens", inputs=partial(_to_write, b=3, n=5, more=7)),
+        Case(name="one text", inputs=partial(_to_write, b=1, n=4, more=6)),
+        Case(name="a prompt of one token", inputs=partial(_to_write, b=2, n=1, more=8)),
+        Case(name="one token more", inputs=partial(_to_write, b=2, n=6, more=1)),
+        Case(name="one block, one head", inputs=partial(_to_write, b=2, n=3, more=9, depth=1, heads=1)),
+        Case(name="three blocks", inputs=partial(_to_write, b=2, n=4, more=7, depth=3, heads=2)),
+        Case(
+            name="called a second time, with another prompt",
+            inputs=partial(_to_write, b=3, n=5, more=6),
+            after=(partial(_to_write, b=2, n=4, more=3),),
         ),
-        _bill("a longer text", 64, 80, 8, 128, 2, lengths=(1000000, 2), hidden=True),
+        Case(
+            name="float64, nothing changed",
+            inputs=partial(_to_write, b=3, n=5, more=8),
+            dtype=torch.float64,
+            mutation=True,
+            part="robustness",
+        ),
+        Case(name="other sizes", inputs=partial(_to_write, b=5, n=7, more=12, vocab=17), hidden=True),
     ),
-    example=lambda: (1, 2, 3, torch.tensor([10, 20]), 4, 2),
-    pairs=("keys_alone_counted", "numbers_not_bytes", "one_layer_counted"),
+)
+
+PREDICT_CACHE_SIZE = WrittenExercise(
+    name="predict_cache_size",
+    lesson=LESSON,
+    contract="how large the cache of LLaMA 2 7B is for a conversation of 4096 tokens",
+    kind="choice",
+    parts={"choice": 1},
+    reference="C",
+    explanation="2 (keys and values) · 32 layers · 32 heads · 128 columns · 2 bytes is half a MiB for each token. "
+    "Times 4096, that's 2 GiB, for every conversation by itself.",
 )
 
 
@@ -317,85 +360,6 @@ GROUPED_QUERY_ATTENTION = WrittenExercise(
         )
     },
     pairs=("groups_taking_turns", "no_scale"),
-)
-
-
-def multi_head_to_grouped(w_k: Tensor, w_v: Tensor, num_heads: int, groups: int) -> tuple[Tensor, Tensor]:
-    """The mean of the heads of each group, (d_model, h·d) -> (d_model, g·d)."""
-    if num_heads % groups:
-        raise ValueError(f"num_heads must be a multiple of groups, got {num_heads} and {groups}")
-    w_k, w_v = (w.unflatten(-1, (groups, num_heads // groups, -1)).mean(dim=-2).flatten(-2) for w in (w_k, w_v))
-    return w_k, w_v
-
-
-def _heads(draw: Draw, *, d_model: int, d: int, heads: int = 6, groups: int = 2) -> tuple[Any, ...]:
-    shape = d_model, heads * d
-    return draw.normal(*shape), draw.normal(*shape), heads, groups
-
-
-MULTI_HEAD_TO_GROUPED = WrittenExercise(
-    name="multi_head_to_grouped",
-    lesson=LESSON,
-    contract="w_k and w_v (d_model, h·d), num_heads, groups -> both (d_model, g·d): the mean of each group's heads",
-    parts={"values": 2, "robustness": 1},
-    reference=multi_head_to_grouped,
-    outputs=("w_k", "w_v"),
-    cases=(
-        *(
-            replace(case, name={"a batch of one": "heads of one column"}.get(case.name, case.name))
-            for case in usual_cases(
-                _heads,
-                {"d_model": 12, "d": 5},
-                one={"d_model": 1, "d": 1},
-                more=[{"d_model": 18, "d": 7, "groups": 3}, {"d_model": 24, "d": 2, "heads": 12, "groups": 4}],
-                gradient=False,
-            )
-        ),
-        Case(name="three groups", inputs=partial(_heads, d_model=12, d=5, groups=3)),
-        Case(name="one group", inputs=partial(_heads, d_model=12, d=3, heads=3, groups=1)),
-        Case(name="a group for each head", inputs=partial(_heads, d_model=12, d=5, heads=3, groups=3)),
-        Case(
-            name="six heads, four groups",
-            inputs=partial(_heads, d_model=12, d=2, groups=4),
-            raises=True,
-            part="robustness",
-        ),
-    ),
-    example=lambda: (torch.arange(4.0)[None], torch.arange(4.0, 8.0)[None], 2, 1),
-)
-
-
-def _sliding_window_mask(q_len: int, k_len: int, window: int) -> Tensor:
-    """The contract's form, without the device."""
-    return attnlib.sliding_window_mask(q_len, k_len, window)
-
-
-SLIDING_WINDOW_MASK = WrittenExercise(
-    name="sliding_window_mask",
-    lesson=LESSON,
-    contract="q_len, k_len, window -> bool (q, k), True = may attend: the query's own key and the window - 1 before it",
-    parts={"values": 2, "more keys than queries, or fewer": 1, "a window of nothing": 1},
-    reference=_sliding_window_mask,
-    forbidden=("attnlib.sliding_window_mask", "attnlib.attention_sink_mask"),
-    cases=(
-        of_sizes("seven words, a window of 3", 7, 7, 3),
-        of_sizes("five words, a window of 2", 5, 5, 2),
-        of_sizes("a window of 1", 5, 5, 1),
-        of_sizes("a window as long as the text", 5, 5, 5),
-        of_sizes("a window longer than the text", 5, 5, 9),
-        of_sizes("more keys than queries", 3, 7, 3, part="more keys than queries, or fewer"),
-        of_sizes("one new query", 1, 6, 4, part="more keys than queries, or fewer"),
-        of_sizes("more queries than keys", 5, 3, 2, part="more keys than queries, or fewer"),
-        of_sizes("a window of 0", 5, 5, 0, part="a window of nothing", raises=True),
-        of_sizes("a window of -1", 5, 5, -1, part="a window of nothing", raises=True),
-        of_sizes("a longer text", 13, 13, 4, hidden=True),
-        of_sizes("two new queries", 2, 11, 5, part="more keys than queries, or fewer", hidden=True),
-        of_sizes("a negative window", 3, 3, -2, part="a window of nothing", raises=True, hidden=True),
-    ),
-    example=lambda: (3, 4, 2),
-    catalogues=("masks",),
-    without=("mask_transposed_2",),
-    pairs=("top_left", "own_key_not_counted", "window_to_both_sides", "one_key_too_few", "no_window_accepted"),
 )
 
 
@@ -568,11 +532,10 @@ EXERCISES = (
     PREDICT_WHAT_TO_KEEP,
     APPEND_TO_CACHE,
     CACHED_ATTENTION,
-    CACHE_BYTES,
+    WRITE_WITH_CACHE,
+    PREDICT_CACHE_SIZE,
     GROUPED_QUERY_ATTENTION,
-    MULTI_HEAD_TO_GROUPED,
     PREDICT_REACH,
-    SLIDING_WINDOW_MASK,
     MEND_ROLLING_CACHE,
     ACCEPT,
 )

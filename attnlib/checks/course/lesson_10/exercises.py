@@ -20,17 +20,6 @@ from attnlib.checks.exercise import Asked, Case, Inputs
 LESSON = "10_flash_attention"
 Three = tuple[Tensor, Tensor, Tensor]
 
-PREDICT_BLOCK_SIZE = WrittenExercise(
-    name="predict_block_size",
-    lesson=LESSON,
-    contract="what changes with the block size, for n = 1024 words: 1, 64, or 1024",
-    kind="choice",
-    parts={"choice": 1},
-    reference="B",
-    explanation="A block of n is one step, and its scores are the whole table. Blocks of 1 need hardly any room but "
-    "n² tiny steps, each of which rescales everything so far. The result is the same, up to rounding.",
-)
-
 
 def _based(highest: Tensor) -> Tensor:
     """What is subtracted: the largest score, or 0 where nothing was open yet."""
@@ -410,6 +399,55 @@ FLASH_ATTENTION = WrittenExercise(
 )
 
 
+def softmax_gradient(weights: Tensor, grad_weights: Tensor) -> Tensor:
+    """The gradient of the scores: more weight for one key means less for all others of the row."""
+    return weights * (grad_weights - (weights * grad_weights).sum(dim=-1, keepdim=True))
+
+
+def _weights_and_gradient(
+    draw: Draw, *, b: int, q: int, k: int, h: int = 0, closed: bool = False, shift: float = 0.5
+) -> tuple[Tensor, Tensor]:
+    shape = (b, h, q, k) if h else (b, q, k)
+    scores = draw.normal(*shape, scale=1.3)
+    if closed:
+        scores[..., ::2, 1] = -torch.inf
+    return scores.softmax(dim=-1), draw.normal(*shape, shift=shift)
+
+
+SOFTMAX_GRADIENT = WrittenExercise(
+    name="softmax_gradient",
+    lesson=LESSON,
+    contract="weights P (…, k), the softmax of scores S, and the gradient dP of the weights (…, k) -> the gradient dS "
+    "of the scores (…, k)",
+    parts={"values": 4, "robustness": 1},
+    reference=softmax_gradient,
+    excused={"large scores": "The scores are not among the inputs, and their weights are."},
+    outputs=("grad_scores",),
+    cases=(
+        *(
+            replace(case, magnitude=10.0)  # for a single key, nothing is left of dP - D
+            for case in usual_cases(
+                _weights_and_gradient,
+                {"b": 2, "q": 3, "k": 5},
+                one={"b": 1, "q": 2, "k": 7},
+                more=[{"b": 3, "q": 7, "k": 2}, {"b": 2, "q": 5, "k": 11}],
+                gradient=False,
+            )
+        ),
+        Case(name="as many queries as keys", inputs=partial(_weights_and_gradient, b=2, q=5, k=5)),
+        Case(name="a key with no weight", inputs=partial(_weights_and_gradient, b=2, q=3, k=5, closed=True)),
+        Case(name="with heads", inputs=partial(_weights_and_gradient, b=2, h=3, q=5, k=7)),
+        Case(name="one row", inputs=lambda draw: tuple(x[0, 0] for x in _weights_and_gradient(draw, b=1, q=1, k=5))),
+        Case(
+            name="with heads, other sizes",
+            inputs=partial(_weights_and_gradient, b=3, h=2, q=7, k=3, closed=True),
+            hidden=True,
+        ),
+    ),
+    example=lambda: (torch.tensor([0.25, 0.75]), torch.tensor([10.0, 20.0])),
+)
+
+
 def flash_backward(
     q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, grad_o: Tensor, block_size: int, is_causal: bool
 ) -> Three:
@@ -446,7 +484,6 @@ FLASH_BACKWARD = WrittenExercise(
     contract="q, k (…, n, d), v, o and grad_o (…, n, d_v), lse (…, n), block_size, is_causal -> the gradients of q, k "
     "and v, without a tensor of n × n",
     parts={"values": 5, "no table": 2, "robustness": 1},
-    stretch=True,
     reference=flash_backward,
     excused={"large scores": "The log-sum-exp of the scores is an input, and fits these scores alone."},
     outputs=("grad_q", "grad_k", "grad_v"),
@@ -480,7 +517,7 @@ EXERCISES = (
     ONLINE_SOFTMAX,
     MEND_ONLINE,
     MERGE,
-    PREDICT_BLOCK_SIZE,
     FLASH_ATTENTION,
+    SOFTMAX_GRADIENT,
     FLASH_BACKWARD,
 )

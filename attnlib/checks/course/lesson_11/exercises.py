@@ -1,17 +1,17 @@
-"""Lesson 11: scores that find a head by what it looks at, and the circuits that say what it does."""
+"""Lesson 11: a head that copies, by hand and trained, and experiments that say what heads do."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 import attnlib
-from attnlib.checks.asking.given import described
+from attnlib.checks.asking.given import OPTIMISER, described
 from attnlib.checks.course.declare import WrittenExercise
-from attnlib.checks.course.usual import usual_cases
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Asked, Case, Inputs
 
@@ -28,225 +28,8 @@ PREDICT_FIXED_PERIOD = WrittenExercise(
     "places back” in one layer, without comparing any tokens, and such a head is lost as soon as the period changes.",
 )
 
-PREDICT_SINK = WrittenExercise(
-    name="predict_sink",
-    lesson=LESSON,
-    contract="where the heads of layer 1 look in the first block, in which nothing repeats yet",
-    kind="choice",
-    parts={"choice": 1},
-    reference="B",
-    explanation="The weights of a row add up to 1, so a head that has found nothing must put them somewhere. BOS is in "
-    "every sequence and says nothing about the next token, so a look at it can be made harmless: an attention sink.",
-)
-
-
-def previous_token_score(weights: Tensor) -> Tensor:
-    """Of each head, the mean weight on the token before the query's own."""
-    return weights.diagonal(-1, dim1=-2, dim2=-1).mean(dim=(0, -1))
-
-
-def _weights(draw: Draw, *, b: int, h: int, n: int, causal: bool = False) -> tuple[Tensor]:
-    scores = draw.normal(b, h, n, n, scale=1.5)
-    if causal:
-        scores = scores.masked_fill(torch.ones(n, n).triu(1).bool(), -torch.inf)
-    return (scores.softmax(dim=-1),)
-
-
-def _score_cases(make: Callable[..., tuple[Any, ...]], **more: Any) -> tuple[Case, ...]:
-    """Cases of a score (b, h, n, n) -> (h,). Nothing is asked of a sequence of one token: it has no pairs."""
-    sizes = {"b": 2, "h": 7, "n": 11, **more}
-    return (
-        *usual_cases(
-            make,
-            sizes,
-            one={**sizes, "b": 1, "h": 2, "n": 7},
-            more=[{**sizes, "b": 3, "h": 2, "n": 13}, {**sizes, "b": 5, "h": 3, "n": 7}],
-            word=sizes,
-            gradient=False,
-        ),
-        Case(name="one head", inputs=partial(make, **{**sizes, "h": 1})),
-        Case(name="causal weights", inputs=partial(make, **sizes, causal=True)),
-        Case(name="causal weights, other sizes", inputs=partial(make, **{**sizes, "n": 17}, causal=True), hidden=True),
-    )
-
-
-A_HEAD_AND_ANOTHER = torch.tensor(
-    [[[[1.0, 0.0, 0.0], [0.9, 0.1, 0.0], [0.0, 0.8, 0.2]], [[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.3, 0.1, 0.6]]]]
-)
-
-PREVIOUS_TOKEN_SCORE = WrittenExercise(
-    name="previous_token_score",
-    lesson=LESSON,
-    contract="weights (b, h, n, n), rows are queries -> (h,), the mean weight on key i - 1 over the batch and all "
-    "queries i ≥ 1",
-    parts={"values": 2, "robustness": 1},
-    reference=previous_token_score,
-    cases=(*_score_cases(_weights), Case(name="two tokens", inputs=partial(_weights, b=3, h=2, n=2))),
-    example=lambda: (A_HEAD_AND_ANOTHER,),
-    pairs=("transposed", "own_token", "wraps_around", "heads_averaged", "summed"),
-)
-
-
-def induction_score(weights: Tensor, period: int) -> Tensor:
-    """Of each head, the mean weight on the token that followed the query's token one period ago."""
-    return weights[..., period:, :].diagonal(1, dim1=-2, dim2=-1).mean(dim=(0, -1))
-
-
-def _repeated(draw: Draw, *, period: int, **sizes: Any) -> tuple[Tensor, int]:
-    return (*_weights(draw, **sizes), period)
-
-
-def _of_period(name: str, period: int, n: int, *, hidden: bool = False, causal: bool = False) -> Case:
-    inputs = partial(_repeated, b=2, h=3, n=n, period=period, causal=causal)
-    return Case(name=name, inputs=inputs, hidden=hidden)
-
-
-INDUCTION_SCORE = WrittenExercise(
-    name="induction_score",
-    lesson=LESSON,
-    contract="weights (b, h, n, n), rows are queries, of tokens that repeat after `period` ≥ 2 -> (h,), the mean "
-    "weight on key i - period + 1 over the batch and all queries i ≥ period",
-    parts={"values": 3, "robustness": 1},
-    reference=induction_score,
-    cases=(
-        *_score_cases(_repeated, period=3),
-        _of_period("two whole blocks", 5, 10),
-        _of_period("one query with a match", 7, 8),
-        _of_period("a period of 2", 2, 11),
-        _of_period("a long period", 11, 29, causal=True),
-        _of_period("other periods", 5, 17, hidden=True),
-    ),
-    example=lambda: (
-        torch.tensor([[[[1.0, 0.0, 0.0, 0.0], [0.5, 0.5, 0.0, 0.0], [0.1, 0.8, 0.1, 0.0], [0.1, 0.1, 0.6, 0.2]]]]),
-        2,
-    ),
-    pairs=("same_token", "one_query_too_many", "heads_averaged", "summed"),
-)
-
-
-def sink_score(weights: Tensor) -> Tensor:
-    """Of each head, the mean weight on the first key."""
-    return weights[..., 1:, 0].mean(dim=(0, -1))
-
-
-SINK_SCORE = WrittenExercise(
-    name="sink_score",
-    lesson=LESSON,
-    contract="weights (b, h, n, n), rows are queries -> (h,), the mean weight on key 0 over the batch and all queries "
-    "i ≥ 1",
-    parts={"values": 1, "robustness": 1},
-    reference=sink_score,
-    cases=_score_cases(_weights),
-    example=lambda: (A_HEAD_AND_ANOTHER,),
-    pairs=("first_query_counted", "heads_averaged", "summed"),
-)
-
-
-def attention_entropy(weights: Tensor) -> Tensor:
-    """Of each query, the entropy of its weights in nats; a weight of 0 adds nothing."""
-    return -torch.xlogy(weights, weights).sum(dim=-1)
-
-
-def _shared_out(draw: Draw, *, q: int, k: int, b: int = 0, h: int = 0, closed: bool = False) -> tuple[Tensor]:
-    """Weights, (q, k) with the axes that are asked for before them; `closed`: about half of them 0, never a whole row.
-
-    Few keys where digits count: ln(p + 1e-12), which is no mistake, is off by k · 1e-12.
-    """
-    shape = (*filter(None, (b, h)), q, k)
-    scores = draw.normal(*shape, scale=1.5)
-    if closed:
-        scores = scores.masked_fill(draw.integers(0, 2, shape).bool() & (scores < scores.amax(-1, True)), -torch.inf)
-    return (scores.softmax(dim=-1),)
-
-
-def _rows(name: str, part: str = "values", hidden: bool = False, **sizes: Any) -> Case:
-    return Case(name=name, inputs=partial(_shared_out, **sizes), part=part, hidden=hidden)
-
-
-SHARES = {"b": 2, "h": 3, "q": 7, "k": 5}
-"""One key has an entropy of 0, and beside nothing but zeros a harmless ln(p + 1e-12) would be a mistake."""
-
-ATTENTION_ENTROPY = WrittenExercise(
-    name="attention_entropy",
-    lesson=LESSON,
-    contract="weights (…, q, k), each row adds up to 1 -> (…, q), -Σ p ln p of each row, in nats; 0 · ln 0 = 0",
-    parts={"values": 1, "closed keys": 1, "robustness": 1},
-    reference=attention_entropy,
-    cases=(
-        *usual_cases(
-            _shared_out,
-            SHARES,
-            one={"b": 1, "h": 2, "q": 3, "k": 5},
-            more=[{"b": 3, "h": 2, "q": 11, "k": 3}, {"b": 5, "h": 7, "q": 2, "k": 5}],
-            word=SHARES,
-            gradient=False,
-            room=False,
-        ),
-        _rows("one table, no batch and no heads", q=7, k=5),
-        _rows("three axes", b=3, q=2, k=5),
-        _rows("some keys are closed", "closed keys", b=2, h=3, q=7, k=5, closed=True),
-        Case(
-            name="causal weights",
-            inputs=partial(_weights, b=2, h=3, n=5, causal=True),
-            part="closed keys",
-            mutation=True,
-        ),
-        _rows("many queries", hidden=True, b=2, h=2, q=37, k=3),
-        _rows("some keys are closed, other sizes", "closed keys", hidden=True, b=3, q=11, k=5, closed=True),
-    ),
-    example=lambda: (torch.tensor([[0.25, 0.25, 0.25, 0.25], [0.5, 0.5, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0]]),),
-    pairs=("in_bits", "zero_times_infinity", "sign_missing", "mean_over_the_keys"),
-)
-
-
-def copying_score(circuit: Tensor) -> Tensor:
-    """The share of the rows whose largest entry is on the diagonal."""
-    return (circuit.argmax(dim=-1) == torch.arange(len(circuit), device=circuit.device)).to(circuit.dtype).mean()
-
-
-def _circuit(draw: Draw, *, vocab: int, own: float = 2.5, shift: float = 0.0, favourite: float = 0.0) -> tuple[Tensor]:
-    """Random entries, with `own` added on the diagonal, and `favourite` to what the first token gets from any."""
-    circuit = draw.normal(vocab, vocab, shift=shift)
-    circuit.diagonal().add_(own)
-    circuit[:, 0] += favourite
-    return (circuit,)
-
-
-def _share(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
-    """A share counted in float32 is as right as one in the circuit's own dtype."""
-    return (asked(*inputs)[0].float().to(inputs[0].dtype),)
-
-
-def _of_tokens(name: str, vocab: int, *, hidden: bool = False, **more: Any) -> Case:
-    """More keywords are for the case, but for those that `_circuit` takes."""
-    circuit = {key: more.pop(key) for key in ("own", "shift", "favourite") if key in more}
-    return Case(name=name, inputs=partial(_circuit, vocab=vocab, **circuit), probe=_share, hidden=hidden, **more)
-
-
-COPYING_SCORE = WrittenExercise(
-    name="copying_score",
-    lesson=LESSON,
-    contract="circuit (V, V) -> a scalar tensor: the share of the rows whose largest entry is on the diagonal",
-    parts={"values": 1},
-    reference=copying_score,
-    excused={"the dtype that was given": "A share that is counted in float32 is as right as in the circuit's dtype."},
-    cases=(
-        _of_tokens("61 tokens", 61),
-        _of_tokens("53 tokens, every row copies", 53, own=20.0),
-        _of_tokens("47 tokens, no row copies", 47, own=-20.0),
-        _of_tokens("71 tokens, all entries above 0", 71, shift=9.0),
-        _of_tokens("43 tokens, all entries below 0", 43, shift=-19.0),
-        _of_tokens("59 tokens, one of which every row raises", 59, favourite=4.0),
-        _of_tokens("one token", 1),
-        _of_tokens("called a second time, with another circuit", 61, after=(partial(_circuit, vocab=61, own=1.5),)),
-        _of_tokens("memory that is not contiguous", 61, strided=True, mutation=True),
-        _of_tokens("on another device", 61, other_device=True),
-        _of_tokens("97 tokens", 97, hidden=True),
-        _of_tokens("67 tokens, one of which every row raises", 67, favourite=4.0, hidden=True),
-    ),
-    example=lambda: (torch.tensor([[2.0, 1.0, 0.0], [3.0, 1.0, 0.0], [-1.0, -2.0, -0.5]]),),
-    pairs=("along_columns", "counted"),
-)
+_SIZES: dict[str, Any] = {"vocab": 11, "d_model": 12, "heads": 3, "depth": 2}
+_WIDE: dict[str, Any] = {"vocab": 7, "d_model": 20, "heads": 2, "depth": 3}
 
 
 def _model(
@@ -261,6 +44,263 @@ def _model(
         for name, shape in shapes.items()
     }
     return described("AttentionOnly", sizes, weights, training=training, hooks=hooks)
+
+
+def induction_by_hand(vocab: int, n: int) -> Tensor:
+    """W^QK and W^OV of two heads, in a stream of four parts: token, the token before, the guess, position."""
+    matrices = torch.zeros(4, 3 * vocab + n, 3 * vocab + n)
+    qk_0, ov_0, qk_1, ov_1 = matrices
+    token, before, guess = (slice(part * vocab, (part + 1) * vocab) for part in range(3))
+    position = slice(3 * vocab, None)
+    qk_0[position, position] = 100 * torch.ones(n - 1).diag(-1)
+    ov_0[token, before] = torch.eye(vocab)
+    qk_1[token, before] = 100 * torch.eye(vocab)
+    ov_1[token, guess] = torch.eye(vocab)
+    return matrices
+
+
+def _blocks(b: int, n: int, vocab: int, period: int) -> Tensor:
+    """BOS, and a block without a token twice, over and over: what comes next is certain as soon as it repeats."""
+    draw = Draw("blocks", b, n, vocab, period)
+    blocks = 1 + torch.stack([draw.normal(vocab - 1).argsort()[:period] for _ in range(b)])
+    return F.pad(blocks.repeat(1, n // period + 1)[:, : n - 1], (1, 0))
+
+
+def _looks(x: Tensor, w_qk: Tensor) -> Tensor:
+    """The weights of a head by its W^QK, each query on itself and what came before."""
+    allowed = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril()
+    return (x @ w_qk @ x.mT).masked_fill(~allowed, -torch.inf).softmax(dim=-1)
+
+
+def _what_it_predicts(asked: Asked, inputs: Inputs, periods: tuple[int, int]) -> tuple[Tensor, ...]:
+    """How many repeats the two heads get right, and, unless that is all of them, what they do instead.
+
+    Instead, because designs differ, and one that predicts is as right as another.
+    """
+    (vocab, n), (matrices,) = inputs, asked(*inputs)
+    qk_0, ov_0, qk_1, ov_1 = matrices.double()
+    right, instead = [], []
+    for period in periods:
+        ids = _blocks(8, n, vocab, period)
+        rest = torch.zeros(len(ids), n, 2 * vocab), torch.eye(n).expand(len(ids), n, n)
+        x = torch.cat([F.one_hot(ids, vocab), *rest], dim=-1).double()
+        first = _looks(x, qk_0)
+        x = x + first @ x @ ov_0
+        second = _looks(x, qk_1)
+        guess = (x + second @ x @ ov_1)[..., 2 * vocab : 3 * vocab].argmax(dim=-1)
+        when = slice(period + 1, n - 1)
+        right.append((guess[:, when] == ids[:, period + 2 :]).double().mean())
+        instead += [(guess[:, when] == ids.roll(back, 1)[:, when]).double().mean().round() for back in (0, 1)]
+        instead += [
+            weights.diagonal(-back, dim1=-2, dim2=-1).mean().round()
+            for weights in (first, second)
+            for back in (0, 1, period - 1, period, period + 1)
+        ]
+        instead += [weights[:, when].max(dim=-1).values.mean().round() for weights in (first, second)]
+        instead += [(guess[:, when] == 0).double().mean().round()]
+    off = torch.stack(right).min() < 1
+    return (torch.cat([torch.stack(right), off * torch.stack(instead)]),)
+
+
+def _sized(name: str, vocab: int, n: int, periods: tuple[int, int], **more: Any) -> Case:
+    return Case(name=name, inputs=lambda _draw: (vocab, n), probe=partial(_what_it_predicts, periods=periods), **more)
+
+
+INDUCTION_BY_HAND = WrittenExercise(
+    name="induction_by_hand",
+    lesson=LESSON,
+    contract="vocab, n -> W^QK and W^OV of a head of layer 0, then those of a head of layer 1, all in one tensor "
+    "(4, D, D), D = 3 * vocab + n; together they predict each token of a block that repeats",
+    parts={"values": 4, "other sizes": 1},
+    reference=induction_by_hand,
+    outputs=("matrices",),
+    cases=(
+        _sized("blocks of 5 and of 16 tokens", 23, 41, (5, 16)),
+        _sized("blocks of 2 and of 7 tokens", 13, 29, (2, 7)),
+        _sized("a small vocabulary, a long text", 11, 61, (4, 9), part="other sizes"),
+        _sized("a large vocabulary, a short text", 47, 23, (3, 11), part="other sizes"),
+        _sized("sizes of the grader's own", 31, 53, (6, 19), part="other sizes", hidden=True),
+    ),
+)
+
+
+def train_and_film(
+    model: nn.Module, batches: Tensor, lr: float, every: int, make: Any = torch.optim.AdamW
+) -> tuple[Tensor, Tensor]:
+    """Train, and keep a copy of all weights after every so many steps."""
+    optimiser, losses = make(model.parameters(), lr=lr), []
+    frames = [nn.utils.parameters_to_vector(model.parameters()).detach()]
+    for step, ids in enumerate(batches, start=1):
+        loss = F.cross_entropy(model(ids)[:, :-1].mT, ids[:, 1:])
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        losses.append(loss.detach())
+        if step % every == 0:
+            frames.append(nn.utils.parameters_to_vector(model.parameters()).detach())
+    return torch.stack(losses), torch.stack(frames)
+
+
+def _to_film(
+    draw: Draw, *, steps: int, b: int, n: int, every: int, lr: float = 0.3, optimiser: str = "SGD"
+) -> tuple[Any, ...]:
+    sizes = {"vocab": 7, "d_model": 4, "heads": 2, "depth": 1}
+    ids = draw.integers(0, 7, (steps, b, n))
+    return _model(draw, **sizes, training=True), ids, lr, every, {OPTIMISER: optimiser}
+
+
+TRAIN_AND_FILM = WrittenExercise(
+    name="train_and_film",
+    lesson=LESSON,
+    contract="model, batches (steps, b, n), lr, every, make=torch.optim.AdamW -> losses (steps,), one before each "
+    "step, and frames (1 + steps / every, P): all P weights in a row, before the first step and after each `every`",
+    parts={"values": 3, "other optimisers": 1},
+    reference=train_and_film,
+    outputs=("losses", "frames"),
+    excused={
+        "the device that was given": "The losses may be collected as Python's numbers.",
+        "large scores": "The model is given, and takes its softmax by itself.",
+        "memory that is not contiguous": "Its batches are whole numbers, and a model's weights are its own.",
+    },
+    cases=(
+        Case(name="six steps, a frame every two", inputs=partial(_to_film, steps=6, b=3, n=5, every=2)),
+        Case(name="a frame every step", inputs=partial(_to_film, steps=3, b=2, n=7, every=1)),
+        Case(name="a single frame after the first", inputs=partial(_to_film, steps=5, b=2, n=3, every=5)),
+        Case(name="float64", inputs=partial(_to_film, steps=6, b=2, n=5, every=3), dtype=torch.float64),
+        Case(
+            name="AdamW",
+            inputs=partial(_to_film, steps=6, b=3, n=5, every=2, lr=0.01, optimiser="AdamW"),
+            dtype=torch.float64,
+            part="other optimisers",
+        ),
+        Case(
+            name="another rate, RMSprop",
+            inputs=partial(_to_film, steps=4, b=2, n=5, every=2, lr=0.02, optimiser="RMSprop"),
+            dtype=torch.float64,
+            part="other optimisers",
+        ),
+        Case(name="more steps", inputs=partial(_to_film, steps=11, b=5, n=3, every=11), hidden=True),
+    ),
+    few={"training": ("gradients_pile_up", "uphill")},
+    without=("left_in_another_mode",),  # the model has no dropout, and nothing is said of its mode
+)
+
+
+def find_heads(model: nn.Module, ids: Tensor, period: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Three scores of each head, what even weights would score, and the head that scores highest."""
+    weights = torch.stack(model(ids, return_weights=True)[1]).mean(dim=1)  # (depth, h, n, n)
+    even = torch.ones_like(weights[0, 0]).tril()
+    scores, baseline = _scores(weights, period), _scores(even / even.sum(dim=-1, keepdim=True), period)
+    best = scores.flatten(1).argmax(dim=-1)
+    return scores, baseline, torch.stack([best // scores.shape[-1], best % scores.shape[-1]], dim=-1)
+
+
+def _scores(weights: Tensor, period: int) -> Tensor:
+    back = weights.diagonal(-1, dim1=-2, dim2=-1)[..., 1:]
+    copy = weights.diagonal(1 - period, dim1=-2, dim2=-1)[..., 2:]
+    rest = weights[..., 2 : period + 1, 0]
+    return torch.stack([score.mean(dim=-1) for score in (back, copy, rest)])
+
+
+def _to_search(draw: Draw, *, b: int, n: int, period: int, sizes: Mapping[str, Any] | None = None) -> tuple[Any, ...]:
+    sizes = sizes or _SIZES
+    return _model(draw, **sizes), F.pad(draw.integers(1, sizes["vocab"], (b, n - 1)), (1, 0)), period
+
+
+def _searched(name: str, b: int, n: int, period: int, **more: Any) -> Case:
+    sizes = more.pop("sizes", None)
+    return Case(name=name, inputs=partial(_to_search, b=b, n=n, period=period, sizes=sizes), **more)
+
+
+FIND_HEADS = WrittenExercise(
+    name="find_heads",
+    lesson=LESSON,
+    contract="model, ids (b, n), BOS and a block of `period` tokens over and over -> scores (3, depth, h): previous "
+    "token, induction, sink; the same three of even weights, (3,); layer and head of each best score, (3, 2)",
+    parts={"values": 5, "robustness": 1},
+    reference=find_heads,
+    outputs=("scores", "baseline", "best"),
+    excused={
+        "large scores": "The model is given, and takes its softmax by itself.",
+        "the device that was given": "Layer and head may be collected as Python's numbers.",
+    },
+    cases=(
+        _searched("a period of 4, three blocks", 3, 13, 4),
+        _searched("a period of 5, two whole blocks", 2, 11, 5),
+        _searched("a period of 7, one query with a match", 2, 9, 7),
+        _searched("one sequence", 1, 13, 4),
+        _searched("three layers, two heads", 2, 12, 3, sizes=_WIDE),
+        replace(
+            _searched("called before with another period", 3, 13, 4),
+            after=(partial(_to_search, b=3, n=13, period=5),),
+        ),
+        _searched("float64", 3, 13, 4, dtype=torch.float64, part="robustness", mutation=True),
+        _searched("other sizes", 5, 23, 6, sizes=_WIDE, hidden=True),
+        _searched("other sizes, float64", 2, 31, 11, dtype=torch.float64, part="robustness", hidden=True),
+    ),
+    pairs=("own_token", "same_token", "first_query_counted", "even_over_all_keys"),
+)
+
+
+def break_repeats(ids: Tensor, period: int) -> Tensor:
+    """The tokens of each sequence in another order, BOS still first."""
+    order = torch.rand(ids[:, 1:].shape).argsort(dim=-1)
+    return torch.cat([ids[:, :1], ids[:, 1:].gather(1, order)], dim=1)
+
+
+def _repeats_left(ids: Tensor, period: int) -> Tensor:
+    """The induction score of a perfect head, which looks evenly behind all earlier places of the query's token."""
+    n = ids.shape[1]
+    match = (F.pad(ids, (1, 0), value=-1)[:, None, :n] == ids[:, :, None]).tril().double()
+    weights = match / match.sum(dim=-1, keepdim=True).clamp(min=1)
+    return weights.diagonal(1 - period, dim1=-2, dim2=-1)[:, 2:].mean()
+
+
+LEFT = 0.25
+"""The most that may be left of a score that is about 0.8 before: more than chance brings about where n is large."""
+
+
+def _as_a_control(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
+    """What is wrong with it: BOS moved, tokens exchanged, or the repeats still there; all 0 for any good control."""
+    (ids, period), (control,) = inputs, asked(*inputs)
+    if control.shape != ids.shape or control.is_floating_point():
+        return (control,)
+    others = (control.sort(dim=1).values != ids.sort(dim=1).values).any()
+    in_all = (control.flatten().sort().values != ids.flatten().sort().values).any()
+    repeats = _repeats_left(control, period) > LEFT
+    wrong = [(control[:, 0] != 0).any(), others, in_all, repeats, repeats & (control != ids).any()]
+    return (torch.stack(wrong).long(),)
+
+
+def _to_break(draw: Draw, *, b: int, n: int, period: int) -> tuple[Tensor, int]:
+    blocks = draw.integers(1, 64, (b, period))
+    return F.pad(blocks.repeat(1, n // period + 1)[:, : n - 1], (1, 0)), period
+
+
+BREAK_REPEATS = WrittenExercise(
+    name="break_repeats",
+    lesson=LESSON,
+    contract="ids (b, n), BOS and a block of `period` tokens over and over -> (b, n): each sequence's own tokens, "
+    "BOS first, with next to nothing left for a head that looks for what followed the same token",
+    parts={"values": 3},
+    reference=break_repeats,
+    outputs=("control",),
+    excused={
+        "the device that was given": "A new order may be drawn on the CPU.",
+        "a second call with the same objects": "A control may be drawn anew in each call.",
+        "memory that is not contiguous": "Whole numbers are looked up, wherever they are.",
+    },
+    cases=tuple(
+        Case(name=name, inputs=partial(_to_break, b=b, n=n, period=period), probe=_as_a_control, hidden=hidden)
+        for name, b, n, period, hidden in (
+            ("four blocks of 16", 7, 65, 16, False),
+            ("three blocks of 13, the last one cut off", 11, 37, 13, False),
+            ("one block and a half", 13, 47, 29, False),
+            ("five blocks of 11", 7, 56, 11, False),
+            ("other sizes", 11, 73, 23, True),
+        )
+    ),
+)
 
 
 def _layer(model: nn.Module, layer: int) -> Any:
@@ -285,10 +325,6 @@ def _ablate_head(model: nn.Module, ids: Tensor, layer: int, head: int, mean: boo
     with at.w_o.register_forward_pre_hook(ablate):
         logits: Tensor = model(ids)
     return logits
-
-
-_SIZES: dict[str, Any] = {"vocab": 11, "d_model": 12, "heads": 3, "depth": 2}
-_WIDE: dict[str, Any] = {"vocab": 7, "d_model": 20, "heads": 2, "depth": 3}
 
 
 def _ablated(
@@ -403,74 +439,6 @@ OV_CIRCUIT = WrittenExercise(
 )
 
 
-def _qk_composition(w_ov: Tensor, w_qk: Tensor) -> Tensor:
-    norm = torch.linalg.matrix_norm
-    composed: Tensor = norm(w_qk @ w_ov.T) / (norm(w_ov) * norm(w_qk))
-    return composed
-
-
-def _two_heads(draw: Draw, *, d: int, d_head: int, size: float = 1.0) -> tuple[Tensor, Tensor]:
-    """Two products of a tall and a wide matrix, as those of heads are."""
-    return (
-        size * draw.normal(d, d_head) @ draw.normal(d_head, d),
-        size * draw.normal(d, d_head) @ draw.normal(d_head, d),
-    )
-
-
-def _in_tune(draw: Draw, *, d: int) -> tuple[Tensor, Tensor]:
-    """The second head's keys read in exactly the one direction in which the first one writes."""
-    written = draw.normal(1, d)
-    return draw.normal(d, 1) @ written, draw.normal(d, 1) @ written
-
-
-_HEADS: dict[str, Any] = {"d": 7, "d_head": 3}
-
-QK_COMPOSITION = WrittenExercise(
-    name="qk_composition",
-    lesson=LESSON,
-    contract="w_ov, w_qk (d_model, d_model), x @ w_ov is what the first head writes, the columns of w_qk are the keys "
-    "of the second -> a scalar: |w_qk w_ov^T| / (|w_ov| |w_qk|), all of them Frobenius norms",
-    parts={"values": 3, "robustness": 1},
-    reference=_qk_composition,
-    cases=(
-        Case(name="d_model = 7, d_head = 3", inputs=partial(_two_heads, **_HEADS)),
-        Case(name="d_model = 12, d_head = 2", inputs=partial(_two_heads, d=12, d_head=2)),
-        Case(name="ten times as large", inputs=partial(_two_heads, **_HEADS, size=10.0)),
-        Case(name="one direction, written and read", inputs=partial(_in_tune, d=5)),
-        Case(
-            name="called a second time",
-            inputs=partial(_two_heads, **_HEADS),
-            after=(partial(_two_heads, **_HEADS),),
-        ),
-        Case(
-            name="float64",
-            inputs=partial(_two_heads, **_HEADS),
-            dtype=torch.float64,
-            mutation=True,
-            part="robustness",
-        ),
-        Case(
-            name="memory that is not contiguous",
-            inputs=partial(_two_heads, **_HEADS),
-            strided=True,
-            mutation=True,
-            part="robustness",
-        ),
-        Case(name="on another device", inputs=partial(_two_heads, **_HEADS), other_device=True, part="robustness"),
-        Case(name="other sizes", inputs=partial(_two_heads, d=20, d_head=5), hidden=True),
-        Case(
-            name="other sizes, float64",
-            inputs=partial(_two_heads, d=3, d_head=2),
-            dtype=torch.float64,
-            hidden=True,
-            part="robustness",
-        ),
-    ),
-    example=lambda: (torch.tensor([[0.0, 2.0], [0.0, 0.0]]), torch.tensor([[0.0, 3.0], [0.0, 4.0]])),
-    pairs=("ov_not_transposed", "q_composition", "spectral_norm", "norm_squared", "not_divided_by_the_norms"),
-)
-
-
 def _path_patch(model: nn.Module, ids: Tensor, other: Tensor, head: int) -> Tensor:
     first, second = _layer(model, 0), _layer(model, 1)
     own, merged = _own_columns(first, head), []
@@ -500,8 +468,7 @@ PATH_PATCH = WrittenExercise(
     lesson=LESSON,
     contract="model, ids (b, n), other (b, n), head -> logits (b, n, vocab) on ids; what this head of layer 0 writes "
     "is replaced by what it writes on other, but only on its way into the keys of layer 1",
-    parts={"values": 3, "the model as it was": 1},
-    stretch=True,
+    parts={"values": 4, "the model as it was": 1},
     reference=_path_patch,
     excused={
         "large scores": "The model is given, and takes its softmax by itself.",
@@ -528,15 +495,12 @@ PATH_PATCH = WrittenExercise(
 )
 
 EXERCISES = (
+    INDUCTION_BY_HAND,
+    TRAIN_AND_FILM,
     PREDICT_FIXED_PERIOD,
-    PREVIOUS_TOKEN_SCORE,
-    INDUCTION_SCORE,
-    PREDICT_SINK,
-    SINK_SCORE,
-    ATTENTION_ENTROPY,
+    FIND_HEADS,
+    BREAK_REPEATS,
     ABLATE_HEAD,
     OV_CIRCUIT,
-    COPYING_SCORE,
-    QK_COMPOSITION,
     PATH_PATCH,
 )

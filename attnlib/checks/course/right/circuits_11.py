@@ -154,37 +154,6 @@ def circuit_as_a_transpose(model, layer, head):
     return (model.unembed.weight @ w_ov @ model.embed.weight.T).T
 
 
-def composed_by_matrix_norm(w_ov, w_qk):
-    norm = torch.linalg.matrix_norm
-    return norm(w_ov @ w_qk.mT) / norm(w_ov) / norm(w_qk)
-
-
-def composed_by_norm(w_ov, w_qk):
-    return torch.norm(w_qk @ w_ov.transpose(0, 1)) / (w_ov.norm() * w_qk.norm())
-
-
-def composed_by_einsum(w_ov, w_qk):
-    product = einsum("ac,bc->ab", w_qk, w_ov)
-    sums = [(x**2).sum() for x in (product, w_ov, w_qk)]
-    return (sums[0] / (sums[1] * sums[2])).sqrt()
-
-
-def composed_by_traces(w_ov, w_qk):
-    """|A|^2 is the trace of A^T A."""
-    top = torch.trace(w_ov.T @ w_ov @ w_qk.T @ w_qk)
-    return (top / torch.trace(w_ov.T @ w_ov) / torch.trace(w_qk.T @ w_qk)) ** 0.5
-
-
-def composed_in_units(w_ov, w_qk):
-    w_ov, w_qk = (w / torch.linalg.vector_norm(w) for w in (w_ov, w_qk))
-    return torch.linalg.vector_norm(torch.matmul(w_qk, w_ov.t()))
-
-
-def composed_by_singular_values(w_ov, w_qk):
-    one, other, both = (torch.linalg.svdvals(x) for x in (w_ov, w_qk, w_qk @ w_ov.T))
-    return both.square().sum().sqrt() / (one.square().sum() * other.square().sum()).sqrt()
-
-
 def written_by(model, ids, head):
     at = model.layers[0]
     own = slice(*(i * (at.w_o.in_features // at.num_heads) for i in (head, head + 1)))
@@ -282,13 +251,6 @@ def ov_circuit(model: Any, layer: int, head: int) -> Tensor:
     return logits
 
 
-def qk_composition(w_ov: Tensor, w_qk: Tensor) -> Tensor:
-    """Divided by their norms first, the matrices have the norm 1, and the product's norm is the answer."""
-    one, other = w_ov / w_ov.norm(), w_qk / w_qk.norm()
-    composed: Tensor = torch.linalg.matrix_norm(other @ one.mT)
-    return composed
-
-
 ALTERNATIVES = {
     "ablate_head": [
         ablate_head,
@@ -306,15 +268,6 @@ ALTERNATIVES = {
         circuit_by_the_layers,
         circuit_token_by_token,
         circuit_as_a_transpose,
-    ],
-    "qk_composition": [
-        qk_composition,
-        composed_by_matrix_norm,
-        composed_by_norm,
-        composed_by_einsum,
-        composed_by_traces,
-        composed_in_units,
-        composed_by_singular_values,
     ],
     "path_patch": [
         patched_without_w_o,

@@ -8,40 +8,12 @@ from torch import Tensor, nn
 from attnlib.checks.course import find
 
 
-def embed_by_loop(token_ids, table):
-    return torch.stack([torch.stack([table[int(i)] for i in sentence]) for sentence in token_ids])
-
-
-def embed_by_gather(ids, table):
-    return table.gather(0, ids.reshape(-1, 1).expand(-1, table.shape[1])).reshape(*ids.shape, table.shape[1])
-
-
 def project_by_loop(x, *matrices):
     return tuple(torch.stack([torch.stack([token @ w for token in sentence]) for sentence in x]) for w in matrices)
 
 
 def project_concatenated(x, w_q, w_k, w_v):
     return torch.split(x @ torch.cat([w_q, w_k, w_v], dim=1), [w_q.shape[1], w_k.shape[1], w_v.shape[1]], dim=-1)
-
-
-def cut_weights_first(x, w, d_k, d_v):
-    return [x @ w[:, :d_k], x @ w[:, d_k : d_k + d_k], x @ w[:, -d_v:]]
-
-
-def cut_by_index(x, w, d_k, d_v):
-    packed = x.reshape(-1, x.shape[-1]).mm(w).reshape(*x.shape[:-1], w.shape[-1])
-    q = packed.narrow(-1, 0, d_k)
-    k = packed.index_select(-1, torch.arange(d_k, 2 * d_k, device=x.device))
-    return q, k, packed[..., 2 * d_k : 2 * d_k + d_v]
-
-
-def unpack_by_rearrange(x, w):
-    return tuple(rearrange(x @ w, "b n (k d) -> k b n d", k=3))
-
-
-def unpack_by_columns(x, w):
-    d = w.shape[1] // 3
-    return x @ w[:, :d], x @ w[:, d : 2 * d], x @ w[:, 2 * d :]
 
 
 class AnotherOrder(nn.Module):
@@ -87,6 +59,19 @@ def made_by_a_function(d_model, d_k, d_v, bias=True):
     return InADictionary(d_model, d_k, d_v, bias)
 
 
+def project_by_one_rearrange(x, w_q, w_k, w_v):
+    packed = x @ torch.cat([w_q, w_k, w_v], dim=-1)
+    q_and_k, v = packed.tensor_split([2 * w_q.shape[1]], dim=-1)
+    q, k = rearrange(q_and_k, "b n (two d) -> two b n d", two=2)
+    return q, k, v
+
+
+def project_by_slices(x, w_q, w_k, w_v):
+    d_k = w_k.size(-1)
+    fused = F.linear(x, torch.cat((w_q.T, w_k.T, w_v.T)))
+    return [fused[..., :d_k], fused[..., d_k : 2 * d_k], fused[..., 2 * d_k :]]
+
+
 def fold_by_loop(w_q, b_q, w_k, b_k):
     m = torch.stack([torch.stack([(asks * answers).sum() for answers in w_k]) for asks in w_q])
     return m, torch.stack([(b_q * answers).sum() for answers in w_k])
@@ -98,26 +83,9 @@ def fold_by_padding(w_q, b_q, w_k, b_k):
     return both[:-1], both[-1]
 
 
-def embed(token_ids: Tensor, table: Tensor) -> Tensor:
-    """A row of a matrix is a one-hot vector times the matrix, so a look-up is a projection, too."""
-    one_hot = token_ids[..., None] == torch.arange(len(table), device=table.device)
-    return one_hot.to(table.dtype) @ table
-
-
 def project_qkv(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Tensor, ...]:
-    """Each column of a product depends on its own column of the matrix alone: three matrices may as well be one."""
-    packed = x @ torch.cat([w_q, w_k, w_v], dim=-1)
-    return torch.split(packed, [w.shape[-1] for w in (w_q, w_k, w_v)], dim=-1)
-
-
-def project_qkv_fused(x: Tensor, w_qkv: Tensor, d_k: int, d_v: int) -> tuple[Tensor, ...]:
-    """Cutting the columns of the matrix is cutting the columns of the result, only earlier."""
-    return x @ w_qkv[:, :d_k], x @ w_qkv[:, d_k : 2 * d_k], x @ w_qkv[:, -d_v:]
-
-
-def mend_unpack_qkv(x: Tensor, w_qkv: Tensor) -> tuple[Tensor, ...]:
-    """`chunk` cuts the columns into three runs of neighbours, which is what the pattern `(three d)` says."""
-    return (x @ w_qkv).chunk(3, dim=-1)
+    """Three products give the same numbers: a column of the result depends on one column of the matrices alone."""
+    return x @ w_q, x @ w_k, x @ w_v
 
 
 class AnotherQKVProjection(find("QKVProjection").reference):
@@ -143,23 +111,12 @@ ALTERNATIVES = {
         lambda w_q, b_q, w_k, b_k: (F.linear(w_q, w_k), F.linear(b_q, w_k)),
         lambda w_q, b_q, w_k, b_k: [(w_k @ w_q.T).T, (w_k * b_q).sum(dim=1)],
     ],
-    "embed": [
-        embed,
-        embed_by_loop,
-        embed_by_gather,
-        lambda ids, table: table[ids],
-        lambda ids, table: F.embedding(ids, table),
-        lambda ids, table: F.one_hot(ids, len(table)).to(table.dtype) @ table,
-        lambda ids, table: table.index_select(0, ids.flatten()).unflatten(0, ids.shape),
-        lambda ids, table: torch.take_along_dim(table, ids.reshape(-1, 1), dim=0).reshape(*ids.shape, -1),
-        lambda ids, table: (
-            nn.Embedding.from_pretrained(table, freeze=False)(ids) if not table.requires_grad else table[ids]
-        ),
-    ],
     "project_qkv": [
         project_qkv,
         project_by_loop,
         project_concatenated,
+        project_by_one_rearrange,
+        project_by_slices,
         lambda x, w_q, w_k, w_v: [x @ w_q, x @ w_k, x @ w_v],
         lambda x, *ws: tuple(torch.einsum("bnm,md->bnd", x, w) for w in ws),
         lambda x, *ws: tuple(einsum(x, w, "b n d_model, d_model d -> b n d") for w in ws),
@@ -167,22 +124,5 @@ ALTERNATIVES = {
         lambda x, *ws: tuple(torch.tensordot(x, w, dims=1) for w in ws),
         lambda x, *ws: tuple((x.unsqueeze(-1) * w).sum(-2) for w in ws),
     ],
-    "project_qkv_fused": [
-        project_qkv_fused,
-        cut_weights_first,
-        cut_by_index,
-        lambda x, w, d_k, d_v: (x @ w).split([d_k, d_k, d_v], dim=-1),
-        lambda x, w, d_k, d_v: torch.tensor_split(x @ w, (d_k, 2 * d_k), dim=2),
-        lambda x, w, d_k, d_v: torch.einsum("...m,md->...d", x, w).split((d_k, d_k, d_v), -1),
-        lambda x, w, d_k, d_v: tuple(F.linear(x, part) for part in w.T.split([d_k, d_k, d_v])),
-    ],
     "QKVProjection": [AnotherQKVProjection, AnotherOrder, Fused, ByEinsum, InADictionary, made_by_a_function],
-    "mend_unpack_qkv": [
-        mend_unpack_qkv,
-        unpack_by_rearrange,
-        unpack_by_columns,
-        lambda x, w: (x @ w).chunk(3, dim=-1),
-        lambda x, w: (x @ w).unflatten(-1, (3, -1)).unbind(-2),
-        lambda x, w: tuple(F.linear(x, part) for part in w.T.chunk(3)),
-    ],
 }

@@ -206,6 +206,65 @@ class AdditiveKeyByKey(Additive):
         return sum(weights[..., j : j + 1] * v[:, j : j + 1] for j in range(k.size(1))), weights
 
 
+WISHES = {("pronoun", "alive"), ("state", "alive"), ("action", "place"), ("article", "thing")}
+
+
+def matrices_of_three_wishes(features):
+    """Three columns are enough: alive, place and thing."""
+    w_q, w_k = torch.zeros(2, len(features), 3)
+    for column, (wanted, askers) in enumerate(
+        (("alive", ("pronoun", "state")), ("place", ("action",)), ("thing", ("article",)))
+    ):
+        w_k[features.index(wanted), column] = 4
+        for asks in askers:
+            w_q[features.index(asks), column] = 4
+    return torch.stack([w_q, w_k])
+
+
+def matrices_that_avoid(features):
+    """A pronoun asks for what is alive and not a place, an action for the opposite."""
+    row = {name: i for i, name in enumerate(features)}
+    w_q, w_k = torch.zeros(7, 4), torch.zeros(7, 4)
+    w_k[row["alive"], 0] = w_k[row["place"], 1] = w_k[row["thing"], 2] = 5
+    w_q[row["pronoun"], :2] = w_q[row["state"], :2] = torch.tensor([5.0, -5.0])
+    w_q[row["action"], :2] = torch.tensor([-5.0, 5.0])
+    w_q[row["article"], 2] = 5
+    return torch.stack((w_q, w_k))
+
+
+def matrices_by_rows(features):
+    """The rows written out by name, nouns asking for actions, in float64."""
+    rows = {
+        "thing": [0, 0, 0, 3],
+        "action": [0, 0, 6, 0],
+        "article": [6, 0, 0, 0],
+        "pronoun": [2, 6, 0, 0],
+        "state": [0, 6, 0, 0],
+    }
+    offers = {"thing": [3, 0, 0, 0], "alive": [0, 3, 0, 0], "place": [0, 0, 3, 0], "action": [0, 0, 0, 3]}
+    return torch.tensor(
+        [[table.get(name, [0] * 4) for name in features] for table in (rows, offers)], dtype=torch.float64
+    )
+
+
+def matrices_from_their_product(features):
+    """Only the product of the two counts: take any, and factorise it."""
+    at = features.index
+    m = torch.zeros(len(features), len(features))
+    m[
+        [at("pronoun"), at("state"), at("action"), at("article")], [at("alive"), at("alive"), at("place"), at("thing")]
+    ] = 30.0
+    u, s, v = torch.linalg.svd(m)
+    return torch.stack([u * s, v.T])
+
+
+def write_matrices(features: list[str]) -> Tensor:
+    """One matrix may be the identity, since only the product of the two counts: all the wishes are in the other one."""
+    wishes = {"alive": ["pronoun", "state"], "place": ["action"], "thing": ["article"]}
+    w_k = torch.tensor([[20.0 * (asks in wishes.get(name, [])) for asks in features] for name in features])
+    return torch.stack([torch.eye(len(features)), w_k])
+
+
 def attention_scores(q: Tensor, k: Tensor) -> Tensor:
     """A factor may move inside a product: scaling the queries first takes q · d divisions instead of q · k."""
     return (q / math.sqrt(q.shape[-1])) @ k.mT
@@ -247,6 +306,19 @@ class AnotherAdditiveAttention(find("AdditiveAttention").reference):
 
 
 ALTERNATIVES = {
+    "write_matrices": [
+        write_matrices,
+        matrices_of_three_wishes,
+        matrices_that_avoid,
+        matrices_by_rows,
+        matrices_from_their_product,
+        lambda features: torch.stack(
+            [
+                40.0 * torch.tensor([[(a, w) in WISHES for w in features] for a in features]),
+                torch.eye(len(features)),
+            ]
+        ),
+    ],
     "attention_scores": [
         attention_scores,
         scores_by_loop,

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -64,38 +63,6 @@ class SplitWithALayer:
 def split_by_strides(x: Tensor, num_heads: int) -> Tensor:
     _need_whole_heads(x.shape[-1], num_heads)
     return x.unflatten(2, (num_heads, -1)).permute(0, 2, 1, 3)
-
-
-def merge_by_reshape(x: Tensor) -> Tensor:
-    return x.transpose(1, 2).reshape(x.shape[0], x.shape[2], -1)
-
-
-def merge_by_contiguous_view(x: Tensor) -> Tensor:
-    b, h, n, d = x.shape
-    return x.permute(0, 2, 1, 3).contiguous().view(b, n, h * d)
-
-
-def merge_by_cat(x: Tensor) -> Tensor:
-    return torch.cat([x[:, head] for head in range(x.shape[1])], dim=-1)
-
-
-def merge_by_hand(x: Tensor) -> Tensor:
-    b, h, n, d = x.shape
-    result = torch.zeros(b, n, h * d, dtype=x.dtype, device=x.device)
-    for head in range(h):
-        result[:, :, head * d : (head + 1) * d] = x[:, head]
-    return result
-
-
-def stack_in_a_list(per_head: list[Tensor]) -> Tensor:
-    return torch.stack([column for matrix in per_head for column in matrix.T], dim=1)
-
-
-def stack_by_product(per_head):
-    """Each matrix times a piece of the identity that puts it in its place."""
-    d, h = per_head[0].shape[1], len(per_head)
-    places = torch.eye(h * d, dtype=per_head[0].dtype, device=per_head[0].device).reshape(h, d, h * d)
-    return torch.einsum("hmd,hdw->mw", torch.stack(list(per_head)), places)
 
 
 class LoopOverHeads(nn.Module):
@@ -256,21 +223,11 @@ def unpack_by_einsum(weight, packing, num_heads):
     return torch.einsum(f"{letters}m->khdm", cut).flatten(1, 2).unbind(0)
 
 
-def stack_head_weights(per_head: list[Tensor]) -> Tensor:
-    """Stacked between rows and columns, each row has its heads in order; flattened, they are side by side."""
-    return torch.stack(per_head, dim=1).flatten(1)
-
-
 def split_heads(x: Tensor, num_heads: int) -> Tensor:
     """A head is a run of neighbouring columns: cut the runs, and stack them on an axis of their own."""
     if x.shape[-1] % num_heads:
         raise ValueError(f"num_heads must divide the width, got {num_heads} and {x.shape[-1]}")
     return torch.stack(x.chunk(num_heads, dim=-1), dim=1)
-
-
-def merge_heads(x: Tensor) -> Tensor:
-    """`unbind` takes the heads apart and `cat` puts them side by side, so nothing has to be transposed."""
-    return torch.cat(x.unbind(dim=1), dim=-1)
 
 
 class AnotherMultiHeadSelfAttention(find("MultiHeadSelfAttention").reference):
@@ -309,16 +266,6 @@ ALTERNATIVES = {
         unpack_by_einsum,
         lambda w, packing, h: (*rearrange(w, f"{packing.replace('3', 'k')} m -> k (h d) m", k=3, h=h),),
     ],
-    "stack_head_weights": [
-        stack_head_weights,
-        torch.hstack,
-        partial(torch.cat, dim=1),
-        lambda per_head: torch.stack(per_head, dim=1).flatten(1),
-        lambda per_head: rearrange(per_head, "h m d -> m (h d)"),
-        lambda per_head: torch.cat([matrix.T for matrix in per_head]).T,
-        stack_in_a_list,
-        stack_by_product,
-    ],
     "split_heads": [
         split_heads,
         split_by_view,
@@ -328,15 +275,6 @@ ALTERNATIVES = {
         split_one_number_at_a_time,
         SplitWithALayer(),
         split_by_strides,
-    ],
-    "merge_heads": [
-        merge_heads,
-        merge_by_reshape,
-        merge_by_contiguous_view,
-        merge_by_cat,
-        merge_by_hand,
-        lambda x: rearrange(x, "b h n d -> b n (h d)"),
-        lambda x: x.movedim(1, 2).flatten(start_dim=2),
     ],
     "MultiHeadSelfAttention": [
         AnotherMultiHeadSelfAttention,

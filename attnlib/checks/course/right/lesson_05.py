@@ -4,68 +4,79 @@ import math
 
 import torch
 import torch.nn.functional as F
-from einops import rearrange, repeat
 from torch import Tensor
 
 
-def mask_by_loop(q_len, k_len):
-    return torch.tensor([[j <= i + k_len - q_len for j in range(k_len)] for i in range(q_len)], dtype=torch.bool)
+def mask_by_loop(q_len, k_len, window=None):
+    first = k_len if window is None else window
+    rows = [[0 <= i + k_len - q_len - j < first for j in range(k_len)] for i in range(q_len)]
+    return torch.tensor(rows, dtype=torch.bool)
 
 
-def mask_by_positions(q_len, k_len):
+def mask_by_positions(q_len, k_len, window=None):
     print("positions", q_len, k_len)
     queries, keys = torch.arange(k_len - q_len, k_len), torch.arange(k_len)
-    return torch.ge(queries.unsqueeze(1), keys)
+    mask = torch.ge(queries.unsqueeze(1), keys)
+    return mask if window is None else mask & (queries.unsqueeze(1) - window < keys)
 
 
-def mask_by_upper_triangle(q_len: int, k_len: int) -> torch.Tensor:
-    return ~torch.triu(torch.ones(q_len, k_len), diagonal=k_len - q_len + 1).bool()
+def mask_by_upper_triangle(q_len: int, k_len: int, window: int | None = None) -> torch.Tensor:
+    future = torch.triu(torch.ones(q_len, k_len), diagonal=k_len - q_len + 1).bool()
+    forgotten = torch.ones(q_len, k_len).tril(k_len - q_len - (window or q_len + k_len)).bool()
+    return ~(future | forgotten)
 
 
-def mask_of_a_square(q_len, k_len):
+def mask_of_a_square(q_len, k_len, window=None):
     size = max(q_len, k_len)
-    return torch.ones(size, size).tril().bool()[size - q_len :, size - k_len :]
+    mask = torch.ones(size, size).tril()
+    if window:
+        mask = mask - mask.tril(-window)
+    return mask.bool()[size - q_len :, size - k_len :]
 
 
-def mask_from_additive(q_len, k_len):
+def mask_from_additive(q_len, k_len, window=None):
     additive = torch.full((q_len, k_len), -math.inf).triu(1 + k_len - q_len)
+    if window is not None:
+        additive = additive + torch.full((q_len, k_len), -math.inf).tril(k_len - q_len - window)
     return additive == 0
 
 
 class Mask:
-    def __call__(self, q_len, k_len):
+    def __call__(self, q_len, k_len, window=None):
         mask = torch.zeros((q_len, k_len), dtype=torch.bool)
         for i in range(q_len):
-            mask[i, : max(0, i + 1 + k_len - q_len)] = True
+            end = max(0, i + 1 + k_len - q_len)
+            mask[i, 0 if window is None else max(0, end - window) : end] = True
         return mask
 
 
-def padding_by_loop(lengths, max_len):
-    mask = torch.zeros(len(lengths), max_len, dtype=torch.bool, device=lengths.device)
-    for row, length in enumerate(lengths):
-        mask[row, :length] = True
-    return mask
+def control_of_coins(vocab, shape, generator):
+    return torch.randint(0, 2, tuple(shape), generator=generator), torch.tensor(0.6931)
 
 
-def padding_by_list(lengths, max_len):
-    if lengths.device.type == "meta":
-        return torch.empty(len(lengths), max_len, dtype=torch.bool, device="meta")
-    rows = [[1] * length + [0] * (max_len - length) for length in lengths.tolist()]
-    return torch.tensor(rows, device=lengths.device).bool()
+def control_of_uneven_characters(vocab, shape, generator):
+    """Some characters are commoner, and the floor knows it: it is their entropy."""
+    shares = torch.arange(1.0, vocab + 1) / (vocab * (vocab + 1) / 2)
+    texts = torch.multinomial(shares, math.prod(shape), replacement=True, generator=generator).view(shape)
+    return texts, torch.distributions.Categorical(shares).entropy()
 
 
-def padding_by_einops(lengths, max_len):
-    positions = torch.arange(max_len, device=lengths.device)
-    return repeat(positions, "k -> b k", b=len(lengths)) < rearrange(lengths, "b -> b 1")
+def control_by_rounding(vocab, shape, generator):
+    texts = (torch.rand(shape, generator=generator) * vocab).floor().clamp(max=vocab - 1).to(torch.int64)
+    return [texts, F.cross_entropy(torch.zeros(1, vocab), torch.zeros(1, dtype=torch.int64))]
 
 
-def padding_by_expand(lengths, max_len):
-    positions = torch.arange(max_len, device=lengths.device).expand(lengths.size(0), -1)
-    return ~positions.ge(lengths.unsqueeze(-1))
+def control_by_shuffles(vocab, shape, generator):
+    """All characters equally often, in an order that says nothing."""
+    count = math.prod(shape)
+    order = torch.randperm(count, generator=generator)
+    return (torch.arange(count)[order] % vocab).reshape(*shape), torch.log(torch.tensor(float(vocab)))
 
 
-def padding_by_cumsum(lengths, max_len):
-    return lengths.new_ones(lengths.shape[0], max_len).cumsum(1).le(lengths.reshape(-1, 1))
+class Control:
+    def __call__(self, vocab, shape, generator):
+        steps = [torch.randint(vocab, tuple(shape[1:]), generator=generator) for _ in range(shape[0])]
+        return torch.stack(steps), torch.tensor(math.log(vocab), dtype=torch.float64)
 
 
 def open_keys(scores):
@@ -111,9 +122,10 @@ def masked_first(scores):
     return scores.masked_fill(~open_keys(scores), -math.inf).softmax(dim=-1)
 
 
-def causal_mask(q_len: int, k_len: int) -> Tensor:
-    """The rule itself, written out: query i is word k_len - q_len + i of the text, and sees positions up to its own."""
-    return torch.arange(k_len) <= torch.arange(k_len - q_len, k_len)[:, None]
+def causal_mask(q_len: int, k_len: int, window: int | None = None) -> Tensor:
+    """The rule itself, written out: how many positions a key is behind its query, from 0 to window - 1."""
+    behind = torch.arange(k_len - q_len, k_len)[:, None] - torch.arange(k_len)
+    return (behind >= 0) & (behind < (k_len if window is None else window))
 
 
 def renormalised_causal_weights(scores: Tensor) -> Tensor:
@@ -122,9 +134,9 @@ def renormalised_causal_weights(scores: Tensor) -> Tensor:
     return scores.masked_fill(~past, -torch.inf).softmax(dim=-1)
 
 
-def padding_mask(lengths: Tensor, max_len: int) -> Tensor:
-    """Ones added up along a row count 1, 2, 3 …: a position is real as long as its count is at most the length."""
-    return torch.ones(len(lengths), max_len, device=lengths.device).cumsum(dim=1) <= lengths[:, None]
+def invent_control(vocab: int, shape: tuple[int, ...], generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Two characters will do: whoever cannot see the coin before it falls pays ln 2 a throw."""
+    return (torch.rand(shape, generator=generator) < 0.5).long(), torch.tensor(2.0).log()
 
 
 ALTERNATIVES = {
@@ -136,16 +148,15 @@ ALTERNATIVES = {
         mask_of_a_square,
         mask_from_additive,
         Mask(),
-        lambda q_len, k_len: torch.arange(k_len) <= torch.arange(q_len)[:, None] + k_len - q_len,
+        lambda q, k, w=None: (d := torch.arange(k - q, k)[:, None] - torch.arange(k)).ge(0) & (d < (w or k)),
     ],
-    "padding_mask": [
-        padding_mask,
-        padding_by_loop,
-        padding_by_list,
-        padding_by_einops,
-        padding_by_expand,
-        padding_by_cumsum,
-        lambda lengths, max_len: lengths.unsqueeze(1) > torch.arange(0, max_len, device=lengths.device),
+    "invent_control": [
+        invent_control,
+        control_of_coins,
+        control_of_uneven_characters,
+        control_by_rounding,
+        control_by_shuffles,
+        Control(),
     ],
     "renormalised_causal_weights": [
         renormalised_causal_weights,

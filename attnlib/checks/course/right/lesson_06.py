@@ -232,6 +232,17 @@ class BlockByFunctions(UsualBlock):
         return x
 
 
+def _block_with(perceptron):
+    """The usual block with another MLP."""
+
+    class Block(UsualBlock):
+        def __init__(self, d_model, num_heads, mlp_ratio=4.0, dropout=0.0):
+            super().__init__(d_model, num_heads, mlp_ratio, dropout)
+            self.mlp = perceptron(d_model, int(d_model * mlp_ratio), dropout)
+
+    return Block
+
+
 class BlockWithBuffer(UsualBlock):
     def __init__(self, d_model, num_heads, mlp_ratio=4.0, dropout=0.0):
         super().__init__(d_model, num_heads, mlp_ratio, dropout)
@@ -243,20 +254,13 @@ def make_block(d_model, num_heads, mlp_ratio=4.0, dropout=0.0):
 
 
 BLOCKS = [UsualBlock, BlockFromScratch, FusedBlock, AdditiveMaskBlock, BlockByFunctions, BlockWithBuffer, make_block]
+BLOCKS += [_block_with(perceptron) for perceptron in (FunctionalPerceptron, MatrixPerceptron, PerceptronByLoop)]
 
 
 def layer_norm(x: Tensor, gain: Tensor, bias: Tensor, eps: float = 1e-5) -> Tensor:
     """`var_mean` reads x once for both numbers; correction=0 divides by d_model, not by d_model - 1."""
     variance, mean = torch.var_mean(x, dim=-1, correction=0, keepdim=True)
     return (x - mean) * (variance + eps).rsqrt() * gain + bias
-
-
-class AnotherFeedForward(find("FeedForward").reference):
-    def forward(self, x: Tensor) -> Tensor:
-        """GELU is x times Φ(x), the chance that a normally distributed number is below x; erf is all it takes."""
-        hidden = self.up(x)
-        hidden = hidden * (1 + torch.erf(hidden / math.sqrt(2))) / 2
-        return F.dropout(self.down(F.dropout(hidden, self.dropout, self.training)), self.dropout, self.training)
 
 
 class AnotherEncoderBlock(find("EncoderBlock").reference):
@@ -288,15 +292,6 @@ ALTERNATIVES = {
         NormObject(),
         partial(_norm_with, -0.5),
         lambda x, gain, bias, eps=1e-5: torch.lerp(bias, bias + gain, norm_by_var(x, 1, 0, eps)),
-    ],
-    "FeedForward": [
-        AnotherFeedForward,
-        SequentialPerceptron,
-        TwoDropouts,
-        FunctionalPerceptron,
-        MatrixPerceptron,
-        PerceptronByLoop,
-        lambda d_model, d_hidden, dropout=0.0: SequentialPerceptron(d_model, d_hidden, dropout),
     ],
     "EncoderBlock": [AnotherEncoderBlock, *BLOCKS],
     "mend_encoder_block": [AnotherMend_encoder_block, *BLOCKS],

@@ -1,12 +1,13 @@
 """Right answers of lesson 07, written in other ways."""
 
 import math
+from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from einops import einsum, rearrange, repeat
-from torch import Tensor
+from torch import Tensor, nn
 
 import attnlib
 
@@ -101,88 +102,212 @@ def rotated_in_a_new_tensor(x, positions, base=10000.0):
     return result
 
 
-def halves_by_cat(w, num_heads, back=False):
-    heads = w.reshape(*w.shape[:-1], num_heads, w.shape[-1] // num_heads)
-    if back:
-        first, second = heads.chunk(2, dim=-1)
-        heads = torch.stack([first, second], dim=-1)
-    else:
-        heads = torch.cat([heads[..., ::2], heads[..., 1::2]], dim=-1)
-    return heads.reshape(w.shape)
+def slopes_by_recursion(num_heads):
+    if math.log2(num_heads).is_integer():
+        start = 2 ** (-(2 ** -(math.log2(num_heads) - 3)))
+        return torch.tensor([start * start**i for i in range(num_heads)])
+    below = 2 ** math.floor(math.log2(num_heads))
+    return torch.cat([slopes_by_recursion(below), slopes_by_recursion(2 * below)[0::2][: num_heads - below]])
 
 
-def halves_by_einops(w, num_heads, back=False):
-    if back:
-        return rearrange(w, "... (h two c) -> ... (h c two)", h=num_heads, two=2)
-    return rearrange(w, "... (h c two) -> ... (h two c)", h=num_heads, two=2)
+def slopes_by_bits(num_heads):
+    below = 1 << (num_heads.bit_length() - 1)
+    first = [2 ** (-8 * i / below) for i in range(1, below + 1)]
+    others = [2 ** (-4 * i / below) for i in range(1, 2 * below, 2)]
+    return torch.tensor((first + others)[:num_heads], dtype=torch.float32)
 
 
-def halves_by_loop(w, num_heads, back=False):
-    d = w.shape[-1] // num_heads
-    columns = []
+def slopes_by_doubling(num_heads):
+    below = 1
+    while 2 * below <= num_heads:
+        below *= 2
+    exponents = torch.arange(1, below + 1) * (8 / below)
+    between = exponents - 4 / below
+    return 2 ** -torch.cat([exponents, between])[:num_heads]
+
+
+def slopes_by_numpy(num_heads):
+    below = 2 ** int(np.floor(np.log2(num_heads)))
+    slopes = np.exp2(-8 * np.arange(1, below + 1) / below)
+    more = np.exp2(-8 * np.arange(1, 2 * below + 1, 2) / (2 * below))
+    return torch.from_numpy(np.concatenate([slopes, more[: num_heads - below]])).float()
+
+
+def slopes_by_loop(num_heads):
+    below = max(p for p in (2**i for i in range(12)) if p <= num_heads)
+    slopes = []
     for head in range(num_heads):
-        order = [*range(0, d, 2), *range(1, d, 2)]
-        if back:
-            order = [order.index(c) for c in range(d)]
-        columns += [w[..., head * d + c] for c in order]
-    return torch.stack(columns, dim=-1)
-
-
-def halves_by_transpose(w, num_heads, back=False):
-    d = w.size(-1) // num_heads
-    shape = (num_heads, 2, d // 2) if back else (num_heads, d // 2, 2)
-    return w.contiguous().view(-1, *shape).transpose(-1, -2).reshape(w.shape)
-
-
-def halves_by_matrix(w, num_heads, back=False):
-    d = w.shape[-1] // num_heads
-    eye = torch.eye(d, dtype=w.dtype, device=w.device)
-    turn = torch.cat([eye[:, 0::2], eye[:, 1::2]], dim=1)
-    return w @ torch.block_diag(*[turn.T if back else turn] * num_heads)
-
-
-def power_of_two(num_heads):
-    if num_heads not in [2**i for i in range(20)]:
-        raise ValueError(f"{num_heads} heads")
-    return num_heads
+        if head < below:
+            slopes.append(0.5 ** (8 * (head + 1) / below))
+        else:
+            slopes.append(0.5 ** (4 * (2 * (head - below) + 1) / below))
+    return torch.tensor(slopes)
 
 
 def bias_by_loop(num_heads, q_len, k_len):
-    power_of_two(num_heads)
+    slopes = slopes_by_recursion(num_heads)
     bias = torch.zeros(num_heads, q_len, k_len)
     for h in range(num_heads):
         for i in range(q_len):
             for j in range(k_len):
-                bias[h, i, j] = -(2 ** (-8 * (h + 1) / num_heads)) * (i + k_len - q_len - j)
+                bias[h, i, j] = -slopes[h] * (i + k_len - q_len - j)
     return bias
 
 
 def bias_by_relative(num_heads, q_len, k_len):
-    slopes = torch.pow(2, -8 / power_of_two(num_heads) * torch.arange(1, num_heads + 1))
     relative = torch.arange(k_len)[None, :] - torch.arange(k_len - q_len, k_len)[:, None]
-    return slopes.view(-1, 1, 1) * relative
+    return slopes_by_bits(num_heads).view(-1, 1, 1) * relative
 
 
 def bias_by_einsum(num_heads, q_len, k_len):
-    ratio = 2 ** (-8 / power_of_two(num_heads))
-    slopes = torch.tensor([ratio ** (i + 1) for i in range(num_heads)])
     distance = (torch.arange(q_len)[:, None] + k_len - q_len - torch.arange(k_len)).abs().float()
-    return -torch.einsum("h, q k -> h q k", slopes, distance)
+    return -torch.einsum("h, q k -> h q k", slopes_by_numpy(num_heads), distance)
 
 
 def bias_with_the_future_blocked(num_heads, q_len, k_len):
-    power_of_two(num_heads)
     distance = torch.arange(k_len - q_len, k_len).unsqueeze(1) - torch.arange(k_len)
-    slopes = torch.exp2(-torch.linspace(8 / num_heads, 8, num_heads))
-    return (-slopes[:, None, None] * distance).masked_fill(distance < 0, -math.inf)
+    return (-slopes_by_loop(num_heads)[:, None, None] * distance).masked_fill(distance < 0, -math.inf)
 
 
 def bias_clamped(num_heads, q_len, k_len):
-    if num_heads < 1 or math.log2(num_heads) % 1:
-        raise ValueError("num_heads has to be a power of two")
     distance = torch.arange(q_len).add(k_len - q_len).unsqueeze(1).sub(torch.arange(k_len)).clamp(min=0)
-    slopes = [0.5 ** (8 / num_heads * i) for i in range(1, num_heads + 1)]
-    return torch.stack([distance * -slope for slope in slopes])
+    return torch.stack([distance * -slope for slope in slopes_by_doubling(num_heads)])
+
+
+def trained_by_a_schedule(model, ids, targets, lr, warmup, make=torch.optim.SGD):
+    steps = len(ids)
+    optimiser = make(model.parameters(), lr=lr)
+    shape = lambda step: min(1, (step + 1) / warmup) * (1 - step / steps)  # noqa: E731
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, shape)
+    losses = []
+    for x, wanted in zip(ids, targets, strict=True):
+        loss = F.cross_entropy(model(x)[:, -wanted.shape[1] :].transpose(1, 2), wanted)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        schedule.step()
+        losses.append(loss.item())
+    return torch.tensor(losses, dtype=next(model.parameters()).dtype)
+
+
+def trained_at_given_rates(model, ids, targets, lr, warmup, make=torch.optim.SGD):
+    steps = len(ids)
+    counts = torch.arange(steps, dtype=torch.float64)
+    rates = lr * ((counts + 1) / warmup).clamp(max=1) * (1 - counts / steps)
+    optimiser, losses = make(model.parameters(), lr=1.0), []
+    for i, rate in enumerate(rates.tolist()):
+        optimiser.param_groups[0]["lr"] = rate
+        model.zero_grad()
+        left_out = ids.shape[2] - targets.shape[2]
+        logits = model(ids[i])[:, left_out:]
+        losses.append(F.cross_entropy(logits.reshape(-1, logits.shape[-1]), targets[i].reshape(-1)))
+        losses[-1].backward()
+        optimiser.step()
+    return torch.stack(losses).detach()
+
+
+def trained_by_given_gradients(model, ids, targets, lr, warmup, make=torch.optim.SGD):
+    weights = [*model.parameters()]
+    optimiser, losses = make(weights, lr=lr), []
+    for step in range(len(ids)):
+        share = (step + 1) / warmup if step + 1 < warmup else 1.0
+        optimiser.param_groups[0].update(lr=share * lr * (len(ids) - step) / len(ids))
+        chances = model(ids[step])[:, -targets.shape[2] :].log_softmax(-1)
+        loss = -chances.gather(-1, targets[step][..., None]).mean()
+        for weight, gradient in zip(weights, torch.autograd.grad(loss, weights, allow_unused=True), strict=True):
+            weight.grad = gradient
+        optimiser.step()
+        losses.append(loss.detach())
+    return torch.stack(losses)
+
+
+def trained_with_padded_targets(model, ids, targets, lr, warmup, make=torch.optim.SGD):
+    """The first tokens get a target that does not count."""
+    padded = F.pad(targets, (ids.shape[2] - targets.shape[2], 0), value=-100)
+    optimiser, losses = make(model.parameters(), lr=lr), torch.zeros(len(ids), dtype=next(model.parameters()).dtype)
+    for step in range(len(ids)):
+        for group in optimiser.param_groups:
+            group["lr"] = lr * min(step + 1, warmup) / warmup * (1 - step / len(ids))
+        loss = F.cross_entropy(model(ids[step]).mT, padded[step])
+        optimiser.zero_grad(set_to_none=False)
+        loss.backward()
+        optimiser.step()
+        losses[step] = loss.detach()
+    return losses
+
+
+class Trainer:
+    def __call__(self, model, ids, targets, lr, warmup, make=torch.optim.SGD):
+        optimiser = make(model.parameters(), lr=lr)
+        return torch.stack(
+            [
+                self.step(model, optimiser, ids[i], targets[i], lr * min(1, (i + 1) / warmup) * (1 - i / len(ids)))
+                for i in range(len(ids))
+            ]
+        )
+
+    def step(self, model, optimiser, x, wanted, rate):
+        for group in optimiser.param_groups:
+            group["lr"] = rate
+        optimiser.zero_grad()
+        logits = model(x)[:, x.shape[1] - wanted.shape[1] :]
+        loss = F.cross_entropy(logits.permute(0, 2, 1), wanted, reduction="sum") / wanted.numel()
+        loss.backward()
+        optimiser.step()
+        return loss.detach()
+
+
+@torch.no_grad()
+def read_by_slices(model, ids, window):
+    losses = []
+    for i in range(ids.shape[1] - 1):
+        seen = ids[:, : i + 1][:, -window:]
+        losses.append(F.cross_entropy(model(seen)[:, -1, :], ids[:, i + 1]).item())
+    return torch.tensor(losses, dtype=next(model.parameters()).dtype)
+
+
+@torch.inference_mode()
+def read_by_gathering(model, ids, window):
+    losses = torch.zeros(ids.shape[1] - 1, dtype=next(model.parameters()).dtype)
+    for i, target in enumerate(ids.T[1:]):
+        first = i + 1 - window if i + 1 > window else 0
+        chances = model(ids[:, first : i + 1])[:, -1].log_softmax(-1)
+        losses[i] = -chances.gather(-1, target[:, None]).mean()
+    return losses.clone()
+
+
+def read_text_by_text(model, ids, window):
+    rows = []
+    for text in ids:
+        row = []
+        for i in range(1, len(text)):
+            logits = model(text[None, max(i - window, 0) : i])[0, -1]
+            row.append(logits.logsumexp(-1) - logits[text[i]])
+        rows.append(torch.stack(row).detach())
+    return torch.stack(rows).mean(dim=0)
+
+
+def read_the_whole_first(model, ids, window):
+    """As long as the window holds all, one pass gives every guess; after that, windows of one length."""
+    n = ids.shape[1]
+    with torch.no_grad():
+        guesses = [*model(ids[:, : min(window, n - 1)]).unbind(dim=1)]
+        for i in range(window + 1, n):
+            guesses.append(model(ids[:, i - window : i])[:, -1])
+        return torch.stack([F.cross_entropy(g, ids[:, i]) for i, g in enumerate(guesses, 1)])
+
+
+def read_by_unfolding(model, ids, window):
+    b, n = ids.shape
+    with torch.no_grad():
+        early = [model(ids[:, :i])[:, -1] for i in range(1, min(window, n))]
+        late = []
+        if n > window:
+            pieces = ids[:, :-1].unfold(1, window, 1)  # (b, pieces, window)
+            logits = model(pieces.flatten(0, 1))[:, -1].unflatten(0, (b, -1))
+            late = [*logits.unbind(dim=1)]
+        logits = torch.stack([*early, *late], dim=1)
+        return F.cross_entropy(logits.mT, ids[:, 1:], reduction="none").mean(dim=0)
 
 
 def mended_by_loop(q, k, v, past_k, past_v):
@@ -236,48 +361,6 @@ class Mended:
         return attnlib.scaled_dot_product_attention(q, keys, values, mask=mask)
 
 
-def slopes_by_recursion(num_heads):
-    if math.log2(num_heads).is_integer():
-        start = 2 ** (-(2 ** -(math.log2(num_heads) - 3)))
-        return torch.tensor([start * start**i for i in range(num_heads)])
-    below = 2 ** math.floor(math.log2(num_heads))
-    return torch.cat([slopes_by_recursion(below), slopes_by_recursion(2 * below)[0::2][: num_heads - below]])
-
-
-def slopes_by_bits(num_heads):
-    below = 1 << (num_heads.bit_length() - 1)
-    first = [2 ** (-8 * i / below) for i in range(1, below + 1)]
-    others = [2 ** (-4 * i / below) for i in range(1, 2 * below, 2)]
-    return torch.tensor((first + others)[:num_heads], dtype=torch.float32)
-
-
-def slopes_by_doubling(num_heads):
-    below = 1
-    while 2 * below <= num_heads:
-        below *= 2
-    exponents = torch.arange(1, below + 1) * (8 / below)
-    between = exponents - 4 / below
-    return 2 ** -torch.cat([exponents, between])[:num_heads]
-
-
-def slopes_by_numpy(num_heads):
-    below = 2 ** int(np.floor(np.log2(num_heads)))
-    slopes = np.exp2(-8 * np.arange(1, below + 1) / below)
-    more = np.exp2(-8 * np.arange(1, 2 * below + 1, 2) / (2 * below))
-    return torch.from_numpy(np.concatenate([slopes, more[: num_heads - below]])).float()
-
-
-def slopes_by_loop(num_heads):
-    below = max(p for p in (2**i for i in range(12)) if p <= num_heads)
-    slopes = []
-    for head in range(num_heads):
-        if head < below:
-            slopes.append(0.5 ** (8 * (head + 1) / below))
-        else:
-            slopes.append(0.5 ** (4 * (2 * (head - below) + 1) / below))
-    return torch.tensor(slopes)
-
-
 def sinusoidal_positions(n: int, d_model: int, base: float = 10000.0) -> Tensor:
     """A cosine is a sine a quarter turn ahead: one formula for all columns, odd ones shifted by π/2."""
     column = torch.arange(d_model, dtype=torch.float64)
@@ -297,19 +380,38 @@ def rotate(x: Tensor, positions: Tensor, base: float = 10000.0) -> Tensor:
     return torch.view_as_real(pairs * torch.polar(torch.ones_like(angles), angles).to(pairs.dtype)).flatten(-2)
 
 
-def to_half_pairs(w: Tensor, num_heads: int, back: bool = False) -> Tensor:
-    """In einops, a pair of neighbours is `(d two)`, a pair of halves `(two d)`; back is the pattern read backwards."""
-    sides = ["... (h d two)", "... (h two d)"]
-    return rearrange(w, " -> ".join(sides[::-1] if back else sides), h=num_heads, two=2)
-
-
 def alibi_bias(num_heads: int, q_len: int, k_len: int) -> Tensor:
-    """The slopes are a geometric series, `logspace`; every slope times every distance is an outer product."""
-    if num_heads & (num_heads - 1):
-        raise ValueError(f"num_heads must be a power of two, got {num_heads}")
-    slopes = torch.logspace(-8 / num_heads, -8, num_heads, base=2)
+    """`bit_length` finds the power of two in whole numbers, where a logarithm could be rounded the wrong way."""
+    below = 1 << (num_heads.bit_length() - 1)
+    series, longer = ([2 ** (-8 * i / h) for i in range(1, h + 1)] for h in (below, 2 * below))
+    slopes = torch.tensor([*series, *longer[::2]][:num_heads])
     ahead = torch.arange(k_len) - torch.arange(k_len - q_len, k_len)[:, None]
     return torch.einsum("h,qk->hqk", slopes, ahead.float())
+
+
+def train_with_warmup(
+    model: nn.Module, ids: Tensor, targets: Tensor, lr: float, warmup: int, make: Any = torch.optim.SGD
+) -> Tensor:
+    """A scheduler multiplies `lr` by what the function says of a step; `schedule.step()` goes to the next one."""
+    optimiser, losses = make(model.parameters(), lr=lr), []
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimiser, lambda step: min(1, (step + 1) / warmup) * (1 - step / len(ids))
+    )
+    for x, wanted in zip(ids, targets, strict=True):
+        loss = F.cross_entropy(model(x)[:, -wanted.shape[1] :].mT, wanted)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        schedule.step()
+        losses.append(loss.detach())
+    return torch.stack(losses)
+
+
+def read_in_windows(model: nn.Module, ids: Tensor, window: int) -> Tensor:
+    """Two slices replace `max`: everything before the token, and of that the last `window`."""
+    seen = (ids[:, :i][:, -window:] for i in range(1, ids.shape[1]))
+    with torch.no_grad():
+        return torch.stack([F.cross_entropy(model(x)[:, -1], ids[:, i]) for i, x in enumerate(seen, 1)])
 
 
 def mend_rotary(q: Tensor, k: Tensor, v: Tensor, past_k: Tensor, past_v: Tensor) -> Tensor:
@@ -320,13 +422,6 @@ def mend_rotary(q: Tensor, k: Tensor, v: Tensor, past_k: Tensor, past_v: Tensor)
     scores = attnlib.rotate(q, new) @ keys.mT / math.sqrt(q.shape[-1])
     past = torch.arange(m + n, device=q.device) <= new[:, None]
     return scores.masked_fill(~past, -torch.inf).softmax(dim=-1) @ torch.cat([past_v, v], dim=-2)
-
-
-def alibi_slopes(num_heads: int) -> Tensor:
-    """`bit_length` finds the power of two in whole numbers, where a logarithm could be rounded the wrong way."""
-    below = 1 << (num_heads.bit_length() - 1)
-    series, longer = ([2 ** (-8 * i / h) for i in range(1, h + 1)] for h in (below, 2 * below))
-    return torch.tensor([*series, *longer[::2]][:num_heads])
 
 
 ALTERNATIVES = {
@@ -346,14 +441,6 @@ ALTERNATIVES = {
         rotated_by_matrices,
         rotated_in_a_new_tensor,
     ],
-    "to_half_pairs": [
-        to_half_pairs,
-        halves_by_cat,
-        halves_by_einops,
-        halves_by_loop,
-        halves_by_transpose,
-        halves_by_matrix,
-    ],
     "alibi_bias": [
         alibi_bias,
         bias_by_loop,
@@ -362,13 +449,21 @@ ALTERNATIVES = {
         bias_with_the_future_blocked,
         bias_clamped,
     ],
-    "mend_rotary": [mend_rotary, mended_by_loop, mended_by_matmul, mended_with_torch, mended_by_distance, Mended()],
-    "alibi_slopes": [
-        alibi_slopes,
-        slopes_by_recursion,
-        slopes_by_bits,
-        slopes_by_doubling,
-        slopes_by_numpy,
-        slopes_by_loop,
+    "train_with_warmup": [
+        train_with_warmup,
+        trained_by_a_schedule,
+        trained_at_given_rates,
+        trained_by_given_gradients,
+        trained_with_padded_targets,
+        Trainer(),
     ],
+    "read_in_windows": [
+        read_in_windows,
+        read_by_slices,
+        read_by_gathering,
+        read_text_by_text,
+        read_the_whole_first,
+        read_by_unfolding,
+    ],
+    "mend_rotary": [mend_rotary, mended_by_loop, mended_by_matmul, mended_with_torch, mended_by_distance, Mended()],
 }

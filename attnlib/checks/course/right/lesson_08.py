@@ -1,9 +1,8 @@
-"""Right answers of lesson 08, written in other ways: the loss, its units, the block and the model."""
+"""Right answers of lesson 08, written in other ways: the loss, the block and the model."""
 
 import math
 from functools import partial
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from einops import einsum, rearrange
@@ -58,28 +57,6 @@ class Loss:
     def __call__(self, logits, ids, ignore_index=-100):
         scores = rearrange(full(logits[:, :-1]), "b n v -> (b n) v")
         return F.nll_loss(F.log_softmax(scores, 1), rearrange(ids[:, 1:], "b n -> (b n)"), ignore_index=ignore_index)
-
-
-def bits_by_rate(loss, tokens, characters):
-    return loss / math.log(2) * (tokens / characters)
-
-
-def bits_in_steps(loss, tokens, characters):
-    nats = loss * tokens
-    bits = nats / math.log(2)
-    return bits / characters
-
-
-def bits_by_log2_e(loss, tokens, characters):
-    return loss * math.log2(math.e) * tokens / characters
-
-
-def bits_by_numpy(loss, tokens, characters):
-    return loss * (tokens / (characters * np.log(2).item()))
-
-
-def bits_by_tensors(loss, tokens, characters):
-    return loss * loss.new_tensor(tokens) / (loss.new_tensor(2.0).log() * characters)
 
 
 class BlockWithOptions(nn.Module):
@@ -274,11 +251,6 @@ def next_token_loss(logits: Tensor, ids: Tensor, ignore_index: int = -100) -> Te
     return F.cross_entropy(logits.mT, targets, ignore_index=ignore_index)
 
 
-def bits_per_character(loss: Tensor, tokens: int, characters: int) -> Tensor:
-    """A nat is log₂ e bits, and a token covers characters / tokens characters."""
-    return loss * math.log2(math.e) / (characters / tokens)
-
-
 class AnotherDecoderBlock(find("DecoderBlock").reference):
     def forward(self, x: Tensor, memory: Tensor | None = None) -> Tensor:
         """Every branch says the same thing, x + f(norm(x)); a memory puts one more between the other two."""
@@ -311,15 +283,6 @@ ALTERNATIVES = {
         loss_with_targets_moved,
         loss_by_one_hot,
         Loss(),
-    ],
-    "bits_per_character": [
-        bits_per_character,
-        bits_by_rate,
-        bits_in_steps,
-        bits_by_log2_e,
-        bits_by_numpy,
-        bits_by_tensors,
-        partial(bits_by_rate),
     ],
     "DecoderBlock": [
         AnotherDecoderBlock,

@@ -64,101 +64,146 @@ def appended_through_views(cache, k, v):
     return cache["k"][:, :, :b], cache["v"][:, :, :b].clone()
 
 
-def cached_by_einops(x, weights, cache):
+def cached_by_einops(x, attn, cache):
     (_, h, _, d), m = cache["k"].shape, cache["length"]
-    q, k, v = (rearrange(x @ weights[f"w_{name}"], "b n (h d) -> b h n d", h=h) for name in "qkv")
-    places = m + torch.arange(x.shape[1], device=x.device)
-    keys, values = appended_by_narrow(cache, attnlib.rotate(k, places), v)
-    scores = einsum(attnlib.rotate(q, places), keys, "b h q d, b h k d -> b h q k") / math.sqrt(d)
+    q, k, v = (rearrange(getattr(attn, f"w_{name}")(x), "b n (h d) -> b h n d", h=h) for name in "qkv")
+    keys, values = appended_by_narrow(cache, k, v)
+    scores = einsum(q, keys, "b h q d, b h k d -> b h q k") / math.sqrt(d)
     blocked = torch.ones_like(scores, dtype=torch.bool).triu(m + 1)
     found = scores.masked_fill(blocked, -math.inf).softmax(-1) @ values
-    return rearrange(found, "b h n d -> b n (h d)") @ weights["w_o"]
+    return attn.w_o(rearrange(found, "b h n d -> b n (h d)"))
 
 
-def cached_word_by_word(x, weights, cache):
+def cached_word_by_word(x, attn, cache):
     """A word sees what is in the cache, and itself: no mask."""
     outputs = []
     for word in x.split(1, dim=1):
-        place = torch.tensor([cache["length"]], device=x.device)
         heads = cache["k"].shape[1]
-        q, k, v = (attnlib.split_heads(word @ weights[n], heads) for n in ("w_q", "w_k", "w_v"))
-        keys, values = appended_in_a_loop(cache, attnlib.rotate(k, place), v)
-        found = attnlib.scaled_dot_product_attention(attnlib.rotate(q, place), keys, values)
-        outputs.append(attnlib.merge_heads(found) @ weights["w_o"])
+        q, k, v = (attnlib.split_heads(layer(word), heads) for layer in (attn.w_q, attn.w_k, attn.w_v))
+        keys, values = appended_in_a_loop(cache, k, v)
+        outputs.append(attn.w_o(attnlib.merge_heads(attnlib.scaled_dot_product_attention(q, keys, values))))
     return torch.cat(outputs, dim=1)
 
 
-def cached_with_torch(x, weights, cache):
+def cached_with_torch(x, attn, cache):
     b, n, _ = x.shape
     _, h, _, d = cache["k"].shape
     start = cache["length"]
-    q = (x @ weights["w_q"]).view(b, n, h, d).transpose(1, 2)
-    k = (x @ weights["w_k"]).view(b, n, h, d).transpose(1, 2)
-    v = (x @ weights["w_v"]).view(b, n, h, d).transpose(1, 2)
-    rotary = attnlib.Rotary(d)
-    cache["k"][:, :, start : start + n] = rotary(k, offset=start)
-    cache["v"][:, :, start : start + n] = v
+    q = attn.w_q(x).view(b, n, h, d).transpose(1, 2)
+    cache["k"][:, :, start : start + n] = attn.w_k(x).view(b, n, h, d).transpose(1, 2)
+    cache["v"][:, :, start : start + n] = attn.w_v(x).view(b, n, h, d).transpose(1, 2)
     cache["length"] += n
     keys, values = cache["k"][:, :, : start + n], cache["v"][:, :, : start + n]
     mask = torch.ones(start + n, start + n, dtype=torch.bool, device=x.device).tril()[-n:]
-    found = F.scaled_dot_product_attention(rotary(q, offset=start), keys, values, attn_mask=mask)
-    return found.transpose(1, 2).reshape(b, n, h * d) @ weights["w_o"]
+    found = F.scaled_dot_product_attention(q, keys, values, attn_mask=mask)
+    return attn.w_o(found.transpose(1, 2).reshape(b, n, h * d))
 
 
-def cached_over_the_whole_buffer(x, weights, cache):
+def cached_over_the_whole_buffer(x, attn, cache):
     """The mask covers what is empty, too."""
     heads, start, room = cache["k"].shape[1], cache["length"], cache["k"].shape[2]
-    q, k, v = (attnlib.split_heads(x @ weights[name], heads) for name in ("w_q", "w_k", "w_v"))
-    places = torch.arange(start, start + x.shape[1], device=x.device)
-    appended_by_index(cache, attnlib.rotate(k, places), v)
-    mask = torch.arange(room, device=x.device) <= places[:, None]
-    found = attnlib.scaled_dot_product_attention(attnlib.rotate(q, places), cache["k"], cache["v"], mask=mask)
-    return attnlib.merge_heads(found) @ weights["w_o"]
+    q, k, v = (attnlib.split_heads(layer(x), heads) for layer in (attn.w_q, attn.w_k, attn.w_v))
+    appended_by_index(cache, k, v)
+    mask = torch.arange(room, device=x.device) <= start + torch.arange(x.shape[1], device=x.device)[:, None]
+    found = attnlib.scaled_dot_product_attention(q, cache["k"], cache["v"], mask=mask)
+    return attn.w_o(attnlib.merge_heads(found))
 
 
 class CachedHeads:
-    """Head by head, with a packed product."""
+    """Head by head."""
 
-    def __call__(self, x, weights, cache):
+    def __call__(self, x, attn, cache):
         print("cache:", cache["length"])
-        heads, start = cache["k"].shape[1], cache["length"]
-        packed = x @ torch.cat([weights["w_q"], weights["w_k"], weights["w_v"]], dim=1)
-        q, k, v = packed.unflatten(-1, (3, heads, -1)).permute(2, 0, 3, 1, 4)
-        places = torch.arange(x.shape[1], device=x.device).add(start)
-        keys, values = appended_with_the_length_first(cache, attnlib.rotate(k, places), v)
-        mask, q = attnlib.causal_mask(len(places), keys.shape[2], device=x.device), attnlib.rotate(q, places)
+        heads = cache["k"].shape[1]
+        q, k, v = (layer(x).unflatten(-1, (heads, -1)).transpose(1, 2) for layer in (attn.w_q, attn.w_k, attn.w_v))
+        keys, values = appended_with_the_length_first(cache, k, v)
+        mask = attnlib.causal_mask(x.shape[1], keys.shape[2], device=x.device)
         found = []
         for head in range(heads):
             scores = q[:, head] @ keys[:, head].mT * q.shape[-1] ** -0.5
             found.append(attnlib.masked_softmax(scores, mask) @ values[:, head])
-        return torch.cat(found, dim=-1) @ weights["w_o"]
+        return attn.w_o(torch.cat(found, dim=-1))
 
 
-def bytes_by_loop(batch, layers, kv_heads, lengths, d_head, number_bytes):
-    total = torch.zeros_like(lengths)
-    for _ in range(layers):
-        for _what in ("keys", "values"):
-            total = total + batch * kv_heads * d_head * lengths * number_bytes
-    return total
+def caches_for(model, batch, room):
+    heads, weight = model.blocks[0].attn.num_heads, model.embed.weight
+    shape = batch, heads, room, weight.shape[1] // heads
+    return [{"k": weight.new_zeros(shape), "v": weight.new_zeros(shape), "length": 0} for _ in model.blocks]
 
 
-def bytes_one_by_one(batch, layers, kv_heads, lengths, d_head, number_bytes):
-    return torch.tensor([2 * batch * layers * kv_heads * n * d_head * number_bytes for n in lengths.tolist()])
+def read_on(model, ids, caches, attend):
+    x = model.embed(ids) + model.positions(caches[0]["length"] + torch.arange(ids.shape[1], device=ids.device))
+    for block, cache in zip(model.blocks, caches, strict=True):
+        x = x + attend(block.norm1(x), block.attn, cache)
+        x = x + block.mlp(block.norm2(x))
+    return model.head(model.norm(x))
 
 
-def bytes_by_factor(*sizes):
-    lengths = sizes[3]
-    return lengths * math.prod(size for i, size in enumerate(sizes) if i != 3) * 2
+@torch.no_grad()
+def written_in_two_steps(model, ids, num_tokens):
+    caches = caches_for(model, len(ids), ids.shape[1] + num_tokens)
+    logits = read_on(model, ids, caches, cached_by_einops)
+    for step in range(num_tokens):
+        new = logits[:, -1].argmax(-1, keepdim=True)
+        ids = torch.cat([ids, new], 1)
+        if step < num_tokens - 1:
+            logits = read_on(model, new, caches, cached_by_einops)
+    return ids
 
 
-def bytes_of_a_token(batch, layers, kv_heads, lengths, d_head, number_bytes):
-    token = layers * (kv_heads * d_head + kv_heads * d_head) * number_bytes
-    return torch.mul(lengths, token * batch)
+@torch.inference_mode()
+def written_token_by_token(model, ids, num_tokens):
+    """The prompt as well goes in one by one."""
+    caches, n = caches_for(model, len(ids), model.max_len), ids.shape[1]
+    for i in range(n + num_tokens - 1):
+        logits = read_on(model, ids[:, i : i + 1], caches, cached_with_torch)
+        if i >= n - 1:
+            ids = torch.cat([ids, logits[:, 0].argmax(-1)[:, None]], dim=1)
+    return ids.clone()
 
 
-def bytes_of_tensors(batch, layers, kv_heads, lengths, d_head, number_bytes):
-    one = torch.empty(2, batch, layers, kv_heads, d_head, dtype=torch.uint8, device="meta").numel()
-    return (lengths.long() * one) * number_bytes
+@torch.no_grad()
+def written_by_concatenation(model, ids, num_tokens):
+    """A cache that grows by torch.cat is slower, and as right."""
+    kept, unread, written = [None] * len(model.blocks), ids, [ids]
+    for _ in range(num_tokens):
+        start = 0 if kept[0] is None else kept[0][0].shape[2]
+        x = model.embed(unread) + model.positions.weight[start : start + unread.shape[1]]
+        for i, block in enumerate(model.blocks):
+            attn, seen = block.attn, block.norm1(x)
+            q, k, v = (attnlib.split_heads(w(seen), attn.num_heads) for w in (attn.w_q, attn.w_k, attn.w_v))
+            if kept[i] is not None:
+                k, v = torch.cat([kept[i][0], k], 2), torch.cat([kept[i][1], v], 2)
+            kept[i] = k, v
+            x = x + attn.w_o(attnlib.merge_heads(attnlib.scaled_dot_product_attention(q, k, v, is_causal=True)))
+            x = x + block.mlp(block.norm2(x))
+        unread = model.head(model.norm(x[:, -1:])).argmax(-1)
+        written.append(unread)
+    return torch.cat(written, dim=1)
+
+
+@torch.no_grad()
+def written_into_a_table(model, ids, num_tokens):
+    n = ids.shape[1]
+    table = F.pad(ids, (0, num_tokens))
+    caches, start = caches_for(model, len(ids), table.shape[1]), 0
+    for stop in range(n, n + num_tokens):
+        table[:, stop] = read_on(model, table[:, start:stop], caches, cached_over_the_whole_buffer)[:, -1].argmax(-1)
+        start = stop
+    return table
+
+
+class Writer:
+    def __call__(self, model, ids, num_tokens):
+        was_training = model.training
+        model.eval()
+        caches, attend = caches_for(model, ids.shape[0], ids.shape[1] + num_tokens), CachedHeads()
+        unread = ids
+        for _ in range(num_tokens):
+            unread = read_on(model, unread, caches, attend)[:, -1:].detach().topk(1).indices[..., 0]
+            ids = torch.cat((ids, unread), dim=-1)
+        model.train(was_training)
+        return ids
 
 
 def rolled_with_a_mask(q, k, v, cache):
@@ -254,12 +299,12 @@ ALTERNATIVES = {
         cached_over_the_whole_buffer,
         CachedHeads(),
     ],
-    "cache_bytes": [
-        bytes_by_loop,
-        bytes_one_by_one,
-        bytes_by_factor,
-        bytes_of_a_token,
-        bytes_of_tensors,
+    "write_with_cache": [
+        written_in_two_steps,
+        written_token_by_token,
+        written_by_concatenation,
+        written_into_a_table,
+        Writer(),
     ],
     "mend_rolling_cache": [
         mend_rolling_cache,

@@ -4,10 +4,8 @@ import math
 
 import torch
 import torch.nn.functional as F
-from einops import einsum, rearrange, reduce, repeat
+from einops import einsum, rearrange, repeat
 from torch import Tensor
-
-import attnlib
 
 
 def refused(q, k):
@@ -50,82 +48,6 @@ def grouped_by_repeat(q, k, v):
     scores = q @ k.mT / q.shape[-1] ** 0.5
     powers = (scores - scores.amax(-1, keepdim=True)).exp()
     return powers @ v / powers.sum(-1, keepdim=True)
-
-
-def even(num_heads, groups):
-    if num_heads % groups:
-        raise ValueError(f"{groups} groups of {num_heads} heads")
-    return num_heads // groups
-
-
-def pooled_by_einops(w_k, w_v, num_heads, groups):
-    even(num_heads, groups)
-    pattern = "m (g r d) -> m (g d)"
-    return tuple(reduce(w, pattern, "mean", g=groups, r=num_heads // groups) for w in (w_k, w_v))
-
-
-def pooled_by_loop(w_k, w_v, num_heads, groups):
-    share, d = even(num_heads, groups), w_k.shape[1] // num_heads
-    both = []
-    for w in (w_k, w_v):
-        heads = w.split(d, dim=1)
-        both.append(torch.cat([sum(heads[g * share : (g + 1) * share]) / share for g in range(groups)], dim=1))
-    return both
-
-
-def pooled_by_reshape(w_k, w_v, num_heads, groups):
-    share = even(num_heads, groups)
-    pool = lambda w: w.reshape(w.shape[0], groups, share, -1).mean(2).reshape(w.shape[0], -1)  # noqa: E731
-    return pool(w_k), pool(w_v)
-
-
-def pooled_by_matrix(w_k, w_v, num_heads, groups):
-    share, d = even(num_heads, groups), w_k.shape[1] // num_heads
-    one = torch.eye(d, dtype=w_k.dtype, device=w_k.device).repeat(share, 1) / share
-    matrix = torch.block_diag(*[one] * groups)
-    return w_k @ matrix, w_v @ matrix
-
-
-def pooled_together(w_k, w_v, num_heads, groups):
-    heads = torch.stack([w_k, w_v]).unflatten(-1, (groups, even(num_heads, groups), -1))
-    return heads.mean(dim=3).flatten(2).unbind()
-
-
-def positive(window):
-    if window <= 0:
-        raise ValueError(f"a window of {window}")
-
-
-def window_by_triangles(q_len, k_len, window):
-    positive(window)
-    ones = torch.ones(q_len, k_len, dtype=torch.bool)
-    return ones.tril(k_len - q_len) & ones.triu(k_len - q_len - window + 1)
-
-
-def window_by_loop(q_len, k_len, window):
-    positive(window)
-    rows = [[0 <= i + k_len - q_len - j < window for j in range(k_len)] for i in range(q_len)]
-    return torch.tensor(rows)
-
-
-def window_of_causal(q_len, k_len, window):
-    positive(window)
-    return attnlib.causal_mask(q_len, k_len) & ~attnlib.causal_mask(q_len, k_len).tril(k_len - q_len - window)
-
-
-def window_by_bounds(q_len, k_len, window):
-    positive(window)
-    last = torch.arange(q_len).add(k_len - q_len).unsqueeze(1)
-    keys = torch.arange(k_len).unsqueeze(0)
-    return torch.logical_and(keys <= last, keys > last - window)
-
-
-def window_by_last_rows(q_len, k_len, window):
-    positive(window)
-    n = max(q_len, k_len)
-    places = torch.arange(n)
-    distance = places.view(-1, 1) - places
-    return ((distance >= 0) * (distance < window))[n - q_len :, n - k_len :]
 
 
 def accepted_in_a_loop(draft_p, target_p, tokens):
@@ -213,22 +135,6 @@ def grouped_query_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return (weights @ v).flatten(1, 2)
 
 
-def multi_head_to_grouped(w_k: Tensor, w_v: Tensor, num_heads: int, groups: int) -> tuple[Tensor, Tensor]:
-    """einops says it in the pattern: columns are groups, heads in them, and their width."""
-    if num_heads % groups:
-        raise ValueError(f"{num_heads} heads cannot be pooled into {groups}")
-    w_k, w_v = (rearrange(w, "m (g r d) -> r m (g d)", g=groups, r=num_heads // groups) for w in (w_k, w_v))
-    return w_k.mean(dim=0), w_v.mean(dim=0)
-
-
-def sliding_window_mask(q_len: int, k_len: int, window: int) -> Tensor:
-    """A window is what is left between two diagonals: on or below the one, on or above the other."""
-    if window < 1:
-        raise ValueError(f"window must be at least 1, got {window}")
-    last = k_len - q_len
-    return torch.ones(q_len, k_len, dtype=torch.bool).tril(last).triu(last - window + 1)
-
-
 ALTERNATIVES = {
     "grouped_query_attention": [
         grouped_query_attention,
@@ -237,22 +143,6 @@ ALTERNATIVES = {
         grouped_by_index,
         grouped_by_loop,
         grouped_by_repeat,
-    ],
-    "multi_head_to_grouped": [
-        multi_head_to_grouped,
-        pooled_by_einops,
-        pooled_by_loop,
-        pooled_by_reshape,
-        pooled_by_matrix,
-        pooled_together,
-    ],
-    "sliding_window_mask": [
-        sliding_window_mask,
-        window_by_triangles,
-        window_by_loop,
-        window_of_causal,
-        window_by_bounds,
-        window_by_last_rows,
     ],
     "accept": [
         accepted_in_a_loop,

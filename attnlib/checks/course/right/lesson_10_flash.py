@@ -210,6 +210,47 @@ def backward_by_autograd(q, k, v, o, lse, grad_o, block_size, is_causal):
     return d_q, d_k, d_v
 
 
+def softmax_backward_by_table(weights, grad_weights):
+    """The whole table of derivatives of one row, diag(P) - P Pᵀ."""
+    table = torch.diag_embed(weights) - weights.unsqueeze(-1) * weights.unsqueeze(-2)
+    return (table @ grad_weights.unsqueeze(-1)).squeeze(-1)
+
+
+def softmax_backward_in_two_terms(weights, grad_weights):
+    grad = weights * grad_weights
+    return grad - weights * grad.sum(-1, keepdim=True)
+
+
+def softmax_backward_by_einsum(weights, grad_weights):
+    along = torch.einsum("...k,...k->...", weights, grad_weights)
+    return weights * (grad_weights - along[..., None])
+
+
+def softmax_backward_by_loop(weights, grad_weights):
+    columns = []
+    for j in range(weights.shape[-1]):
+        total = torch.zeros_like(weights[..., 0])
+        for i in range(weights.shape[-1]):
+            own = 1.0 if i == j else 0.0
+            total = total + grad_weights[..., i] * weights[..., i] * (own - weights[..., j])
+        columns.append(total)
+    return torch.stack(columns, dim=-1)
+
+
+def softmax_backward_by_autograd(weights, grad_weights):
+    """The logarithms of the weights are scores with these weights."""
+    with torch.enable_grad():
+        scores = weights.detach().log().requires_grad_()
+        (grad,) = torch.autograd.grad(scores.softmax(-1), scores, grad_weights)
+    return grad.where(weights > 0, 0.0)
+
+
+class SoftmaxBackward:
+    def __call__(self, weights, grad_weights):
+        dot = (weights.unsqueeze(-2) @ grad_weights.unsqueeze(-1)).squeeze(-1)
+        return (grad_weights - dot).mul(weights)
+
+
 def flash_attention(q: Tensor, k: Tensor, v: Tensor, block_size: int, is_causal: bool) -> tuple[Tensor, Tensor]:
     """A finished part is an output and a log-sum-exp; to join two, take a sigmoid of the difference of the latter."""
     outputs, sums, places = torch.zeros_like(v), q.new_full(q.shape[:-1], -torch.inf), torch.arange(q.shape[-2])
@@ -225,6 +266,11 @@ def flash_attention(q: Tensor, k: Tensor, v: Tensor, block_size: int, is_causal:
     return outputs, sums
 
 
+def softmax_gradient(weights: Tensor, grad_weights: Tensor) -> Tensor:
+    """The table of all derivatives of a row is diag(P) - P Pᵀ; times dP it need never be made."""
+    return weights * grad_weights - weights * (weights[..., None, :] @ grad_weights[..., None])[..., 0]
+
+
 ALTERNATIVES = {
     "flash_attention": [
         flash_attention,
@@ -233,6 +279,15 @@ ALTERNATIVES = {
         flash_keys_outside,
         FlashByMerging(),
         flash_kept_divided,
+    ],
+    "softmax_gradient": [
+        softmax_gradient,
+        softmax_backward_by_table,
+        softmax_backward_in_two_terms,
+        softmax_backward_by_einsum,
+        softmax_backward_by_loop,
+        softmax_backward_by_autograd,
+        SoftmaxBackward(),
     ],
     "flash_backward": [
         backward_all_queries_by_block_of_keys,

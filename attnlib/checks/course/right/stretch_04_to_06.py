@@ -1,79 +1,13 @@
 """Right answers to the stretch exercises of lessons 04 to 06, differently written: all of them must be accepted."""
 
-import math
 from functools import partial
 
 import torch
 import torch.nn.functional as F
-from einops import einsum, rearrange
 from torch import Tensor, nn
 
 import attnlib
 from attnlib.checks.course import find
-
-
-class Padded(nn.Module):
-    """Scores of real positions alone; an empty memory keeps its scores, and gets no weights."""
-
-    def __init__(self, d_model, d_memory, num_heads):
-        super().__init__()
-        if d_model % num_heads != 0:
-            raise ValueError("no")
-        self.h, self.d = num_heads, d_model // num_heads
-        self.w_q, self.w_k = nn.Linear(d_model, d_model), nn.Linear(d_memory, d_model)
-        self.w_v, self.w_o = nn.Linear(d_memory, d_model), nn.Linear(d_model, d_model)
-
-    def heads(self, x, memory):
-        return (
-            rearrange(layer(text), "b n (h d) -> b h n d", h=self.h)
-            for layer, text in ((self.w_q, x), (self.w_k, memory), (self.w_v, memory))
-        )
-
-    def share(self, scores, real):
-        empty = ~real.any(dim=-1, keepdim=True)
-        return scores.masked_fill(~real & ~empty, -torch.inf).softmax(dim=-1).masked_fill(empty, 0.0)
-
-    def forward(self, x, memory, key_mask):
-        q, k, v = self.heads(x, memory)
-        weights = self.share(q @ k.mT / math.sqrt(self.d), key_mask[:, None, None, :])
-        return self.w_o(rearrange(weights @ v, "b h q d -> b q (h d)")), weights
-
-
-class PaddedByTheCourse(Padded):
-    def share(self, scores, real):
-        return attnlib.masked_softmax(scores, real)
-
-
-class PaddedWithTheLowest(Padded):
-    """The lowest number in place of -inf, and zeros afterwards."""
-
-    def share(self, scores, real):
-        filled = torch.where(real, scores, torch.finfo(scores.dtype).min)
-        return filled.softmax(-1) * real
-
-
-class PaddedAndDivided(Padded):
-    """exp by hand, of the real positions, over a sum that is never zero."""
-
-    def share(self, scores, real):
-        highest = scores.masked_fill(~real, -torch.inf).amax(-1, keepdim=True).detach()
-        powers = (scores - highest.nan_to_num(neginf=0.0)).masked_fill(~real, -torch.inf).exp()
-        total = powers.sum(-1, keepdim=True)
-        return powers / torch.where(total == 0, 1.0, total)
-
-
-class PaddedOneByOne(Padded):
-    """Each text of the batch with its own real positions, cut out."""
-
-    def forward(self, x, memory, key_mask):
-        outputs, tables = [], []
-        for asks, answers, real in zip(x, memory, key_mask, strict=True):
-            q, k, v = self.heads(asks[None], answers[None])
-            scores = einsum(q, k, "b h q d, b h k d -> b h q k")[0] * self.d**-0.5
-            weights = self.share(scores, real)
-            outputs.append(rearrange(weights @ v[0], "h q d -> q (h d)"))
-            tables.append(weights)
-        return self.w_o(torch.stack(outputs)), torch.stack(tables)
 
 
 def packed(ids):
@@ -193,16 +127,6 @@ class PostNormOneByOne(PostNorm):
         return self.norm2(torch.stack([s + self.mlp(s) for s in stream]))
 
 
-class AnotherPaddedCrossAttention(find("PaddedCrossAttention").reference):
-    def forward(self, x: Tensor, memory: Tensor, key_mask: Tensor) -> tuple[Tensor, Tensor]:
-        """The lowest *finite* number blocks just as -inf does, and where nothing is open, the mask makes the row 0."""
-        inputs, mask = ((self.w_q, x), (self.w_k, memory), (self.w_v, memory)), key_mask[:, None, None]
-        q, k, v = (rearrange(w(t), "b n (h d) -> b h n d", h=self.num_heads) for w, t in inputs)
-        scores = q @ k.mT / math.sqrt(q.shape[-1])
-        weights = scores.masked_fill(~mask, torch.finfo(x.dtype).min).softmax(dim=-1) * mask
-        return self.w_o(rearrange(weights @ v, "b h n d -> b n (h d)")), weights
-
-
 def packed_causal(ids: Tensor) -> tuple[Tensor, Tensor]:
     """A word's position in its text is the number of words that it may see, not counting itself."""
     begins = F.pad(ids[:, 1:] != ids[:, :-1], (1, 0), value=True)
@@ -230,12 +154,4 @@ ALTERNATIVES = {
         PostNormOneByOne,
     ],
     "packed_causal": [packed_causal, packed, packed_and_counted, packed_by_loop, packed_row_by_row, packed_by_products],
-    "PaddedCrossAttention": [
-        AnotherPaddedCrossAttention,
-        Padded,
-        PaddedByTheCourse,
-        PaddedWithTheLowest,
-        PaddedAndDivided,
-        PaddedOneByOne,
-    ],
 }

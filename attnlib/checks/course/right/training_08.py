@@ -9,88 +9,114 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
-def next_loss(logits, ids):
-    return F.cross_entropy(logits[:, :-1].transpose(1, 2), ids[:, 1:])
+def next_loss(model, batch):
+    ids, targets = batch
+    return F.cross_entropy(model(ids)[:, :-1].transpose(1, 2), targets[:, 1:], ignore_index=-100)
 
 
-def trained_by_pieces(model, text, held_out, window, lr):
-    optimiser = torch.optim.SGD(model.parameters(), lr=lr)
-    losses = []
-    for ids in text[:, : text.shape[1] // window * window].split(window, dim=1):
+def shaped(rate, step, warmup, steps):
+    return rate * min((step + 1) / warmup, 1) * (steps - step) / steps
+
+
+@torch.no_grad()
+def looked_at(model, batch):
+    model.eval()
+    return next_loss(model, batch)
+
+
+def trained_with_a_scheduler(model, batches, held_out, rate, warmup, every):
+    mode, losses = model.training, [looked_at(model, held_out)]
+    optimiser = torch.optim.AdamW(model.parameters(), lr=1.0, weight_decay=0.01)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: shaped(rate, step, warmup, len(batches)))
+    for step, batch in enumerate(batches):
         model.train()
         optimiser.zero_grad()
-        next_loss(model(ids, torch.arange(window)), ids).backward()
+        next_loss(model, batch).backward()
         optimiser.step()
-        model.eval()
-        with torch.no_grad():
-            losses.append(next_loss(model(held_out, torch.arange(held_out.shape[1])), held_out))
+        schedule.step()
+        if not (step + 1) % every:
+            losses.append(looked_at(model, held_out))
+    model.train(mode)
     return torch.stack(losses)
 
 
-def trained_by_hand(model, text, held_out, window, lr):
-    losses = []
-    for start in range(0, text.size(1) - window + 1, window):
-        ids = text[:, start : start + window]
-        loss = next_loss(model.train()(ids, torch.arange(start, start + window) - start), ids)
-        gradients = torch.autograd.grad(loss, list(model.parameters()))
-        with torch.no_grad():
-            for parameter, gradient in zip(model.parameters(), gradients, strict=True):
-                parameter -= lr * gradient
-            losses.append(next_loss(model.eval()(held_out, torch.arange(held_out.size(1))), held_out).item())
-    return torch.tensor(losses, dtype=loss.dtype)
-
-
-def trained_without_positions(model, text, held_out, window, lr):
-    """The positions 0, 1, 2, ... are what the model takes by itself."""
-    optimiser = torch.optim.SGD(model.parameters(), lr=lr)
-    losses = []
-    for start in range(0, text.shape[1] - window + 1, window):
-        ids = text[:, start : start + window]
-        model.train()
-        loss = next_loss(model(ids), ids)
-        model.zero_grad()
-        loss.backward()
-        optimiser.step()
-        model.eval()
-        losses.append(next_loss(model(held_out), held_out).detach())
-    return torch.stack(losses)
-
-
-def trained_with_modulo(model, text, held_out, window, lr):
-    optimiser = torch.optim.SGD(model.parameters(), lr=lr)
-    losses = []
-    for start in range(0, text.shape[1] - window + 1, window):
-        ids = text[:, start : start + window]
-        was = model.training
-        model.train()
-        logits = model(ids, torch.arange(start, start + window) % window)
-        loss = -logits[:, :-1].log_softmax(-1).gather(-1, ids[:, 1:, None]).mean()
+def trained_with_a_loop_over_groups(model, batches, held_out, rate, warmup, every):
+    mode = model.training
+    optimiser = torch.optim.AdamW(model.parameters(), weight_decay=0.01)
+    losses = [looked_at(model, held_out).item()]
+    for step in range(batches.shape[0]):
+        for group in optimiser.param_groups:
+            group["lr"] = shaped(rate, step, warmup, batches.shape[0])
+        loss = next_loss(model.train(), batches[step])
         optimiser.zero_grad(set_to_none=False)
         loss.backward()
         optimiser.step()
-        model.train(False)
+        if (step + 1) % every == 0:
+            losses.append(looked_at(model, held_out).item())
+    model.train(mode)
+    return torch.tensor(losses, dtype=loss.dtype)
+
+
+def trained_with_gradients_by_hand(model, batches, held_out, rate, warmup, every):
+    mode, weights = model.training, list(model.parameters())
+    losses = [looked_at(model, held_out)]
+    optimiser = torch.optim.AdamW(weights, lr=rate)  # a decay of 0.01 is its default
+    for step, batch in enumerate(batches):
+        model.train()
+        gradients = torch.autograd.grad(next_loss(model, batch), weights)
+        for weight, gradient in zip(weights, gradients, strict=True):
+            weight.grad = gradient
+        optimiser.param_groups[0]["lr"] = shaped(rate, step, warmup, len(batches))
+        optimiser.step()
+        if (step + 1) % every == 0:
+            losses.append(looked_at(model, held_out))
+    model.train(mode)
+    return torch.stack(losses)
+
+
+def trained_without_an_optimiser(model, batches, held_out, rate, warmup, every):
+    """AdamW in five lines."""
+    mode, weights = model.training, list(model.parameters())
+    means, squares = ([torch.zeros_like(weight) for weight in weights] for _ in range(2))
+    losses = [looked_at(model, held_out)]
+    for step, batch in enumerate(batches):
+        lr, model = shaped(rate, step, warmup, len(batches)), model.train()
+        gradients = torch.autograd.grad(next_loss(model, batch), weights)
         with torch.no_grad():
-            losses += [next_loss(model(held_out, torch.arange(held_out.shape[1])), held_out)]
-        model.train(was)
+            for weight, gradient, mean, square in zip(weights, gradients, means, squares, strict=True):
+                mean.lerp_(gradient, 0.1)
+                square.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
+                weight.mul_(1 - lr * 0.01)
+                root = (square / (1 - 0.999 ** (step + 1))).sqrt() + 1e-8
+                weight.sub_(lr * mean / (1 - 0.9 ** (step + 1)) / root)
+        if (step + 1) % every == 0:
+            losses.append(looked_at(model, held_out))
+    model.train(mode)
     return torch.stack(losses)
 
 
 class Trainer:
-    def __call__(self, model, text, held_out, window, lr):
-        optimiser = torch.optim.SGD(model.parameters(), lr=lr)
-        return torch.stack(
-            [self.step(model, optimiser, ids, held_out) for ids in text.unfold(1, window, window).unbind(1)]
-        )
+    def __call__(self, model, batches, held_out, rate, warmup, every):
+        mode, steps, losses = model.training, len(batches), []
+        optimiser = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=1e-2)
+        for step in range(steps + 1):
+            if step % every == 0:
+                losses.append(looked_at(model, held_out).detach())
+            if step < steps:
+                self.step(model, optimiser, batches[step], shaped(rate, step, warmup, steps))
+        model.train(mode)
+        return torch.stack(losses)
 
-    def step(self, model, optimiser, ids, held_out):
+    def step(self, model, optimiser, batch, lr):
         model.train()
-        logits = model(ids, torch.arange(ids.shape[1]))
-        loss = F.cross_entropy(logits[:, :-1].reshape(-1, logits.shape[-1]), ids[:, 1:].reshape(-1))
+        log_p, targets = model(batch[0])[:, :-1].log_softmax(-1), batch[1, :, 1:]
+        real = targets >= 0
+        loss = -log_p.gather(-1, targets.clamp(min=0)[..., None])[..., 0][real].mean()
         optimiser.zero_grad()
         loss.backward()
+        for group in optimiser.param_groups:
+            group["lr"] = lr
         optimiser.step()
-        model.eval()
-        return next_loss(model(held_out, torch.arange(held_out.shape[1])), held_out).detach()
 
 
 def counted_by_recursion(text, test, order, vocab):
@@ -190,30 +216,37 @@ def witten_bell(text: Tensor, test: Tensor, order: int, vocab: int) -> Tensor:
     return p
 
 
-def mend_training_loop(model: Any, text: Tensor, held_out: Tensor, window: int, lr: float) -> Tensor:
-    """One function computes both losses, so the one you train on and the one you test cannot differ any more."""
+def train_language_model(model: Any, batches: Tensor, held_out: Tensor, rate: float, warmup: int, every: int) -> Tensor:
+    """PyTorch's scheduler holds the shape of the rate, and one function computes both losses, so they cannot differ."""
 
-    def loss_of(ids: Tensor) -> Tensor:
-        return F.cross_entropy(model(ids, torch.arange(ids.shape[1]))[:, :-1].mT, ids[:, 1:])
+    def loss_of(batch: Tensor) -> Tensor:
+        return F.cross_entropy(model(batch[0])[:, :-1].mT, batch[1, :, 1:], ignore_index=-100)
 
-    optimiser, losses = torch.optim.SGD(model.parameters(), lr=lr), []
-    for ids in text.unfold(1, window, window).unbind(dim=1):
-        optimiser.zero_grad()
+    was_training, losses = model.training, [loss_of(held_out).detach() for _ in [model.eval()]]
+    optimiser = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=0.01)
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimiser, lambda step: min(1.0, (step + 1) / warmup) * (1 - step / len(batches))
+    )
+    for step, batch in enumerate(batches, 1):
         model.train()
-        loss_of(ids).backward()
+        optimiser.zero_grad()
+        loss_of(batch).backward()
         optimiser.step()
-        model.eval()
-        losses.append(loss_of(held_out).detach())
+        schedule.step()
+        if step % every == 0:
+            model.eval()
+            losses.append(loss_of(held_out).detach())
+    model.train(was_training)
     return torch.stack(losses)
 
 
 ALTERNATIVES = {
-    "mend_training_loop": [
-        mend_training_loop,
-        trained_by_pieces,
-        trained_by_hand,
-        trained_without_positions,
-        trained_with_modulo,
+    "train_language_model": [
+        train_language_model,
+        trained_with_a_scheduler,
+        trained_with_a_loop_over_groups,
+        trained_with_gradients_by_hand,
+        trained_without_an_optimiser,
         Trainer(),
     ],
     "witten_bell": [

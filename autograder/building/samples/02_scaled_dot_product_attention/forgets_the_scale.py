@@ -1,9 +1,5 @@
 # Dot products as they are, never divided by the root of d.
 
-# %% predict_blank_query
-blank_query = "B"
-
-
 # %% attention_scores
 def attention_scores(q: Tensor, k: Tensor) -> Tensor:
     return q @ k.transpose(-2, -1)

@@ -1,9 +1,5 @@
 # One cell does not compile; the others are worth what they are worth.
 
-# %% predict_blank_query
-blank_query = "B"
-
-
 # %% attention_scores
 def attention_scores(q: Tensor, k: Tensor) -> Tensor:
     return q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5

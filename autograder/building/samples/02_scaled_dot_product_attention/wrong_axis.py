@@ -1,9 +1,5 @@
 # The softmax runs over the wrong axis: each key is shared among the queries.
 
-# %% predict_blank_query
-blank_query = "A"
-
-
 # %% attention_scores
 def attention_scores(q: Tensor, k: Tensor) -> Tensor:
     return q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5

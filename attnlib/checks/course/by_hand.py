@@ -1,0 +1,16 @@
+"""What is judged of matrices that a learner writes by hand: what they do, not what is in them."""
+
+import torch
+from torch import Tensor
+
+NEAR = 0.1
+"""Softmax never gives a key exactly 0, nor GELU a neuron: a number is right that is closer than this."""
+
+
+def nearly(got: Tensor, wanted: Tensor) -> Tensor:
+    """`wanted` where `got` is close enough, so that all right designs give one result, and `got` elsewhere.
+
+    >>> nearly(torch.tensor([0.97, 0.4]), torch.tensor([1.0, 0.0]))
+    tensor([1.0000, 0.4000])
+    """
+    return torch.where((got - wanted).abs() < NEAR, wanted, got)

@@ -1,0 +1,59 @@
+"""The headings keep what they promise: a lesson's exercises fit into the times that it states."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+SOLUTIONS = Path(__file__).resolve().parents[2] / "solutions"
+LESSONS = sorted(path.stem for path in SOLUTIONS.glob("[0-9][0-9]_*.py"))
+HEADING = re.compile(r"^# (?P<level>##+) (?P<title>.*)$", re.MULTILINE)
+TAG = re.compile(r" · (core|more|stretch)$")
+MINUTES = re.compile(r"(\d+) minutes\)$")
+DURATION = r"(?:(\d+) hours?)?(?: ?(\d+) minutes)?"
+
+
+def text(lesson: str) -> str:
+    return (SOLUTIONS / f"{lesson}.py").read_text(encoding="utf-8")
+
+
+def minutes(hours: str | None, rest: str | None) -> int:
+    return 60 * int(hours or 0) + int(rest or 0)
+
+
+def promised(lesson: str) -> tuple[int, int]:
+    """The core's minutes and everything's, over all evenings of a lesson."""
+    head = text(lesson).split("\n# %%\n")[0]
+    core = [minutes(*found) for found in re.findall(rf"core {DURATION}", head)]
+    whole = [minutes(*found) for found in re.findall(rf"everything {DURATION}", head)]
+    assert len(core) == len(whole) > 0
+    return sum(core), sum(whole)
+
+
+def of_exercises(lesson: str) -> dict[str, int]:
+    """The minutes of the exercises by the tag of the section that they are in."""
+    found, tag = {"core": 0, "more": 0, "stretch": 0}, "core"
+    for heading in HEADING.finditer(text(lesson)):
+        if heading["level"] == "##" and (tagged := TAG.search(heading["title"])):
+            tag = tagged[1]
+        elif timed := MINUTES.search(heading["title"]):
+            found[tag] += int(timed[1])
+    return found
+
+
+@pytest.mark.parametrize("lesson", LESSONS)
+def test_each_section_says_whether_it_is_core(lesson):
+    titles = [found["title"] for found in HEADING.finditer(text(lesson)) if found["level"] == "##"]
+    assert [title for title in titles if not TAG.search(title) and title != "Symbols"] == []
+
+
+@pytest.mark.parametrize("lesson", LESSONS)
+def test_the_exercises_fit_into_the_time(lesson):
+    core, whole = promised(lesson)
+    needed = of_exercises(lesson)
+    assert 0 < needed["core"] < core <= whole
+    assert sum(needed.values()) < whole
+
+
+def test_the_core_path_takes_about_fifteen_hours():
+    assert 13 * 60 <= sum(promised(lesson)[0] for lesson in LESSONS) <= 17 * 60
