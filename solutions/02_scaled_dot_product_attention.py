@@ -10,7 +10,7 @@
 # | **You will build** | attention by hand, by loop and as two matrix products; a head you design, and one you train |
 # | **You will understand** | why softmax needs care, why scores are divided by $\sqrt{d}$, why word order is lost |
 # | **You need** | queries, keys and values from lesson 01, and a pencil |
-# | **Time** | core 110 minutes, everything 2 hours 50 minutes ([symbols](00_start_here.ipynb#Symbols)) |
+# | **Time** | core 100 minutes, everything 2 hours 50 minutes ([symbols](00_start_here.ipynb#Symbols)) |
 #
 # The cells between the exercises use `attnlib`, so a failed check stops *Run All* but nothing further down depends on
 # it. There is one exception, and it's the best part. The head you train near the end is *yours* once it passes its
@@ -1162,7 +1162,7 @@ hover_links(
 )
 
 # %% [markdown]
-# ## Swap two words and see what changes · core
+# ## Swap two words and see what changes · more
 #
 # Let *animal* and *street* trade places. *The street did not cross the animal because it was tired* means something
 # else, since now it's the street that doesn't cross.

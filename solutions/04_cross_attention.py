@@ -11,7 +11,7 @@
 # | **You will build** | `cross_attention`, `MultiHeadCrossAttention`, a training loop, and a reader of dates |
 # | **You will understand** | who asks and who answers, what a mask is for, how far to trust a picture of attention |
 # | **You need** | lesson 02; for the second exercise `split_heads` from lesson 03 helps |
-# | **Time** | core 1 hour 25 minutes, everything 2 hours ([symbols](00_start_here.ipynb#Symbols)) |
+# | **Time** | core 1 hour 20 minutes, everything 2 hours ([symbols](00_start_here.ipynb#Symbols)) |
 #
 # The demonstrations between the exercises use `attnlib`. The date readers use *your* functions once they pass their
 # checks, and `attnlib`'s until then. A failed check stops *Run All*, but nothing further down depends on it, so go on
@@ -1300,7 +1300,7 @@ film(
 )
 
 # %% [markdown]
-# ## Find the bug · core
+# ## Find the bug · more
 #
 # ### Fix: a decoder that never reads ({points}, difficulty 3, 8 minutes)
 #

@@ -11,7 +11,7 @@
 # | **You will build** | `causal_mask`, `masked_softmax`, `CausalSelfAttention`, and three tests for leaks |
 # | **You will understand** | why to block first, where NaN comes from, why `-1e20` is finite, how to find a leak |
 # | **You need** | heads from lesson 03, the training loop and the padding of lesson 04 |
-# | **Time** | core 1 hour 45 minutes, everything 3 hours 30 minutes ([symbols](00_start_here.ipynb#Symbols)) |
+# | **Time** | core 1 hour 25 minutes, everything 3 hours 30 minutes ([symbols](00_start_here.ipynb#Symbols)) |
 #
 # The demonstrations between the exercises use `attnlib`. The model that learns at the end is built on *your*
 # `CausalSelfAttention` once it passes its check, and your functions train, probe and measure it; until then `attnlib`'s
@@ -1033,7 +1033,7 @@ for model in (sound, leaking):
 sound_losses, leaking_losses = curves
 
 # %% [markdown]
-# ## Measure the leak · core
+# ## Measure the leak · more
 #
 # Now measure both on text they haven't seen, in two ways. *As in training*, the model gets the whole window at once.
 # *As in writing*, it gets the characters up to position $t$ and nothing else, because the next one doesn't exist yet.

@@ -761,7 +761,7 @@ show(
 # patch. Two blocks follow, then a last norm (the stream itself has passed through none), the average over the sixteen
 # patches, and a linear layer with ten logits. You have every part of it.
 #
-# ### Exercise: build the reader ({points}, difficulty 3, 30 minutes)
+# ### Exercise: build the reader ({points}, difficulty 3, 25 minutes)
 #
 # Write `DigitReader(side, patch, d_model, num_heads, depth, dropout=0.0)`, for images of `side` × `side` pixels and
 # patches of `patch` × `patch`. It learns to read below.

@@ -14,7 +14,7 @@
 # | **You will build** | sinusoidal positions, rotary positions, ALiBi, a training loop, a measurement |
 # | **You will understand** | why a rotation leaves only the distance, and what happens beyond the trained length |
 # | **You need** | the clock of lesson 03, the masks of 05, the norms and MLPs of 06, and a pencil |
-# | **Time** | core 85 minutes, everything 2 hours 15 minutes |
+# | **Time** | core 70 minutes, everything 2 hours 15 minutes |
 #
 # The models at the end run on your functions, each as soon as it passes its check. What a letter stands for is in the
 # [table of symbols](00_start_here.ipynb#Symbols).
@@ -1053,7 +1053,7 @@ assert abs(turns(25, 0, 64) - 4) < 0.03
 assert abs(turns(25, 1, 64) - 3) < 0.03
 
 # %% [markdown]
-# ## Test the diagnosis · core
+# ## Test the diagnosis · more
 #
 # The dotted lines say that rotary broke because of the *distance*: let each token see only as many tokens as in
 # training, or fewer, and the same weights are right at all 64 positions, without any further training. And the

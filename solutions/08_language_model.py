@@ -19,7 +19,7 @@
 # | **You will build** | the loss, a decoder block, a language model laid out as GPT-2, training, sampling, writing |
 # | **You will understand** | what a loss is at first, how low it can get, what temperature, top-k and top-p do |
 # | **You need** | the blocks of lesson 06, the causal attention of 05, the dates of 04 |
-# | **Time** | core 2 hours 15 minutes, everything 3 hours 45 minutes ([symbols](00_start_here.ipynb#Symbols)) |
+# | **Time** | core 1 hour 55 minutes, everything 3 hours 45 minutes ([symbols](00_start_here.ipynb#Symbols)) |
 #
 # Everything trained here runs on your own code: each function from the moment it passes its check, and your attention
 # and layer norm from lessons 05 and 06.
@@ -230,7 +230,7 @@ class Norm(nn.LayerNorm):
 
 
 # %% [markdown]
-# ### Exercise: the decoder block ({points}, difficulty 3, 25 minutes)
+# ### Exercise: the decoder block ({points}, difficulty 3, 15 minutes)
 #
 # Write the module `DecoderBlock(d_model, num_heads, d_memory=None)`, pre-LN as in lesson 06.
 #
@@ -292,8 +292,8 @@ check("DecoderBlock", DecoderBlock)
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# `self.attn(self.norm1(x), is_causal=True)`, and `self.cross(self.norm2(x), memory)`. Each is added to x, and x is
-# overwritten, three times in all.
+# `found, _ = self.attn(self.norm1(x))` leaves the weights aside, and the second branch is `self.cross(self.norm2(x),
+# memory)`. Each is added to x, and x is overwritten, three times in all.
 #
 # </details>
 
@@ -315,7 +315,7 @@ check("DecoderBlock", DecoderBlock)
 # character is the dot product of the stream with that character's own embedding. That is called *tying*. It saves a
 # matrix, and what is learned about a character on the way out helps on the way in.
 #
-# ### Exercise: the language model ({points}, difficulty 3, 25 minutes)
+# ### Exercise: the language model ({points}, difficulty 3, 20 minutes)
 #
 # Write the module `LanguageModel(vocab, d_model, num_heads, depth, max_len, tie=True)`.
 #
@@ -427,7 +427,7 @@ assert abs(first - math.log(len(letters))) < 0.3
 # %% [markdown]
 # ## Train it · core
 #
-# ### Exercise: the training loop ({points}, difficulty 3, 30 minutes)
+# ### Exercise: the training loop ({points}, difficulty 3, 20 minutes)
 #
 # Write `train_language_model(model, batches, held_out, rate, warmup, every)`.
 #
@@ -495,8 +495,8 @@ check("train_language_model", train_language_model)
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# `model.eval()` before each look and `model.train()` before each step. What the mode was at the beginning goes into a
-# variable, and `model.train(that_variable)` puts it back.
+# Switch to evaluation mode before each look and to training mode before each step. Note the mode at the beginning, from
+# `model.training`; `model.train(noted)` puts it back.
 #
 # </details>
 
@@ -506,7 +506,7 @@ check("train_language_model", train_language_model)
 # target, the loss is lovely because most of the batch is padding. What gives them away is what you know in advance:
 # $\ln V$ at first, and a floor at the end.
 #
-# ## Learn one batch by heart · core
+# ## Learn one batch by heart · more
 #
 # The floor is the second cheapest test: train on *one* small batch until it's known by heart. A model with a hundred
 # thousand weights must manage eight lines. If it can't, something is broken, and no amount of data will fix it.
@@ -578,7 +578,7 @@ assert 0.05 < floor < losses[-1] < floor + 0.02
 # the lines by heart doesn't help. The rest of each line costs nothing. So 0 isn't the loss to aim for, even in the best
 # of cases, and here we know to three digits what is.
 #
-# ## Roll the dice · core
+# ## Roll the dice · more
 #
 # The model gives probabilities. To write, you have to choose. Three numbers say how, and you'll find them in every chat
 # program's settings. By hand, for three characters with the logits 2, 1 and 0:

@@ -11,7 +11,7 @@
 # | **You will build** | a cache of keys and values, attention that uses it, a writer, shared heads, a ring |
 # | **You will understand** | what exactly can be kept, why, how many bytes it takes, and who pays less |
 # | **You need** | the masks of lesson 05, the language model of 08 |
-# | **Time** | core 1 hour 30 minutes, everything 2 hours 45 minutes ([symbols](00_start_here.ipynb#Symbols)) |
+# | **Time** | core 1 hour 15 minutes, everything 2 hours 45 minutes ([symbols](00_start_here.ipynb#Symbols)) |
 #
 # The model is the one you trained in lesson 08, from your own parts where they passed.
 
@@ -519,11 +519,11 @@ class Reader:
     def __call__(self, ids: Tensor) -> Tensor:
         start = self.caches[0]["length"]
         places = torch.arange(start, start + ids.shape[1])
-        x = self.model.embed(ids) + self.model.positions(places)
+        stream = self.model.embed(ids) + self.model.positions(places)
         for block, cache in zip(self.model.blocks, self.caches, strict=True):
-            x = x + attend(block.norm1(x), block.attn, cache)
-            x = x + block.mlp(block.norm2(x))
-        return self.model.head(self.model.norm(x))
+            stream = stream + attend(block.norm1(stream), block.attn, cache)
+            stream = stream + block.mlp(block.norm2(stream))
+        return self.model.head(self.model.norm(stream))
 
     def forget(self, length: int) -> None:
         """Go back to the first `length` positions."""
@@ -592,7 +592,7 @@ cached = milliseconds(lambda: write(long_model, beginning, count), turns=1)
 print(f"{count} tokens: {plainly:.0f} ms plainly, {cached:.0f} ms with the cache")
 
 # %% [markdown]
-# ## Count what it costs · core
+# ## Count what it costs · more
 #
 # A cache saves work and pays with memory. How much? For each position of each layer, a key and a value for every head
 # that has keys:
@@ -651,7 +651,7 @@ for name, (layers, heads, key_heads, width) in models.items():
 # every token the whole cache is read from memory once, and reading is what takes the time. In the time it takes to read
 # a number, a GPU could do hundreds of multiplications; here it does one or two.
 #
-# ## Share keys among heads · core
+# ## Share keys among heads · more
 #
 # So let several heads of queries share one head of keys and values. With one for all this is *multi-query attention*
 # (Shazeer 2019); with $g$ groups it is *grouped-query attention* (Ainslie and others 2023), and there are $h/g$ heads
@@ -898,16 +898,16 @@ print("40 words in a ring of 8 slots: equal to a full buffer with a window of 8"
 def loss_under(mask: Tensor) -> float:
     """The loss on the test lines, where every head has this mask instead of its own."""
     ids, targets = test_lines
-    x = model.embed(ids) + model.positions.weight[: ids.shape[1]]
+    stream = model.embed(ids) + model.positions.weight[: ids.shape[1]]
     for block in model.blocks:
-        attn, seen = block.attn, block.norm1(x)
+        attn, seen = block.attn, block.norm1(stream)
         q, k, v = (
             attnlib.split_heads(w(seen), 4) for w in (attn.w_q, attn.w_k, attn.w_v)
         )
         found = attnlib.scaled_dot_product_attention(q, k, v, mask=mask)
-        x = x + attn.w_o(attnlib.merge_heads(found))
-        x = x + block.mlp(block.norm2(x))
-    logits = model.head(model.norm(x))
+        stream = stream + attn.w_o(attnlib.merge_heads(found))
+        stream = stream + block.mlp(block.norm2(stream))
+    logits = model.head(model.norm(stream))
     return F.cross_entropy(
         logits[:, :-1].flatten(0, 1), targets[:, 1:].flatten()
     ).item()

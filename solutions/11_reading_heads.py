@@ -11,7 +11,7 @@
 # | **You will build** | a head that copies, by hand; a film of one being born; experiments that show what heads do |
 # | **You will understand** | how a model copies, why that takes two layers, and what an attention picture proves |
 # | **You need** | heads from lesson 03, the residual stream of 06, rotary positions of 07, the loss of 08 |
-# | **Time** | core 1 hour 50 minutes, everything 3 hours ([symbols](00_start_here.ipynb#Symbols)) |
+# | **Time** | core 1 hour 35 minutes, everything 3 hours ([symbols](00_start_here.ipynb#Symbols)) |
 #
 # The model trains on your own loop once it passes its check, and your own functions read it.
 
@@ -732,7 +732,7 @@ show(
 )
 
 # %% [markdown]
-# ## Design a control · core
+# ## Design a control · more
 #
 # You found heads that put their weight on key $i - p + 1$. You'd like to say they look there *because their own token
 # was there before*. But you've already met a model that looks 15 places back whatever the tokens are, the one trained
@@ -1392,7 +1392,7 @@ show(
 # and values read *less* than that: training has turned them away. K-composition, as in your machine. These are norms,
 # though, of matrices without the rotation. They say a wire is there, not what it's used for.
 #
-# ## Cut a single wire · core
+# ## Cut a single wire · more
 #
 # An ablation takes away everything a head says, no matter who listens. Our claim is sharper: what the previous-token
 # head says works through the *keys* of layer 1. So cut that wire alone. Let the head speak as if it had read another

@@ -24,8 +24,8 @@ def minutes(hours: str | None, rest: str | None) -> int:
 def promised(lesson: str) -> tuple[int, int]:
     """The core's minutes and everything's, over all evenings of a lesson."""
     head = text(lesson).split("\n# %%\n")[0]
-    core = [minutes(*found) for found in re.findall(rf"core {DURATION}", head)]
-    whole = [minutes(*found) for found in re.findall(rf"everything {DURATION}", head)]
+    core = [minutes(*found) for found in re.findall(rf"core (?=\d){DURATION}", head)]
+    whole = [minutes(*found) for found in re.findall(rf"everything (?=\d){DURATION}", head)]
     assert len(core) == len(whole) > 0
     return sum(core), sum(whole)
 
@@ -37,7 +37,7 @@ def of_exercises(lesson: str) -> dict[str, int]:
         if heading["level"] == "##" and (tagged := TAG.search(heading["title"])):
             tag = tagged[1]
         elif timed := MINUTES.search(heading["title"]):
-            found[tag] += int(timed[1])
+            found["stretch" if heading["title"].startswith("Stretch") else tag] += int(timed[1])
     return found
 
 
