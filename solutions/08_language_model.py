@@ -292,8 +292,8 @@ check("DecoderBlock", DecoderBlock)
 # </details>
 # <details><summary>Hint 3</summary>
 #
-# `found, _ = self.attn(self.norm1(x))` leaves the weights aside, and the second branch is `self.cross(self.norm2(x),
-# memory)`. Each is added to x, and x is overwritten, three times in all.
+# `self.attn(self.norm1(x))` gives two results, and only the first is added. The second branch is
+# `self.cross(self.norm2(x), memory)`. Each is added to x, and x is overwritten, three times in all.
 #
 # </details>
 

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from notebook_cells import run_cell
 from torch import nn
 
-from attnlib.checks import exercises, run
+from attnlib.checks import exercises, run, yours_or_ours
 from attnlib.checks.asking.ready_made import ATTENTION, SOFTMAX
 from attnlib.checks.asking.shortcuts import shortcuts
 from attnlib.checks.asking.sources import shortcuts_of
@@ -195,6 +195,19 @@ def test_a_cell_of_a_notebook_is_read() -> None:
     source = "import torch\n\ndef softmax(scores):\n    return torch.softmax(scores, -1)\n"
     softmax = run_cell(source, {})["softmax"]
     assert [(use.name, use.line) for use in shortcuts_of(softmax, (SOFTMAX,))] == [("torch.softmax", 4)]
+
+
+def test_what_the_course_lends_is_no_shortcut_and_the_reference_is_one() -> None:
+    lent = yours_or_ours("CausalSelfAttention", {})
+
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.attn = lent(8, 2)
+
+    assert shortcuts_of(Block, ("attnlib.DecoderBlock.forward",), exercises()["DecoderBlock"].reference) == []
+    (use,) = shortcuts_of(Block, (), lent)
+    assert use.text == "self.attn = lent(8, 2)"
 
 
 def sometimes(scores):

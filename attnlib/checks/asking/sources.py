@@ -9,14 +9,17 @@ from typing import Any
 
 import torch
 
-from attnlib.checks.asking.shortcuts import Use, shortcuts
+from attnlib.checks.asking.shortcuts import REFERENCES, Use, shortcuts
 from attnlib.checks.asking.watch import resolve
 
 LIBRARIES = ("torch", "attnlib", "einops", "numpy")
 
 
-def shortcuts_of(attempt: Any, forbidden: tuple[str, ...]) -> list[Use]:
-    """The forbidden names in the attempt's own source, with the lines of its file or cell; none if it cannot be had."""
+def shortcuts_of(attempt: Any, forbidden: tuple[str, ...], reference: Any = None) -> list[Use]:
+    """The forbidden names in the attempt's own source, with the lines of its file or cell; none if it cannot be had.
+
+    Of what the course has written, only the `reference` counts: `yours_or_ours` gives other exercises' to the notebook.
+    """
     objects = {id(target): name for name in forbidden if (target := resolve(name)) is not None}
     found: list[Use] = []
     methods = _methods(attempt)
@@ -24,7 +27,7 @@ def shortcuts_of(attempt: Any, forbidden: tuple[str, ...]) -> list[Use]:
         try:
             lines, first = inspect.getsourcelines(function)
             uses = shortcuts(
-                textwrap.dedent("".join(lines)), forbidden, names=_names(function, objects), methods=methods
+                textwrap.dedent("".join(lines)), forbidden, names=_names(function, objects, reference), methods=methods
             )
         except (OSError, TypeError, SyntaxError):
             continue  # no source, or (a lambda inside of something else) only a part of a statement
@@ -55,7 +58,7 @@ def _methods(attempt: Any) -> set[str]:
     return {name for base in _own_classes(attempt) for name, f in vars(base).items() if isinstance(f, FunctionType)}
 
 
-def _names(function: FunctionType, objects: dict[int, str]) -> dict[str, str]:
+def _names(function: FunctionType, objects: dict[int, str], reference: Any) -> dict[str, str]:
     """What the names stand for that the function finds around itself, as far as a forbidden one may be behind them."""
     around = inspect.getclosurevars(function)
     found = {}
@@ -64,7 +67,9 @@ def _names(function: FunctionType, objects: dict[int, str]) -> dict[str, str]:
             found[name] = value.__name__
         elif id(value) in objects:
             found[name] = objects[id(value)]
-        elif name_in_library := _name_in_library(value):
+        elif (name_in_library := _name_in_library(value)) and (
+            value is reference or not name_in_library.startswith(REFERENCES)
+        ):
             found[name] = name_in_library
     return found
 

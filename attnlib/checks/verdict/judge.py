@@ -60,7 +60,7 @@ def run_exercise(
     asked = attempt if isinstance(attempt, Attempt) else Local(attempt, asking.limits)  # its patience is for all cases
     if (unfit := asked.unfit_reason(exercise.kind)) is not None:
         return write_report(exercise, [], cases=(), failure=Failure("type", unfit))
-    if not isinstance(attempt, Attempt) and (uses := shortcuts_of(attempt, exercise.forbidden)):
+    if not isinstance(attempt, Attempt) and (uses := shortcuts_of(attempt, exercise.forbidden, exercise.reference)):
         told = f"calls {uses[0].name}, which this exercise asks you to do without"
         where = f" (line {uses[0].line}: {uses[0].text})"
         return write_report(exercise, [], cases=(), failure=Failure("forbidden", told + where))
