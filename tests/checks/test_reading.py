@@ -221,11 +221,11 @@ class EncoderBlock(nn.Module):
     ],
 )
 def test_dropout_that_is_asked_for_has_to_know_the_mode(result: str, name: str) -> None:
-    assert said("EncoderBlock", FORWARD.replace("{}", result)) == ({name}, set())
+    assert said("EncoderBlock", FORWARD.replace("{}", result))[0] == {name}
 
 
 def test_a_layer_is_looked_for_in_its_own_class() -> None:
-    assert said("EncoderBlock", FORWARD.replace("{}", "self.inner(x)")) == (set(), set())
+    assert said("EncoderBlock", FORWARD.replace("{}", "self.inner(x)"))[0] == set()
 
 
 @pytest.mark.parametrize("layer", ["nn.Dropout(0.0)", "nn.Dropout(p=0)", "nn.Identity()"])

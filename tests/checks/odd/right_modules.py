@@ -1,6 +1,7 @@
 """Right modules in odd forms: masks kept and grown, layers in another order, heads in a batch."""
 
 import functools
+import math
 
 import einops
 import torch

@@ -293,5 +293,4 @@ ALTERNATIVES = {
         mended_by_cat,
     ],
     "predict_reshaped_heads": ["B", " b", "B "],
-    "predict_head_parameters": ["B", "b"],
 }

@@ -304,9 +304,7 @@ def cross_attention(x: Tensor, memory: Tensor, w_q: Tensor, w_k: Tensor, w_v: Te
 
 
 class AnotherMultiHeadCrossAttention(find("MultiHeadCrossAttention").reference):
-    def MultiHeadCrossAttention(
-        self: Any, x: Tensor, memory: Tensor, key_mask: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
+    def forward(self: Any, x: Tensor, memory: Tensor, key_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """One head after the other: heads know nothing of one another before w_o mixes what they found."""
         asked, keys, values = self.w_q(x), self.w_k(memory), self.w_v(memory)
         heads = zip(*(t.chunk(self.num_heads, dim=-1) for t in (asked, keys, values)), strict=True)
