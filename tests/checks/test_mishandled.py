@@ -143,7 +143,15 @@ CASE: dict[str, dict[str, Any]] = {
 NO_BATCH = (
     *("write_matrices", "search", "company", "causal_mask", "invent_control", "packed_causal", "train_head"),
     *("alibi_bias", "sinusoidal_positions", "block_cost"),
-    *("ov_circuit", "induction_by_hand", "train_and_film", "find_heads", "break_repeats"),
+    *(
+        "two_heads_by_hand",
+        "mlp_by_hand",
+        "ov_circuit",
+        "induction_by_hand",
+        "train_and_film",
+        "find_heads",
+        "break_repeats",
+    ),
 )
 OF_A_BATCH = (
     "a_batch_of_one_only",
@@ -160,6 +168,10 @@ NOTHING_TO_SEE = {
     "company": "squeezed",
     "search": "squeezed input_changed",  # its inputs are lists of texts
     "write_matrices": "always_float64",  # what is compared is made of its weights, and any dtype is right
+    "two_heads_by_hand": "always_float64",
+    "mlp_by_hand": "always_float64",
+    "invent_control": "always_float64",  # as for break_repeats
+    "train_reader": "squeezed",
     "split_heads": "others_detached",
     "masked_softmax": "others_detached",
     "rotate": "others_detached",

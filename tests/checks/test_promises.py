@@ -158,7 +158,7 @@ def test_an_answer_that_changes_an_input_is_rejected(name: str, at: int) -> None
 
     def after(inputs: tuple[Any, ...], outputs: Outputs, _module: nn.Module | None) -> Outputs:
         kept = tree_map_only(Tensor, lambda t: t.clone(), outputs)
-        if at < len(inputs) and not any(t.requires_grad or t.is_meta for t in tensors(inputs[at])):
+        if at < len(inputs) and not any((t.requires_grad and t.is_leaf) or t.is_meta for t in tensors(inputs[at])):
             changed(inputs[at])
         return kept
 
@@ -234,6 +234,8 @@ def test_an_answer_that_asks_for_contiguous_memory_is_rejected(name: str) -> Non
         return outputs
 
     exercise = CODE[name]
+    if "memory that is not contiguous" in exercise.excused:
+        pytest.skip(exercise.excused["memory that is not contiguous"])
     assert is_rejected(exercise, right_but(exercise, after))
 
 

@@ -131,7 +131,7 @@ def _ask(probe: Probe | None, asked: "AskedSession", inputs: tuple[Any, ...]) ->
         return asked(*inputs)
     try:
         return probe(asked, inputs)
-    except (ArithmeticError, LookupError, RuntimeError, ValueError):
+    except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError):
         if not asked.outputs:
             raise
         return asked.outputs

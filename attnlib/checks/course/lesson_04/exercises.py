@@ -517,7 +517,10 @@ TRAIN_READER = WrittenExercise(
         Case(
             name="called a second time, with another reader",
             inputs=partial(_batches, steps=5, b=3, places=5, vocab=13),
-            after=(partial(_batches, steps=3, b=2, places=3, vocab=11),),
+            after=(
+                partial(_batches, steps=3, b=2, places=3, vocab=11),
+                partial(_batches, steps=5, b=3, places=5, vocab=13),
+            ),
             dtype=torch.float64,
         ),
         Case(

@@ -222,7 +222,7 @@ INVENT_CONTROL = WrittenExercise(
     excused={
         "the device that was given": "A text is made on the CPU, where the generator is.",
         "a second call with the same objects": "The generator has moved on.",
-        "large scores": "There are no scores.",
+        "large scores": "There are no scores in a text.",
     },
     outputs=("texts", "floor"),
     detachable=("texts", "floor"),

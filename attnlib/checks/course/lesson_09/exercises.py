@@ -275,7 +275,7 @@ WRITE_WITH_CACHE = WrittenExercise(
         Case(
             name="called a second time, with another prompt",
             inputs=partial(_to_write, b=3, n=5, more=6),
-            after=(partial(_to_write, b=2, n=4, more=3),),
+            after=(partial(_to_write, b=2, n=4, more=3), partial(_to_write, b=3, n=5, more=6)),
         ),
         Case(
             name="float64, nothing changed",
