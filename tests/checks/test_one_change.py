@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 import attnlib
 from attnlib.checks import run
+from attnlib.checks.asking.time_limits import here
 
 pytestmark = pytest.mark.slow
 
@@ -88,7 +89,7 @@ class WithMish(nn.Module):
     ],
 )
 def test_the_place_and_the_kind_of_the_change_are_told(name: str, attempt: Any, kind: str, told: str) -> None:
-    report = run(name, attempt)
+    report = run(name, attempt, limits=here().slower(4))  # the types of attnlib's arguments are checked at each call here
     assert report.diagnosis == f"one_change_{kind}", report.message
     assert told in " ".join(report.message.split())
 

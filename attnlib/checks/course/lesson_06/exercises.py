@@ -222,8 +222,8 @@ def _at_real_positions(asked: Asked, inputs: tuple[Any, ...]) -> tuple[Tensor, .
     return (output.masked_fill(~inputs[1][..., None], 0.0),)
 
 
-def single_words(draw: Draw) -> tuple[tuple[Any, ...], tuple[Tensor]]:
-    return (12, 3, 2.65, PROBABILITY), (torch.zeros(MANY, 1, 12, dtype=draw.dtype),)
+def single_words(draw: Draw, many: int = MANY) -> tuple[tuple[Any, ...], tuple[Tensor]]:
+    return (12, 3, 2.65, PROBABILITY), (torch.zeros(many, 1, 12, dtype=draw.dtype),)
 
 
 def _load_plain(asked: Asked) -> None:
@@ -266,8 +266,8 @@ def _drawn_twice(asked: Asked, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
     _load_plain(asked)
     asked.train(True)
     nothing_added = [(asked(*inputs)[0] - 2).abs() < 1e-3 for _ in range(2)]
-    apart = (nothing_added[0] != nothing_added[1]).reshape(MANY, -1).to(inputs[0].dtype).sort(dim=0).values
-    return (apart[[MANY * 29 // 100, MANY * 79 // 100]],)
+    apart = (nothing_added[0] != nothing_added[1]).flatten(0, -2).to(inputs[0].dtype).sort(dim=0).values
+    return (apart[[len(apart) * 29 // 100, len(apart) * 79 // 100]],)
 
 
 def padding_case(name: str, *, part: str = "mask", hidden: bool = False, **inputs: Any) -> Case:
@@ -360,7 +360,7 @@ ENCODER_BLOCK = WrittenExercise(
         ),
         Case(
             name="two calls in training, with dropout 0.3",
-            inputs=single_words,
+            inputs=partial(single_words, many=300),
             part="dropout",
             probe=_drawn_twice,
         ),

@@ -315,6 +315,7 @@ TRAIN_WITH_WARMUP = WrittenExercise(
         )
     },
     pairs=("rate_never_rises", "rate_never_falls", "gradients_pile_up"),
+    without=("rate_never_rises_and_rate_never_falls",),  # which is `rate_stays`
 )
 
 

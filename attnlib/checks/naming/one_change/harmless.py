@@ -44,18 +44,40 @@ LIBRARIES = (
 NOT_IN_LIBRARIES = ("attnlib.checks", "attnlib.plot")
 OF_TORCH = (
     *("torch.functional", "torch.nn.functional", "torch.nn.init", "torch.nn.modules", "torch.nn.parameter"),
-    *("torch.autograd.grad_mode", "torch._C._nn", "torch._C._special", "torch._C._linalg", "torch._C._fft"),
+    *(
+        "torch.optim",
+        "torch.autograd.grad_mode",
+        "torch._C._nn",
+        "torch._C._special",
+        "torch._C._linalg",
+        "torch._C._fft",
+    ),
 )
 KINDS_OF_TORCH = (Tensor, torch.Generator, torch.Size, torch.device, torch.dtype, torch.finfo, torch.iinfo)
+LEARNING = (torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler)
 PLAIN = (bool, int, float, complex, str, bytes, type(None), type(...), torch.dtype, torch.device, torch.Size)
 ATTRIBUTES = {
     name
-    for kind in (*KINDS_OF_TORCH, nn.Module, nn.ModuleList, nn.ModuleDict, str, list, dict, tuple, set, int, float)
+    for kind in (
+        *KINDS_OF_TORCH,
+        *LEARNING,
+        nn.Module,
+        nn.ModuleList,
+        nn.ModuleDict,
+        str,
+        list,
+        dict,
+        tuple,
+        set,
+        int,
+        float,
+    )
     for name in dir(kind)
     if not name.startswith("_")
 } - {"share_memory", "share_memory_", "storage", "untyped_storage", "data_ptr", "compile", "call_super_init"}
 ATTRIBUTES |= {"__init__", "values", "indices", "eps", "weight", "bias", "training"}
-ATTRIBUTES |= {"in_features", "out_features", "num_heads", "w_q", "w_k", "w_v", "w_o"}
+ATTRIBUTES |= {"in_features", "out_features", "num_heads", "w_q", "w_k", "w_v", "w_o", "param_groups"}
+ATTRIBUTES |= {"embed", "positions", "blocks", "norm1", "attn", "norm2", "mlp", "up", "down", "norm", "head"}
 
 
 def made_harmless(written: Written) -> Written | None:
