@@ -89,7 +89,7 @@ class WithMish(nn.Module):
     ],
 )
 def test_the_place_and_the_kind_of_the_change_are_told(name: str, attempt: Any, kind: str, told: str) -> None:
-    report = run(name, attempt, limits=here().slower(4))  # the types of attnlib's arguments are checked at each call here
+    report = run(name, attempt, limits=here().slower(4))  # attnlib checks its types at each call
     assert report.diagnosis == f"one_change_{kind}", report.message
     assert told in " ".join(report.message.split())
 

@@ -12,7 +12,7 @@ from attnlib.checks import your_turn
 from attnlib.checks.your_turn import NotUsable
 
 ROOT = Path(__file__).resolve().parents[2]
-CELL = re.compile(r"(?ms)^# \*\*Your turn\.\*\*.*?^# %%[^\n]*\n(?P<code>.*?)(?=^# %% \[markdown\])")
+CELL = re.compile(r"(?ms)^# (?:\*\*Your turn\.\*\*|## Your turn:).*?^# %%[^\n]*\n(?P<code>.*?)(?=^# %% \[markdown\])")
 INPUT = re.compile(r'(?ms)^(mine(?:, count)?|sentence|drawing) = (?:"""\n.*?^"""|\(\n.*?^\)|[^\n]*)$')
 LETTERS = ["\n", *" -.abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789,"]
 
