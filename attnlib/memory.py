@@ -15,7 +15,8 @@ def largest_tensor(call: Callable[..., object], *inputs: object) -> int:
     >>> largest_tensor(lambda x: (x @ x.mT).sum(), torch.zeros(100, 2))
     40000
     """
-    with _Watched() as watched:
+    watched = _Watched()
+    with watched:
         call(*inputs)
     return watched.largest
 
@@ -43,8 +44,8 @@ class _Watched(TorchDispatchMode):
     """A mode that sees every operation, and notes the size of what it makes."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.largest = 0
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.largest: int = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         made = func(*args, **(kwargs or {}))

@@ -805,7 +805,7 @@ reach = "C"
 check("predict_reach", reach)
 
 # %%
-window_of = attnlib.sliding_window_mask  # lesson 05's mask with a window
+window_of = yours_or_ours("causal_mask", globals())  # lesson 05's mask with a window
 assert torch.equal(window_of(5, 9, 9), attnlib.causal_mask(5, 9))
 assert torch.equal(window_of(5, 9, 100), attnlib.causal_mask(5, 9))
 torch.manual_seed(seed)

@@ -52,7 +52,7 @@ def watched(model: nn.Module, targets: Sequence[Tensor] | Tensor) -> Iterator[No
     def show(_model: nn.Module, _inputs: Any, output: Any) -> None:
         logits = output[0] if isinstance(output, tuple) else output
         _, target = next(steps)
-        bar.loss(F.cross_entropy(logits.detach().flatten(0, 1), target.flatten()))
+        bar.loss(F.cross_entropy(logits.detach().flatten(0, 1), target.flatten()).item())
 
     hook = model.register_forward_hook(show)
     try:

@@ -79,7 +79,7 @@ def _reached(asked: Asked, inputs: Inputs, *, sentence: str, who: tuple[str, ...
         rows = weights[[i for i, word in enumerate(words) if word == asks]]
         weight = rows[:, words.index(answers)].min()
         wanted = 0.45 if asks == "the" else 0.9  # of two nouns, half each
-        found.append(max(step for step in STEPS if step <= min(wanted, weight + 1e-9)))
+        found.append(max(step for step in STEPS if step <= min(wanted, float(weight) + 1e-9)))
     return (torch.tensor(found),)
 
 

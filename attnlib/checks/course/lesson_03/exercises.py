@@ -51,7 +51,8 @@ def _what_the_last_word_gets(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]
     names = torch.randint(0, 2, (8, n, n), generator=torch.Generator().manual_seed(n)) * 2.0 - 1
     x = _saying(names)
     q, k, v = (attnlib.split_heads(x @ w, 2) for w in (w_q, w_k, w_v))
-    output = attnlib.merge_heads(attnlib.scaled_dot_product_attention(q, k, v)) @ w_o
+    found = attnlib.scaled_dot_product_attention(q, k, v, return_weights=True)[0]
+    output = attnlib.merge_heads(found) @ w_o
     return (nearly(output[:, -1], names[:, [who, whom]].flatten(1)),)
 
 

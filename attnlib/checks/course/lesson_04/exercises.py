@@ -176,8 +176,8 @@ def _indivisible(draw: Draw, *, d_model: int, h: int) -> tuple[Inputs, Inputs]:
     return (d_model, 13, h), _texts(draw, 2, 5, 3, d_model, 13)
 
 
-_SIZES: dict[str, int] = {"b": 2, "q": 5, "k": 11, "h": 3, "d": 7, "d_memory": 13}
-_OTHER_SIZES: dict[str, int] = {"b": 5, "q": 3, "k": 7, "h": 2, "d": 3, "d_memory": 11}
+_SIZES: dict[str, Any] = {"b": 2, "q": 5, "k": 11, "h": 3, "d": 7, "d_memory": 13}
+_OTHER_SIZES: dict[str, Any] = {"b": 5, "q": 3, "k": 7, "h": 2, "d": 3, "d_memory": 11}
 
 MULTI_HEAD_CROSS_ATTENTION = WrittenExercise(
     name="MultiHeadCrossAttention",
