@@ -1106,7 +1106,7 @@ check("mend_encoder_block", MendedBlock)
 # %% [markdown]
 # ---
 #
-# # Second evening: where the norm goes, and what a block costs
+# ## Second evening: where the norm goes, and what a block costs · more
 #
 # Nothing in the rest of the course depends on this part: it's 90 minutes, 45 of them a stretch exercise and running
 # time. You need the block and the reader of the first evening; run the cells above first (*Run → Run All Above
