@@ -1296,7 +1296,7 @@ for (name, losses), colour, line in zip(
 ):
     ax.plot(losses, line, color=colour, label=name)
 ax.axhline(floor, color="0.6", linestyle=":")
-ax.text(1, floor - 0.17, "floor: nobody honest gets below", color="0.35", va="top")
+ax.text(70, floor - 0.17, "floor: nobody honest gets below", color="0.35", va="top")
 ax.set(xlabel="step", ylabel="loss per character", ylim=(0, 3))
 ax.set_title("On the control the leak shows in the training curve")
 ax.legend(loc="upper right")

@@ -949,11 +949,11 @@ assert counting[4] < counting[5] < counting[6] < counting[7]
 
 # %%
 _, ax = plt.subplots(figsize=(8, 3.9), layout="constrained")
-for order, loss in counting.items():
-    ax.axhline(loss, color=GREY, linewidth=1)
-    # some lines are close to one another
-    at = loss + {3: 0.05, 4: -0.14, 5: -0.02, 6: 0.03, 7: 0.08}.get(order, 0)
-    ax.text(515 if order != 5 else 580, at, f"{order}-grams", va="center", fontsize=8)
+at = 0.0
+for order, loss in sorted(counting.items(), key=lambda found: found[1]):
+    at = max(loss, at + 0.14)  # some lines are close to one another
+    ax.plot([0, 510, 522], [loss, loss, at], color=GREY, linewidth=1, clip_on=False)
+    ax.text(526, at, f"{order}-grams", va="center", fontsize=8)
 ax.plot(range(0, 441, 40), learned, color=ACCENT, marker=".")
 ax.text(60, learned[2] + 0.5, "your model", color=ACCENT)
 ax.set(

@@ -1,5 +1,6 @@
 """Execute a solved lesson: the instructor's notebook."""
 
+import os
 from copy import deepcopy
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernel
 from nbformat import NotebookNode
 
 from attnlib.checks.asking.time_limits import here
+from attnlib.checks.standing.folder import PLACE
 from autograder.judging.verdict import earned
 from autograder.lesson_text.lesson import LANGUAGE
 from autograder.showing.errors import CourseError, first_line
@@ -27,7 +29,7 @@ def run_lesson(source: NotebookNode, lesson: str, folder: Path) -> NotebookNode:
         resources={"metadata": {"path": str(folder)}},
     )
     try:
-        client.execute()
+        client.execute(env={**os.environ, PLACE: ""})  # nothing that an earlier run has kept is in it
     except CellExecutionError as error:
         cell = next(cell for cell in notebook.cells if any(x.output_type == "error" for x in cell.get("outputs", [])))
         raise CourseError(f"{lesson}, cell {cell.id}: it raises {error.ename}: {first_line(error.evalue)}.") from None
