@@ -94,16 +94,16 @@ def check(name: str, attempt: Any) -> Points | None:
     If it is right, another right answer is shown, and yours is kept in `my_attention/` beside the notebook. One that is
     not written yet does not stop a notebook: the cell's result is its points.
 
-    >>> check("block_cost", lambda n, d, h, wide: (2 * n * d * (2 * d + wide), 2 * n * n * d, h * n * n))
-    ✓ block_cost: all right (3 of 3 points)
+    >>> check("pairwise_dot", lambda x, y: x @ y.mT)
+    ✓ pairwise_dot: all right (4 of 4 points)
     <BLANKLINE>
       Another right answer:
-        def merge_heads(x: Tensor) -> Tensor:
-            return torch.cat(x.unbind(dim=1), dim=-1)
+        def pairwise_dot(x: Tensor, y: Tensor) -> Tensor:
+            return (x[:, :, None] * y[:, None]).sum(dim=-1)
     <BLANKLINE>
       Why it works:
-      `unbind` takes the heads apart and `cat` puts them side by side, so nothing has to be
-      transposed.
+      Broadcasting pairs every x with every y; einsum adds up the same products without holding them
+      all in memory.
     >>> check("predict_largest_dot", None)
     ○ predict_largest_dot: is not answered yet: choose 'A', 'B', 'C' or 'D' (0 of 1 point)
     0.0
