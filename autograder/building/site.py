@@ -62,7 +62,11 @@ def write_site(layout: Layout, folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     for path in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
         copy(path, folder)
-    for path in [*layout.solutions.glob("*.png"), *(ROOT / "docs").rglob("*.png")]:
+    for path in [
+        *layout.solutions.glob("*.png"),
+        *layout.solutions.glob("films/*.gif"),
+        *(ROOT / "docs").rglob("*.png"),
+    ]:
         copy(path, folder)
     contents = "".join(CONTENTS.format(caption=name, pages="\n".join(pages)) for name, pages in SECTIONS.items())
     (folder / "README.md").rename(folder / "index.md")
