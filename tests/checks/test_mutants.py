@@ -38,6 +38,7 @@ def changes(source: str) -> set[str]:
             "return a if a < b else -b",
             {"return a if a <= b else -b", "return a if a > b else -b", "return a if a < b else b"},
         ),
+        ("return 0 <= a < b", {"return 0 < a < b", "return 0 <= a <= b", "return 0 >= a < b"}),
         ("return a * 0.5", {"return a * 1.0", "return a * 0.25", "return a / 0.5"}),
         ("return f(a, 'b (h d) -> b h d')", {"return f(a, 'b (d h) -> b h d')", "return f(a, 'b (h d) -> b d h')"}),
         ("if a % b:\n        return 1", {"if not a % b:", "if True:", "pass", "if a // b:"}),

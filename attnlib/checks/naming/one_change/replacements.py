@@ -114,8 +114,9 @@ def _of_operation(node: ast.BinOp, scope: Scope) -> Iterator[ast.AST]:
 
 
 def _of_comparison(node: ast.Compare, scope: Scope) -> Iterator[ast.AST]:
-    for other in COMPARISONS.get(type(node.ops[0]), ()):
-        yield changed(node, ops=[other()])
+    for i, op in enumerate(node.ops):  # of `0 <= i < n`, each by itself
+        for other in COMPARISONS.get(type(op), ()):
+            yield changed(node, ops=[*node.ops[:i], other(), *node.ops[i + 1 :]])
 
 
 def _of_choice(node: ast.BoolOp, scope: Scope) -> Iterator[ast.AST]:
