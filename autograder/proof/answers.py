@@ -1,12 +1,15 @@
 """The right answers: those that the lessons hold between their solution markers, and those of the bank."""
 
 import ast
+import contextlib
 import functools
 import inspect
+import io
 import linecache
 import sys
 import textwrap
 import warnings
+from collections.abc import Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +22,7 @@ from attnlib.checks.course.right import right_answers
 from autograder.lesson_text.layout import Layout, shown
 from autograder.lesson_text.lesson import read_lesson
 from autograder.lesson_text.regions import solved_source
+from autograder.sandbox.inside.names import read_names, surely_bound
 from autograder.showing.errors import CourseError
 
 
@@ -65,7 +69,7 @@ def solution(layout: Layout, exercise: Exercise) -> Answer:
 
 
 def _answers_of(notebook: NotebookNode) -> dict[str, Answer]:
-    """A solution may use the lesson's imports and the solutions before it, as it does in the notebook."""
+    """A solution may use the lesson's imports, what its cells define above, and the solutions before it."""
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     judged: dict[str, str] = {}
     names: dict[str, Any] = {"__name__": "right_answers"}
@@ -73,13 +77,27 @@ def _answers_of(notebook: NotebookNode) -> dict[str, Answer]:
         judged |= _judged_names(cell.source)
         exec(_imports(cell.source), names)
     found = {}
+    given: list[ast.stmt] = []
     for cell in cells:
         is_answer = cell.metadata.get("nbgrader", {}).get("solution") and cell.id in judged
         source = solved_source(cell.source) if is_answer else ""
         if any(isinstance(node, ast.FunctionDef | ast.ClassDef) for node in ast.parse(source).body):
+            with contextlib.redirect_stdout(io.StringIO()):  # `yours_or_ours` says whose answer it gives
+                exec(_definitions(given, read_names(source) - names.keys(), names.keys()), names)
             found[cell.id] = Answer(cell.id, source, judged[cell.id], dict(names))
             names[judged[cell.id]] = run_source(found[cell.id], source)
+        elif not is_answer:
+            given += _parsed(cell.source).body
     return found
+
+
+def _definitions(statements: list[ast.stmt], wanted: Set[str], known: Set[str]) -> str:
+    """Those of the statements that bind what is wanted, or what they themselves read."""
+    chosen: set[int] = set()
+    while more := {i for i, s in enumerate(statements) if i not in chosen and surely_bound(s) & wanted}:
+        chosen |= more
+        wanted = (wanted | set().union(*(read_names(ast.unparse(statements[i])) for i in more))) - known
+    return "\n".join(ast.unparse(statements[i]) for i in sorted(chosen))
 
 
 def _judged_names(source: str) -> dict[str, str]:

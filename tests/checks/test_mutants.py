@@ -4,6 +4,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from attnlib.checks import exercises
 from autograder.lesson_text.layout import Layout
@@ -37,6 +38,7 @@ def changes(source: str) -> set[str]:
             "return a if a < b else -b",
             {"return a if a <= b else -b", "return a if a > b else -b", "return a if a < b else b"},
         ),
+        ("return 0 <= a < b", {"return 0 < a < b", "return 0 <= a <= b", "return 0 >= a < b"}),
         ("return a * 0.5", {"return a * 1.0", "return a * 0.25", "return a / 0.5"}),
         ("return f(a, 'b (h d) -> b h d')", {"return f(a, 'b (d h) -> b h d')", "return f(a, 'b (h d) -> b d h')"}),
         ("if a % b:\n        return 1", {"if not a % b:", "if True:", "pass", "if a // b:"}),
@@ -90,6 +92,13 @@ def test_every_lesson_holds_a_right_answer_that_can_be_mutated(name: str) -> Non
     answer = solution(Layout(), exercises()[name])
     assert callable(run_source(answer, answer.source))
     assert len(mutants(answer.source)) >= 3
+
+
+def test_a_lesson_s_answer_finds_what_the_cells_above_it_define() -> None:
+    answer = solution(Layout(), exercises()["DecoderBlock"])
+    assert "yours_or_ours" not in answer.source  # Attention and Norm come from there
+    block = run_source(answer, answer.source)(8, 2)
+    assert block(torch.ones(1, 3, 8)).shape == (1, 3, 8)
 
 
 def test_an_exercise_without_a_lesson_s_text_is_told_what_is_missing() -> None:

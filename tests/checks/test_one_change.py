@@ -99,6 +99,16 @@ def cut_by_the_other_width(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> 
     return packed[..., : len(w_q.T)], packed[..., len(w_q.T) : 2 * len(w_q.T)], packed[..., 2 * len(w_v.T) :]
 
 
+def test_a_comparison_of_three_is_searched_like_others() -> None:
+    def all_but_its_own(q_len: int, k_len: int, window: int | None = None) -> Tensor:
+        window = k_len if window is None else window
+        rows = [[0 != i + k_len - q_len - j < window for j in range(k_len)] for i in range(q_len)]
+        return torch.tensor(rows, dtype=torch.bool)
+
+    report = run("causal_mask", all_but_its_own)  # two changes away: nothing is told
+    assert (report.passed, report.diagnosis) == (False, None)
+
+
 def test_a_negative_factor_that_fits_by_chance_is_not_proposed() -> None:
     message = " ".join(run("project_qkv", cut_by_the_other_width).message.split())
     assert "with another variable in place of `w_v`, the answer" in message

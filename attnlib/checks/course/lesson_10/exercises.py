@@ -468,9 +468,10 @@ def flash_backward(
 
 
 def _kept(draw: Draw, *, b: int, n: int, d: int, block: int = 3, causal: bool = True, h: int = 0) -> tuple[Any, ...]:
-    """What the forward pass has kept, and a gradient of the output."""
+    """What the forward pass has kept, all rows at once because that is quicker, and a gradient of the output."""
     q, k, v, size, is_causal = _words(draw, b=b, n=n, d=d, block=block, causal=causal, h=h)
-    o, lse = flash_attention(q.double(), k.double(), v.double(), size, is_causal)
+    scores = _scores(q.double(), k.double(), slice(0, n), slice(0, n), is_causal)
+    o, lse = scores.softmax(dim=-1) @ v.double(), scores.logsumexp(dim=-1)
     return q, k, v, o.to(q.dtype), lse.to(q.dtype), draw.normal(*o.shape, shift=0.3), size, is_causal
 
 
@@ -505,8 +506,8 @@ FLASH_BACKWARD = WrittenExercise(
         _of_kept("a block longer than the text", b=2, n=5, d=3, block=9),
         _of_kept("blocks of one word", b=2, n=5, d=3, block=1),
         _of_kept("with heads", b=2, h=3, n=7, d=5),
-        _small("160 words in blocks of 16", _kept, b=1, n=160, block=16),
-        _small("160 words in blocks of 16, not causal", _kept, b=1, n=160, block=16, causal=False),
+        _small("144 words in blocks of 16", _kept, b=1, n=144, block=16),
+        _small("144 words in blocks of 16, not causal", _kept, b=1, n=144, block=16, causal=False, hidden=True),
         _small("190 words in blocks of 10", _kept, b=2, n=190, block=10, hidden=True),
     ),
     pairs=("row_sum_left_out", "scale_forgotten"),

@@ -168,6 +168,11 @@ TRAIN_AND_FILM = WrittenExercise(
         Case(name="a single frame after the first", inputs=partial(_to_film, steps=5, b=2, n=3, every=5)),
         Case(name="float64", inputs=partial(_to_film, steps=6, b=2, n=5, every=3), dtype=torch.float64),
         Case(
+            name="results without a history",
+            inputs=partial(_to_film, steps=2, b=2, n=3, every=1),
+            detached=True,
+        ),
+        Case(
             name="AdamW",
             inputs=partial(_to_film, steps=6, b=3, n=5, every=2, lr=0.01, optimiser="AdamW"),
             dtype=torch.float64,
@@ -230,6 +235,7 @@ FIND_HEADS = WrittenExercise(
         _searched("a period of 7, one query with a match", 2, 9, 7),
         _searched("one sequence", 1, 13, 4),
         _searched("three layers, two heads", 2, 12, 3, sizes=_WIDE),
+        _searched("a single layer", 2, 9, 4, sizes={**_WIDE, "depth": 1}),
         replace(
             _searched("called before with another period", 3, 13, 4),
             after=(partial(_to_search, b=3, n=13, period=5),),

@@ -99,7 +99,9 @@ def _own(node: Any, new: ast.AST) -> Iterator[str]:
     elif isinstance(node, ast.BinOp | ast.UnaryOp | ast.BoolOp | ast.AugAssign):
         yield SIGNS[type(node.op)]
     elif isinstance(node, ast.Compare):
-        yield SIGNS.get(type(node.ops[0]), "in")
+        others = new.ops if isinstance(new, ast.Compare) else []
+        exchanged = (op for op, other in zip(node.ops, others, strict=False) if type(op) is not type(other))
+        yield SIGNS.get(type(next(exchanged, node.ops[0])), "in")
     elif isinstance(node, ast.Subscript):
         yield "slice" if any(isinstance(part, ast.Slice) for part in ast.walk(node.slice)) else "index"
     elif isinstance(node, ast.Tuple | ast.List):
