@@ -615,7 +615,8 @@ assert found[0, 2:].max() < found[0, 0]
 
 # %%
 def little_einsum(x: Tensor, y: Tensor, pattern: str) -> Tensor:
-    """Two tensors and a pattern such as "b q d, b k d -> b q k" -> what einops.einsum returns."""
+    """Two tensors and a pattern such as "b q d, b k d -> b q k" -> what einops.einsum
+    returns."""
     ### BEGIN SOLUTION
     inputs, output = pattern.split("->")
     names_x, names_y = (names.split() for names in inputs.split(","))

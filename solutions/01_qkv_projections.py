@@ -254,7 +254,8 @@ show(
 # $$\text{answer} = \sum_j \frac{q \cdot k_j}{\sum_i q \cdot k_i} v_j$$
 
 # %%
-# rows: animal, street; columns of the keys: can be tired, can be wide; of the values: es, sie
+# rows: animal, street
+# columns of the keys: can be tired, can be wide; of the values: es, sie
 keys = torch.tensor([[3.0, 1.0], [1.0, 3.0]])  # (k, d_k)
 values = torch.tensor([[1.0, 0.0], [0.0, 1.0]])  # (k, d_v)
 
@@ -409,7 +410,8 @@ assert small_table.grad.tolist() == [[1, 1], [0, 0], [2, 2]]
 
 # %%
 def company(texts: Tensor, vocabulary: int, window: int) -> Tensor:
-    """Texts (b, n) -> (vocabulary, vocabulary): how much more often than by chance two words meet."""
+    """Texts (b, n) -> (vocabulary, vocabulary): how much more often than by chance two
+    words meet."""
     ### BEGIN SOLUTION
     counts = torch.zeros(vocabulary, vocabulary)
     for text in texts.tolist():
@@ -620,7 +622,8 @@ show(
 def project_qkv(
     x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """(b, n, d_model), three matrices -> q (b, n, d_k), k (b, n, d_k), v (b, n, d_v)."""
+    """(b, n, d_model), three matrices -> q (b, n, d_k), k (b, n, d_k), v (b, n,
+    d_v)."""
     ### BEGIN SOLUTION
     d_k, d_v = w_k.shape[1], w_v.shape[1]
     packed = x @ torch.cat([w_q, w_k, w_v], dim=1)
@@ -759,7 +762,8 @@ assert not torch.allclose(layer(x), x @ square, rtol=0, atol=0.1)
 
 # %%
 class QKVProjection(nn.Module):
-    """Three linear layers: (b, n, d_model) -> q (b, n, d_k), k (b, n, d_k), v (b, n, d_v)."""
+    """Three linear layers: (b, n, d_model) -> q (b, n, d_k), k (b, n, d_k), v (b, n,
+    d_v)."""
 
     def __init__(self, d_model: int, d_k: int, d_v: int, bias: bool = True) -> None:
         super().__init__()
@@ -857,7 +861,8 @@ assert_close(scores[0], scores[5], rtol=0, atol=1e-6)  # both “the” ask the 
 def fold_query_key(
     w_q: Tensor, b_q: Tensor, w_k: Tensor, b_k: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Two matrices (d_model, d_k), two biases (d_k) -> M (d_model, d_model), u (d_model)."""
+    """Two matrices (d_model, d_k), two biases (d_k) -> M (d_model, d_model), u
+    (d_model)."""
     ### BEGIN SOLUTION
     return w_q @ w_k.T, w_k @ b_q
     ### END SOLUTION

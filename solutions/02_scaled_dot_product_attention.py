@@ -105,7 +105,10 @@ three_values = torch.tensor([[4.0, 0.0], [0.0, 2.0], [0.0, 0.0]])
 # %%
 plot_flow(
     query_it, three_keys, three_values,
-    asks=["it"], answers=three_words, features=["thing", "alive", "place", "action"], gives=["legs", "lanes"],
+    asks=["it"],
+    answers=three_words,
+    features=["thing", "alive", "place", "action"],
+    gives=["legs", "lanes"],
     title="One question, four steps: “it” comes back with legs",
 )  # fmt: skip
 show(
@@ -121,7 +124,8 @@ show(
 
 # %%
 def attend_one(query: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-    """One query (d), keys (k, d), values (k, d_v) -> output (d_v), weights (k). Slow and plain."""
+    """One query (d), keys (k, d), values (k, d_v) -> output (d_v), weights (k). Slow
+    and plain."""
     exponentials = []
     for key in keys.tolist():
         score = sum(a * b for a, b in zip(query.tolist(), key, strict=True))
@@ -309,7 +313,8 @@ assert_close(values[[1, 6, 4]], three_values, atol=0, rtol=0)
 def attend_by_loop(
     queries: Tensor, keys: Tensor, values: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Queries (q, d), keys (k, d), values (k, d_v) -> outputs (q, d_v), weights (q, k)."""
+    """Queries (q, d), keys (k, d), values (k, d_v) -> outputs (q, d_v), weights (q,
+    k)."""
     answers = [attend_one(query, keys, values) for query in queries]
     outputs, weights = zip(*answers, strict=True)
     return torch.stack(outputs), torch.stack(weights)
@@ -406,7 +411,8 @@ print([tuple(result.shape) for result in (scores, weights, outputs)])
 
 # %%
 def attention_scores(q: Tensor, k: Tensor) -> Tensor:
-    """(..., q, d), (..., k, d) -> (..., q, k): every query with every key, over the root of d."""
+    """(..., q, d), (..., k, d) -> (..., q, k): every query with every key, over the
+    root of d."""
     ### BEGIN SOLUTION
     return q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
     ### END SOLUTION
@@ -629,7 +635,8 @@ print({d: round(variance.item()) for d, variance in zip(widths, spread, strict=T
 
 # %%
 def entropy_and_slope(scores: Tensor) -> tuple[float, float]:
-    """Scores (q, k) -> entropy of the weights, and sum of their slopes; means over the queries."""
+    """Scores (q, k) -> entropy of the weights, and sum of their slopes; means over the
+    queries."""
     weights = attnlib.softmax(scores)
     entropy = -torch.special.xlogy(weights, weights).sum(dim=-1)
     slope = (weights * (1 - weights)).sum(dim=-1)
@@ -723,7 +730,8 @@ show(
 def scaled_dot_product_attention(
     q: Tensor, k: Tensor, v: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """(..., q, d_k), (..., k, d_k), (..., k, d_v) -> output (..., q, d_v), weights (..., q, k)."""
+    """(..., q, d_k), (..., k, d_k), (..., k, d_v) -> output (..., q, d_v), weights
+    (..., q, k)."""
     ### BEGIN SOLUTION
     shares = softmax(attention_scores(q, k))
     return shares @ v, shares
@@ -883,7 +891,8 @@ NOUNS, PRONOUN = [0, 2, 5], 7
 
 
 def sentences(count: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-    """Words (b, 10, 14), the names to bring back (b, 8), and the positions of their nouns (b)."""
+    """Words (b, 10, 14), the names to bring back (b, 8), and the positions of their
+    nouns (b)."""
     # three nouns in any order
     kinds = torch.rand(count, 3, generator=generator).argsort(dim=-1)
     names = torch.randint(0, 2, (count, 3, NAME), generator=generator) * 2.0 - 1
@@ -935,7 +944,8 @@ def train_head(
     w_v: Tensor,
     lr: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Batches, targets, which word is asked, matrices, learning rate -> losses (steps,), trained matrices."""
+    """Batches, targets, which word is asked, matrices, learning rate -> losses
+    (steps,), trained matrices."""
     ### BEGIN SOLUTION
     weights = [w.detach().clone().requires_grad_() for w in (w_q, w_k, w_v)]
     optimiser = torch.optim.SGD(weights, lr=lr)
@@ -996,7 +1006,8 @@ seed = 0
 def trained_head(
     start: int, rounds: int = 20
 ) -> tuple[nn.Module, list[float], list[float]]:
-    """A head after rounds of twenty steps: its losses, and after each round its weight on the right noun."""
+    """A head after rounds of twenty steps: its losses, and after each round its weight
+    on the right noun."""
     torch.manual_seed(start)
     generator = torch.Generator().manual_seed(start)
     head, losses, looks = Head(6 + NAME, 4, NAME), [], []
@@ -1137,8 +1148,10 @@ kinds = {kind for _, kind in marked if kind}
 asking = [i for i, (word, kind) in enumerate(marked) if word in KINDS and not kind]
 if not asking or not kinds or not kinds <= {*KINDS} or len(marked) > 20:
     raise NotUsable(
-        "At most 20 words are needed, among them she, he or it, and a noun marked with /she, /he or /it; "
-        f"got {len(marked)} words, {len(asking)} such pronouns, and the marks {sorted(kinds)}."
+        "At most 20 words are needed, among them she, he or it, and a noun marked with "
+        "/she, /he or /it; "
+        f"got {len(marked)} words, {len(asking)} such pronouns, and the marks "
+        f"{sorted(kinds)}."
     )
 types = [
     [*(kind == k for k in KINDS), *(word == k and not kind for k in KINDS)]
@@ -1337,7 +1350,8 @@ print(
 
 # %%
 class AdditiveAttention(nn.Module):
-    """q (b, q, d_q), k (b, k, d_k), v (b, k, d_v) -> output (b, q, d_v), weights (b, q, k)."""
+    """q (b, q, d_q), k (b, k, d_k), v (b, k, d_v) -> output (b, q, d_v), weights (b, q,
+    k)."""
 
     def __init__(self, d_q: int, d_k: int, d_hidden: int):
         super().__init__()

@@ -72,7 +72,8 @@ seed = 0
 
 # %%
 def off_by(names: int, share: float) -> float:
-    """The largest error of reading both names from one sum: `share` of it is the first."""
+    """The largest error of reading both names from one sum: `share` of it is the
+    first."""
     first, second = torch.tensor(list(permutations(range(names), 2))).T
     name = torch.eye(names)
     sums = share * name[first] + (1 - share) * name[second]
@@ -1289,7 +1290,8 @@ for ax, (name, pattern) in zip(axes, packings.items(), strict=True):
 axes[0].set_title("The same eighteen columns, in runs of three, in two orders")
 show(
     "Two rows of six runs of three columns, coloured as q, k and v. Packed (3 h d): q "
-    "of head 0, q of head 1, then k, then v. Packed (h 3 d): q, k and v of head 0, then "
+    "of head 0, q of head 1, then k, then v. Packed (h 3 d): q, k and v of head 0, "
+    "then "
     "the same of head 1."
 )
 first_half = rearrange(ids, "(k h d) -> (h k d)", k=3, h=2)[:9]

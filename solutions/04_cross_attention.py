@@ -103,7 +103,8 @@ w_v[features.index("place")] = torch.tensor([0.0, 2.0])  # lanes
 
 # %%
 def ask_once(asks: Tensor) -> tuple[Tensor, Tensor]:
-    """One German word (d_model) -> what it takes home (d_v), its weights (k), by loop."""
+    """One German word (d_model) -> what it takes home (d_v), its weights (k), by
+    loop."""
     query = asks @ w_q
     scores = [float(query @ (word @ w_k)) / math.sqrt(len(query)) for word in memory]
     total = sum(math.exp(score) for score in scores)
@@ -184,7 +185,8 @@ show("The encoder makes a memory of 11 by 7; it brings keys and values to 3 ques
 def cross_attention(
     x: Tensor, memory: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """(b, q, d_model), (b, k, d_memory), matrices -> output (b, q, d_v), weights (b, q, k)."""
+    """(b, q, d_model), (b, k, d_memory), matrices -> output (b, q, d_v), weights (b, q,
+    k)."""
     ### BEGIN SOLUTION
     q, k, v = x @ w_q, memory @ w_k, memory @ w_v
     weights = torch.softmax(q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1]), dim=-1)
@@ -354,7 +356,8 @@ assert_close(closed.softmax(0), torch.tensor([0.731, 0.269, 0.0]), atol=5e-4, rt
 
 # %%
 class MultiHeadCrossAttention(nn.Module):
-    """(b, q, d_model), (b, k, d_memory), bool (b, k) -> output (b, q, d_model), weights (b, h, q, k)."""
+    """(b, q, d_model), (b, k, d_memory), bool (b, k) -> output (b, q, d_model), weights
+    (b, h, q, k)."""
 
     def __init__(
         self,
@@ -479,7 +482,8 @@ patterns = [
 
 
 def parts(day: date) -> dict[str, str]:
-    """What fills a pattern: day and its ending, month as word and as number, year, weekday."""
+    """What fills a pattern: day and its ending, month as word and as number, year,
+    weekday."""
     ending = (
         "th"
         if 10 < day.day < 14
@@ -548,7 +552,8 @@ class DateReader(nn.Module):
         )
 
     def encode(self, texts: list[str]) -> Tensor:
-        """Texts -> (b, k): the number of each character, then zeros up to the longest text."""
+        """Texts -> (b, k): the number of each character, then zeros up to the longest
+        text."""
         rows = [torch.tensor([self.number_of[c] for c in text]) for text in texts]
         return nn.utils.rnn.pad_sequence(rows, batch_first=True)
 
@@ -603,7 +608,8 @@ class DateReader(nn.Module):
 def train_reader(
     reader: nn.Module, ids: list[Tensor], wanted: list[Tensor], rate: float
 ) -> Tensor:
-    """Batches (b, k) and their characters (b, n) -> losses (steps,); the reader is trained."""
+    """Batches (b, k) and their characters (b, n) -> losses (steps,); the reader is
+    trained."""
     ### BEGIN SOLUTION
     optimiser = torch.optim.AdamW(reader.parameters(), lr=rate)
     schedule = torch.optim.lr_scheduler.OneCycleLR(
@@ -674,7 +680,8 @@ def right_digits(chosen: list[int]) -> Tensor:
 
 
 def train(reader: DateReader, texts: list[str], steps: int = 500) -> Tensor:
-    """Learn from the first 20,000 texts, 64 at a time, and return the loss of every step."""
+    """Learn from the first 20,000 texts, 64 at a time, and return the loss of every
+    step."""
     chosen = batches(texts, steps)
     ids = [reader.encode([texts[i] for i in numbers]) for numbers in chosen]
     wanted = [right_digits(numbers) for numbers in chosen]
@@ -725,7 +732,8 @@ def exact(dates: list[str]) -> float:
 blank_dates, _ = read(blank, test_texts)
 assert exact(dates) > 0.95
 print(
-    f"right to the last character: {exact(dates):.1%} with questions, {exact(blank_dates):.1%} without"
+    f"right to the last character: {exact(dates):.1%} with questions, "
+    f"{exact(blank_dates):.1%} without"
 )
 assert exact(blank_dates) < 0.5
 
@@ -778,7 +786,8 @@ assert_close(together[:1], alone, atol=1e-4, rtol=0)
 
 # %%
 def draw(text: str, ax: plt.Axes, reader: DateReader = reader) -> Tensor:
-    """Draw who looked where while the text was read, and return the weights (10, k), the mean of the heads."""
+    """Draw who looked where while the text was read, and return the weights (10, k),
+    the mean of the heads."""
     (got,), (weights,) = read(reader, [text])
     plain = {"values": False, "vmax": 1, "colorbar": False}
     plot_attention(weights.mean(dim=0), list(got), list(text), ax=ax, **plain)
@@ -879,7 +888,8 @@ assert_close(key_of_long[10:], key_of_short[2:], atol=1e-5, rtol=0)
 
 # %%
 def tells(pattern: str, day: date) -> str:
-    """The text again, with D, M or Y in place of each character of day, month and year."""
+    """The text again, with D, M or Y in place of each character of day, month and
+    year."""
     sign = {"D": "D", "M": "M", "N": "M", "Y": "Y"}
     signs = {name: sign.get(name, "·") * len(text) for name, text in parts(day).items()}
     return pattern.format(**signs)
@@ -1084,7 +1094,8 @@ start_id, stop_id = 0, 1
 
 
 class DateWriter(nn.Module):
-    """Memory (b, k, 64), written so far (b, n) -> logits of the next character (b, n, 39)."""
+    """Memory (b, k, 64), written so far (b, n) -> logits of the next character (b, n,
+    39)."""
 
     def __init__(self, d_model: int = 48, window: int = 6):
         super().__init__()
@@ -1114,13 +1125,15 @@ class DateWriter(nn.Module):
 
 # %%
 def spelled(chosen: list[int]) -> Tensor:
-    """Numbers of dates -> their English characters (b, 19), with `<` before them, and at least one `>` after them."""
+    """Numbers of dates -> their English characters (b, 19), with `<` before them, and
+    at least one `>` after them."""
     texts = [f"<{english_dates[i]}".ljust(19, ">") for i in chosen]
     return torch.tensor([[letters.index(c) for c in text] for text in texts])
 
 
 class Dictation(nn.Module):
-    """A writer that is given the right text while it learns: numbers of dates (b, 1) -> logits (b, 18, 39)."""
+    """A writer that is given the right text while it learns: numbers of dates (b, 1) ->
+    logits (b, 18, 39)."""
 
     def __init__(self, writer: DateWriter, scale: float):
         super().__init__()
@@ -1171,7 +1184,8 @@ for model, scale in ((writer, 1.0), (guesser, 0.0)):
 def write_greedily(
     model: nn.Module, memory: Tensor, start_id: int, stop_id: int, longest: int
 ) -> tuple[Tensor, Tensor]:
-    """A memory (b, k, d) -> the ids of b texts (b, up to longest), the ln p of each (b,)."""
+    """A memory (b, k, d) -> the ids of b texts (b, up to longest), the ln p of each
+    (b,)."""
     ### BEGIN SOLUTION
     ids = torch.full((len(memory), 1), start_id, device=memory.device)
     ended = torch.zeros(len(memory), dtype=torch.bool, device=memory.device)

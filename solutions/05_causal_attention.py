@@ -105,7 +105,8 @@ assert all(map(torch.equal, outputs, reversed(last_one_first)))
 
 # %%
 def causal_mask(q_len: int, k_len: int, window: int | None = None) -> Tensor:
-    """Two lengths -> bool (q, k), True = may attend; the last query sees every key, or the newest."""
+    """Two lengths -> bool (q, k), True = may attend; the last query sees every key, or
+    the newest."""
     ### BEGIN SOLUTION
     queries = torch.arange(q_len)[:, None] + (k_len - q_len)
     behind = queries - torch.arange(k_len)
@@ -250,7 +251,8 @@ show(
 
 # %%
 def renormalised_causal_weights(scores: Tensor) -> Tensor:
-    """(..., q, k) -> (..., q, k): softmax, lower triangle, each row divided by its sum."""
+    """(..., q, k) -> (..., q, k): softmax, lower triangle, each row divided by its
+    sum."""
     ### BEGIN SOLUTION
     past = causal_mask(*scores.shape[-2:]).to(scores.device)
     kept = torch.softmax(scores, dim=-1) * past
@@ -393,7 +395,8 @@ assert_close(attnlib.masked_softmax(scores, nothing), torch.zeros(4), atol=0, rt
 
 # %%
 def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
-    """Scores (..., k), mask broadcast to them -> weights (..., k); a row without True is zero."""
+    """Scores (..., k), mask broadcast to them -> weights (..., k); a row without True
+    is zero."""
     ### BEGIN SOLUTION
     empty = ~mask.any(dim=-1, keepdim=True)
     # an empty row keeps its scores, so that its softmax is defined
@@ -678,7 +681,8 @@ show("Without a mask all eleven outputs change; with it only the last one does."
 
 # %%
 class CausalSelfAttention(nn.Module):
-    """x (b, n, d_model), key_mask (b, n) -> output (b, n, d_model), weights (b, h, n, n)."""
+    """x (b, n, d_model), key_mask (b, n) -> output (b, n, d_model), weights (b, h, n,
+    n)."""
 
     def __init__(self, d_model: int, num_heads: int, bias: bool = True):
         super().__init__()
@@ -846,7 +850,8 @@ window, held_out = 32, len(encoded) * 9 // 10  # the last tenth is for testing
 
 
 class Writer(nn.Module):
-    """Characters (b, n) -> logits of the next character (b, n, number of characters)."""
+    """Characters (b, n) -> logits of the next character (b, n, number of
+    characters)."""
 
     def __init__(self, attention: nn.Module, vocab: int = len(characters)):
         super().__init__()
@@ -882,7 +887,8 @@ class Writer(nn.Module):
 
 # %%
 def reach(model: nn.Module, ids: Tensor, vocab: int) -> Tensor:
-    """A text (n,) -> bool (n, n): True where the guess at i changes with the character at j."""
+    """A text (n,) -> bool (n, n): True where the guess at i changes with the character
+    at j."""
     ### BEGIN SOLUTION
     n = len(ids)
     found = torch.zeros(n, n, dtype=torch.bool)
@@ -961,7 +967,8 @@ assert torch.equal(tables[1], torch.ones(11, 11).tril(1).bool())
 def train_writer(
     model: nn.Module, excerpts: Tensor, rates: Tensor, make=torch.optim.SGD
 ) -> Tensor:
-    """Excerpts (steps, b, n + 1), rates (steps,) -> losses (steps,); the model is trained."""
+    """Excerpts (steps, b, n + 1), rates (steps,) -> losses (steps,); the model is
+    trained."""
     ### BEGIN SOLUTION
     model.train()
     optimiser = make(model.parameters(), lr=rates[0].item())
@@ -1156,7 +1163,8 @@ means = {
 }
 for name, (training, writing) in means.items():
     print(
-        f"{name:8} as in training {training.mean():.2f}    in writing {writing.mean():.2f}"
+        f"{name:8} as in training {training.mean():.2f}    in writing "
+        f"{writing.mean():.2f}"
     )
 
 # %% [markdown]
@@ -1174,7 +1182,8 @@ for name, (training, writing) in means.items():
 
 @torch.no_grad()
 def write(model: Writer, start: str, length: int = 31) -> str:
-    """Continue the text by characters drawn from the model's own shares, a little sharpened."""
+    """Continue the text by characters drawn from the model's own shares, a little
+    sharpened."""
     generator = torch.Generator().manual_seed(4)
     seen = torch.tensor([[characters.index(c) for c in start]])
     while seen.shape[1] < length:
@@ -1391,7 +1400,8 @@ check("mend_padded_causal_weights", mend_padded_causal_weights)
 
 # %%
 def packed_causal(ids: Tensor) -> tuple[Tensor, Tensor]:
-    """Numbers of texts (b, n), -1 = padding -> mask bool (b, n, n), positions int64 (b, n)."""
+    """Numbers of texts (b, n), -1 = padding -> mask bool (b, n, n), positions int64 (b,
+    n)."""
     ### BEGIN SOLUTION
     n = ids.shape[1]
     place = torch.arange(n, device=ids.device)

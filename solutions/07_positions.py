@@ -151,7 +151,8 @@ assert (before[0] - after[1]).abs().max() > 0.01
 
 # %%
 def sinusoidal_positions(n: int, d_model: int, base: float = 10000.0) -> Tensor:
-    """(n, d_model): sin and cos of position / base^(2i / d_model) in the columns 2i and 2i + 1."""
+    """(n, d_model): sin and cos of position / base^(2i / d_model) in the columns 2i and
+    2i + 1."""
     ### BEGIN SOLUTION
     speeds = base ** (-torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)
     angles = torch.arange(n, dtype=torch.float64)[:, None] * speeds  # (n, pairs)
@@ -669,7 +670,8 @@ bias_for = functools.cache(bias_of)  # asked once for each length
 
 
 class PlacedAttention(nn.Module):
-    """Causal self-attention in which `kind` says how positions get in; x (b, n, d_model)."""
+    """Causal self-attention in which `kind` says how positions get in; x (b, n,
+    d_model)."""
 
     def __init__(self, kind: str, d_model: int, num_heads: int):
         super().__init__()
@@ -765,7 +767,8 @@ def train_with_warmup(
     warmup: int,
     make=torch.optim.SGD,
 ) -> Tensor:
-    """A step of the optimiser on each batch; the rate rises over `warmup` steps, then falls."""
+    """A step of the optimiser on each batch; the rate rises over `warmup` steps, then
+    falls."""
     ### BEGIN SOLUTION
     optimiser = make(model.parameters(), lr=lr)
     steps, m = len(ids), targets.shape[-1]
@@ -919,7 +922,8 @@ for kind, reader in readers.items():
             losses[name][a:b].mean().item() for a, b in ((0, 64), (64, 128), (128, 256))
         ]
         print(
-            f"{name:25} loss at 0-63: {parts[0]:.2f}   64-127: {parts[1]:.2f}   128-255: {parts[2]:.2f}"
+            f"{name:25} loss at 0-63: {parts[0]:.2f}   64-127: {parts[1]:.2f}   "
+            f"128-255: {parts[2]:.2f}"
         )
 
 # %%
@@ -1073,7 +1077,8 @@ assert abs(turns(25, 1, 64) - 3) < 0.03
 
 # %%
 def read_in_windows(model: nn.Module, ids: Tensor, window: int) -> Tensor:
-    """(n - 1,): the loss at each token but the first, from the last `window` tokens alone."""
+    """(n - 1,): the loss at each token but the first, from the last `window` tokens
+    alone."""
     ### BEGIN SOLUTION
     losses = []
     with torch.no_grad():
@@ -1148,7 +1153,8 @@ for kind, window in (("rotary", None), ("rotary", 32), ("ALiBi", None)):
         readers[kind](ids[:, :-1], window)[0], ids[0, 1:], reduction="none"
     )
     print(
-        f"{kind:6}, window {window}: first 64: {loss[:64].mean():.2f}, after them: {loss[64:].mean():.2f}"
+        f"{kind:6}, window {window}: first 64: {loss[:64].mean():.2f}, after them: "
+        f"{loss[64:].mean():.2f}"
     )
 
 # %% [markdown]

@@ -247,7 +247,8 @@ class Norm(nn.LayerNorm):
 
 # %%
 class DecoderBlock(nn.Module):
-    """x (b, n, d_model), memory (b, k, d_memory) or None -> (b, n, d_model); pre-LN, causal."""
+    """x (b, n, d_model), memory (b, k, d_memory) or None -> (b, n, d_model); pre-LN,
+    causal."""
 
     def __init__(self, d_model: int, num_heads: int, d_memory: int | None = None):
         super().__init__()
@@ -406,7 +407,8 @@ Model = yours_or_ours("LanguageModel", globals())
 
 
 def new_model(vocab: int, max_len: int) -> nn.Module:
-    """Two layers, four heads of 16. nn.Embedding starts at a standard deviation of 1: as logits, far too large."""
+    """Two layers, four heads of 16. nn.Embedding starts at a standard deviation of 1:
+    as logits, far too large."""
     torch.manual_seed(seed)
     made = Model(vocab, 64, 4, 2, max_len)
     for table in (made.embed, made.positions):
@@ -535,7 +537,8 @@ train_loop = yours_or_ours("train_language_model", globals())
 
 
 def fit(model: nn.Module, batches: Tensor, held_out: Tensor, every: int) -> list[float]:
-    """Run your loop. Whenever it asks the model, the bar moves on or shows the new loss."""
+    """Run your loop. Whenever it asks the model, the bar moves on or shows the new
+    loss."""
     with training(len(batches)) as bar:
 
         def look(_: nn.Module, given: tuple, logits: Tensor) -> None:
@@ -551,7 +554,8 @@ def fit(model: nn.Module, batches: Tensor, held_out: Tensor, every: int) -> list
 
 
 def lowest_loss(texts: list[str]) -> float:
-    """The loss of a reader who knows these texts by heart: the entropy of what follows each beginning."""
+    """The loss of a reader who knows these texts by heart: the entropy of what follows
+    each beginning."""
     follows = defaultdict(Counter)
     for text in texts:
         for i in range(1, len(text)):
@@ -890,7 +894,8 @@ for line in written(mine, 6, 0.7):
 
 # %%
 def witten_bell(text: Tensor, test: Tensor, order: int, vocab: int) -> Tensor:
-    """Ids (n), ids (m) -> the probability of each token of the test from number order - 1 on (m - order + 1)."""
+    """Ids (n), ids (m) -> the probability of each token of the test from number order -
+    1 on (m - order + 1)."""
     ### BEGIN SOLUTION
     seen, read = text.tolist(), test.tolist()
     follows: dict[tuple, Counter] = defaultdict(Counter)
@@ -1173,7 +1178,8 @@ year = slice(answer - 5, answer - 1)  # where the year stands in the question
 
 
 def looks_of(model: nn.Module, ids: Tensor) -> Tensor:
-    """The weights (layer, b, h, n, n), computed from what each block's attention is given."""
+    """The weights (layer, b, h, n, n), computed from what each block's attention is
+    given."""
     inputs, found = [], []
     hooks = [
         block.attn.register_forward_pre_hook(lambda _, given: inputs.append(given[0]))
@@ -1289,7 +1295,8 @@ logits = gpt2(ids).detach()
 
 
 def overlooked(changed: dict[str, Tensor], **options: str) -> str:
-    """Load other weights into the same layout: the error, or by how much the logits are off."""
+    """Load other weights into the same layout: the error, or by how much the logits are
+    off."""
     made = attnlib.LanguageModel(50, 64, 4, 1, 16, **options).eval()
     try:
         made.load_state_dict(changed)

@@ -115,7 +115,8 @@ model = trained("colour_writer", new_model(lines.shape[-1]), train).eval()
 # %%
 @torch.inference_mode()
 def write_plainly(model: nn.Module, ids: Tensor, num_tokens: int) -> Tensor:
-    """Append the likeliest character, again and again; ids (1, n) -> (1, n + num_tokens)."""
+    """Append the likeliest character, again and again; ids (1, n) -> (1, n +
+    num_tokens)."""
     for _ in range(num_tokens):
         following = model(ids)[:, -1].argmax(dim=-1, keepdim=True)
         ids = torch.cat([ids, following], dim=1)
@@ -132,7 +133,8 @@ for code in ("#f60", "#936", "#9cf", "#063"):
 
 # %%
 def milliseconds(call: Callable[[], object], turns: int = 7) -> float:
-    """The fastest of a few turns, in processor time: what the work takes, whatever else the machine is doing."""
+    """The fastest of a few turns, in processor time: what the work takes, whatever else
+    the machine is doing."""
     times = []
     for _ in range(turns):
         started = time.process_time()
@@ -299,12 +301,14 @@ def new_cache(batch: int, heads: int, room: int, width: int) -> dict:
 
 # %%
 def append_to_cache(cache: dict, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    """Append n positions (b, h, n, d), and return all keys and values so far, (b, h, length, d)."""
+    """Append n positions (b, h, n, d), and return all keys and values so far, (b, h,
+    length, d)."""
     ### BEGIN SOLUTION
     start, stop = cache["length"], cache["length"] + k.shape[2]
     if stop > cache["k"].shape[2]:
         raise ValueError(
-            f"the cache has room for {cache['k'].shape[2]} positions, got {start} + {k.shape[2]}"
+            f"the cache has room for {cache['k'].shape[2]} positions, got {start} + "
+            f"{k.shape[2]}"
         )
     cache["k"][:, :, start:stop] = k
     cache["v"][:, :, start:stop] = v
@@ -368,7 +372,8 @@ print("nothing was copied:", late.data_ptr() == memory)
 
 # %%
 def cached_attention(x: Tensor, attn: nn.Module, cache: dict) -> Tensor:
-    """New words (b, n, d_model) -> (b, n, d_model); their keys and values are in the cache afterwards."""
+    """New words (b, n, d_model) -> (b, n, d_model); their keys and values are in the
+    cache afterwards."""
     ### BEGIN SOLUTION
     num_heads = cache["k"].shape[1]
     q, k, v = (
@@ -680,7 +685,8 @@ def grouped_query_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     h, g = q.shape[1], k.shape[1]
     if h % g:
         raise ValueError(
-            f"the number of heads must be a multiple of the number of groups, got {h} and {g}"
+            f"the number of heads must be a multiple of the number of groups, got {h} "
+            f"and {g}"
         )
     k, v = (t.repeat_interleave(h // g, dim=1) for t in (k, v))
     weights = (q @ k.mT / math.sqrt(q.shape[-1])).softmax(dim=-1)
@@ -1079,7 +1085,8 @@ assert far_from_target(guesses[:, 0]) > 2 * far_from_target(written)
 
 # %%
 def guess(ids: list[int], count: int) -> tuple[Tensor, Tensor]:
-    """`count` tokens (1, count) from the table, and the probabilities they were drawn from (1, count, V)."""
+    """`count` tokens (1, count) from the table, and the probabilities they were drawn
+    from (1, count, V)."""
     rows, last = [], list(ids[-2:])
     for _ in range(count):
         rows.append(table[last[-2], last[-1]])

@@ -21,6 +21,7 @@ import itertools
 import math
 import random
 import time
+from functools import partial
 
 import matplotlib.pyplot as plt
 import torch
@@ -117,7 +118,8 @@ assert fused < table / 50
 
 # %%
 def online_softmax(blocks) -> tuple[Tensor, Tensor]:
-    """Blocks of scores (…, k), one after another -> largest score (…) and sum of exp(s - m) (…)."""
+    """Blocks of scores (…, k), one after another -> largest score (…) and sum of exp(s
+    - m) (…)."""
     ### BEGIN SOLUTION
     m = l = None
     for block in blocks:
@@ -184,7 +186,8 @@ blocks = rising.split(100, dim=-1)
 m, l = in_blocks(iter(blocks))
 not_rescaled = sum((block - block[:, -1:]).exp().sum(dim=-1) for block in blocks)
 print(
-    f"l, in blocks of 100: {l[0]:.1f}; if the old sums were not rescaled: {not_rescaled[0]:.1f}"
+    f"l, in blocks of 100: {l[0]:.1f}; if the old sums were not rescaled: "
+    f"{not_rescaled[0]:.1f}"
 )
 assert_close(l, (rising - m[:, None]).exp().sum(dim=-1))
 assert (not_rescaled > 2 * l).all()
@@ -262,7 +265,8 @@ at_once = row.softmax(dim=-1) @ values
 assert_close(one_pass(row, values, 2), at_once)
 assert_close(at_once, torch.tensor([36.88]), atol=0.005, rtol=0)
 print(
-    f"block by block: {one_pass(row, values, 2).item():.2f}; all at once: {at_once.item():.2f}"
+    f"block by block: {one_pass(row, values, 2).item():.2f}; all at once: "
+    f"{at_once.item():.2f}"
 )
 
 # %%
@@ -342,7 +346,8 @@ show(
 def merge(
     o1: Tensor, m1: Tensor, l1: Tensor, o2: Tensor, m2: Tensor, l2: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Two parts of the keys, o (…, d), m (…), l (…) -> the same three for both together."""
+    """Two parts of the keys, o (…, d), m (…), l (…) -> the same three for both
+    together."""
     ### BEGIN SOLUTION
     m = torch.maximum(m1, m2)
     base = torch.where(m == -torch.inf, 0.0, m)
@@ -410,7 +415,8 @@ for a, b, c, d in itertools.permutations(parts):
 average = sum(o / l[..., None] for o, _, l in parts) / 4
 control = (average - whole).abs().max().item()
 print(
-    f"24 orders, two ways each: off by at most {worst:.0e}; the average of the four: off by {control:.1f}"
+    f"24 orders, two ways each: off by at most {worst:.0e}; the average of the four: "
+    f"off by {control:.1f}"
 )
 assert worst < 1e-12
 assert control > 0.1
@@ -542,7 +548,8 @@ show(
 
 # %%
 def crossing(n: int, d: int, block: int | None) -> int:
-    """Numbers that go between slow and fast memory for one head; without a block, by the table."""
+    """Numbers that go between slow and fast memory for one head; without a block, by
+    the table."""
     if block is None:
         return 4 * n * d + 4 * n * n
     return 2 * n * d + (n // block) * 2 * n * d
@@ -551,7 +558,8 @@ def crossing(n: int, d: int, block: int | None) -> int:
 for n in (1024, 16_384):
     table, tiled = crossing(n, 64, None), crossing(n, 64, 128)
     print(
-        f"{n:6} words: {table / 1e6:7.1f} million with the table, {tiled / 1e6:6.1f} in tiles"
+        f"{n:6} words: {table / 1e6:7.1f} million with the table, {tiled / 1e6:6.1f} "
+        "in tiles"
     )
     assert 3.5 < table / tiled < 4.1
 
@@ -673,7 +681,8 @@ print("the table, tiles, two halves, attnlib and PyTorch agree to 12 digits")
 
 # %%
 def visited(attend, n: int, size: int) -> Tensor:
-    """Which block of queries (rows) has multiplied with which block of keys (columns), bool."""
+    """Which block of queries (rows) has multiplied with which block of keys (columns),
+    bool."""
     q, k, v = torch.randn(3, n, 8).unbind()
     columns = []
     for block in torch.arange(n).split(size):
@@ -689,7 +698,8 @@ def visited(attend, n: int, size: int) -> Tensor:
 tiles = visited(lambda q, k, v: flash(q, k, v, 16, True)[0], 128, 16)
 masked = visited(lambda q, k, v: naive_attention(q, k, v, True), 128, 16)
 print(
-    f"8 blocks: {int(tiles.sum())} of 64 tiles visited; with a mask over the whole table: {int(masked.sum())}"
+    f"8 blocks: {int(tiles.sum())} of 64 tiles visited; with a mask over the whole "
+    f"table: {int(masked.sum())}"
 )
 assert torch.equal(tiles, attnlib.causal_mask(8, 8))
 assert masked.all()
@@ -774,7 +784,8 @@ def slope(costs: list[int]) -> float:
 print("largest tensor at 4096 words:")
 for name, costs in largest.items():
     print(
-        f"  {name:15} {costs[-1] / 1000:6,.0f} kB; grows like n to the {slope(costs):.2f}"
+        f"  {name:15} {costs[-1] / 1000:6,.0f} kB; grows like n to the "
+        f"{slope(costs):.2f}"
     )
 assert abs(slope(largest["the table"]) - 2) < 0.01
 assert abs(slope(largest["in tiles of 64"]) - 1) < 0.01
@@ -816,7 +827,8 @@ size = usable_number(size, "size", math.ceil(n / 200), 4096)
 started, blocks = time.process_time(), math.ceil(n / size)
 made = largest_tensor(flash, *torch.randn(3, n, 16), size, True)
 print(
-    f"{n:,} words: the table would take {4 * n * n / 1e6:,.0f} MB; the largest tensor takes {made / 1e6:,.1f} MB"
+    f"{n:,} words: the table would take {4 * n * n / 1e6:,.0f} MB; the largest tensor "
+    f"takes {made / 1e6:,.1f} MB"
 )
 print(f"{blocks * (blocks + 1) // 2:,} tiles in {time.process_time() - started:.1f} s")
 
@@ -838,7 +850,8 @@ print(f"{blocks * (blocks + 1) // 2:,} tiles in {time.process_time() - started:.
 
 # %%
 def by_nudging(scores: Tensor, grad_weights: Tensor, step: float = 1e-6) -> Tensor:
-    """dS without a formula: how much sum(softmax(S) * dP) changes as each score is nudged."""
+    """dS without a formula: how much sum(softmax(S) * dP) changes as each score is
+    nudged."""
     gradient = torch.zeros_like(scores)
     for i in range(scores.numel()):
         nudge = torch.zeros_like(scores)
@@ -962,7 +975,8 @@ def flash_backward(
     block_size: int,
     is_causal: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of q, k and v, from the output (…, n, d_v), the log-sum-exp (…, n) and the output's gradient."""
+    """Gradients of q, k and v, from the output (…, n, d_v), the log-sum-exp (…, n) and
+    the output's gradient."""
     ### BEGIN SOLUTION
     n, scale = q.shape[-2], 1 / math.sqrt(q.shape[-1])
     along = (grad_o * o).sum(dim=-1, keepdim=True)
@@ -1050,7 +1064,8 @@ for is_causal in (False, True):
             q, k, v, torch.zeros_like(o), lse, gradient, 16, is_causal
         )
     print(
-        f"causal: {is_causal!s:5}  with D = 0 the gradient of q is off by {(found - wanted).abs().max():.1f}"
+        f"causal: {is_causal!s:5}  with D = 0 the gradient of q is off by "
+        f"{(found - wanted).abs().max():.1f}"
     )
     assert (found - wanted).abs().max() > 0.1
 
@@ -1087,7 +1102,8 @@ saved["in tiles of 64"] = [bytes_kept(tiled, *qkv) for qkv in remembered]
 print("kept for the backward pass at 4096 words:")
 for name, costs in saved.items():
     print(
-        f"  {name:15} {costs[-1] / 1000:6,.0f} kB; grows like n to the {slope(costs):.2f}"
+        f"  {name:15} {costs[-1] / 1000:6,.0f} kB; grows like n to the "
+        f"{slope(costs):.2f}"
     )
 assert abs(slope(saved["the table"]) - 2) < 0.05
 assert abs(slope(saved["in tiles of 64"]) - 1) < 0.01
@@ -1177,7 +1193,8 @@ lines = lines[: len(lines) * 9 // 10]  # the others are for tests
 
 
 def loss_of(model: nn.Module, ids: Tensor) -> Tensor:
-    """The loss at each character but the first; -100 fills a line up and doesn't count."""
+    """The loss at each character but the first; -100 fills a line up and doesn't
+    count."""
     logits = model(ids[:, :-1].clamp(min=0))
     return F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
 
@@ -1268,7 +1285,7 @@ assert bills[1] < 0.75 * bills[0]
 
 # %%
 q, k, v = (torch.randn(1, 512, 16, requires_grad=True) for _ in range(3))
-theirs = lambda q, k, v: attnlib.tiled_attention(q, k, v, block_q=64, block_k=64)  # noqa: E731
+theirs = partial(attnlib.tiled_attention, block_q=64, block_k=64)
 multiplications = {}
 for name, attend in {
     "the table": naive_attention,

@@ -11,10 +11,11 @@ from nbformat.v4 import new_code_cell, new_markdown_cell
 
 from autograder.lesson_text.lesson import FOLDED
 
-MISSING = (
-    "attnlib, the package of this course, is not there for the Python of this notebook. Run `make lab` in the course's "
-    "folder, or `pip install '.[course]'` with this Python; then restart the kernel."
-)
+MISSING = """raise ModuleNotFoundError(
+        "attnlib, the package of this course, is not there for the Python of this "
+        "notebook. Run `make lab` in the course's folder, or `pip install '.[course]'` "
+        "with this Python; then restart the kernel."
+    )"""
 BEGIN, END = "<!-- colab -->", "<!-- /colab -->"
 GITHUB = re.compile(r"(?:https?://(?:[^@/]+@)?|ssh://git@|git@)github\.com[:/]([\w.-]+)/([\w.-]+?)(?:\.git)?/?")
 
@@ -59,9 +60,7 @@ def add_colab(notebook: NotebookNode, lesson: str, url: str | None) -> NotebookN
     and the cell says what to do.
     """
     notebook = deepcopy(notebook)
-    install = (
-        f'%pip install -q "attnlib @ git+{url}"' if url else f'raise ModuleNotFoundError(\n        "{MISSING}"\n    )'
-    )
+    install = f'%pip install -q "attnlib @ git+{url}"' if url else MISSING
     source = (
         "# Only where attnlib is missing, as on Colab; torch stays as it is.\n"
         "# To keep my_attention/ there, mount your Drive in the menu Files and say\n"

@@ -21,6 +21,7 @@ from autograder.lesson_text.released import longest_answer
 
 # Names, commas and brackets alone (`return output, weights`, `x,`, `)`) are found everywhere and tell nothing; nor does
 # the head of a loop or of a function.
+WIDEST = 88  # characters in a line of code
 TELLS_NOTHING = re.compile(r"[\w,)\]}\s]*|(for|if|elif|else|while|with|def|class|try|except|finally)\b.*:")
 
 
@@ -43,6 +44,7 @@ class Gate:
             *self._leaks(),
             *self._leftovers(),
             *self._cells_that_do_not_compile(),
+            *self._wide_lines(),
             *self._stubs(),
             *self._duplicates(),
             *self._pairs(),
@@ -95,6 +97,13 @@ class Gate:
                 yield self._say(cell, "it has an output or an execution count")
             if _keys_like(cell.metadata, "jupytext", "lines_to_"):
                 yield self._say(cell, "its metadata has a key of jupytext")
+
+    def _wide_lines(self) -> Iterator[str]:
+        """Code that runs out of a JupyterLab with a side bar, of Colab, and of the site's column."""
+        for cell in self.release.cells:
+            for line in cell.source.split("\n") if cell.cell_type == "code" else ():
+                if len(line) > WIDEST:
+                    yield self._say(cell, f"a line of {len(line)} characters, and {WIDEST} are allowed: {line.strip()}")
 
     def _cells_that_do_not_compile(self) -> Iterator[str]:
         for cell in self.release.cells:

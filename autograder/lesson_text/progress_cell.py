@@ -3,7 +3,7 @@
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell
 
-SOURCE = """# What is passed in this lesson and in the course, and what to do next. Run it again after a check.
+SOURCE = """# What is passed, and what to do next. Run it again after a check.
 from attnlib.checks import progress
 
 progress("{lesson}")"""

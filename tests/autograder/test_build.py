@@ -36,7 +36,12 @@ import base64
 
 from IPython.display import Image
 
-Image(base64.b64decode("{DOT}"))
+Image(
+    base64.b64decode(
+        "{DOT[:48]}"
+        "{DOT[48:]}"
+    )
+)
 """
 
 
