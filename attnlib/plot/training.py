@@ -27,7 +27,12 @@ class training(tqdm):  # type: ignore[misc]  # tqdm has no types
         # not disabled by tqdm itself, which would count nothing
         watched = os.environ.get("ATTNLIB_PROGRESS") != ""
         super().__init__(
-            range(steps), file=sys.stdout if watched else _Nowhere(), leave=False, mininterval=0.3, unit=" steps"
+            range(steps),
+            file=sys.stdout if watched else _Nowhere(),
+            leave=False,
+            mininterval=0.3,
+            delay=1,  # seconds: no bar is drawn in a check, whose loops are short
+            unit=" steps",
         )
 
     def loss(self, loss: float) -> None:

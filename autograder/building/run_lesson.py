@@ -9,7 +9,7 @@ from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernel
 from nbformat import NotebookNode
 
 from attnlib.checks.asking.time_limits import here
-from attnlib.checks.standing.folder import PLACE
+from attnlib.checks.standing.kept import PLACE
 from autograder.judging.verdict import earned
 from autograder.lesson_text.lesson import LANGUAGE
 from autograder.showing.errors import CourseError, first_line
@@ -29,7 +29,7 @@ def run_lesson(source: NotebookNode, lesson: str, folder: Path) -> NotebookNode:
         resources={"metadata": {"path": str(folder)}},
     )
     try:
-        client.execute(env={**os.environ, PLACE: ""})  # nothing that an earlier run has kept is in it
+        client.execute(env={**os.environ, PLACE: ""})  # nothing that an earlier run has kept is in it, and no bars
     except CellExecutionError as error:
         cell = next(cell for cell in notebook.cells if any(x.output_type == "error" for x in cell.get("outputs", [])))
         raise CourseError(f"{lesson}, cell {cell.id}: it raises {error.ename}: {first_line(error.evalue)}.") from None
@@ -39,22 +39,9 @@ def run_lesson(source: NotebookNode, lesson: str, folder: Path) -> NotebookNode:
         nbgrader = cell.metadata.get("nbgrader", {})
         if nbgrader.get("grade") and (got := earned(cell, nbgrader["points"])) < nbgrader["points"]:
             raise CourseError(f"{lesson}, cell {cell.id}: the solution earns {got:g} of {nbgrader['points']:g} points.")
-    for cell in notebook.cells:
-        for output in cell.get("outputs", []):
-            if output.output_type == "stream":
-                output.text = without_overwritten(output.text)
     notebook.metadata.pop("widgets", None)  # a widget's state, which only a running kernel could draw
     notebook.metadata["language_info"] = NotebookNode(LANGUAGE)
     return notebook
-
-
-def without_overwritten(text: str) -> str:
-    r"""What a terminal shows in the end: a progress bar writes each state over the one before.
-
-    >>> without_overwritten("\r 50%\r100%\ndone\n")
-    '100%\ndone\n'
-    """
-    return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
 
 
 def without_outputs(notebook: NotebookNode) -> NotebookNode:
