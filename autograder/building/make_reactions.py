@@ -110,23 +110,45 @@ def _drawing(molecules: list[tuple[Any, list[int]]]) -> str:
     return f"; {', '.join(places)}; {', '.join(bonds)}"
 
 
+def _respelled(both: Any, product: Any, origin: list[int]) -> list[tuple[str, list[int]]]:
+    """The acid from its first atom on, the alcohol from its oxygen, the product from the acid's first atom."""
+    from rdkit import Chem
+
+    numbers: list[list[int]] = []
+    text, order = [], []
+    for molecule, own in zip(Chem.GetMolFrags(both, asMols=True, fragsMolAtomMapping=numbers), numbers, strict=True):
+        first = molecule.GetSubstructMatch(Chem.MolFromSmarts("[OX2H1][CX4]"))[0] if text else 0
+        text.append(Chem.MolToSmiles(molecule, rootedAtAtom=first))
+        order += [own[int(i)] for i in molecule.GetProp("_smilesAtomOutputOrder").strip("[],").split(",")]
+    right = Chem.MolToSmiles(product, rootedAtAtom=origin.index(0))
+    right_order = [int(i) for i in product.GetProp("_smilesAtomOutputOrder").strip("[],").split(",")]
+    return [(".".join(text), order), (right, right_order)]
+
+
 def lines() -> Iterator[str]:
-    """The file's, without its head."""
-    for kind, (one, other, template) in KINDS.items():
-        pairs = _pairs(MOLECULES[one].split(), MOLECULES[other].split())
-        for number, molecules in enumerate(pairs):
-            both, product = _joined(template, molecules)
-            origin = [atom.GetIsotope() - 1 for atom in product.GetAtoms()]
-            both, product = _plain(both), _plain(product)
-            left, left_order = _written(both)
-            right, right_order = _written(product)
-            of_both, of_product = _alike(both), _alike(product)
-            answers = []
-            for atom in right_order:
-                classes = {of_both[origin[twin]] for twin, rank in enumerate(of_product) if rank == of_product[atom]}
-                answers.append(" ".join(str(i) for i, a in enumerate(left_order) if of_both[a] in classes))
-            drawn = _drawing([(both, left_order), (product, right_order)]) if number < DRAWN else ""
-            yield f"{kind}; {left}>>{right}; {', '.join(answers)}{drawn}"
+    """The file's, without its head; at the end the esters once more, in another order."""
+    for kind in KINDS:
+        yield from _of_kind(kind)
+    yield from _of_kind("ester", respelled=True)
+
+
+def _of_kind(kind: str, *, respelled: bool = False) -> Iterator[str]:
+    one, other, template = KINDS[kind]
+    for number, molecules in enumerate(_pairs(MOLECULES[one].split(), MOLECULES[other].split())):
+        both, product = _joined(template, molecules)
+        origin = [atom.GetIsotope() - 1 for atom in product.GetAtoms()]
+        both, product = _plain(both), _plain(product)
+        texts = _respelled(both, product, origin) if respelled else [_written(both), _written(product)]
+        (left, left_order), (right, right_order) = texts
+        of_both, of_product = _alike(both), _alike(product)
+        answers = []
+        for atom in right_order:
+            classes = {of_both[origin[twin]] for twin, rank in enumerate(of_product) if rank == of_product[atom]}
+            answers.append(" ".join(str(i) for i, a in enumerate(left_order) if of_both[a] in classes))
+        draw = number < DRAWN and not respelled
+        drawn = _drawing([(both, left_order), (product, right_order)]) if draw else ""
+        name = f"{kind}, respelled" if respelled else kind
+        yield f"{name}; {left}>>{right}; {', '.join(answers)}{drawn}"
 
 
 def made() -> str:

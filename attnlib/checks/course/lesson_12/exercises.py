@@ -21,12 +21,12 @@ LESSON = "12_a_real_model"
 PREDICT_WHAT_IS_NEEDED = WrittenExercise(
     name="predict_what_is_needed",
     lesson=LESSON,
-    contract='"A", "B", "C" or "D": what a model must find out to fill in a masked atom of the product',
+    contract='"A", "B", "C" or "D": what a model must find out to fill in nearly every masked atom of a product',
     kind="choice",
     parts={"prediction": 1},
     reference="C",
-    explanation="What is missing in the product is what went in and isn't there yet. To see that, the model has to "
-    "find for each atom of the product the one on the left that it was. The rest is spelling.",
+    explanation="Spelling gets most of them, as the lesson measures. For the rest the model has to see what went in and "
+    "isn't there yet, so it has to find for each atom of the product the one on the left that it was.",
 )
 
 
