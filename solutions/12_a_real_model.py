@@ -259,8 +259,8 @@ assert_close(tables, their_tables, atol=1e-4, rtol=0)
 # Write `fill_in(model, ids, position, k, mask_id)`.
 #
 # - `ids` is `(n,)`, and stays as it is. The model takes `(b, n)` and returns logits `(b, n, vocab)`.
-# - While the token at `position` is masked, which `k` tokens are likeliest there? Return their ids `(k,)`, the likeliest
-#   first, and their probabilities `(k,)`, out of the whole vocabulary.
+# - While the token at `position` is masked, which `k` tokens are likeliest there? Return their ids `(k,)`, the
+#   likeliest first, and their probabilities `(k,)`, out of the whole vocabulary.
 
 
 # %%
@@ -308,9 +308,10 @@ for place in (text.index(">>") + 3, len(text) - 2):
     assert names[found[0].item()] == text[place]
 
 # %% [markdown]
-# Is that knowledge, or spelling? Mask every second atom of the product, and as the control hide the left side. For this and all that follows there are 144
-# reactions of six textbook kinds, in which it's known where each atom comes from, because they were made from templates.
-# (They leave out what a chemist would add to the flask, such as the reducing agent, and the water that comes out.)
+# Is that knowledge, or spelling? Mask every second atom of the product, and as the control hide the left side. For this
+# and all that follows there are 144 reactions of six textbook kinds, in which it's known where each atom comes from,
+# because they were made from templates. (They leave out what a chemist would add to the flask, such as the reducing
+# agent, and the water that comes out.)
 
 # %%
 every = [r for r in chemistry.reactions() if "respelled" not in r.kind]
@@ -374,8 +375,8 @@ for name, seen, hidden in zip(ORDINALS, whole, blind, strict=True):
 #
 # - `weights` is `(…, n, n)`, a table or many. `before` `(r,)` and `after` `(p,)` say where the atoms are in the text.
 #   `elements` `(n,)` has a number for each token's element.
-# - Return `origins` `(…, p)`, for each atom after the arrow the index *in* `before` of the atom it was. Where no atom on
-#   the left has its element, it's −1. Where two are equal, either is right.
+# - Return `origins` `(…, p)`, for each atom after the arrow the index *in* `before` of the atom it was. Where no atom
+#   on the left has its element, it's −1. Where two are equal, either is right.
 # - And return `shares` `(…, p, r)`: both directions added, other elements 0, each row divided by its sum. Without a
 #   partner the row is 0.
 
@@ -443,8 +444,8 @@ def maps_of(text: str, model: nn.Module) -> tuple[Tensor, Tensor]:
 # ## Find the head · core
 #
 # Now ask all 96. Is there one that's right? And right compared with what? A head that knows nothing still guesses among
-# the atoms of the same element, and some atoms have several right answers: nobody can tell the two oxygens of a nitro
-# group apart. So measure what guessing gets beside it.
+# the atoms of the same element, and some atoms have several right answers: nobody can tell the two sides of a benzene
+# ring apart. So measure what guessing gets beside it.
 #
 # ### Exercise: which head is it? ({points}, difficulty 3, 20 minutes)
 #
@@ -452,8 +453,8 @@ def maps_of(text: str, model: nn.Module) -> tuple[Tensor, Tensor]:
 #
 # - `origins`: `(depth, h, p)`, what each head says, from `atom_map`. `truths`: `(p, r)`, True where an origin is right,
 #   perhaps several for an atom. `partners`: `(p, r)`, True where the element is the same.
-# - Return `hits` `(depth, h)`, the share of *all* atoms, of all reactions together, that a head gets right. An origin of
-#   −1 is never right.
+# - Return `hits` `(depth, h)`, the share of *all* atoms, of all reactions together, that a head gets right. An origin
+#   of −1 is never right.
 # - Return `chance`, a number: the same share for a guess at random among the partners. Without a partner it's 0.
 # - Return the layer and the head of the largest hit, `(2,)`.
 
@@ -482,8 +483,8 @@ check("find_head", find_head)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# For one reaction, `truth[torch.arange(p), origin]` looks up for each atom whether its origin is right. With an `origin`
-# of `(depth, h, p)` the result has that shape, too. What does index −1 look up?
+# For one reaction, `truth[torch.arange(p), origin]` looks up for each atom whether its origin is right. With an
+# `origin` of `(depth, h, p)` the result has that shape, too. What does index −1 look up?
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -583,13 +584,22 @@ for name, third in zip(ORDINALS, thirds, strict=True):
     assert (theirs.mean() - luck).abs() < 0.05
 
 # %% [markdown]
-# Here's what the head says of a single reaction. Each atom of the product and the atom that it was, in the head's
-# opinion, have the same number.
+# Here's what the head says of a single reaction, one of those it gets all right. Each atom of the product and the atom
+# that it was have the same number.
 
 # %%
 LAYER, HEAD = 10, 5
-shown = next(r for r in every if r.kind == "amide" and r.points)
-origins, shares = (result[LAYER, HEAD] for result in maps_of(shown.text, model))
+
+
+def all_right(reaction: chemistry.Reaction) -> bool:
+    """Is each atom mapped to a right one, and no two to the same?"""
+    said = maps_of(reaction.text, model)[0][LAYER, HEAD].tolist()
+    right = zip(said, reaction.origins, strict=True)
+    return all(i in among for i, among in right) and len(set(said)) == len(said)
+
+
+shown = next(r for r in every if r.points and r.kind != "ester" and all_right(r))
+origins = maps_of(shown.text, model)[0][LAYER, HEAD]
 symbols = [t for t in chemistry.tokens(shown.text) if chemistry.element(t)]
 symbols = [chemistry.element(token) for token in symbols]
 r = len(symbols) - len(origins)
@@ -667,15 +677,15 @@ ax.set_title("Without head 5, the model might as well not see the left side")
 ax.legend(loc="upper left")
 show(
     "Bars of the share of atoms filled in wrong without each of eight heads, with a dot "
-    "for each third of the reactions. Head 5's is the highest in every third, and as "
-    "high as a dashed line, where the left side is hidden. The others are at most half "
+    "for each third of the reactions. Head 5's is the highest in every third, above a "
+    "dashed line, where the left side is hidden. The others are at most half "
     "as high; a dotted line near zero shows the whole model."
 )
 
 # %% [markdown]
-# The head that maps atoms is the one the model misses the most, in each third, and the control says what for. Without it
-# the model is as bad as if the left side were hidden. But taking away a head also disturbs whatever comes after. If
-# head 5 only brings news from the left, then with the left hidden it should hardly be missed.
+# The head that maps atoms is the one the model misses the most, in each third, and the dashed line says what for.
+# Without it the model does even worse than with the left side hidden. But taking away a head also disturbs whatever
+# comes after. If head 5 only brings news from the left, then with the left hidden it should hardly be missed.
 
 # %%
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
@@ -802,9 +812,9 @@ assert wrong
 assert all(".OCC>>" in text for text in wrong)
 
 # %% [markdown]
-# So the order alone doesn't do it. Most of the answers stay as they were, and each one that flips is an ester of the same
-# alcohol, written `OCC`. Which of its neighbours the head goes by is a question you can now ask with your own tools.
-# *The head knows chemistry* was too strong, and *it only knows spelling* would be, too.
+# So the order alone doesn't do it. Most of the answers stay as they were, and each one that flips is an ester of the
+# same alcohol, written `OCC`. Which of its neighbours the head goes by is a question you can now ask with your own
+# tools. *The head knows chemistry* was too strong, and *it only knows spelling* would be, too.
 #
 # **Your turn.** Write a reaction into the next cell, run it and the two below it, and see which atom the head takes for
 # which. Then write it in another order.
@@ -862,7 +872,7 @@ show(
 #
 # | | |
 # | --- | --- |
-# | formula | $x \leftarrow \mathrm{norm}_1(x + \mathrm{attn}(x))$, $x \leftarrow \mathrm{norm}_2(x + \mathrm{mlp}(x))$, twelve times with one block |
+# | formula | $x \leftarrow \mathrm{norm}_2(y + \mathrm{mlp}(y))$ with $y = \mathrm{norm}_1(x + \mathrm{attn}(x))$ |
 # | shapes | tables `(b, depth, h, n, n)`; a map `(…, p, r)` |
 # | trap 1 | square matrices fit everywhere: compare with known results, number for number |
 # | trap 2 | a hit rate without chance beside it, or with several right answers counted as one |
@@ -882,8 +892,8 @@ show(
 #    rounds of attention it carries its surroundings with it, and those can be compared.
 # 2. The best of 96 numbers is likely to be lucky. With 1,915 atoms luck is worth about a percent, and the distance to
 #    the other heads is twenty times that. The thirds say the same. With 20 atoms it would matter a lot.
-# 3. Nothing in `atom_map`: write the water into the reaction, as `.O` after the arrow, and its oxygen gets a row. But the
-#    model has hardly seen reactions written like that, so check before you believe it.
+# 3. Nothing in `atom_map`: write the water into the reaction, as `.O` after the arrow, and its oxygen gets a row. But
+#    the model has hardly seen reactions written like that, so check before you believe it.
 #
 # </details>
 #

@@ -46,7 +46,7 @@ def plot_molecules(
             ax.plot([x0 + by * aside[0], x1 + by * aside[0]], [y0 + by * aside[1], y1 + by * aside[1]], color=INK, lw=1)
     colours = plt.get_cmap("tab20").colors  # type: ignore[attr-defined]
     for (x, y), symbol, number in zip(places, symbols, numbers, strict=True):
-        fill, edge = BARE if number is None else (colours[(2 * number + number // 10) % 20], INK)
+        fill, edge = BARE if number is None else (colours[(2 * number + 1 + number // 10) % 20], INK)
         label = symbol if number is None else f"{symbol}{number}"
         disc = {"boxstyle": "circle,pad=0.22", "fc": fill, "ec": edge, "lw": 0.8}
         ax.text(x, y, label, ha="center", va="center", fontsize=6.5, bbox=disc)

@@ -143,7 +143,7 @@ CASE: dict[str, dict[str, Any]] = {
 NO_BATCH = (
     *("write_matrices", "search", "company", "causal_mask", "invent_control", "packed_causal", "train_head"),
     *("alibi_bias", "sinusoidal_positions", "block_cost"),
-    *("ov_circuit", "induction_by_hand", "train_and_film", "find_heads", "break_repeats"),
+    *("ov_circuit", "induction_by_hand", "train_and_film", "find_heads", "break_repeats", "find_head"),
 )
 OF_A_BATCH = (
     "a_batch_of_one_only",
@@ -158,6 +158,8 @@ OF_SEVERAL = (*OF_A_BATCH, "always_float32", "always_float64", "new_tensor_fille
 """A result without axes has no entries, and one number stands in no relation: it is rejected, and no more is said."""
 NOTHING_TO_SEE = {
     "company": "squeezed",
+    "fill_in": "squeezed",
+    "atom_map": "squeezed",
     "search": "squeezed input_changed",  # its inputs are lists of texts
     "write_matrices": "always_float64",  # what is compared is made of its weights, and any dtype is right
     "split_heads": "others_detached",

@@ -25,8 +25,8 @@ PREDICT_WHAT_IS_NEEDED = WrittenExercise(
     kind="choice",
     parts={"prediction": 1},
     reference="C",
-    explanation="Spelling gets most of them, as the lesson measures. For the rest the model has to see what went in and "
-    "isn't there yet, so it has to find for each atom of the product the one on the left that it was.",
+    explanation="Spelling gets most of them, as the lesson measures. For the rest the model has to see what went in "
+    "and isn't there yet, so it has to find for each atom of the product the one on the left that it was.",
 )
 
 
@@ -271,7 +271,7 @@ def find_head(origins: list[Tensor], truths: list[Tensor], partners: list[Tensor
     return hits, torch.cat(guessed).mean(), torch.stack([best // hits.shape[1], best % hits.shape[1]])
 
 
-def _answers(
+def _drawn_answers(
     draw: Draw, *, depth: int, heads: int, sizes: tuple[tuple[int, int], ...], alone: bool = False
 ) -> tuple[Any, ...]:
     """Reactions of (p, r) atoms; heads that guess among the partners, and one that is right more often."""
@@ -284,7 +284,7 @@ def _answers(
         second = partner & (draw.integers(0, 4, (p, r)) == 0)
         truth = right | second
         guess = 2 * draw.integers(0, r // 2, (depth * heads, p)) + kinds
-        guess[good] = torch.where(draw.integers(0, 4, (p,)) > 0, right.int().argmax(dim=1), guess[good])
+        guess[good] = torch.where(draw.integers(0, 8, (p,)) > 0, right.int().argmax(dim=1), guess[good])
         if alone:
             partner[0], truth[0], guess[:, 0] = False, False, -1
             truth[0, -1] = True  # an atom whose element is nowhere on the left: no guess, and nobody's hit
@@ -292,6 +292,15 @@ def _answers(
         truths.append(truth)
         partners.append(partner)
     return origins, truths, partners
+
+
+def _answers(draw: Draw, **sizes: Any) -> tuple[Any, ...]:
+    """The same, drawn again until one head is better than all others: either of two would be right."""
+    while True:
+        inputs = _drawn_answers(draw, **sizes)
+        best, second = find_head(*inputs)[0].flatten().topk(2).values
+        if best > second:
+            return inputs
 
 
 def _found(name: str, depth: int, heads: int, *sizes: tuple[int, int], alone: bool = False, **more: Any) -> Case:
@@ -315,6 +324,7 @@ FIND_HEAD = WrittenExercise(
         _found("three reactions", 3, 5, (7, 8), (11, 4), (2, 6)),
         _found("two reactions, the second one long", 2, 3, (3, 6), (17, 10)),
         _found("one reaction", 5, 2, (13, 6)),
+        _found("an element that is on the left once", 3, 2, (29, 3), (23, 8)),
         _found("an atom that comes from nowhere", 3, 5, (7, 8), (5, 4), alone=True, part="no partner"),
         _found("from nowhere, in one reaction", 2, 3, (5, 6), alone=True, part="no partner"),
         _found("more reactions", 7, 3, (5, 4), (19, 12), (3, 10), (11, 6), hidden=True),

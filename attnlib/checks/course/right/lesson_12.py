@@ -105,6 +105,25 @@ class EncoderWithPlainNorms(nn.Module):
         return x, tables
 
 
+class EncoderByRecursion(nn.Module):
+    def __init__(self, d_model, num_heads, d_hidden, depth):
+        super().__init__()
+        self.rounds = depth
+        self.norm1, self.norm2 = (nn.LayerNorm(d_model, eps=1e-12) for _ in range(2))
+        self.attn = attnlib.MultiHeadAttention(d_model, num_heads)
+        self.mlp = attnlib.FeedForward(d_model, d_hidden, activation="gelu")
+
+    def forward(self, x, left=None):
+        left = self.rounds if left is None else left
+        attended, weights = self.attn(x, return_weights=True)
+        x = self.norm1(x + attended)
+        x = self.norm2(x + self.mlp(x))
+        if left == 1:
+            return x, weights[:, None]
+        x, later = self.forward(x, left - 1)
+        return x, torch.cat([weights[:, None], later], dim=1)
+
+
 class EncoderInSequence(nn.Module):
     """The layers' weights are joined on a new axis."""
 
@@ -129,8 +148,7 @@ class EncoderInSequence(nn.Module):
         return x, torch.cat(kept, dim=1)
 
 
-def load_encoder(encoder, weights, x):
-    """load_state_dict wants every name and no other, so nothing is forgotten without an error."""
+def load_by_state_dict(encoder, weights, x):
     names = {
         "attn.w_q": "attention.query",
         "attn.w_k": "attention.key",
@@ -151,11 +169,11 @@ def load_encoder(encoder, weights, x):
     return encoder(x)
 
 
-@torch.no_grad()
-def load_layer_by_layer(encoder, weights, x):
+def load_encoder(encoder, weights, x):
+    """Each layer is named beside its place in the file, so an exchange can be seen in one line."""
+
     def fill(layer, name):
-        layer.weight.copy_(weights[AT + name + ".weight"])
-        layer.bias.copy_(weights[AT + name + ".bias"])
+        layer.load_state_dict({kind: weights[f"{AT}{name}.{kind}"] for kind in ("weight", "bias")})
 
     fill(encoder.attn.w_q, "attention.query")
     fill(encoder.attn.w_k, "attention.key")
@@ -395,10 +413,11 @@ ALTERNATIVES: dict[str, list[Any]] = {
         EncoderOfOwnParts,
         EncoderWithPlainNorms,
         EncoderInSequence,
+        EncoderByRecursion,
     ],
     "load_encoder": [
         load_encoder,
-        load_layer_by_layer,
+        load_by_state_dict,
         load_as_parameters,
         load_by_their_names,
         load_by_replacing,
