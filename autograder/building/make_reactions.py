@@ -115,7 +115,8 @@ def _respelled(both: Any, product: Any, origin: list[int]) -> list[tuple[str, li
     from rdkit import Chem
 
     numbers: list[list[int]] = []
-    text, order = [], []
+    text: list[str] = []
+    order: list[int] = []
     for molecule, own in zip(Chem.GetMolFrags(both, asMols=True, fragsMolAtomMapping=numbers), numbers, strict=True):
         first = molecule.GetSubstructMatch(Chem.MolFromSmarts("[OX2H1][CX4]"))[0] if text else 0
         text.append(Chem.MolToSmiles(molecule, rootedAtAtom=first))
