@@ -3,6 +3,7 @@
 Each side door is tried for real, from a hidden run of one answer to the cells of the next.
 """
 
+import glob
 import importlib.util
 import os
 
@@ -22,8 +23,10 @@ from autograder.sandbox.process import Child, Sandbox
 
 pytestmark = pytest.mark.slow
 TORCH = os.path.dirname(importlib.util.find_spec("torch").origin)
-FILE = os.path.join(TORCH, "share", "cmake", "Torch", "TorchConfig.cmake")
-"""One that a child can read, and that nothing else does: torch's compiler, in a test beside this one, reads headers."""
+WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+FILE = sorted(glob.glob(os.path.join(TORCH, "share", "cmake", "**", "*.cmake"), recursive=True))[WORKER]
+"""One that a child can read, and that nothing else does: a file for each worker, as two of these tests can run at once,
+and no header, as torch's compiler, in a test beside this one, reads those."""
 
 RIGHT = "def attention_scores(q, k):\n    return q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5\n"
 WRONG = "def attention_scores(q, k):\n    return q @ k.transpose(-2, -1) * 3\n"
