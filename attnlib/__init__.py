@@ -35,6 +35,7 @@ Pure functions come first; a module only projects and reshapes around them:
 (torch.Size([2, 5, 12]), torch.Size([2, 3, 5, 5]))
 """
 
+from .albert import MaskedLanguageModel, SharedEncoder, from_albert
 from .attention import scaled_dot_product_attention
 from .attention_only import AttentionOnly
 from .convert import from_torch, to_torch
@@ -91,11 +92,13 @@ __all__ = [
     "KVCache",
     "LanguageModel",
     "LearnedPositions",
+    "MaskedLanguageModel",
     "MultiHeadAttention",
     "QKVProjection",
     "RollingKVCache",
     "Rotary",
     "SelfAttention",
+    "SharedEncoder",
     "SinusoidalPositions",
     "alibi_bias",
     "alibi_slopes",
@@ -106,6 +109,7 @@ __all__ = [
     "cross_attention",
     "embed",
     "from_additive",
+    "from_albert",
     "from_blocked",
     "from_gpt2",
     "from_keep",

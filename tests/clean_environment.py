@@ -4,6 +4,7 @@ The lessons' notebooks run in it (`--nbval-kernel-name clean`): once, for what t
 """
 
 import importlib.metadata
+import importlib.util
 import json
 import os
 import re
@@ -72,6 +73,8 @@ def _make(folder: Path) -> None:
     project = tomllib.loads((checkout / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     needed = [Requirement(text).name for text in project["dependencies"]]
     _link(_with_dependencies("torch", "ipykernel", "scikit-learn", "babel", *needed), site)
+    if importlib.util.find_spec("rxnmapper"):  # lesson 12's weights: of this package nothing else is needed
+        _link({"rxnmapper"}, site)
     before = _files_of_torch()
     pip = [str(_python(folder)), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
     command = [*pip, "--no-index", str(wheel)]

@@ -19,6 +19,10 @@ ALLOWED = {
     "functools",
     "typing",
     "itertools",
+    "dataclasses",
+    "importlib",
+    "pathlib",
+    "re",
 }
 
 

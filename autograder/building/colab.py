@@ -69,6 +69,11 @@ def add_colab(notebook: NotebookNode, lesson: str, url: str | None) -> NotebookN
         'if importlib.util.find_spec("attnlib") is None:\n'
         f"    {install}"
     )
+    if url and lesson.startswith("12_"):
+        source += (
+            '\nif importlib.util.find_spec("rxnmapper") is None:  # the published weights\n'
+            "    %pip install -q --no-deps rxnmapper==0.4.3"
+        )
     notebook.cells.insert(1, new_code_cell(source, id="colab-install", metadata=FOLDED))
     if url:
         notebook.cells.insert(0, new_markdown_cell(badge(lesson, url), id="colab-badge"))

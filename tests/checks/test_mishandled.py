@@ -151,6 +151,7 @@ NO_BATCH = (
         "train_and_film",
         "find_heads",
         "break_repeats",
+        "find_head",
     ),
 )
 OF_A_BATCH = (
@@ -166,6 +167,8 @@ OF_SEVERAL = (*OF_A_BATCH, "always_float32", "always_float64", "new_tensor_fille
 """A result without axes has no entries, and one number stands in no relation: it is rejected, and no more is said."""
 NOTHING_TO_SEE = {
     "company": "squeezed",
+    "fill_in": "squeezed",
+    "atom_map": "squeezed",
     "search": "squeezed input_changed",  # its inputs are lists of texts
     "write_matrices": "always_float64",  # what is compared is made of its weights, and any dtype is right
     "two_heads_by_hand": "always_float64",

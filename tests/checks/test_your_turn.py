@@ -29,6 +29,10 @@ NAMES = {
     "four": Reader,
     "letters": LETTERS,
     "characters": LETTERS,
+    "LAYER": 10,
+    "HEAD": 5,
+    "maps_of": lambda text, _model: text,
+    "model": None,
 }
 """All that a cell may use before it has refused; anything else would be a NameError."""
 

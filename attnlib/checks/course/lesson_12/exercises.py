@@ -1,0 +1,357 @@
+"""Lesson 12: a published model on the learner's code, from its file of weights to what its heads know."""
+
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import attnlib
+from attnlib.albert import LAYERS
+from attnlib.checks.asking.given import HELD, described
+from attnlib.checks.asking.ready_made import BLOCKS
+from attnlib.checks.course.declare import WrittenExercise
+from attnlib.checks.course.promises import LARGE, TIMES
+from attnlib.checks.course.usual import usual_cases
+from attnlib.checks.draw import Draw
+from attnlib.checks.exercise import Case, Inputs
+
+LESSON = "12_a_real_model"
+
+PREDICT_WHAT_IS_NEEDED = WrittenExercise(
+    name="predict_what_is_needed",
+    lesson=LESSON,
+    contract='"A", "B", "C" or "D": what a model must find out to fill in nearly every masked atom of a product',
+    kind="choice",
+    parts={"prediction": 1},
+    reference="C",
+    explanation="Spelling gets most of them, as the lesson measures. For the rest the model has to see what went in "
+    "and isn't there yet, so it has to find for each atom of the product the one on the left that it was.",
+)
+
+
+def _square(draw: Draw, *, b: int, n: int, h: int, d: int, hidden: int, depth: int) -> tuple[Inputs, Inputs]:
+    d_model = h * draw.d_head(d)
+    return (d_model, h, hidden, depth), (draw.normal(b, n, d_model, scale=1.3, shift=0.5),)
+
+
+SHARED_ENCODER = WrittenExercise(
+    name="SharedEncoder",
+    lesson=LESSON,
+    contract="SharedEncoder(d_model, num_heads, d_hidden, depth), forward: (b, n, d_model) -> (b, n, d_model), and the "
+    "weights of all layers (b, depth, h, n, n); one post-LN block, exact GELU, eps 1e-12, applied depth times",
+    parts={"values": 4, "gradient": 1, "robustness": 1},
+    kind="module",
+    reference=attnlib.SharedEncoder,
+    attends=True,
+    outputs=("output", "weights"),
+    detachable=("weights",),
+    forbidden=(
+        "attnlib.SharedEncoder.forward",
+        "attnlib.EncoderBlock.forward",
+        "attnlib.Encoder.forward",
+        BLOCKS,
+    ),
+    weight_scale=1.2,
+    cases=(
+        *usual_cases(
+            _square,
+            {"b": 2, "n": 7, "h": 3, "d": 5, "hidden": 19, "depth": 2},
+            one={"b": 1, "n": 3, "h": 2, "d": 7, "hidden": 13, "depth": 4},
+            more=[
+                {"b": 3, "n": 2, "h": 5, "d": 3, "hidden": 11, "depth": 3},
+                {"b": 2, "n": 11, "h": 2, "d": 5, "hidden": 23, "depth": 1},
+            ],
+        ),
+        # one layer: the next would take differences in the last digits of such scores for differences of words
+        Case(
+            name="scores that are far too large for exp",
+            inputs=partial(_square, b=2, n=7, h=3, d=5, hidden=19, depth=1),
+            dtype=torch.float64,
+            part="robustness",
+            times=TIMES["module"],
+            magnitude=LARGE,
+        ),
+    ),
+    pairs=("another_eps", "gelu_by_tanh", "layers_first"),
+)
+
+ENCODER = {theirs: ours for theirs, ours in LAYERS.items() if ours.startswith("encoder.")}
+BIG: dict[str, Any] = {"d_model": 12, "heads": 3, "hidden": 12, "depth": 2}
+"""The MLP is as wide as the words, so that nothing raises where its two matrices are exchanged."""
+
+
+def load_encoder(encoder: nn.Module, weights: dict[str, Tensor], x: Tensor) -> tuple[Tensor, Tensor]:
+    """Published names to the encoder's own, and what it then makes of x."""
+    own = {
+        f"{ours.removeprefix('encoder.')}.{kind}": weights[f"albert.{theirs}.{kind}"]
+        for theirs, ours in ENCODER.items()
+        for kind in ("weight", "bias")
+    }
+    encoder.load_state_dict(own)
+    output, tables = encoder(x)
+    return output, tables
+
+
+def _to_load(draw: Draw, *, b: int, n: int, d_model: int, heads: int, hidden: int, depth: int) -> tuple[Any, ...]:
+    """An encoder with other weights than those in the file, which also holds some that are not its own."""
+    sizes = (d_model, heads, hidden, depth)
+    with torch.device("meta"):
+        shapes = {name: weight.shape for name, weight in attnlib.SharedEncoder(*sizes).named_parameters()}
+    its_own = {name: draw.normal(*shape) for name, shape in shapes.items()}
+    in_the_file = {}
+    for theirs, ours in ENCODER.items():
+        for kind in ("weight", "bias"):
+            shape = shapes[f"{ours.removeprefix('encoder.')}.{kind}"]
+            in_the_file[f"albert.{theirs}.{kind}"] = draw.normal(*shape, scale=1.3 * d_model**-0.5, shift=0.1)
+    in_the_file["albert.embeddings.word_embeddings.weight"] = draw.normal(7, d_model)
+    x = draw.normal(b, n, d_model)
+    return described("SharedEncoder", sizes, its_own), {HELD: in_the_file}, x
+
+
+LOAD_ENCODER = WrittenExercise(
+    name="load_encoder",
+    lesson=LESSON,
+    contract="encoder (a SharedEncoder), weights (tensors by their published names), x (b, n, d_model) -> what the "
+    "encoder returns for x once it has the published weights; the file's tensors stay as they are",
+    parts={"values": 3, "other sizes": 1},
+    reference=load_encoder,
+    outputs=("output", "weights"),
+    detachable=("output", "weights"),
+    excused={
+        "the device that was given": "The weights come from a file.",
+        "memory that is not contiguous": "The weights come from a file.",
+    },
+    cases=(
+        Case(name="a block whose matrices are all square", inputs=partial(_to_load, b=2, n=5, **BIG)),
+        Case(name="one sentence", inputs=partial(_to_load, b=1, n=3, **BIG)),
+        Case(name="float64", inputs=partial(_to_load, b=2, n=5, **BIG), dtype=torch.float64),
+        Case(
+            name="an MLP wider than the words",
+            inputs=partial(_to_load, b=2, n=5, d_model=8, heads=2, hidden=19, depth=3),
+            part="other sizes",
+        ),
+        Case(
+            name="other sizes",
+            inputs=partial(_to_load, b=3, n=7, d_model=20, heads=5, hidden=20, depth=2),
+            hidden=True,
+            part="other sizes",
+        ),
+    ),
+    pairs=("query_and_key_exchanged", "biases_forgotten", "norms_filled_crosswise"),
+)
+
+
+def fill_in(model: nn.Module, ids: Tensor, position: int, k: int, mask_id: int) -> tuple[Tensor, Tensor]:
+    """The k likeliest tokens at a position that is masked, and how likely they are."""
+    masked = ids.clone()
+    masked[position] = mask_id
+    top = model(masked[None])[0, position].softmax(dim=-1).topk(k)
+    return top.indices, top.values
+
+
+def _to_fill(draw: Draw, *, n: int, position: int, k: int, vocab: int = 13, d: int = 7) -> tuple[Any, ...]:
+    """A model that sees both sides, and a sentence in which the mask is the last token of the vocabulary."""
+    max_len = n + 3
+    weights = {"embed": draw.normal(vocab, d, scale=1.5), "places": draw.normal(max_len, d)}
+    ids = draw.integers(0, vocab - 1, (n,))
+    return described("SmallModel", (vocab, max_len, d, max_len), weights), ids, position, k, vocab - 1
+
+
+FILL_IN = WrittenExercise(
+    name="fill_in",
+    lesson=LESSON,
+    contract="model (ids (b, n) -> logits (b, n, vocab)), ids (n,), position, k, mask_id -> the k likeliest tokens at "
+    "this position while it is masked, (k,), the likeliest first, and their probabilities, (k,)",
+    parts={"values": 2, "ids as they were": 1},
+    reference=fill_in,
+    outputs=("tokens", "probabilities"),
+    detachable=("probabilities",),
+    excused={
+        "the device that was given": "A single position is asked for, and may be read as Python's numbers.",
+        "memory that is not contiguous": "Whole numbers are looked up, wherever they are.",
+    },
+    cases=(
+        Case(name="the fourth of seven tokens, three guesses", inputs=partial(_to_fill, n=7, position=3, k=3)),
+        Case(name="the first token", inputs=partial(_to_fill, n=5, position=0, k=2)),
+        Case(name="the last token, one guess", inputs=partial(_to_fill, n=11, position=10, k=1)),
+        Case(name="every token that there is", inputs=partial(_to_fill, n=7, position=2, k=13)),
+        Case(name="float64", inputs=partial(_to_fill, n=7, position=4, k=5), dtype=torch.float64),
+        Case(
+            name="the ids afterwards",
+            inputs=partial(_to_fill, n=7, position=5, k=3),
+            part="ids as they were",
+            mutation=True,
+        ),
+        Case(name="other sizes", inputs=partial(_to_fill, n=23, position=17, k=4, vocab=29, d=11), hidden=True),
+    ),
+    pairs=("not_masked", "one_position_early", "shared_among_k"),
+)
+
+
+def atom_map(weights: Tensor, before: Tensor, after: Tensor, elements: Tensor) -> tuple[Tensor, Tensor]:
+    """Where each atom of the product comes from by one head, or by many, and how the attention is divided."""
+    asks = weights[..., after, :][..., before]
+    is_asked = weights[..., before, :][..., after].mT
+    same = elements[after][:, None] == elements[before]
+    both = (asks + is_asked) * same
+    total = both.sum(dim=-1, keepdim=True)
+    shares = both / total.masked_fill(total == 0, 1)
+    return shares.argmax(dim=-1).masked_fill(~same.any(dim=-1), -1), shares
+
+
+def _heads(
+    draw: Draw, *, lead: tuple[int, ...], left: int, right: int, kinds: int = 2, alone: bool = False
+) -> tuple[Tensor, ...]:
+    """Tables of a text in which every third token is no atom; the element of one product atom may be on no left."""
+    n = 3 * (left + right) // 2 + 5
+    places = [i for i in range(1, n - 1) if i % 3]
+    before, after = torch.tensor(places[:left]), torch.tensor(places[left + 1 : left + 1 + right])
+    elements = torch.full((n,), -1)
+    elements[before] = torch.arange(left) % kinds
+    elements[after] = draw.integers(0, kinds, (right,))
+    if alone:
+        elements[after[1]] = kinds
+    return draw.normal(*lead, n, n, scale=1.7).softmax(dim=-1), before, after, elements
+
+
+def _mapped(name: str, lead: tuple[int, ...], left: int, right: int, **more: Any) -> Case:
+    made = {key: more.pop(key) for key in ("kinds", "alone") if key in more}
+    return Case(name=name, inputs=partial(_heads, lead=lead, left=left, right=right, **made), **more)
+
+
+def _by_pencil() -> Inputs:
+    """Two carbons and an oxygen before, an oxygen and a carbon after; 1 is the arrow."""
+    weights = torch.zeros(6, 6)
+    weights[4, :3] = torch.tensor([0.5, 0.1, 0.3])
+    weights[5, :3] = torch.tensor([0.2, 0.4, 0.1])
+    weights[:3, 4] = torch.tensor([0.0, 0.1, 0.5])
+    weights[:3, 5] = torch.tensor([0.5, 0.0, 0.1])
+    return weights, torch.tensor([0, 1, 2]), torch.tensor([4, 5]), torch.tensor([6, 6, 8, -1, 8, 6])
+
+
+ATOM_MAP = WrittenExercise(
+    name="atom_map",
+    lesson=LESSON,
+    contract="weights (…, n, n), before (r,) and after (p,): where atoms are in the text, elements (n,) -> origins "
+    "(…, p): for each atom after the arrow its place in `before`, −1 without one of its element; shares (…, p, r): "
+    "both directions added, other elements 0, each row divided by its sum, and all 0 where there is none",
+    parts={"values": 3, "no partner": 1, "robustness": 1},
+    reference=atom_map,
+    outputs=("origins", "shares"),
+    detachable=("shares",),
+    cases=(
+        _mapped("one head", (), 7, 5),
+        _mapped("another reaction", (), 5, 3),
+        _mapped("two layers of three heads", (2, 3), 11, 7, kinds=3),
+        _mapped("one atom made of two", (), 2, 1, kinds=1),
+        _mapped("an element that comes from nowhere", (), 7, 5, alone=True, part="no partner"),
+        _mapped("an element from nowhere, three heads", (3,), 5, 7, alone=True, part="no partner"),
+        _mapped("float64", (2,), 7, 5, dtype=torch.float64, part="robustness"),
+        _mapped("another device", (2,), 7, 5, other_device=True, part="robustness"),
+        _mapped("other sizes", (3, 5), 13, 11, kinds=4, hidden=True),
+        _mapped("other sizes, float64", (2,), 17, 5, kinds=3, dtype=torch.float64, part="robustness", hidden=True),
+        _mapped("other sizes, from nowhere", (2, 2), 11, 5, alone=True, part="no partner", hidden=True),
+    ),
+    example=_by_pencil,
+    shown="shares",
+    pairs=("only_the_product_asks", "elements_ignored", "largest_taken_for_all"),
+)
+
+
+def find_head(origins: list[Tensor], truths: list[Tensor], partners: list[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+    """How often each head is right over all atoms, what guessing would be, and the best head."""
+    right, guessed = [], []
+    for origin, truth, partner in zip(origins, truths, partners, strict=True):
+        found = truth[torch.arange(len(truth)), origin]
+        right.append(found & (origin >= 0))
+        guessed.append((truth & partner).sum(dim=1) / partner.sum(dim=1).clamp(min=1))
+    hits = torch.cat(right, dim=-1).float().mean(dim=-1)
+    best = hits.argmax()
+    return hits, torch.cat(guessed).mean(), torch.stack([best // hits.shape[1], best % hits.shape[1]])
+
+
+def _drawn_answers(
+    draw: Draw, *, depth: int, heads: int, sizes: tuple[tuple[int, int], ...], alone: bool = False
+) -> tuple[Any, ...]:
+    """Reactions of (p, r) atoms; heads that guess among the partners, and one that is right more often."""
+    origins, truths, partners = [], [], []
+    good = int(draw.integers(0, depth * heads, (1,)))
+    for p, r in sizes:
+        kinds = draw.integers(0, 2, (p,))
+        partner = kinds[:, None] == torch.arange(r) % 2
+        right = (2 * draw.integers(0, r // 2, (p,)) + kinds)[:, None] == torch.arange(r)
+        second = partner & (draw.integers(0, 4, (p, r)) == 0)
+        truth = right | second
+        guess = 2 * draw.integers(0, r // 2, (depth * heads, p)) + kinds
+        guess[good] = torch.where(draw.integers(0, 8, (p,)) > 0, right.int().argmax(dim=1), guess[good])
+        if alone:
+            partner[0], truth[0], guess[:, 0] = False, False, -1
+            truth[0, -1] = True  # an atom whose element is nowhere on the left: no guess, and nobody's hit
+        origins.append(guess.unflatten(0, (depth, heads)))
+        truths.append(truth)
+        partners.append(partner)
+    return origins, truths, partners
+
+
+def _answers(draw: Draw, **sizes: Any) -> tuple[Any, ...]:
+    """The same, drawn again until one head is better than all others: either of two would be right."""
+    while True:
+        inputs = _drawn_answers(draw, **sizes)
+        best, second = find_head(*inputs)[0].flatten().topk(2).values
+        if best > second:
+            return inputs
+
+
+def _found(name: str, depth: int, heads: int, *sizes: tuple[int, int], alone: bool = False, **more: Any) -> Case:
+    return Case(name=name, inputs=partial(_answers, depth=depth, heads=heads, sizes=sizes, alone=alone), **more)
+
+
+FIND_HEAD = WrittenExercise(
+    name="find_head",
+    lesson=LESSON,
+    contract="three lists with an entry for each reaction: origins (depth, h, p) of `atom_map`, truths (p, r), True = "
+    "a right origin, partners (p, r), True = of the same element -> hits (depth, h), the share of all product atoms "
+    "that a head gets right; chance, what it would be for a guess among the partners; layer and head of the best, (2,)",
+    parts={"values": 3, "no partner": 1},
+    reference=find_head,
+    outputs=("hits", "chance", "best"),
+    excused={
+        "the device that was given": "Layer and head may be collected as Python's numbers.",
+        "memory that is not contiguous": "Whole numbers are looked up, wherever they are.",
+    },
+    cases=(
+        _found("three reactions", 3, 5, (7, 8), (11, 4), (2, 6)),
+        _found("two reactions, the second one long", 2, 3, (3, 6), (17, 10)),
+        _found("one reaction", 5, 2, (13, 6)),
+        _found("an element that is on the left once", 3, 2, (29, 3), (23, 8)),
+        _found("an atom that comes from nowhere", 3, 5, (7, 8), (5, 4), alone=True, part="no partner"),
+        _found("from nowhere, in one reaction", 2, 3, (5, 6), alone=True, part="no partner"),
+        _found("more reactions", 7, 3, (5, 4), (19, 12), (3, 10), (11, 6), hidden=True),
+        _found(
+            "more reactions, with atoms from nowhere", 4, 7, (5, 4), (13, 8), alone=True, part="no partner", hidden=True
+        ),
+    ),
+    pairs=("mean_of_reactions", "chance_one_in_all", "one_right_answer"),
+)
+
+PREDICT_OTHER_SPELLING = WrittenExercise(
+    name="predict_other_spelling",
+    lesson=LESSON,
+    contract='"A", "B", "C" or "D": what the head says of the ester when the same reaction is written in another order',
+    kind="choice",
+    parts={"prediction": 1},
+    reference="D",
+    explanation="The model has read more than a million reactions, nearly all of them in one canonical spelling. What "
+    "it knows of them it knows of that spelling, and no rule of chemistry stops it from changing its mind in another.",
+)
+
+EXERCISES = (
+    PREDICT_WHAT_IS_NEEDED,
+    SHARED_ENCODER,
+    LOAD_ENCODER,
+    FILL_IN,
+    ATOM_MAP,
+    FIND_HEAD,
+    PREDICT_OTHER_SPELLING,
+)
