@@ -4,6 +4,7 @@ from functools import partial
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 import attnlib
@@ -189,6 +190,60 @@ FILL_IN = WrittenExercise(
 )
 
 
+TABLES = "albert.embeddings"
+WIDER = "albert.encoder.embedding_hidden_mapping_in"
+
+
+def mended_tables(weights: dict[str, Tensor], ids: Tensor) -> Tensor:
+    """Words, positions and the first of two kinds, normed and widened."""
+    words = weights[f"{TABLES}.word_embeddings.weight"][ids]
+    places = weights[f"{TABLES}.position_embeddings.weight"][: ids.shape[1]]
+    x = words + places + weights[f"{TABLES}.token_type_embeddings.weight"][0]
+    gain, bias = (weights[f"{TABLES}.LayerNorm.{kind}"] for kind in ("weight", "bias"))
+    return F.linear(
+        F.layer_norm(x, gain.shape, gain, bias, eps=1e-12), *(weights[f"{WIDER}.{k}"] for k in ("weight", "bias"))
+    )
+
+
+def _tables(draw: Draw, *, b: int, n: int, d: int, wide: int, vocab: int = 11) -> tuple[Any, ...]:
+    """Tables whose numbers are as small as published ones."""
+    weights = {
+        f"{TABLES}.word_embeddings.weight": draw.normal(vocab, d, scale=0.02),
+        f"{TABLES}.position_embeddings.weight": draw.normal(n + 4, d, scale=0.02),
+        f"{TABLES}.token_type_embeddings.weight": draw.normal(2, d, scale=0.02),
+        f"{TABLES}.LayerNorm.weight": draw.normal(d, scale=0.3, shift=1.0),
+        f"{TABLES}.LayerNorm.bias": draw.normal(d, scale=0.3),
+        f"{WIDER}.weight": draw.normal(wide, d, scale=d**-0.5),
+        f"{WIDER}.bias": draw.normal(wide, scale=0.3),
+        "albert.pooler.bias": draw.normal(wide),
+    }
+    return {HELD: weights}, draw.integers(0, vocab, (b, n))
+
+
+MEND_TABLES = WrittenExercise(
+    name="mend_tables",
+    lesson=LESSON,
+    contract="weights (tensors by their published names), ids (b, n) -> the first layer's input (b, n, d_model): word, "
+    "position and kind (always the first) added, a norm with eps 1e-12, and the layer that widens",
+    parts={"values": 2},
+    reference=mended_tables,
+    excused={
+        "the device that was given": "The weights come from a file.",
+        "memory that is not contiguous": "Whole numbers are looked up, wherever they are.",
+    },
+    detachable=("output",),
+    cases=(
+        Case(name="two texts of seven tokens", inputs=partial(_tables, b=2, n=7, d=8, wide=12)),
+        Case(name="one token", inputs=partial(_tables, b=1, n=1, d=5, wide=7)),
+        Case(name="float64", inputs=partial(_tables, b=3, n=4, d=6, wide=9), dtype=torch.float64),
+        Case(name="the tables afterwards", inputs=partial(_tables, b=2, n=5, d=8, wide=12), mutation=True),
+        Case(name="other sizes", inputs=partial(_tables, b=3, n=13, d=16, wide=24, vocab=31), hidden=True),
+    ),
+    pairs=("kind_left_out", "own_eps_for_theirs", "kinds_by_position"),
+    without=("kind_left_out_and_own_eps_for_theirs",),  # that is how the code is given
+)
+
+
 def atom_map(weights: Tensor, before: Tensor, after: Tensor, elements: Tensor) -> tuple[Tensor, Tensor]:
     """Where each atom of the product comes from by one head, or by many, and how the attention is divided."""
     asks = weights[..., after, :][..., before]
@@ -351,6 +406,7 @@ EXERCISES = (
     SHARED_ENCODER,
     LOAD_ENCODER,
     FILL_IN,
+    MEND_TABLES,
     ATOM_MAP,
     FIND_HEAD,
     PREDICT_OTHER_SPELLING,

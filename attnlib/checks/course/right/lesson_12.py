@@ -407,6 +407,70 @@ def find_head_by_padding(origins, truths, partners):
     return hits, chance, torch.tensor([best // hits.shape[1], best % hits.shape[1]])
 
 
+E = "albert.embeddings."
+
+
+def mend_tables(weights, ids):
+    """Modules are filled with the published tensors, as `transformers` does it."""
+    tables = [
+        nn.Embedding.from_pretrained(weights[f"{E}{name}_embeddings.weight"])
+        for name in ("word", "position", "token_type")
+    ]
+    x = tables[0](ids) + tables[1](torch.arange(ids.shape[1])) + tables[2](torch.zeros_like(ids))
+    norm = nn.LayerNorm(x.shape[-1], eps=1e-12, dtype=x.dtype)
+    norm.load_state_dict({kind: weights[f"{E}LayerNorm.{kind}"] for kind in ("weight", "bias")})
+    wider = "albert.encoder.embedding_hidden_mapping_in."
+    return F.linear(norm(x), weights[wider + "weight"], weights[wider + "bias"])
+
+
+def mend_tables_by_hand(weights, ids):
+    x = F.embedding(ids, weights[f"{E}word_embeddings.weight"] + weights[f"{E}token_type_embeddings.weight"][:1])
+    x = x + weights[f"{E}position_embeddings.weight"][None, : ids.size(1)]
+    x = x - x.mean(-1, keepdim=True)
+    x = x / (x.square().mean(-1, keepdim=True) + 1e-12).sqrt()
+    x = x * weights[f"{E}LayerNorm.weight"] + weights[f"{E}LayerNorm.bias"]
+    wider = "albert.encoder.embedding_hidden_mapping_in."
+    return x @ weights[f"{wider}weight"].mT + weights[f"{wider}bias"]
+
+
+def mend_tables_by_adding_up(weights, ids):
+    """Each table is added where it stands, in a copy."""
+    x = weights[f"{E}position_embeddings.weight"][: ids.shape[1]].repeat(len(ids), 1, 1)
+    x += weights[f"{E}token_type_embeddings.weight"][0]
+    x += weights[f"{E}word_embeddings.weight"].index_select(0, ids.flatten()).view_as(x)
+    variance, mean = torch.var_mean(x, dim=-1, keepdim=True, correction=0)
+    x = (x - mean) * (variance + 1e-12).rsqrt()
+    x = torch.addcmul(weights[f"{E}LayerNorm.bias"], x, weights[f"{E}LayerNorm.weight"])
+    wider = "albert.encoder.embedding_hidden_mapping_in."
+    return einops.einsum(x, weights[f"{wider}weight"], "b n d, w d -> b n w") + weights[f"{wider}bias"]
+
+
+def mend_tables_by_gather(weights, ids):
+    """One long table of all sums of a word and a place, from which each token takes its row."""
+    words, places, kinds = (weights[f"{E}{name}_embeddings.weight"] for name in ("word", "position", "token_type"))
+    sums = (words[:, None] + places[None] + kinds[0]).flatten(0, 1)
+    rows = sums[ids * len(places) + torch.arange(ids.shape[1])]
+    rows = F.layer_norm(rows, rows.shape[-1:], eps=1e-12)
+    rows = rows * weights[f"{E}LayerNorm.weight"] + weights[f"{E}LayerNorm.bias"]
+    wider = "albert.encoder.embedding_hidden_mapping_in."
+    return rows @ weights[f"{wider}weight"].T + weights[f"{wider}bias"]
+
+
+def mend_tables_text_by_text(weights, ids):
+    """A text after the other, and in float64 in between."""
+    one_hot = F.one_hot(ids, len(weights[f"{E}word_embeddings.weight"])).double()
+    texts = []
+    for text in one_hot:
+        x = text @ weights[f"{E}word_embeddings.weight"].double()
+        x = x + weights[f"{E}position_embeddings.weight"][: len(x)].double()
+        x = x + weights[f"{E}token_type_embeddings.weight"][0].double()
+        x = (x - x.mean(1, keepdim=True)) / (x.var(1, correction=0, keepdim=True) + 1e-12) ** 0.5
+        x = x * weights[f"{E}LayerNorm.weight"].double() + weights[f"{E}LayerNorm.bias"].double()
+        wider = "albert.encoder.embedding_hidden_mapping_in."
+        texts.append(x @ weights[f"{wider}weight"].double().T + weights[f"{wider}bias"].double())
+    return torch.stack(texts).to(weights[f"{E}word_embeddings.weight"].dtype)
+
+
 ALTERNATIVES: dict[str, list[Any]] = {
     "SharedEncoder": [
         SharedEncoder,
@@ -423,6 +487,13 @@ ALTERNATIVES: dict[str, list[Any]] = {
         load_by_replacing,
     ],
     "fill_in": [fill_in, fill_in_by_sorting, fill_in_by_a_mask, fill_in_one_by_one, fill_in_by_index_fill],
+    "mend_tables": [
+        mend_tables,
+        mend_tables_by_hand,
+        mend_tables_by_adding_up,
+        mend_tables_by_gather,
+        mend_tables_text_by_text,
+    ],
     "atom_map": [
         atom_map,
         atom_map_of_the_whole_table,
