@@ -26,7 +26,7 @@ import attnlib
 from attnlib import reactions as chemistry
 from attnlib.checks import check, yours_or_ours
 from attnlib.checks.your_turn import NotUsable, usable_text
-from attnlib.plot import ACCENT, GREY, INK, plot_links, plot_molecules, show, use_style
+from attnlib.plot import ACCENT, GREY, INK, plot_links, plot_reaction, show, use_style
 
 use_style()
 torch.set_num_threads(1)  # with matrices this small, a second thread would only wait
@@ -43,6 +43,33 @@ seed = 0
 # %%
 ester = "CC(=O)O.CCO>>CCOC(C)=O"
 print(chemistry.tokens(ester))
+
+# %% [markdown]
+# And here's another one, drawn. An acid and an amine make an amide. It's from a textbook, so it's known which atom
+# became which: those with the same number. By the end of this lesson, a head will have told you the same.
+
+# %%
+amide = "CCC(=O)O.NCc1ccccc1>>CCC(=O)NCc1ccccc1"
+known = next(r for r in chemistry.reactions() if r.text == amide)
+
+
+def symbols_of(reaction: chemistry.Reaction) -> list[str]:
+    """The elements of all atoms, in the order of the text."""
+    kinds = [chemistry.element(token) for token in chemistry.tokens(reaction.text)]
+    return [kind for kind in kinds if kind]
+
+
+taken = []
+for right in known.origins:  # of two atoms that nobody can tell apart, the next one
+    taken.append(next(atom for atom in right if atom not in taken))
+_, ax = plt.subplots(figsize=(9.6, 3.6), layout="constrained")
+plot_reaction(known.points, known.bonds, symbols_of(known), taken, ax=ax)
+ax.set_title("Which atom went where: the textbook's answer")
+show(
+    "Two molecules, an arrow, and their product. Each atom of the product has the same "
+    "number and colour as the atom on the left that it was; one oxygen on the left "
+    "has none."
+)
 
 # %% [markdown]
 # The model reads such texts and was trained on one task, which BERT made famous. Some tokens are replaced by `[MASK]`,
@@ -453,14 +480,16 @@ for third in range(3):
 
 # %%
 _, ax = plt.subplots(figsize=(7.2, 3.8), layout="constrained")
-for (name, curve), style in zip(
-    apart.items(), ("-", "-", "-", "-", "--", ":"), strict=True
-):
+styles = ("-", "-", "-", "-", "--", ":")
+by_end = sorted(apart.items(), key=lambda pair: -pair[1][-1])
+height = 2.0
+for (name, curve), style in zip(by_end, styles, strict=True):
     loud = name in ("exchanged", "turned")
     colour = ACCENT if loud else INK
     ax.plot(curve.clamp(min=1e-6), style, color=colour, marker=".", lw=1.2)
     label = f"{name}: {sum(atoms_right[name]) / 3:.0%} of atoms"
-    ax.annotate(label, (12.15, curve[-1]), color=colour, va="center", fontsize=8)
+    height = min(curve[-1].log10().item(), height - 0.5)  # labels don't overlap
+    ax.annotate(label, (12.2, 10**height), color=colour, va="center", fontsize=8)
 ax.axhline(1e-3, color=GREY, lw=0.8)
 ax.set_yscale("log")
 ax.set(xlabel="layer", ylabel="largest difference", xlim=(0, 17.5))
@@ -762,8 +791,8 @@ for name, third in zip(ORDINALS, thirds, strict=True):
     assert (theirs.mean() - luck).abs() < 0.05
 
 # %% [markdown]
-# Here's what the head says of a single reaction, one of those it gets all right. Each atom of the product and the atom
-# that it was have the same number.
+# Here's what the head says of a single reaction, one of those it gets all right. Each atom of the product has the
+# number of the atom that it was, and the links are as wide as the head is sure.
 
 # %%
 LAYER, HEAD = 10, 5
@@ -776,34 +805,20 @@ def all_right(reaction: chemistry.Reaction) -> bool:
     return all(i in among for i, among in right) and len(set(said)) == len(said)
 
 
-shown = next(r for r in every if r.points and r.kind != "ester" and all_right(r))
-origins = maps_of(shown.text, model)[0][LAYER, HEAD]
-symbols = [t for t in chemistry.tokens(shown.text) if chemistry.element(t)]
-symbols = [chemistry.element(token) for token in symbols]
-r = len(symbols) - len(origins)
-after_numbers = list(range(1, len(origins) + 1))
-before_numbers = [None] * r
-for atom, origin in enumerate(origins.tolist()):
-    before_numbers[origin] = atom + 1
-left_bonds = [bond for bond in shown.bonds if bond[0] < r]
-right_bonds = [(a - r, b - r, many) for a, b, many in shown.bonds if a >= r]
+head_says = next(r for r in every if r.points and r.kind != "ester" and all_right(r))
+origins, shares = (each[LAYER, HEAD] for each in maps_of(head_says.text, model))
 
-# %%
-_, ax = plt.subplots(figsize=(9.6, 3.6), layout="constrained")
-left = shown.points[:r], left_bonds, symbols[:r], before_numbers
-end = plot_molecules(*left, ax=ax)
-arrow = {"arrowstyle": "-|>", "color": GREY, "lw": 1.5}
-ax.annotate("", (end + 2.8, 0), (end + 1.0, 0), arrowprops=arrow)
-right = shown.points[r:], right_bonds, symbols[r:], after_numbers
-plot_molecules(*right, ax=ax, start=end + 3.8)
-ax.set_aspect("equal")
-ax.axis("off")
-ax.margins(0.05)
+# %% tags=["picture:reaction.png"]
+_, ax = plt.subplots(figsize=(9.6, 4.2), layout="constrained")
+symbols = symbols_of(head_says)
+plot_reaction(
+    head_says.points, head_says.bonds, symbols, origins.tolist(), shares, ax=ax
+)
 ax.set_title("Which atom went where, read off one head")
 show(
     "Two molecules, an arrow, and their product. Each atom of the product has a number "
-    "and a colour, and the atom on the left that head 5 says it was has the same; the "
-    "oxygen that leaves has none."
+    "and a colour, and the atom on the left that head 5 says it was has the same. "
+    "Links as wide as the head's share join them; the oxygen that leaves is white."
 )
 
 # %% [markdown]

@@ -9,7 +9,7 @@ from attnlib.plot.diagrams import plot_block, plot_course_map, plot_encoder_deco
 from attnlib.plot.film import film
 from attnlib.plot.hover import HoverLinks, hover_links
 from attnlib.plot.links import plot_links
-from attnlib.plot.molecules import plot_molecules
+from attnlib.plot.molecules import plot_reaction
 from attnlib.plot.style import ACCENT, COLOUR_MAP, DIVERGING, FONT_SIZE, GREY, INK, PALE, show, use_style
 from attnlib.plot.tables import plot_attention, plot_heads, plot_mask
 from attnlib.plot.training import training, watched
@@ -36,7 +36,7 @@ __all__ = [
     "plot_heads",
     "plot_links",
     "plot_mask",
-    "plot_molecules",
+    "plot_reaction",
     "show",
     "training",
     "use_style",

@@ -1,4 +1,4 @@
-"""Molecules on a page: atoms as discs, bonds as lines, and a number that says which atom is which."""
+"""A reaction on a page: atoms as discs, bonds as lines, and each atom in the colour of the atom that it was."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -7,47 +7,81 @@ from attnlib.plot.style import GREY, INK
 
 if TYPE_CHECKING:
     import matplotlib.axes
+    from torch import Tensor
 
 BARE = ("white", GREY)
 NARROW = 0.09  # between the lines of a double bond, in lengths of a bond
-BOND = 1.5  # the length of a bond in the coordinates
+ARROW = 3.6  # the room for it, in the coordinates, where a bond is 1.5 long
+Point = tuple[float, float]
 
 
-def plot_molecules(
-    points: Sequence[tuple[float, float]],
+def plot_reaction(
+    points: Sequence[Point],
     bonds: Sequence[tuple[int, int, int]],
     symbols: Sequence[str],
-    numbers: Sequence[int | None],
+    origins: Sequence[int],
+    shares: "Tensor | None" = None,
     *,
     ax: "matplotlib.axes.Axes",
-    start: float = 0.0,
-) -> float:
-    """Draw molecules from ``start`` to the right, and return where they end.
+) -> None:
+    """Draw both sides of a reaction; a product's atom has the number and the colour of the atom that it was.
 
-    Atoms with the same number get the same colour, in whichever picture they are; an atom without one stays white.
+    ``points`` are where to draw each atom, those on the left first; ``bonds`` are (atom, atom, how many), ``symbols``
+    the elements. ``origins`` (p) is for each atom of the product the atom that it was, an index among those on the
+    left; an atom that nobody was stays white. With ``shares`` (p, r), links show how a head divides its attention: the
+    wider, the more.
 
     >>> import matplotlib.pyplot as plt
     >>> _, ax = plt.subplots()
-    >>> round(plot_molecules([(0.0, 0.0), (1.5, 0.0)], [(0, 1, 2)], ["C", "O"], [1, None], ax=ax), 1)
-    1.5
-    >>> len(ax.lines), [text.get_text() for text in ax.texts]
-    (2, ['C1', 'O'])
+    >>> places = [(0, 0), (1.5, 0), (3, 0), (0, 0), (1.5, 0)]
+    >>> plot_reaction(places, [(0, 1, 1), (3, 4, 2)], ["C", "O", "O", "O", "C"], [1, 0], ax=ax)
+    >>> [text.get_text() for text in ax.texts if text.get_text()]
+    ['C2', 'O1', 'O', 'O1', 'C2']
+
+    Raises ValueError if there is not a point and a symbol for each atom.
     """
     import matplotlib.pyplot as plt
 
-    left = min(x for x, _ in points)
-    low, high = min(y for _, y in points), max(y for _, y in points)
-    places = [(x - left + start, y - (low + high) / 2) for x, y in points]
+    r = len(symbols) - len(origins)
+    if len(points) != len(symbols) or r < 1:
+        raise ValueError(
+            f"a point and a symbol for each atom of both sides are required, got {len(points)} points, "
+            f"{len(symbols)} symbols and {len(origins)} origins"
+        )
+    end = max(x for x, _ in points[:r]) - min(x for x, _ in points[:r])
+    places = [*_moved(points[:r], 0.0), *_moved(points[r:], end + ARROW)]
+    numbers = {origin: atom for atom, origin in enumerate(origins, start=1)}
+    numbers |= {r + atom: numbers[origin] for atom, origin in enumerate(origins)}
+    colours = plt.get_cmap("tab20").colors  # type: ignore[attr-defined]
+
+    def colour(atom: int) -> str | tuple[float, ...]:
+        fill: tuple[float, ...] = colours[(2 * numbers[atom] + 1 + numbers[atom] // 10) % 20]
+        return fill
+
     for one, other, many in bonds:
         (x0, y0), (x1, y1) = places[one], places[other]
         aside = NARROW * (y0 - y1), NARROW * (x1 - x0)
         for line in range(many):
             by = line - (many - 1) / 2
             ax.plot([x0 + by * aside[0], x1 + by * aside[0]], [y0 + by * aside[1], y1 + by * aside[1]], color=INK, lw=1)
-    colours = plt.get_cmap("tab20").colors  # type: ignore[attr-defined]
-    for (x, y), symbol, number in zip(places, symbols, numbers, strict=True):
-        fill, edge = BARE if number is None else (colours[(2 * number + 1 + number // 10) % 20], INK)
-        label = symbol if number is None else f"{symbol}{number}"
+    for atom, row in enumerate([] if shares is None else shares.tolist()):
+        for origin, share in enumerate(row):
+            if share > 0.05:
+                ends = zip(places[origin], places[r + atom], strict=True)
+                ax.plot(*ends, color=colour(r + atom), lw=5 * share, alpha=0.45, zorder=0.5)
+    for atom, ((x, y), symbol) in enumerate(zip(places, symbols, strict=True)):
+        fill, edge = (colour(atom), INK) if atom in numbers else BARE
+        label = f"{symbol}{numbers[atom]}" if atom in numbers else symbol
         disc = {"boxstyle": "circle,pad=0.22", "fc": fill, "ec": edge, "lw": 0.8}
-        ax.text(x, y, label, ha="center", va="center", fontsize=6.5, bbox=disc)
-    return max(x for x, _ in places)
+        ax.text(x, y, label, ha="center", va="center", fontsize=8, bbox=disc)
+    arrow = {"arrowstyle": "-|>", "color": GREY, "lw": 1.5}
+    ax.annotate("", (end + 0.7 * ARROW, 0), (end + 0.3 * ARROW, 0), arrowprops=arrow)
+    ax.set_aspect("equal")
+    ax.axis("off")
+    ax.margins(0.05)
+
+
+def _moved(points: Sequence[Point], start: float) -> list[Point]:
+    """Begun at ``start``, and with the middle of its height at 0."""
+    left, heights = min(x for x, _ in points), [y for _, y in points]
+    return [(x - left + start, y - (min(heights) + max(heights)) / 2) for x, y in points]
