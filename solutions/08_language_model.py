@@ -33,13 +33,13 @@ from datetime import date
 import matplotlib.pyplot as plt
 import torch
 import torch.nn.functional as F
-from matplotlib.colors import XKCD_COLORS
 from torch import Tensor, nn
 from torch.testing import assert_close
 
 import attnlib
 from attnlib.checks import check, keep_weights, yours_or_ours
 from attnlib.checks.your_turn import usable_text
+from attnlib.colours import colour_lines
 from attnlib.plot import ACCENT, GREY, plot_attention, show, training, use_style
 
 use_style()
@@ -56,23 +56,7 @@ seed = 0
 # most of the green and some blue. A tenth of the lines are kept for the test.
 
 # %%
-# not every answer to the survey was polite
-rude = ("poo", "shit", "puke", "snot", "vomit", "barf", "booger", "pee", "piss")
-rude += ("diarrhea", "bile", "ugly", "nasty", "sick")
-
-
-def line_of(name: str, code: str) -> str:
-    """("xkcd:apricot", "#ffb16d") -> "#fc6 apricot"."""
-    steps = [round(int(code[i : i + 2], 16) / 51) for i in (1, 3, 5)]
-    return "#" + "".join("0369cf"[step] for step in steps) + name.replace("xkcd:", " ")
-
-
-colours = [
-    line_of(name, code)
-    for name, code in XKCD_COLORS.items()
-    if not any(word in name for word in rude)
-]
-random.Random(0).shuffle(colours)
+colours = colour_lines()
 kept = len(colours) * 9 // 10
 letters = ["\n", *sorted(set("".join(colours)))]
 number = {letter: i for i, letter in enumerate(letters)}
@@ -80,9 +64,8 @@ print(len(colours), "lines of", len(letters), "characters, the line break includ
 print(colours[:4])
 
 # %% [markdown]
-# A model reads numbers, so each character gets one, its *id*. The line break, which begins and ends each line, is
-# number
-# 0. Lines differ in length and a batch is a rectangle, so a batch has two tables: the ids, filled up with 0, and the
+# A model reads numbers, so each character gets one, its *id*. That of the line break, which begins and ends each line,
+# is 0. Lines differ in length and a batch is a rectangle, so a batch has two tables: the ids, filled up with 0, and the
 # *targets*, filled up with −100. That is PyTorch's number for "nothing to learn here", and now ours.
 
 

@@ -17,20 +17,19 @@
 
 # %%
 import math
-import random
 import time
 from collections.abc import Callable
 
 import matplotlib.pyplot as plt
 import torch
 import torch.nn.functional as F
-from matplotlib.colors import XKCD_COLORS
 from torch import Tensor, nn
 from torch.testing import assert_close
 
 import attnlib
 from attnlib.checks import check, trained, yours_or_ours
 from attnlib.checks.your_turn import usable_number, usable_text
+from attnlib.colours import colour_lines
 from attnlib.plot import ACCENT, GREY, INK, PALE, show, use_style
 
 use_style()
@@ -44,22 +43,7 @@ seed = 0
 # Lesson 08's text again: colours, and the names that people gave them.
 
 # %%
-rude = ("poo", "shit", "puke", "snot", "vomit", "barf", "booger", "pee", "piss")
-rude += ("diarrhea", "bile", "ugly", "nasty", "sick")
-
-
-def line_of(name: str, code: str) -> str:
-    """("xkcd:apricot", "#ffb16d") -> "#fc6 apricot"."""
-    steps = [round(int(code[i : i + 2], 16) / 51) for i in (1, 3, 5)]
-    return "#" + "".join("0369cf"[step] for step in steps) + name.replace("xkcd:", " ")
-
-
-colours = [
-    line_of(name, code)
-    for name, code in XKCD_COLORS.items()
-    if not any(word in name for word in rude)
-]
-random.Random(0).shuffle(colours)
+colours = colour_lines()
 kept = len(colours) * 9 // 10
 letters = ["\n", *sorted(set("".join(colours)))]
 number = {letter: i for i, letter in enumerate(letters)}

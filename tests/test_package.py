@@ -23,6 +23,7 @@ ALLOWED = {
     "importlib",
     "pathlib",
     "re",
+    "random",
 }
 
 

@@ -76,6 +76,20 @@ def kept_answer(exercise: Exercise) -> tuple[Any, str]:
         return None, f"{shown(file)} cannot be used ({type(error).__name__}: {error})"
 
 
+def read_own(file: Path) -> tuple[str | None, str | None]:
+    """What a file of the package holds, and what was written into it last: they differ if it was edited."""
+    return _read(file), _read(_as_written(file))
+
+
+def write_own(file: Path, text: str) -> None:
+    """Write a whole file of the package; the one before it goes to `history/`."""
+    before = _read(file)
+    with locked(file):
+        if before not in (None, text):
+            _append(file.parent / HISTORY / file.name, f"# until {day(date.today())}\n{before}\n")
+        _write(file, text)
+
+
 def _shell() -> Any:
     ipython = sys.modules.get("IPython")
     return None if ipython is None else ipython.get_ipython()

@@ -37,11 +37,11 @@ def own_source(name: str, cells: list[str], written: Mapping[str, Any]) -> OwnSo
     Raises NotKept for a name that no statement binds, or that needs a value which the notebook computed.
     """
     found = OwnSource()
-    _add(name, dict(_bindings(cells)), written, found, frozenset())
+    _add(name, dict(bindings(cells)), written, found, frozenset())
     return found
 
 
-def _bindings(cells: list[str]) -> Iterator[tuple[str, tuple[ast.stmt, str]]]:
+def bindings(cells: list[str]) -> Iterator[tuple[str, tuple[ast.stmt, str]]]:
     """Each name that a cell's own statements bind, with the statement; a later one counts."""
     for cell in cells:
         try:
@@ -78,20 +78,20 @@ def bound(statement: ast.stmt) -> list[str]:
 
 def _add(
     name: str,
-    bindings: Mapping[str, tuple[ast.stmt, str]],
+    bound_by: Mapping[str, tuple[ast.stmt, str]],
     written: Mapping[str, Any],
     found: OwnSource,
     around: frozenset[str],
 ) -> None:
     if name in found.imports or name in found.statements or name in around:
         return
-    statement, source = bindings.get(name, (None, ""))
+    statement, source = bound_by.get(name, (None, ""))
     if isinstance(statement, (ast.Import, ast.ImportFrom)):
-        found.imports[name] = _import_of(name, statement)
+        found.imports[name] = import_of(name, statement)
     elif isinstance(statement, (ast.FunctionDef, ast.ClassDef)) or _is_plain(statement, written.get(name)):
-        for other in _used(source):
+        for other in used(source):
             if other in written and not (hasattr(builtins, other) and written[other] is getattr(builtins, other)):
-                _add(other, bindings, written, found, around | {name})
+                _add(other, bound_by, written, found, around | {name})
         found.statements[name] = source
     elif line := _from_a_module(name, written.get(name)):
         found.imports[name] = line
@@ -99,7 +99,8 @@ def _add(
         raise NotKept(f"it uses {name}, which the notebook computes")
 
 
-def _import_of(name: str, statement: ast.Import | ast.ImportFrom) -> str:
+def import_of(name: str, statement: ast.Import | ast.ImportFrom) -> str:
+    """The import of one of the names that a statement imports."""
     alias = next(alias for alias in statement.names if (alias.asname or alias.name.split(".")[0]) == name)
     if isinstance(statement, ast.Import):
         return ast.unparse(ast.Import([alias]))
@@ -130,7 +131,7 @@ def _from_a_module(name: str, value: Any) -> str:
     return f"from {home} import {called}" + (f" as {name}" if name != called else "")
 
 
-def _used(source: str) -> list[str]:
+def used(source: str) -> list[str]:
     """The names that a statement looks up around itself, in the order of the alphabet."""
 
     def globals_of(table: symtable.SymbolTable) -> Iterator[str]:

@@ -613,7 +613,7 @@ GENERATE = WrittenExercise(
 )
 
 
-def _train_language_model(
+def train_language_model(
     model: nn.Module, batches: Tensor, held_out: Tensor, rate: float, warmup: int, every: int
 ) -> Tensor:
     optimiser = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=0.01)
@@ -676,7 +676,7 @@ TRAIN_LANGUAGE_MODEL = WrittenExercise(
     contract="model, batches (steps, 2, b, n) of ids and targets, held_out (2, c, m), rate, warmup, every -> "
     "(1 + steps // every): the losses on held_out, before the first step and after every `every` steps",
     parts={"values": 4, "mode": 2, "robustness": 1},
-    reference=_train_language_model,
+    reference=train_language_model,
     excused={
         "large scores": "The model is given, and its logits are not large.",
         "the device that was given": "The losses may be collected as Python's numbers.",
