@@ -63,8 +63,8 @@ use_style()
 # %% tags=["picture:course.png"]
 plot_course_map(title="From one dot product to an encoder, and beyond")
 show(
-    "A map of the lessons 00 to 11 as a chain of boxes, each with an arrow to the "
-    "next: seven in a row, from start here to the encoder block, then five below."
+    "A map of the lessons 00 to 12 as a chain of boxes, each with an arrow to the "
+    "next: seven in a row, from start here to the encoder block, then six below."
 )
 
 # %% [markdown]

@@ -1726,20 +1726,7 @@ assert agree < 0.5
 # - [Wang et al. 2022](https://arxiv.org/abs/2211.00593), a circuit of 26 heads in GPT-2 that finds out who gets the
 #   drink: the method of this lesson, on a sentence.
 #
-# ## Farewell · core
-#
-# In lesson 00 you multiplied two vectors with a pencil. Since then you've built everything a transformer is made of,
-# made it fast, and taken it apart again. You can now open the source of any transformer and find your lines in it.
-#
-# What next? Here are three ways on, each good for a few weekends:
-#
-# - **Build on.** [A small GPT](../docs/a_small_gpt.md) puts the parts of this course together on one page. Make it
-#   yours, with another text, a tokeniser, or an optimiser you wrote.
-# - **Take apart.** Add an MLP to the model of this lesson, or a second task, and see which of its findings still hold.
-#   If you find something, knock it out before you believe it.
-# - **Give it away.** Explain to somebody, with a pencil, why $\sqrt d$ is there. What you can't explain yet is your
-#   next lesson.
-#
-# The animal, by the way, has still not crossed the street. It was too tired. Now you know how a model can tell.
+# **Next:** everything in this lesson was a model of ours, small enough to film. Lesson 12 opens one that other people
+# trained and published. Your code runs it, and your tools find in it what nobody had told it.
 #
 # *Learning on your own? The worked solutions are in the course's repository: `solutions/11_reading_heads.ipynb`.*

@@ -7,10 +7,10 @@
 #
 # | | |
 # | --- | --- |
-# | **You will build** | a published model out of your own parts, and a search for the head that maps atoms |
+# | **You will build** | a published model out of your own parts, a search for the head that maps atoms, your own GPT |
 # | **You will understand** | how to check somebody else's weights, and how far to believe what a head shows |
-# | **You need** | heads from lesson 03, the post-LN block of 06, ablation from 11; no chemistry |
-# | **Time** | core 1 hour 30 minutes, everything 2 hours 15 minutes ([symbols](00_start_here.ipynb#Symbols)) |
+# | **You need** | heads from lesson 03, norm and post-LN block of 06, ablation from 11; no chemistry |
+# | **Time** | core 1 hour 40 minutes, everything 2 hours 30 minutes ([symbols](00_start_here.ipynb#Symbols)) |
 #
 # The weights are in a small package that isn't part of this course. If it's missing, the cell that needs it tells you
 # how to get it. The exercises can be checked without it.
@@ -25,6 +25,7 @@ from torch.testing import assert_close
 import attnlib
 from attnlib import reactions as chemistry
 from attnlib.checks import check, yours_or_ours
+from attnlib.checks.my_gpt import my_gpt
 from attnlib.checks.your_turn import NotUsable, usable_text
 from attnlib.plot import ACCENT, GREY, INK, plot_links, plot_reaction, show, use_style
 
@@ -1059,6 +1060,34 @@ show(
 )
 
 # %% [markdown]
+# ## Put your own GPT into one file · core
+#
+# That was somebody else's model on your code. Your *own* model is scattered: the mask and attention are in lesson 05,
+# the norm is in 06, the block, the loop and the dice are in 08, the cache is in 09. Each answer that passed is kept in
+# `my_attention/`, so they can be put together. `my_gpt()` takes what each part needs, in the right order, and writes a
+# single file. Where a part is missing, it takes `attnlib`'s and says so. Then it trains ten steps twice, with your
+# parts and with `attnlib`'s, from the same weights. The losses have to agree.
+
+# %%
+# nbval-ignore-output: it says whose parts are used, and where the file is
+gpt = my_gpt()
+
+# %%
+# nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
+lines = gpt.lines_of(None)
+letters = gpt.Letters(lines)
+own_model = gpt.new_model(len(letters.all))
+losses = gpt.train(own_model, lines, letters, steps=120, every=40)
+print("loss on lines it never saw:", [round(loss, 2) for loss in losses.tolist()])
+print(*gpt.write(own_model, letters, 6), sep="\n")
+assert losses[-1] < 1.7
+
+# %% [markdown]
+# A few seconds, and it already spells. Open the file and read it from the top: about four
+# hundred lines, and you know each of them. It needs no notebook. In a terminal, `python my_attention/my_gpt.py` trains
+# for longer, and `python my_attention/my_gpt.py poems.txt 2000` learns another text, line by line. It's yours: put it
+# on your own page, and change it as you like.
+#
 # ## Ask in which round it's needed · stretch
 #
 # You took head 5 away from all twelve layers at once, because they share it. But a shared head still works twelve
@@ -1143,5 +1172,22 @@ assert none < full - 0.1
 # - [Lan et al. 2020](https://arxiv.org/abs/1909.11942), ALBERT: why sharing weights among layers costs so little.
 # - [Clark et al. 2019](https://arxiv.org/abs/1906.04341), *What Does BERT Look At?*: the same search, for grammar.
 # - Roberts and Urey 1938, *Journal of the American Chemical Society* 60, 2391: two pages and one isotope.
+#
+# ## Farewell · core
+#
+# In lesson 00 you multiplied two vectors with a pencil. Since then you've built everything a transformer is made of,
+# made it fast, taken it apart again, and read what others left in theirs. You can now open the source of any
+# transformer and find your lines in it.
+#
+# What next? Here are three ways on, each good for a few weekends:
+#
+# - **Build on.** Give `my_gpt.py` another text, a tokeniser, or rotary positions from lesson 07. [A small
+#   GPT](../docs/a_small_gpt.md) does the same with `attnlib`'s parts, on one page.
+# - **Take apart.** Add an MLP to the model of lesson 11, or ask this one about the stereochemistry it has read, and see
+#   which findings still hold. If you find something, knock it out before you believe it.
+# - **Give it away.** Explain to somebody, with a pencil, why $\sqrt d$ is there. What you can't explain yet is your
+#   next lesson.
+#
+# The animal, by the way, has still not crossed the street. It was too tired. Now you know how a model can tell.
 #
 # *Learning on your own? The worked solutions are in the course's repository: `solutions/12_a_real_model.ipynb`.*

@@ -72,7 +72,7 @@ def assembled() -> tuple[str, dict[str, str]]:
             made.add((MAIN, name))
     rest = {name: source for name, source in made.statements.items() if name not in own}
     rest["WHOSE"] = "WHOSE = {\n" + "".join(f'    "{part}": "{owner}",\n' for part, owner in whose.items()) + "}"
-    head = f'"""{inspect.getdoc(gpt_of_parts)}\n"""\n\n' + "\n".join(made.import_lines())
+    head = f'"""{gpt_of_parts.__doc__}"""\n\n' + "\n".join(made.import_lines())
     last = 'if __name__ == "__main__":\n    main()\n'
     return "\n\n\n".join([head, *own.values(), *rest.values(), last]), whose
 

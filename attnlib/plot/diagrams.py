@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 LESSONS = (
     "start\nhere", "queries,\nkeys, values", "scaled\ndot-product", "multi-head\nattention", "cross-\nattention",
     "causal\nmasks", "the encoder\nblock", "positions", "a language\nmodel", "fast\ndecoding",
-    "flash\nattention", "reading\nheads",
+    "flash\nattention", "reading\nheads", "a real\nmodel",
 )  # fmt: skip
 CORE = 7  # lessons 00 to 06
 
@@ -164,7 +164,7 @@ def plot_block(
 
 
 def plot_course_map(here: int | None = None, **more: Any) -> "matplotlib.axes.Axes":
-    """The lessons 00 to 11 and the ways between them; `here` is marked.
+    """The lessons 00 to 12 and the ways between them; `here` is marked.
 
     >>> ax = plot_course_map(3)
     >>> [text.get_text() for text in ax.texts][:3]
@@ -172,12 +172,12 @@ def plot_course_map(here: int | None = None, **more: Any) -> "matplotlib.axes.Ax
     """
     names = [f"{number:02}\n{title}" for number, title in enumerate(LESSONS)]
     boxes = [
-        Box(name=name, at=(number, 0) if number < CORE else (number - CORE + 2, 1), accent=number == here)
+        Box(name=name, at=(number, 0) if number < CORE else (number - CORE + 1, 1), accent=number == here)
         for number, name in enumerate(names)
     ]
     arrows = [
         *_chain(*names[:CORE]),
-        Arrow(start=names[6], end=names[7], via=[(6, 0.55), (2, 0.55)]),
+        Arrow(start=names[6], end=names[7], via=[(6, 0.55), (1, 0.55)]),
         *_chain(*names[CORE:]),
     ]
     return plot_boxes(boxes, arrows, **more)
