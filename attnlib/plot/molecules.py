@@ -59,11 +59,7 @@ def plot_reaction(
         return fill
 
     for one, other, many in bonds:
-        (x0, y0), (x1, y1) = places[one], places[other]
-        aside = NARROW * (y0 - y1), NARROW * (x1 - x0)
-        for line in range(many):
-            by = line - (many - 1) / 2
-            ax.plot([x0 + by * aside[0], x1 + by * aside[0]], [y0 + by * aside[1], y1 + by * aside[1]], color=INK, lw=1)
+        _plot_bond(places[one], places[other], many, ax)
     for atom, row in enumerate([] if shares is None else shares.tolist()):
         for origin, share in enumerate(row):
             if share > 0.05:
@@ -79,6 +75,14 @@ def plot_reaction(
     ax.set_aspect("equal")
     ax.axis("off")
     ax.margins(0.05)
+
+
+def _plot_bond(start: Point, end: Point, many: int, ax: "matplotlib.axes.Axes") -> None:
+    (x0, y0), (x1, y1) = start, end
+    aside = NARROW * (y0 - y1), NARROW * (x1 - x0)
+    for line in range(many):
+        by = line - (many - 1) / 2
+        ax.plot([x0 + by * aside[0], x1 + by * aside[0]], [y0 + by * aside[1], y1 + by * aside[1]], color=INK, lw=1)
 
 
 def _moved(points: Sequence[Point], start: float) -> list[Point]:
