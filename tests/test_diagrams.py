@@ -129,7 +129,7 @@ def test_the_block_adds() -> None:
 
 
 def test_the_map_has_all_lessons() -> None:
-    assert [text for text in texts(course()) if text.isdigit()] == [f"{n:02}" for n in range(12)]
+    assert [text for text in texts(course()) if text.isdigit()] == [f"{n:02}" for n in range(13)]
 
 
 def test_any_tensor_and_any_axes() -> None:

@@ -120,6 +120,7 @@ LOAD_ENCODER = WrittenExercise(
     outputs=("output", "weights"),
     detachable=("output", "weights"),
     excused={
+        "large scores": "The encoder is given, and its softmax with it.",
         "the device that was given": "The weights come from a file.",
         "memory that is not contiguous": "The weights come from a file.",
     },
@@ -151,10 +152,12 @@ def fill_in(model: nn.Module, ids: Tensor, position: int, k: int, mask_id: int) 
     return top.indices, top.values
 
 
-def _to_fill(draw: Draw, *, n: int, position: int, k: int, vocab: int = 13, d: int = 7) -> tuple[Any, ...]:
+def _to_fill(
+    draw: Draw, *, n: int, position: int, k: int, vocab: int = 13, d: int = 7, scale: float = 1.5
+) -> tuple[Any, ...]:
     """A model that sees both sides, and a sentence in which the mask is the last token of the vocabulary."""
     max_len = n + 3
-    weights = {"embed": draw.normal(vocab, d, scale=1.5), "places": draw.normal(max_len, d)}
+    weights = {"embed": draw.normal(vocab, d, scale=scale), "places": draw.normal(max_len, d)}
     ids = draw.integers(0, vocab - 1, (n,))
     return described("SmallModel", (vocab, max_len, d, max_len), weights), ids, position, k, vocab - 1
 
@@ -175,9 +178,15 @@ FILL_IN = WrittenExercise(
     cases=(
         Case(name="the fourth of seven tokens, three guesses", inputs=partial(_to_fill, n=7, position=3, k=3)),
         Case(name="the first token", inputs=partial(_to_fill, n=5, position=0, k=2)),
-        Case(name="the last token, one guess", inputs=partial(_to_fill, n=11, position=10, k=1)),
+        Case(name="the last token, four guesses", inputs=partial(_to_fill, n=11, position=10, k=4)),
         Case(name="every token that there is", inputs=partial(_to_fill, n=7, position=2, k=13)),
         Case(name="float64", inputs=partial(_to_fill, n=7, position=4, k=5), dtype=torch.float64),
+        Case(  # one guess: the others' probabilities are all 0, and in no order
+            name="logits that are far too large for exp",
+            inputs=partial(_to_fill, n=7, position=3, k=1, scale=150.0),
+            dtype=torch.float64,
+            magnitude=LARGE,
+        ),
         Case(
             name="the ids afterwards",
             inputs=partial(_to_fill, n=7, position=5, k=3),
