@@ -62,6 +62,7 @@ def _make(folder: Path) -> None:
     checkout = folder / "checkout"
     checkout.mkdir()
     shutil.copytree(ROOT / "attnlib", checkout / "attnlib", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "notebooks", checkout / "notebooks")
     for name in ("pyproject.toml", "LICENSE", "README.md"):
         shutil.copy(ROOT / name, checkout)
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(checkout)]

@@ -115,7 +115,7 @@ def seconds(scope: str, tests: int) -> float:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A worker of xdist has the tests in the order in which they are given out; lesson 12 needs its published weights."""
+    """A worker of xdist has the tests in the order in which they are given out; lesson 12 needs its weights."""
     if importlib.util.find_spec("rxnmapper") is None:
         missing = pytest.mark.skip(reason=f"NOT TESTED: lesson 12's weights are not installed: {reactions.INSTALL}")
         for item in items:

@@ -1,0 +1,130 @@
+"""The student notebooks of this version: copied into a folder, brought up to date, opened."""
+
+import importlib.util
+import json
+import os
+import shutil
+import site
+import subprocess
+import sys
+from pathlib import Path
+
+import attnlib
+from attnlib.checks.at_home.merging import merged, sources
+from attnlib.checks.standing.progress import progress
+
+FOLDER = "attention_from_scratch"
+BASE, BEFORE = ".as_handed_out", ".before_the_update"
+INSTALL = 'python -m pip install "attnlib[course]"'
+
+
+class CannotOpen(Exception):
+    """The course cannot be opened here; the text says why, and what helps."""
+
+
+def published() -> Path:
+    """The folder with the notebooks of this version: in a clone, or where the wheel put them."""
+    clone = Path(attnlib.__file__).resolve().parents[1]
+    installed = [Path(base) / "share" / "attnlib" for base in (sys.prefix, site.getuserbase())]
+    for place in (clone, *installed):
+        if (place / "notebooks" / "00_start_here.ipynb").exists():
+            return place / "notebooks"
+    raise CannotOpen(f"This installation of attnlib has no notebooks. Install it from its wheel: {INSTALL}")
+
+
+def bring(folder: Path) -> list[str]:
+    """Copy the notebooks that are missing; what is there stays as it is. The names of those that came."""
+    came, notebooks = [], sorted(published().glob("*.ipynb"))
+    _make(folder)
+    for notebook in notebooks:
+        if not (folder / notebook.name).exists():
+            _copy(notebook, folder)
+            came.append(notebook.name)
+    settings = published() / ".jupyter"
+    if settings.is_dir() and not (folder / ".jupyter").exists():
+        shutil.copytree(settings, folder / ".jupyter")
+    return came
+
+
+def update(folder: Path) -> list[str]:
+    """Bring a folder to this version, and say what was done, a line for each notebook; see `merging`.
+
+    A notebook that was changed, by the course and by the learner, is kept in `.before_the_update/` as it was.
+    """
+    if not (folder / BASE).is_dir():
+        raise CannotOpen(
+            f"{folder} holds no notebooks of this course. This brings them: python -m attnlib lab {folder}"
+        )
+    told = []
+    for notebook in sorted(published().glob("*.ipynb")):
+        own, base = folder / notebook.name, folder / BASE / notebook.name
+        if not own.exists():
+            _copy(notebook, folder)
+            told.append(f"{notebook.name}: new")
+            continue
+        if base.exists() and base.read_bytes() == notebook.read_bytes():
+            continue
+        try:
+            mine = json.loads(own.read_text(encoding="utf-8"))
+            before = json.loads(base.read_text(encoding="utf-8")) if base.exists() else {"cells": []}
+            touched = sources(mine) != sources(before)
+            new = merged(before, mine, json.loads(notebook.read_text(encoding="utf-8")))
+        except (ValueError, KeyError, TypeError) as error:
+            told.append(f"{notebook.name}: left as it is, since it cannot be read as a notebook ({error})")
+            continue
+        if touched:
+            (folder / BEFORE).mkdir(exist_ok=True)
+            shutil.copyfile(own, folder / BEFORE / own.name)
+            _write(own, json.dumps(new, indent=1, ensure_ascii=False) + "\n")
+            shutil.copyfile(notebook, base)
+        else:
+            _copy(notebook, folder)
+        told.append(
+            f"{notebook.name}: brought up to date" + (f", with what you wrote; as it was: {BEFORE}/" if touched else "")
+        )
+    return told or ["All notebooks are those of this version."]
+
+
+def next_lesson() -> str:
+    """The lesson of the first exercise with points that has not passed; the last one where all have."""
+    rows = progress().rows
+    return next((row.lesson for row in rows if row.most and not row.passed), rows[-1].lesson)
+
+
+def open_lab(folder: Path, options: list[str]) -> int:
+    """Bring what is missing and open JupyterLab at the next lesson; its exit status."""
+    if importlib.util.find_spec("jupyterlab") is None:
+        raise CannotOpen(f"JupyterLab is not installed in this Python. This brings it: {INSTALL}")
+    came = bring(folder)
+    if came:
+        print(f"{len(came)} notebooks are now in {folder}. `python -m attnlib update` renews them and keeps your work.")
+    command = [sys.executable, "-m", "jupyterlab", str(folder / f"{next_lesson()}.ipynb"), *options]
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        command.append("--allow-root")
+    if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        print("There is no display here: open the address below in a browser.")
+        command.append("--no-browser")
+    paths = [str(folder.resolve() / ".jupyter"), *filter(None, [os.environ.get("JUPYTER_CONFIG_PATH")])]
+    return subprocess.call(command, env={**os.environ, "JUPYTER_CONFIG_PATH": os.pathsep.join(paths)})
+
+
+def _make(folder: Path) -> None:
+    try:
+        (folder / BASE).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CannotOpen(
+            f"{folder} cannot be made ({error.strerror}). Name another: python -m attnlib lab FOLDER"
+        ) from None
+
+
+def _copy(notebook: Path, folder: Path) -> None:
+    if folder.resolve() == notebook.resolve().parent:
+        return
+    for target in (folder / notebook.name, folder / BASE / notebook.name):
+        _write(target, notebook.read_text(encoding="utf-8"))
+
+
+def _write(file: Path, text: str) -> None:
+    fresh = file.with_name(f"{file.name}.fresh")
+    fresh.write_text(text, encoding="utf-8")
+    fresh.replace(file)

@@ -1,0 +1,195 @@
+"""The course without a clone: notebooks are brought, opened and renewed, and what the learner wrote stays."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import clean_environment
+import pytest
+
+from attnlib.checks.at_home import command, lessons
+from attnlib.checks.at_home.lessons import BEFORE, CannotOpen, bring, open_lab, update
+from attnlib.checks.at_home.merging import merged
+
+FIRST = "00_start_here.ipynb"
+
+
+def cell(id: str, text: str, kind: str = "code", answer: bool = False) -> dict:
+    more = {"outputs": [], "execution_count": None} if kind == "code" else {}
+    metadata = {"nbgrader": {"solution": True}} if answer else {}
+    return {"id": id, "cell_type": kind, "source": text, "metadata": metadata, **more}
+
+
+def book(*cells: dict) -> dict:
+    return {"cells": list(cells), "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+
+
+def texts(notebook: dict) -> list[str]:
+    return ["".join(cell["source"]) for cell in notebook["cells"]]
+
+
+@pytest.fixture
+def course(tmp_path, monkeypatch) -> Path:
+    """What a version publishes."""
+    folder = tmp_path / "published"
+    folder.mkdir()
+    monkeypatch.setattr(lessons, "published", lambda: folder)
+    publish(folder, book(cell("a", "x = 1"), cell("b", "...", answer=True), cell("t", "Words.", "markdown")))
+    return folder
+
+
+def publish(folder: Path, notebook: dict) -> None:
+    (folder / FIRST).write_text(json.dumps(notebook))
+
+
+def write(folder: Path, id: str, text: str) -> None:
+    notebook = json.loads((folder / FIRST).read_text())
+    for each in notebook["cells"]:
+        if each["id"] == id:
+            each["source"] = text.splitlines(keepends=True)  # as Jupyter saves it
+            each["outputs"] = [{"output_type": "stream", "name": "stdout", "text": "seen"}]
+    (folder / FIRST).write_text(json.dumps(notebook))
+
+
+def test_the_notebooks_of_the_clone_are_published():
+    names = [path.name for path in sorted(lessons.published().glob("*.ipynb"))]
+    assert names[0] == FIRST
+    assert len(names) == 13
+
+
+def test_what_is_missing_is_brought_and_what_is_there_stays(course, tmp_path):
+    home = tmp_path / "home"
+    assert bring(home) == [FIRST]
+    write(home, "b", "y = 2")
+    assert bring(home) == []
+    assert "y = 2" in (home / FIRST).read_text()
+
+
+def test_answers_survive_an_update_and_their_outputs_with_them(course, tmp_path):
+    home = tmp_path / "home"
+    bring(home)
+    write(home, "b", "y = 2\nz = 3")
+    publish(course, book(cell("a", "x = 10"), cell("b", "...", answer=True), cell("c", "new")))
+    before = (home / FIRST).read_text()
+    assert update(home) == [f"{FIRST}: brought up to date, with what you wrote; as it was: {BEFORE}/"]
+    notebook = json.loads((home / FIRST).read_text())
+    assert texts(notebook) == ["x = 10", "y = 2\nz = 3", "new"]
+    assert notebook["cells"][1]["outputs"][0]["text"] == "seen"
+    assert (home / BEFORE / FIRST).read_text() == before
+    assert update(home) == ["All notebooks are those of this version."]
+
+
+def test_an_untouched_notebook_becomes_the_new_one(course, tmp_path):
+    home = tmp_path / "home"
+    bring(home)
+    publish(course, book(cell("a", "x = 10")))
+    assert update(home) == [f"{FIRST}: brought up to date"]
+    assert (home / FIRST).read_bytes() == (course / FIRST).read_bytes()
+    assert not (home / BEFORE).exists()
+
+
+def test_a_second_update_knows_what_the_first_one_brought(course, tmp_path):
+    home = tmp_path / "home"
+    bring(home)
+    write(home, "b", "mine")
+    publish(course, book(cell("a", "x = 2"), cell("b", "...", answer=True)))
+    update(home)
+    publish(course, book(cell("a", "x = 3"), cell("b", "...", answer=True)))
+    update(home)
+    assert texts(json.loads((home / FIRST).read_text())) == ["x = 3", "mine"]
+
+
+def test_where_both_changed_an_answer_stays_and_other_cells_stand_below():
+    base = book(cell("a", "x = 1"), cell("b", "stub", answer=True), cell("t", "Words.", "markdown"))
+    mine = book(cell("a", "x = 5"), cell("b", "mine", answer=True), cell("t", "My words.", "markdown"))
+    new = book(cell("a", "x = 2"), cell("b", "other stub", answer=True), cell("t", "New words.", "markdown"))
+    assert texts(merged(base, mine, new)) == [
+        "x = 2",
+        "# What you had here before the update:\n# x = 5",
+        "mine",
+        "New words.",
+        "*What you had here before the update:*\n\nMy words.",
+    ]
+
+
+def test_added_cells_stay_where_they_were_and_a_removed_one_goes_unless_it_was_changed():
+    base = book(cell("a", "1"), cell("b", "2"), cell("c", "3"))
+    mine = book(cell("top", "0"), cell("a", "1"), cell("b", "2, mine"), cell("own", "2.5"), cell("c", "3"))
+    new = book(cell("a", "1"))
+    assert texts(merged(base, mine, new)) == ["0", "1", "2, mine", "2.5"]
+
+
+def test_what_is_no_notebook_is_left_alone(course, tmp_path):
+    home = tmp_path / "home"
+    bring(home)
+    (home / FIRST).write_text("{")
+    publish(course, book(cell("a", "x = 10")))
+    (told,) = update(home)
+    assert told.startswith(f"{FIRST}: left as it is, since it cannot be read as a notebook")
+    assert (home / FIRST).read_text() == "{"
+
+
+def test_a_folder_without_the_course_is_refused(course, tmp_path):
+    with pytest.raises(CannotOpen, match="holds no notebooks of this course"):
+        update(tmp_path / "elsewhere")
+
+
+def test_a_folder_that_cannot_be_made_is_one_sentence(course, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(CannotOpen, match=r"cannot be made \(Not a directory\)\. Name another"):
+        bring(tmp_path / "file" / "home")
+
+
+def test_the_lab_opens_where_the_learner_stopped(course, tmp_path, monkeypatch, capsys):
+    called = []
+    monkeypatch.setattr(lessons.subprocess, "call", lambda command, env: called.append((command, env)) or 0)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(sys, "platform", "linux")
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    assert open_lab(tmp_path / "home", ["--port", "9"]) == 0
+    ((line, environment),) = called
+    assert line[2:] == ["jupyterlab", str(tmp_path / "home" / FIRST), "--port", "9", "--allow-root", "--no-browser"]
+    assert str(tmp_path / "home" / ".jupyter") in environment["JUPYTER_CONFIG_PATH"]
+    assert "There is no display here" in capsys.readouterr().out
+    monkeypatch.setattr(lessons.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(CannotOpen, match="JupyterLab is not installed"):
+        open_lab(tmp_path / "home", [])
+
+
+def test_the_commands_in_a_terminal(tmp_path):
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "attnlib", *arguments]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+
+    told = run("update")
+    assert told.returncode == 1
+    assert told.stderr.startswith("attention_from_scratch holds no notebooks of this course.")
+    assert "Next: predict_largest_dot" in run("status").stdout
+    assert run("stauts").returncode == 2
+    assert run("update", "--port", "9").returncode == 2
+
+
+def test_the_wheel_brings_the_students_notebooks_and_no_solutions(tmp_path):
+    python = clean_environment.python()
+    line = "from pathlib import Path; from attnlib.checks.at_home.lessons import bring; print(*bring(Path('home')))"
+    environment = clean_environment.clean(dict(os.environ))
+    done = subprocess.run(
+        [python, "-c", line], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+    )
+    assert len(done.stdout.split()) == 13
+    assert (tmp_path / "home" / ".jupyter" / "labconfig" / "page_config.json").exists()
+    files = [path.name for path in (python.parents[1] / "share" / "attnlib").rglob("*") if path.is_file()]
+    assert sorted(name for name in files if name.endswith(".ipynb")) == done.stdout.split()
+    student = (tmp_path / "home" / "02_scaled_dot_product_attention.ipynb").read_text()
+    assert "raise NotImplementedError" in student
+    assert "BEGIN SOLUTION" not in student
+
+
+def test_each_command_has_its_help(capsys):
+    for name in command.COMMANDS:
+        with pytest.raises(SystemExit):
+            command.main([name, "--help"])
+        assert f"python -m attnlib {name}" in capsys.readouterr().out
