@@ -89,7 +89,7 @@ def _add(
     if isinstance(statement, (ast.Import, ast.ImportFrom)):
         found.imports[name] = _import_of(name, statement)
     elif isinstance(statement, (ast.FunctionDef, ast.ClassDef)) or _is_plain(statement, written.get(name)):
-        for other in _used(source):
+        for other in used(source):
             if other in written and not (hasattr(builtins, other) and written[other] is getattr(builtins, other)):
                 _add(other, bindings, written, found, around | {name})
         found.statements[name] = source
@@ -130,7 +130,7 @@ def _from_a_module(name: str, value: Any) -> str:
     return f"from {home} import {called}" + (f" as {name}" if name != called else "")
 
 
-def _used(source: str) -> list[str]:
+def used(source: str) -> list[str]:
     """The names that a statement looks up around itself, in the order of the alphabet."""
 
     def globals_of(table: symtable.SymbolTable) -> Iterator[str]:
