@@ -25,6 +25,7 @@ from autograder.showing.wrong_programs import wrong_lines
 REPORT = "application/vnd.attnlib.report+json"
 """A verdict for the grader; the reader gets it as text beside that."""
 CHECK = re.compile(r'^check\("(\w+)"', re.MULTILINE)
+HEADING = re.compile(r"\]\([\w./]*#[\w-]+\)")
 CONTENTS = """
 ```{{toctree}}
 :hidden:
@@ -117,6 +118,8 @@ def with_links(page: NotebookNode, told: dict[str, Exercise]) -> NotebookNode:
     cells = []
     for cell in page.cells:
         cells.append(cell)
+        if cell.cell_type == "markdown":  # JupyterLab's headings are called as they're written, MyST's in lower case
+            cell.source = HEADING.sub(lambda link: link[0].lower(), cell.source)
         for name in CHECK.findall(cell.source) if cell.cell_type == "code" else ():
             if name in told:
                 text = f"[What the check says about wrong answers](#{anchor(name)})"

@@ -51,16 +51,18 @@ class Trained:
         return sum(got != day for got, day in zip(self.read(), self.days, strict=True))
 
 
+def dates(solutions: Path) -> tuple[dict[str, Any], list[str]]:
+    """The lesson's names, and a text for each of its days: those to learn from first."""
+    given = {"Attention": find("MultiHeadCrossAttention").reference, "train_by": find("train_reader").reference}
+    lesson = run_parts(solutions / f"{LESSON}.py", NEEDED, given)
+    chance, pairs = random.Random(0), zip(lesson["texts"], lesson["world"], strict=True)
+    return lesson, [english if chance.random() < ENGLISH else other for english, other in pairs]
+
+
 def train_reader(solutions: Path, steps: int = STEPS) -> Trained:
     """Train the lesson's reader with the lesson's own code and dates, always from the same start."""
-    given = {
-        "Attention": find("MultiHeadCrossAttention").reference,
-        "train_by": find("train_reader").reference,
-    }
-    lesson = run_parts(solutions / f"{LESSON}.py", NEEDED, given)
-    chance, threads, progress = random.Random(0), torch.get_num_threads(), os.environ.get("ATTNLIB_PROGRESS")
-    pairs = zip(lesson["texts"], lesson["world"], strict=True)
-    texts = [english if chance.random() < ENGLISH else other for english, other in pairs]
+    lesson, texts = dates(solutions)
+    threads, progress = torch.get_num_threads(), os.environ.get("ATTNLIB_PROGRESS")
     try:
         torch.set_num_threads(1)  # as in the lesson, with matrices this small
         os.environ["ATTNLIB_PROGRESS"] = ""

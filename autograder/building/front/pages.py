@@ -61,7 +61,8 @@ def first_page(titles: dict[str, str], known: str, layout: Layout) -> str:
 
 def picture(path: Path) -> dict[str, Any]:
     """Where a picture is on the site, its size, and for a film its last frame."""
-    width, height = Image.open(path).size
+    with Image.open(path) as image:
+        width, height = image.size
     return {"path": f"pictures/{path.name}", "still": f"pictures/{path.stem}.png", "width": width, "height": height}
 
 
