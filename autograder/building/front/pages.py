@@ -95,4 +95,5 @@ def try_page(trained: Trained, layout: Layout) -> str:
 
 def shared(layout: Layout) -> dict[str, Any]:
     """What the head of both pages needs."""
-    return {"first_lesson": f"notebooks/{layout.lessons()[0]}.html"}
+    icon = (ROOT / "docs" / "site" / "static" / "favicon.svg").read_text(encoding="utf-8")
+    return {"first_lesson": f"notebooks/{layout.lessons()[0]}.html", "icon": icon}
