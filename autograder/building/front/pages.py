@@ -20,9 +20,9 @@ EXERCISE, DIAGNOSIS = "split_heads", "reshaped"
 WRONG = """\
 def split_heads(x, num_heads):
     b, n, width = x.shape
-    if width % num_heads:
-        raise ValueError(f"{num_heads} heads do not divide {width}")
-    d = width // num_heads
+    d, left_over = divmod(width, num_heads)
+    if left_over:
+        raise ValueError(num_heads, width)
     return x.reshape(b, num_heads, n, d)
 """
 MARKED = 6
