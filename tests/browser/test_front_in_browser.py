@@ -160,6 +160,24 @@ def test_a_text_that_is_no_date_is_read_and_the_page_says_so(opened, text, lette
     assert opened.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
+def test_the_address_leads_back_to_the_text(page, site):  # noqa: F811
+    page.emulate_media(reduced_motion="reduce")
+    page.goto(f"{site}try.html")
+    page.fill("#text", "20. listopada 1969.")
+    page.keyboard.press("Enter")
+    page.locator("#typed button").last.click()  # 1960
+    assert page.url.endswith("try.html#20.%20listopada%201960.")
+    page.reload()
+    assert (page.input_value("#text"), answer(page)) == ("20. listopada 1960.", "1960-10-20")
+    page.goto(f"{site}try.html#3%20May%202011")  # the same page
+    page.wait_for_function("document.getElementById('text').value == '3 May 2011'")
+    assert answer(page) == "2011-05-03"
+    for broken in ("#%E0%A4%A", "#"):
+        page.goto("about:blank")
+        page.goto(f"{site}try.html{broken}")
+        assert answer(page) == "1969-07-20"
+
+
 @pytest.mark.parametrize("opened", ["no-preference"], indirect=True)
 def test_letters_appear_one_after_another_and_typing_waits_for_no_show(opened):
     waiting = opened.locator("#answer .waiting")

@@ -69,6 +69,7 @@ function raise(j, step) {
   characters[j] = (Number(characters[j]) + step + 10) % 10;
   input.value = characters.join("");
   show(input.value, { play: false });
+  keepInAddress();
   cells[j].firstChild.focus();
 }
 
@@ -126,6 +127,13 @@ function stop() {
   for (const button of answer.children) button.classList.remove("waiting");
 }
 
+// The address leads back to this text, so that it can be sent to somebody.
+const keepInAddress = () => history.replaceState(null, "", `#${encodeURIComponent(input.value)}`);
+function textOfAddress() {
+  try { return decodeURIComponent(location.hash.slice(1)); } catch { return ""; }
+}
+
+input.addEventListener("change", keepInAddress);
 input.addEventListener("input", () => {
   show(input.value, { play: false });
   timer = setTimeout(() => now.result && !byId("said").textContent.startsWith("You changed") && !still.matches && reveal(0), 500);
@@ -134,6 +142,7 @@ for (const button of document.querySelectorAll("button[data-text]")) {
   button.addEventListener("click", () => {
     input.value = button.dataset.text;
     show(input.value, { play: true });
+    keepInAddress();
     byId("reader").scrollIntoView({ block: "nearest" });
   });
 }
@@ -145,4 +154,9 @@ answer.addEventListener("keydown", event => {
 });
 addEventListener("resize", () => choose(chosen));
 byId("code").querySelector("pre").textContent = byId("reader-code").textContent.trim();
-show(input.value, { play: true });
+const arrive = () => {
+  input.value = textOfAddress() || input.value;
+  show(input.value, { play: true });
+};
+addEventListener("hashchange", arrive);
+arrive();
