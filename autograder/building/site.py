@@ -17,7 +17,7 @@ from nbformat.v4 import new_markdown_cell
 from attnlib.checks import Exercise, Misconception, exercises
 from attnlib.checks.course.declare import WrittenExercise
 from attnlib.checks.exercise import AS_GIVEN
-from autograder.building.front.pages import EXERCISE, write_front
+from autograder.building.front.pages import write_front
 from autograder.lesson_text.layout import ROOT, Layout
 from autograder.lesson_text.notebook import read_notebook, write_notebook
 from autograder.showing.wrong_programs import wrong_lines
@@ -74,18 +74,16 @@ def write_site(layout: Layout, folder: Path) -> None:
     (folder / "README.md").rename(folder / "course.md")
     with (folder / "course.md").open("a", encoding="utf-8") as file:
         file.write(contents)
+    titles = {name: title_of(read_notebook(layout.notebooks / f"{name}.ipynb")) for name in layout.lessons()}
+    write_front(folder / "front", titles, layout)
     (folder / "misconceptions").mkdir()
-    titles = {}
     for lesson in layout.lessons():
         told = {one.name: one for one in exercises().values() if one.lesson == lesson and not gives_away(one)}
         student = read_notebook(layout.notebooks / f"{lesson}.ipynb")
         page = with_figures(student, read_notebook(layout.solutions / f"{lesson}.ipynb"))
         write_notebook(with_links(page, told), folder / "notebooks" / f"{lesson}.ipynb")
-        titles[lesson] = title_of(student)
-        text = misconceptions(titles[lesson], told.values())
+        text = misconceptions(title_of(student), told.values())
         (folder / "misconceptions" / f"{lesson}.md").write_text(text, encoding="utf-8")
-    known = f"misconceptions/{exercises()[EXERCISE].lesson}.html#{anchor(EXERCISE)}"
-    write_front(folder / "front", titles, known, layout)
 
 
 def copy(path: Path, folder: Path) -> None:

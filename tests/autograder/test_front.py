@@ -103,7 +103,7 @@ def test_the_page_to_try_is_small_and_loads_nothing(trained):
 
 
 def first_page():
-    return pages.first_page({lesson: f"Title of {lesson}" for lesson in LAYOUT.lessons()}, "known.html", LAYOUT)
+    return pages.first_page({lesson: f"Title of {lesson}" for lesson in LAYOUT.lessons()}, LAYOUT)
 
 
 def test_the_first_page_has_three_doors_and_every_lesson():

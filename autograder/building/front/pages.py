@@ -29,18 +29,18 @@ MARKED = 6
 PICTURES = ["attention.png", "course.png", "films/date_writer.gif", "films/induction_head.gif"]
 
 
-def write_front(folder: Path, titles: dict[str, str], known: str, layout: Layout) -> None:
-    """Write both pages and their pictures to `folder`: see `first_page`."""
+def write_front(folder: Path, titles: dict[str, str], layout: Layout) -> None:
+    """Write both pages and their pictures to `folder`, with the lessons' titles."""
     for path in PICTURES:
         for one in {path, path.replace(".gif", ".png")}:
             (folder / "pictures").mkdir(parents=True, exist_ok=True)
             shutil.copyfile(layout.solutions / one, folder / "pictures" / Path(one).name)
-    (folder / "index.html").write_text(first_page(titles, known, layout), encoding="utf-8")
+    (folder / "index.html").write_text(first_page(titles, layout), encoding="utf-8")
     (folder / "try.html").write_text(try_page(train_reader(layout.solutions), layout), encoding="utf-8")
 
 
-def first_page(titles: dict[str, str], known: str, layout: Layout) -> str:
-    """The first page, from the lessons' titles and the address of the mistakes that are known for `EXERCISE`."""
+def first_page(titles: dict[str, str], layout: Layout) -> str:
+    """The first page: what this is, three doors, what will be built, a diagnosis, and the lessons by their titles."""
     url, told = repository_url(ROOT), exercises().values()
     return fill_in(
         HERE / "index.html",
@@ -51,7 +51,7 @@ def first_page(titles: dict[str, str], known: str, layout: Layout) -> str:
         command=f"git clone {url} attention && make -C attention lab" if url else "make lab",
         wrong=[{"text": text, "marked": row == MARKED} for row, text in enumerate(WRONG.splitlines(), 1)],
         verdict=verdict(),
-        known=known,
+        known=f"misconceptions/{exercises()[EXERCISE].lesson}.html",
         mistakes=sum(len(exercise.misconceptions) for exercise in told),
         exercises=sum(exercise.points > 0 for exercise in told),
         points=sum(exercise.points for exercise in told),
