@@ -17,6 +17,7 @@ from nbformat.v4 import new_markdown_cell
 from attnlib.checks import Exercise, Misconception, exercises
 from attnlib.checks.course.declare import WrittenExercise
 from attnlib.checks.exercise import AS_GIVEN
+from autograder.building.front.pages import write_front
 from autograder.lesson_text.layout import ROOT, Layout
 from autograder.lesson_text.notebook import read_notebook, write_notebook
 from autograder.showing.wrong_programs import wrong_lines
@@ -24,6 +25,7 @@ from autograder.showing.wrong_programs import wrong_lines
 REPORT = "application/vnd.attnlib.report+json"
 """A verdict for the grader; the reader gets it as text beside that."""
 CHECK = re.compile(r'^check\("(\w+)"', re.MULTILINE)
+HEADING = re.compile(r"\]\([\w./]*#[\w-]+\)")
 CONTENTS = """
 ```{{toctree}}
 :hidden:
@@ -69,9 +71,11 @@ def write_site(layout: Layout, folder: Path) -> None:
     ]:
         copy(path, folder)
     contents = "".join(CONTENTS.format(caption=name, pages="\n".join(pages)) for name, pages in SECTIONS.items())
-    (folder / "README.md").rename(folder / "index.md")
-    with (folder / "index.md").open("a", encoding="utf-8") as file:
+    (folder / "README.md").rename(folder / "course.md")
+    with (folder / "course.md").open("a", encoding="utf-8") as file:
         file.write(contents)
+    titles = {name: title_of(read_notebook(layout.notebooks / f"{name}.ipynb")) for name in layout.lessons()}
+    write_front(folder / "front", titles, layout)
     (folder / "misconceptions").mkdir()
     for lesson in layout.lessons():
         told = {one.name: one for one in exercises().values() if one.lesson == lesson and not gives_away(one)}
@@ -112,6 +116,8 @@ def with_links(page: NotebookNode, told: dict[str, Exercise]) -> NotebookNode:
     cells = []
     for cell in page.cells:
         cells.append(cell)
+        if cell.cell_type == "markdown":  # JupyterLab's headings are called as they're written, MyST's in lower case
+            cell.source = HEADING.sub(lambda link: link[0].lower(), cell.source)
         for name in CHECK.findall(cell.source) if cell.cell_type == "code" else ():
             if name in told:
                 text = f"[What the check says about wrong answers](#{anchor(name)})"

@@ -2,6 +2,8 @@
 
 from importlib.resources import files
 
+root_doc = "course"  # the first page is no document, and lies in `front`, as the page to try does
+templates_path = ["templates"]
 project = "Attention from scratch"
 author = "The authors of Attention from scratch"
 extensions = ["myst_nb"]
@@ -15,10 +17,12 @@ html_favicon = "static/favicon.svg"
 html_theme_options = {
     "use_download_button": False,
     "use_fullscreen_button": False,
+    "home_page_in_toc": True,
     "show_toc_level": 2,
     "navbar_persistent": [],
 }
 html_context = {"default_mode": "auto"}
+html_sidebars = {"**": ["home.html", "icon-links.html", "search-button-field.html", "sbt-sidebar-nav.html"]}
 html_css_files = ["site.css"]
 html_copy_source = False
 html_static_path = ["static", str(files("jupyter_server_mathjax") / "static")]
@@ -33,3 +37,4 @@ def setup(app):  # noqa: D103
     from pygments.lexers.special import TextLexer
 
     app.add_lexer("mermaid", TextLexer)  # drawn by the forge; here its few lines are read as they are
+    app.connect("config-inited", lambda app, config: config.html_extra_path.append(str(app.srcdir / "front")))

@@ -13,6 +13,8 @@ ROOT = Path(__file__).resolve().parents[2]
 LESSON = "02_scaled_dot_product_attention"
 FORGETS_THE_SCALE = "def attention_scores(q, k):\n    return q @ k.transpose(-2, -1)"
 RIGHT = f"{FORGETS_THE_SCALE} / math.sqrt(q.shape[-1])"
+LINES = """each => [each.textContent.split("\\n").length,
+    Math.round(each.scrollHeight / parseFloat(getComputedStyle(each).lineHeight))]"""
 
 
 def cell(page, text):
@@ -61,6 +63,10 @@ def test_a_student_reads_the_diagnosis_answers_right_and_validates(lab, page, pi
     assert "✗" in verdict.first.inner_text()
     cell(page, "def attention_scores").evaluate("cell => cell.scrollIntoView()")
     picture(page, "diagnosis")
+    for width in (390, 800, 1200):  # the columns of yours and right stay side by side
+        page.set_viewport_size({"width": width, "height": 800})
+        written, drawn = verdict.locator("pre").filter(has_text=re.compile(r"yours\s+right")).evaluate(LINES)
+        assert written == drawn > 3
 
     fill(page, "def attention_scores", RIGHT)
     run(page, "def attention_scores")

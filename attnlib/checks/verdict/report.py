@@ -16,6 +16,8 @@ from attnlib.checks.verdict.scoring import still_open
 
 MIME = "application/vnd.attnlib.report+json"
 WIDTH = 96
+COLUMNS = "margin: 0.2em 0; line-height: 1.3; white-space: pre; word-break: normal; overflow-x: auto"
+"""JupyterLab breaks the lines of an output anywhere, even inside a number."""
 ELSEWHERE = "Someone else's case"
 
 
@@ -136,7 +138,7 @@ def as_html(report: Report) -> str:
     for section in report.sections:
         lines.append(f'<div style="margin-top: 0.6em"><b>{_marked_up(section.heading)}</b></div>')
         if section.fixed:
-            lines.append(f'<pre style="margin: 0.2em 0; line-height: 1.3">{escape(section.body)}</pre>')
+            lines.append(f'<pre style="{COLUMNS}">{escape(section.body)}</pre>')
         elif section.body:
             lines.append("".join(f"<div>{_marked_up(line)}</div>" for line in section.body.split("\n")))
         if section.link:

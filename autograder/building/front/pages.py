@@ -1,0 +1,99 @@
+"""The first page of the site, and the page to try: two files of HTML that load nothing but pictures."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from attnlib.checks import exercises, run
+from attnlib.checks.verdict.report import as_html
+from autograder.building.colab import repository_url
+from autograder.building.front.date_reader import LANGUAGES, LESSON, Trained, exported, train_reader
+from autograder.lesson_text.layout import ROOT, Layout
+from autograder.showing.errors import CourseError
+from autograder.showing.pages import fill_in
+
+HERE = Path(__file__).parent
+EXERCISE, DIAGNOSIS = "split_heads", "reshaped"
+WRONG = """\
+def split_heads(x, num_heads):
+    b, n, width = x.shape
+    d, left_over = divmod(width, num_heads)
+    if left_over:
+        raise ValueError(num_heads, width)
+    return x.reshape(b, num_heads, n, d)
+"""
+MARKED = 6
+PICTURES = ["attention.png", "course.png", "films/date_writer.gif", "films/induction_head.gif"]
+
+
+def write_front(folder: Path, titles: dict[str, str], layout: Layout) -> None:
+    """Write both pages and their pictures to `folder`, with the lessons' titles."""
+    for path in PICTURES:
+        for one in {path, path.replace(".gif", ".png")}:
+            (folder / "pictures").mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(layout.solutions / one, folder / "pictures" / Path(one).name)
+    (folder / "index.html").write_text(first_page(titles, layout), encoding="utf-8")
+    (folder / "try.html").write_text(try_page(train_reader(layout.solutions), layout), encoding="utf-8")
+
+
+def first_page(titles: dict[str, str], layout: Layout) -> str:
+    """The first page: what this is, three doors, what will be built, a diagnosis, and the lessons by their titles."""
+    url, told = repository_url(ROOT), exercises().values()
+    return fill_in(
+        HERE / "index.html",
+        {},
+        **shared(layout),
+        lessons=[{"link": f"notebooks/{name}.html", "title": title} for name, title in titles.items()],
+        repository=url,
+        command=f"git clone {url} attention && make -C attention lab" if url else "make lab",
+        wrong=[{"text": text, "marked": row == MARKED} for row, text in enumerate(WRONG.splitlines(), 1)],
+        verdict=verdict(),
+        known=f"misconceptions/{exercises()[EXERCISE].lesson}.html",
+        mistakes=sum(len(exercise.misconceptions) for exercise in told),
+        exercises=sum(exercise.points > 0 for exercise in told),
+        points=sum(exercise.points for exercise in told),
+        pictures={Path(path).stem: picture(layout.solutions / path) for path in PICTURES},
+    )
+
+
+def picture(path: Path) -> dict[str, Any]:
+    """Where a picture is on the site, its size, and for a film its last frame."""
+    with Image.open(path) as image:
+        width, height = image.size
+    return {"path": f"pictures/{path.name}", "still": f"pictures/{path.stem}.png", "width": width, "height": height}
+
+
+def verdict() -> str:
+    """What the check says of `WRONG`, as a notebook shows it; a CourseError if it names something else."""
+    written: dict[str, Any] = {}
+    exec(WRONG, written)
+    report = run(EXERCISE, written[EXERCISE])
+    if report.diagnosis != DIAGNOSIS:
+        raise CourseError(f"The first page shows {DIAGNOSIS!r}, and the check of {EXERCISE} says {report.diagnosis!r}.")
+    return as_html(report)
+
+
+def try_page(trained: Trained, layout: Layout) -> str:
+    """The page on which the reader reads what a visitor types."""
+    return fill_in(
+        HERE / "try.html",
+        {},
+        **shared(layout),
+        weights=json.dumps(exported(trained)).replace("<", r"\u003c"),
+        numbers=sum(parameter.numel() for parameter in trained.reader.parameters()),
+        lines=len((HERE / "reader.js").read_text(encoding="utf-8").splitlines()),
+        languages=LANGUAGES,
+        samples=trained.samples,
+        tested=len(trained.texts),
+        missed=trained.missed(),
+        lesson=f"notebooks/{LESSON}.html",
+    )
+
+
+def shared(layout: Layout) -> dict[str, Any]:
+    """What the head of both pages needs."""
+    icon = (ROOT / "docs" / "site" / "static" / "favicon.svg").read_text(encoding="utf-8")
+    return {"first_lesson": f"notebooks/{layout.lessons()[0]}.html", "icon": icon}
