@@ -9,7 +9,6 @@ HASHES := --no-strip-extras --constraint requirements.txt --generate-hashes --no
 BIN := .venv/bin
 PIP := $(BIN)/pip --disable-pip-version-check
 SITE := build/site
-ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 # nbgrader calls commands of its environment by their bare names.
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
@@ -35,8 +34,8 @@ setup: .venv/workshop  ## make .venv with the locked versions (done by the other
 	$(PIP) install --require-hashes --requirement requirements.lock
 	touch $@
 
-lab: .venv/course  ## open the student notebooks in JupyterLab
-	JUPYTER_CONFIG_PATH="$(CURDIR)/notebooks/.jupyter" $(BIN)/jupyter lab $(ROOT_FLAG) notebooks
+lab: .venv/course  ## open the student notebooks in JupyterLab, where you stopped
+	$(BIN)/python -m attnlib lab notebooks
 
 test: setup  ## run the tests: types, style, code, notebooks
 	$(MAKE) --jobs 2 lint suite

@@ -62,8 +62,9 @@ def within(name: str, package: str) -> bool:
 
 
 def is_from(name: str, package: str) -> bool:
-    """The checks are in attnlib's folder, but are not meant where attnlib is."""
-    return within(name, package) and not (package == "attnlib" and within(name, "attnlib.checks"))
+    """The checks are in attnlib's folder, and so is `python -m attnlib`: neither is meant where attnlib is."""
+    apart = within(name, "attnlib.checks") or name == "attnlib.__main__"
+    return within(name, package) and not (package == "attnlib" and apart)
 
 
 def functions(path: Path) -> Iterator[tuple[str, int]]:

@@ -2,12 +2,13 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from attnlib.checks.at_home.lessons import config_path
 
 ROOT = Path(__file__).resolve().parents[2]
 FOR_INSTRUCTORS = {"course-list", "create-assignment", "formgrader"}
@@ -30,17 +31,11 @@ def asked(config: str | None) -> tuple[set[str], set[str]]:
     return {name for name, on in server.items() if on}, set(page["disabledExtensions"])
 
 
-def students_config() -> str:
-    """As the Makefile sets it."""
-    found = re.search(r'JUPYTER_CONFIG_PATH="\$\(CURDIR\)/(\S+)" .*jupyter lab', (ROOT / "Makefile").read_text())
-    assert found is not None
-    return str(ROOT / found[1])
-
-
 @pytest.mark.slow
 def test_instructors_tools_are_off_for_students_and_on_for_instructors():
     prefix = "nbgrader.server_extensions."
-    on, off = asked(students_config())
+    assert "attnlib lab notebooks\n" in (ROOT / "Makefile").read_text()
+    on, off = asked(config_path(ROOT / "notebooks"))
     assert {f"@jupyter/nbgrader:{name}" for name in FOR_INSTRUCTORS} <= off
     assert on & {f"{prefix}formgrader", f"{prefix}course_list"} == set()
     assert {f"{prefix}validate_assignment", f"{prefix}assignment_list"} <= on

@@ -59,6 +59,11 @@ def test_the_notebooks_of_the_clone_are_published():
     assert len(names) == 13
 
 
+def test_a_clone_is_opened_as_it_is(course):
+    assert bring(course) == []
+    assert [path.name for path in course.iterdir()] == [FIRST]
+
+
 def test_what_is_missing_is_brought_and_what_is_there_stays(course, tmp_path):
     home = tmp_path / "home"
     assert bring(home) == [FIRST]
@@ -147,7 +152,7 @@ def test_the_lab_opens_where_the_learner_stopped(course, tmp_path, monkeypatch, 
     monkeypatch.setattr(lessons.subprocess, "call", lambda command, env: called.append((command, env)) or 0)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(sys, "platform", "linux")
-    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+    for name in lessons.SCREENS:
         monkeypatch.delenv(name, raising=False)
     assert open_lab(tmp_path / "home", ["--port", "9"]) == 0
     ((line, environment),) = called

@@ -14,6 +14,7 @@ from attnlib.checks.at_home.merging import merged, sources
 from attnlib.checks.standing.progress import progress
 
 FOLDER = "attention_from_scratch"
+SCREENS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 BASE, BEFORE = ".as_handed_out", ".before_the_update"
 INSTALL = 'python -m pip install "attnlib[course]"'
 
@@ -35,6 +36,8 @@ def published() -> Path:
 def bring(folder: Path) -> list[str]:
     """Copy the notebooks that are missing; what is there stays as it is. The names of those that came."""
     came, notebooks = [], sorted(published().glob("*.ipynb"))
+    if folder.resolve() == published():
+        return []
     _make(folder)
     for notebook in notebooks:
         if not (folder / notebook.name).exists():
@@ -101,11 +104,15 @@ def open_lab(folder: Path, options: list[str]) -> int:
     command = [sys.executable, "-m", "jupyterlab", str(folder / f"{next_lesson()}.ipynb"), *options]
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         command.append("--allow-root")
-    if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+    if sys.platform == "linux" and not any(map(os.environ.get, SCREENS)):
         print("There is no display here: open the address below in a browser.")
         command.append("--no-browser")
-    paths = [str(folder.resolve() / ".jupyter"), *filter(None, [os.environ.get("JUPYTER_CONFIG_PATH")])]
-    return subprocess.call(command, env={**os.environ, "JUPYTER_CONFIG_PATH": os.pathsep.join(paths)})
+    return subprocess.call(command, env={**os.environ, "JUPYTER_CONFIG_PATH": config_path(folder)})
+
+
+def config_path(folder: Path) -> str:
+    """Where Jupyter finds the students' settings, before those of the machine."""
+    return os.pathsep.join(filter(None, [str(folder.resolve() / ".jupyter"), os.environ.get("JUPYTER_CONFIG_PATH")]))
 
 
 def _make(folder: Path) -> None:
@@ -118,8 +125,6 @@ def _make(folder: Path) -> None:
 
 
 def _copy(notebook: Path, folder: Path) -> None:
-    if folder.resolve() == notebook.resolve().parent:
-        return
     for target in (folder / notebook.name, folder / BASE / notebook.name):
         _write(target, notebook.read_text(encoding="utf-8"))
 
