@@ -464,20 +464,22 @@ def after_each_layer(copy: nn.Module, ids: Tensor) -> Tensor:
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
 right_steps = after_each_layer(reference, read(ester))
 apart, atoms_right = {}, {}
+fewer = [third[::2] for third in some]
+unspoilt = [filled(third, reference)[0] for third in fewer]
 for spoil in (exchanged, turned, without_bias, without_kind, another_gelu, another_eps):
     copy = chemistry.reaction_model().requires_grad_(False)
     spoil(copy)
     steps = after_each_layer(copy, read(ester))
     apart[spoil.__name__] = (steps - right_steps).abs().amax(dim=(1, 2))
-    atoms_right[spoil.__name__] = [filled(third, copy)[0] for third in some]
+    atoms_right[spoil.__name__] = [filled(third, copy)[0] for third in fewer]
     shares = ", ".join(f"{share:.1%}" for share in atoms_right[spoil.__name__])
     print(f"{spoil.__name__:13} {shares}")
-print("as published ", ", ".join(f"{third[0]:.1%}" for third in whole))
+print("as published ", ", ".join(f"{share:.1%}" for share in unspoilt))
 for third in range(3):
     assert atoms_right["exchanged"][third] < 0.75
     assert atoms_right["turned"][third] < 0.4
     for name in ("without_bias", "without_kind", "another_gelu", "another_eps"):
-        assert atoms_right[name][third] > whole[third][0] - 0.015
+        assert atoms_right[name][third] > unspoilt[third] - 0.015
 
 # %%
 _, ax = plt.subplots(figsize=(7.2, 3.8), layout="constrained")
@@ -1077,10 +1079,10 @@ gpt = my_gpt()
 lines = gpt.lines_of(None)
 letters = gpt.Letters(lines)
 own_model = gpt.new_model(len(letters.all))
-losses = gpt.train(own_model, lines, letters, steps=120, every=40)
+losses = gpt.train(own_model, lines, letters, steps=80, every=40)
 print("loss on lines it never saw:", [round(loss, 2) for loss in losses.tolist()])
 print(*gpt.write(own_model, letters, 6), sep="\n")
-assert losses[-1] < 1.7
+assert losses[-1] < 1.9
 
 # %% [markdown]
 # A few seconds, and it already spells. Open the file and read it from the top: about four
