@@ -15,7 +15,8 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell
 
 from attnlib.checks import Exercise, exercises
-from autograder.building.gallery.mistakes import Mistake, gives_away, mistakes
+from attnlib.checks.verdict.gallery import gives_away
+from autograder.building.gallery.mistakes import Mistake, mistakes
 from autograder.building.gallery.pages import anchor, index, mistake_pages, symptom_pages, task
 from autograder.building.gallery.seen import seen
 from autograder.lesson_text.layout import ROOT, Layout
@@ -44,9 +45,9 @@ SECTIONS = {
 }
 GALLERY = """# Gallery of mistakes
 
-{count} mistakes that people make when they write attention, transformers and their training in PyTorch. Each has a page:
-the wrong line, what you see when you run it, why it's wrong, and the change that puts it right. What you see isn't
-described from memory: the pages are made by running each wrong program beside a right one.
+{count} mistakes that people make when they write attention, transformers and their training in PyTorch. Each has a
+page: the wrong line, what you see when you run it, why it's wrong, and the change that puts it right. What you see is
+measured: each wrong program has been run beside a right one.
 
 ```{{toctree}}
 :hidden:

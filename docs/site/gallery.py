@@ -17,14 +17,15 @@ def setup(app):  # noqa: D103
 def pages(app):
     """What Sphinx asks for beside its documents: the address, what the frame needs to know, and the frame."""
     for page in json.loads((Path(app.srcdir) / PAGES).read_text(encoding="utf-8")):
+        title = escape(page["title"])
         contents = "".join(
             f'<li><a class="reference internal" href="#{id}">{text}</a></li>' for id, text in page["contents"]
         )
         context = {
-            "title": escape(page["title"]),
+            "title": title,
             "body": page["body"],
             "metatags": f'<meta name="description" content="{escape(page["description"])}">\n',
-            "toc": f"<ul><li><a class='reference internal' href='#'>{escape(page['title'])}</a><ul>{contents}</ul></li></ul>",
+            "toc": f'<ul><li><a class="reference internal" href="#">{title}</a><ul>{contents}</ul></li></ul>',
             "display_toc": len(page["contents"]) > 1,
             "parents": [],
         }

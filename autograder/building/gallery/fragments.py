@@ -10,9 +10,9 @@ Change = tuple[int, int, int, int]
 
 
 def changes(right: str, program: str) -> list[Change]:
-    """Where the two differ.
+    r"""Where the two differ.
 
-    >>> changes("a = 1\\nb = 2", "a = 1\\nb = 3")
+    >>> changes("a = 1\nb = 2", "a = 1\nb = 3")
     [(1, 2, 1, 2)]
     """
     matcher = difflib.SequenceMatcher(None, right.split("\n"), program.split("\n"), autojunk=False)
@@ -20,15 +20,16 @@ def changes(right: str, program: str) -> list[Change]:
 
 
 def in_context(right: str, program: str) -> tuple[str, list[int]]:
-    """The wrong lines with the line before and what they are inside of, and their numbers in that, from 1.
+    r"""The wrong lines with the line before and what they are inside of, and their numbers in that, from 1.
 
-    >>> code, wrong = in_context("def f(x):\\n    y = 2 * x\\n    return y + 1", "def f(x):\\n    y = 2 * x\\n    return y")
+    >>> code, wrong = in_context("if a:\n    b = 1\n    c = 2\n    d = 3", "if a:\n    b = 1\n    c = 2\n    d = 4")
     >>> print(code)
-    def f(x):
-        y = 2 * x
-        return y
+    if a:
+        ...
+        c = 2
+        d = 4
     >>> wrong
-    [3]
+    [4]
     """
     rows, found = program.split("\n"), changes(right, program)
     missing = {start: first for first, _, start, end in found if start == end}
@@ -68,9 +69,9 @@ def _indent(row: str) -> str:
 
 
 def repair(right: str, program: str) -> str:
-    """What changes, as a diff without context: the wrong lines, then the right ones.
+    r"""What changes, as a diff without context: the wrong lines, then the right ones.
 
-    >>> print(repair("def f(x):\\n    return x + 1", "def f(x):\\n    return x"))
+    >>> print(repair("def f(x):\n    return x + 1", "def f(x):\n    return x"))
     -return x
     +return x + 1
     """

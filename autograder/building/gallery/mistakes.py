@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 from attnlib.checks import Exercise, Misconception
 from attnlib.checks.course.declare import WrittenExercise
-from attnlib.checks.exercise import AS_GIVEN
+from attnlib.checks.verdict.gallery import gives_away
 
 
 @dataclass(frozen=True)
 class Place:
-    """A mistake in one exercise: what is told of it, and its program; there is none where no line is wrong by itself."""
+    """A mistake in one exercise: what is told of it, and its program, unless no line is wrong by itself."""
 
     exercise: Exercise
     told: Misconception
@@ -36,11 +36,6 @@ class Mistake:
     def threads(self) -> list[str]:
         """Published discussions in which somebody has made it."""
         return [*dict.fromkeys(place.told.thread for place in self.places if place.told.thread)]
-
-
-def gives_away(exercise: Exercise) -> bool:
-    """Whether the explanations of its wrong answers would be the answer."""
-    return exercise.kind == "choice" or any(one.id == AS_GIVEN for one in exercise.misconceptions)
 
 
 def mistakes(asked: Iterable[Exercise]) -> list[Mistake]:

@@ -60,14 +60,11 @@ def heading(mistake: Mistake) -> str:
     >>> from attnlib.checks import exercises
     >>> from autograder.building.gallery.mistakes import mistakes
     >>> heading(mistakes([exercises()["attention_scores"]])[0])
-    'Attention scores: the scale is missing'
+    'Attention scores: the softmax is taken already'
     """
-    first = mistake.title.split()[0]
-    lower = (
-        mistake.title
-        if first[1:] != first[1:].lower() or len(first) == 1 and first != "A"
-        else mistake.title[0].lower() + mistake.title[1:]
-    )
+    first, *_ = mistake.title.split()
+    starts_a_sentence = first[1:] == first[1:].lower() and (len(first) > 1 or first == "A")  # and isn't GELU, or W
+    lower = mistake.title[0].lower() + mistake.title[1:] if starts_a_sentence else mistake.title
     return f"{topic(mistake)}: {lower}"
 
 

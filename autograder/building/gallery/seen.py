@@ -15,11 +15,9 @@ from attnlib.checks.asking.observe import observe
 from attnlib.checks.course import find
 from attnlib.checks.exercise import Asked, Case, Inputs
 from attnlib.checks.verdict.judge import cases_of, on_example, try_case
-from attnlib.checks.verdict.report import Section
 from attnlib.checks.verdict.write import write_report
 from autograder.building.gallery.mistakes import Mistake
 from autograder.building.gallery.symptoms import symptoms
-
 
 PROCESSES = 2
 
@@ -62,8 +60,8 @@ def _tried(
     trials = [try_case(exercise, answer, case, asking) for case in cases]
     example = on_example(exercise, answer) if exercise.example else None
     report = write_report(exercise, trials, cases=cases, findings=[told], example=example)
-    own = Section(f"{told.heading}: {told.title}", told.explanation, link=told.thread)
-    sections = tuple(section for section in report.sections if section != own)
+    own = f"{told.heading}: {told.title}"
+    sections = tuple(section for section in report.sections if section.heading != own)
     leaks = causal is not None and _moved(observe(exercise, answer, causal, asking.anew))
     return replace(report, sections=sections), tuple(symptoms(exercise, trials, leaks=leaks))
 

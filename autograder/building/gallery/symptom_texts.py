@@ -23,8 +23,8 @@ FAMILIES: Mapping[str, Mapping[str, Symptom]] = {
         ),
         "parameters": Symptom(
             "Missing or unexpected keys, size mismatch: the state_dict doesn't fit",
-            "The module's parameters are not those of the contract: another name, another shape, one too many or one too "
-            "few. Nobody else's weights can be loaded into it.",
+            "The module's parameters are not those of the contract: another name, another shape, one too many or "
+            "one too few. Nobody else's weights can be loaded into it.",
         ),
         "too_much_memory": Symptom(
             "Out of memory on long inputs",
@@ -106,14 +106,15 @@ FAMILIES: Mapping[str, Mapping[str, Symptom]] = {
         ),
         "input_not_changed": Symptom(
             "The update has no effect, or another one than it should",
-            "An object that should change in place (a model, a cache and its length) stays as it was, or ends up different.",
+            "An object that should change in place (a model, a cache and its length) stays as it was, or ends up "
+            "different.",
         ),
     },
     "The numbers are wrong": {
         "not_a_number": Symptom(
             "NaN in the result",
-            "0/0, ∞ − ∞ or 0 · ∞ was computed on the way: a softmax over a row of -inf, a division by an empty sum, or an "
-            "exp that overflows.",
+            "0/0, ∞ − ∞ or 0 · ∞ was computed on the way: a softmax over a row of -inf, a division by an empty sum, or "
+            "an exp that overflows.",
         ),
         "infinite": Symptom(
             "Infinity in the result",
