@@ -51,9 +51,8 @@ measured: each wrong program has been run beside a right one.
 
 ```{{toctree}}
 :hidden:
-:glob:
 
-../misconceptions/*
+{lists}
 ```
 
 {body}
@@ -95,7 +94,8 @@ def write_site(layout: Layout, folder: Path) -> None:
     found = seen(known)
     pages = [page.as_record() for page in (*mistake_pages(found, titles), *symptom_pages(found, titles))]
     (folder / "mistakes" / "pages.json").write_text(json.dumps(pages), encoding="utf-8")
-    text = GALLERY.format(count=len(known), body=index(found, titles))
+    lists = "\n".join(f"Lesson {lesson[:2]} <../misconceptions/{lesson}>" for lesson in titles)
+    text = GALLERY.format(count=f"{len(known):,}", lists=lists, body=index(found, titles))
     (folder / "mistakes" / "index.md").write_text(text, encoding="utf-8")
 
 

@@ -112,6 +112,7 @@ def _page(one: Seen, titles: Mapping[str, str], lines: Mapping[tuple[object, ...
     words = [
         *(symptom.title for symptom in told.values()),
         first.told.explanation,
+        *dict.fromkeys(TOPICS[place.exercise.name] for place in mistake.places),
         *said,
         wrong_rows(first.right, first.program),
     ]
@@ -179,7 +180,8 @@ def _by_lesson(mistake: Mistake, titles: Mapping[str, str]) -> list[tuple[str, l
 
 
 def _entry(one: Seen, id: str) -> dict[str, str]:
-    said = f"{one.report.headline}" if id in FAILED else ""
+    failure = one.report.failure
+    said = _shortened(failure.error) if id in FAILED and failure is not None else ""
     return {"id": one.mistake.id, "title": heading(one.mistake), "said": said}
 
 

@@ -37,7 +37,7 @@ def seen(mistakes: Sequence[Mistake]) -> list[Seen]:
     for mistake in mistakes:
         first.setdefault(mistake.places[0].exercise.name, []).append(mistake.id)
     with ProcessPoolExecutor(PROCESSES, multiprocessing.get_context("spawn"), _one_thread) as pool:
-        tried = {id: found for batch in pool.map(_try_all, first, first.values()) for id, found in batch.items()}
+        tried = {id: found for batch in pool.map(try_all, first, first.values()) for id, found in batch.items()}
     return [Seen(mistake, *tried[mistake.id]) for mistake in mistakes]
 
 
@@ -45,7 +45,7 @@ def _one_thread() -> None:
     torch.set_num_threads(1)  # these tensors are tiny, and two threads would wait for each other
 
 
-def _try_all(name: str, ids: Sequence[str]) -> dict[str, tuple[Report, tuple[str, ...]]]:
+def try_all(name: str, ids: Sequence[str]) -> dict[str, tuple[Report, tuple[str, ...]]]:
     """Those mistakes of an exercise."""
     exercise, asking = find(name), Asking(memory={})
     causal = _causal(exercise, asking)

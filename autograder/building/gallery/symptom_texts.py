@@ -15,7 +15,7 @@ FAMILIES: Mapping[str, Mapping[str, Symptom]] = {
     "It doesn't run": {
         "raises": Symptom(
             "Raises an error: RuntimeError, ValueError, IndexError and others",
-            "The error appears for the right inputs. Its words are on each page.",
+            "The inputs are right, and at least one call ends with an error.",
         ),
         "shapes_do_not_fit": Symptom(
             "The size of tensor a must match the size of tensor b",

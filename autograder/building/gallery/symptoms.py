@@ -28,6 +28,8 @@ def symptoms(exercise: Exercise, trials: Trials, *, leaks: bool) -> list[str]:
         found += [id for id, shows in OF_TRAINING.items() if any(shows(trial) for trial in wrong)]
     found += [id for id, shows in ALWAYS.items() if all(shows(trial) for trial in wrong)]
     found += [id for id, has in ONLY.items() if all(has(t) for t in wrong) and any(not has(t) for t in right)]
+    if any(not trial.case.twice for trial in right) and next(t for t in trials if t.difference is not None).case.twice:
+        found.append("second_call")  # what is kept may spoil any later case
     named = (
         broken_contract(trials),
         one_property(exercise, trials),
@@ -162,7 +164,7 @@ ONCE: dict[str, Callable[[Trial], bool]] = {
     "too_much_memory": _fails("memory"),
     "too_slow": _fails("time"),
     "wrong_shape": _is("shape"),
-    "not_refused": _is("failure", "accepted"),
+    "refusals": _is("failure", "accepted"),
 }
 """What is a symptom if one wrong case shows it."""
 
@@ -184,7 +186,6 @@ ALWAYS: dict[str, Callable[[Trial], bool]] = {
 """What is a symptom if every wrong case shows it."""
 
 ONLY: dict[str, Callable[[Trial], bool]] = {
-    "second_call": lambda t: t.case.twice,
     "other_device": lambda t: t.case.other_device,
     "float64": lambda t: t.case.dtype == torch.float64,
     "not_contiguous": lambda t: t.case.strided,
@@ -212,6 +213,7 @@ SAME = {
     "gradient_cut_off": "no_gradient",
     "gradient_of_something_else": "wrong_gradient",
     "one_factor_more": "one_factor",
+    "never_ends": "too_slow",
     "for_one_number_of_axes": "number_of_axes",
     "not_for_one_number_of_axes": "number_of_axes",
     "shapes_in_another_order": "outputs_in_another_order",
@@ -230,7 +232,6 @@ SAME = {
     ),
     **dict.fromkeys(
         (
-            "name_not_defined",
             "no_such_attribute",
             "arguments_do_not_fit",
             "dtypes_do_not_fit",
@@ -246,6 +247,7 @@ SAME = {
             "returns_something_else",
             "nothing_returned",
             "printed_instead",
+            "name_not_defined",
         ),
         "raises",
     ),
