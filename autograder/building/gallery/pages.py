@@ -190,11 +190,11 @@ def _lesson(one: Seen) -> str:
 
 
 def _reasons(mistake: Mistake) -> list[tuple[list[str], str]]:
-    """Each explanation once, with the exercises that it's for if there are several."""
+    """Each explanation once; any but the first with the exercises that it's for."""
     found: dict[str, list[str]] = {}
     for place in mistake.places:
         found.setdefault(place.told.explanation, []).append(place.exercise.name)
-    return [(names if len(found) > 1 else [], text) for text, names in found.items()]
+    return [(names if number else [], text) for number, (text, names) in enumerate(found.items())]
 
 
 def _more_programs(mistake: Mistake) -> list[tuple[list[str], Markup]]:
