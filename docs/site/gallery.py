@@ -20,7 +20,7 @@ def setup(app):  # noqa: D103
     app.connect("html-page-context", mark_the_path)
 
 
-def mark_the_path(app, name, template, context, document):
+def mark_the_path(_app, name, _template, context, _document):
     """In the headings of a lesson and in the list of them, a badge for the path."""
     if name.startswith("notebooks/"):
         for part in ("body", "toc"):

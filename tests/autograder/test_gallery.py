@@ -19,6 +19,8 @@ from autograder.building.gallery.symptom_texts import SYMPTOMS
 from autograder.building.gallery.symptoms import ALWAYS, OF_TRAINING, ONCE, ONLY, SAME
 from autograder.building.gallery.topics import ANYWHERE, TOPICS
 
+pytestmark = pytest.mark.slow
+
 FEW = ("attention_scores", "softmax", "causal_mask", "masked_softmax", "next_token_loss")
 TITLES = {"02": "", **{one.lesson: f"Lesson {one.lesson[:2]}" for one in exercises().values()}}
 
