@@ -143,7 +143,7 @@ def test_a_lesson_says_what_is_core_and_what_comes_before_and_after(page, site):
     assert {*badges} == {"core", "more", "stretch"}
     assert badges[0] == "core"
     assert "· core" not in page.locator("article").inner_text()
-    assert page.locator(".bd-toc-nav .path").count() == len(badges)
+    assert page.locator("#pst-page-toc-nav .path").count() == len(badges)
     before, after = (
         page.locator(f".prev-next-footer a.{side}").get_attribute("href") for side in ("left-prev", "right-next")
     )
