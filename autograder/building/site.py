@@ -4,28 +4,31 @@ A page lies where its source lies in the repository, so that every link between 
 are the students' notebooks, with the figures of the executed solutions; answers and verdicts are in none of them.
 """
 
+import json
 import re
 import shutil
 import sys
-import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell
 
-from attnlib.checks import Exercise, Misconception, exercises
-from attnlib.checks.course.declare import WrittenExercise
-from attnlib.checks.exercise import AS_GIVEN
+from attnlib.checks import Exercise, exercises
+from attnlib.checks.verdict.gallery import gives_away
 from autograder.building.front.pages import write_front
+from autograder.building.gallery.mistakes import Mistake, mistakes
+from autograder.building.gallery.pages import anchor, index, mistake_pages, symptom_pages, task
+from autograder.building.gallery.seen import seen
 from autograder.lesson_text.layout import ROOT, Layout
 from autograder.lesson_text.notebook import read_notebook, write_notebook
-from autograder.showing.wrong_programs import wrong_lines
+from autograder.showing.pages import code
 
 REPORT = "application/vnd.attnlib.report+json"
 """A verdict for the grader; the reader gets it as text beside that."""
 CHECK = re.compile(r'^check\("(\w+)"', re.MULTILINE)
 HEADING = re.compile(r"\]\([\w./]*#[\w-]+\)")
+TASK = re.compile(r"^### ", re.MULTILINE)
 CONTENTS = """
 ```{{toctree}}
 :hidden:
@@ -37,25 +40,29 @@ CONTENTS = """
 """
 SECTIONS = {
     "Lessons": ["notebooks/*"],
-    "Misconceptions": ["misconceptions/*"],
+    "Mistakes": ["mistakes/index"],
     "Guides": ["docs/*"],
     "Project": ["CONTRIBUTING", "CHANGELOG", "SECURITY"],
 }
-ABOUT = """# Misconceptions: {title}
+GALLERY = """# Gallery of mistakes
 
-What the checks of this lesson say about answers that are wrong in a known way, each with its reason and the wrong line
-folded below. Try the exercise first: to say what is wrong, some of these say what would be right. No solution is here,
-and neither are predictions and bug hunts, where the reason would be the answer.
+{count} mistakes that people make when they write attention, transformers and their training in PyTorch. Each has a
+page: the wrong line, what you see when you run it, why it's wrong, and the change that puts it right. What you see is
+measured: each wrong program has been run beside a right one.
+
+```{{toctree}}
+:hidden:
+
+{lists}
+```
+
+{body}
 """
-REASON = """
-({here})=
-**{title}**
+ABOUT = """# Mistakes: {title}
 
-<details><summary>Why</summary>
-
-{explanation}
-
-</details>
+What the checks of this lesson name in wrong answers. Each has a page, with the reason, and folded below it the repair.
+Try the exercise first: a reason may say what would be right. Predictions and bug hunts aren't here, where the reason
+would be the answer.
 """
 
 
@@ -77,13 +84,21 @@ def write_site(layout: Layout, folder: Path) -> None:
     titles = {name: title_of(read_notebook(layout.notebooks / f"{name}.ipynb")) for name in layout.lessons()}
     write_front(folder / "front", titles, layout)
     (folder / "misconceptions").mkdir()
+    (folder / "mistakes").mkdir()
+    known = mistakes(exercises().values())
     for lesson in layout.lessons():
         told = {one.name: one for one in exercises().values() if one.lesson == lesson and not gives_away(one)}
         student = read_notebook(layout.notebooks / f"{lesson}.ipynb")
         page = with_figures(student, read_notebook(layout.solutions / f"{lesson}.ipynb"))
         write_notebook(with_links(page, told), folder / "notebooks" / f"{lesson}.ipynb")
-        text = misconceptions(title_of(student), told.values())
+        text = list_of_mistakes(titles[lesson], told.values(), known)
         (folder / "misconceptions" / f"{lesson}.md").write_text(text, encoding="utf-8")
+    found = seen(known)
+    pages = [page.as_record() for page in (*mistake_pages(found, titles), *symptom_pages(found, titles))]
+    (folder / "mistakes" / "pages.json").write_text(json.dumps(pages), encoding="utf-8")
+    lists = "\n".join(f"Lesson {lesson[:2]} <../misconceptions/{lesson}>" for lesson in titles)
+    text = GALLERY.format(count=f"{len(known):,}", lists=lists, body=index(found, titles))
+    (folder / "mistakes" / "index.md").write_text(text, encoding="utf-8")
 
 
 def copy(path: Path, folder: Path) -> None:
@@ -112,56 +127,33 @@ def with_figures(student: NotebookNode, solved: NotebookNode) -> NotebookNode:
 
 
 def with_links(page: NotebookNode, told: dict[str, Exercise]) -> NotebookNode:
-    """A line below each check that leads to the misconceptions of its exercise."""
-    cells = []
+    """A line below each check that leads to the mistakes of its exercise, and an address for the exercise's heading."""
+    cells: list[NotebookNode] = []
     for cell in page.cells:
         cells.append(cell)
         if cell.cell_type == "markdown":  # JupyterLab's headings are called as they're written, MyST's in lower case
             cell.source = HEADING.sub(lambda link: link[0].lower(), cell.source)
         for name in CHECK.findall(cell.source) if cell.cell_type == "code" else ():
             if name in told:
+                heading = next(
+                    one for one in reversed(cells) if one.cell_type == "markdown" and TASK.search(one.source)
+                )
+                *_, last = TASK.finditer(heading.source)
+                heading.source = f"{heading.source[: last.start()]}({task(name)})=\n{heading.source[last.start() :]}"
                 text = f"[What the check says about wrong answers](#{anchor(name)})"
                 cells.append(new_markdown_cell(text, id=f"{cell.id}-told"[-64:]))
     page.cells = cells
     return page
 
 
-def gives_away(exercise: Exercise) -> bool:
-    """Whether the explanations of its wrong answers would be the answer."""
-    return exercise.kind == "choice" or any(one.id == AS_GIVEN for one in exercise.misconceptions)
-
-
-def misconceptions(lesson: str, told: Iterable[Exercise]) -> str:
-    """The page of one lesson."""
+def list_of_mistakes(lesson: str, told: Iterable[Exercise], known: Sequence[Mistake]) -> str:
+    """The page of one lesson: for each exercise its mistakes, which lead to their own pages."""
     text = ABOUT.format(title=lesson)
     for exercise in told:
-        pairs = {f"{one.id}_and_{other.id}" for one in exercise.misconceptions for other in exercise.misconceptions}
-        single = {(one.title, one.explanation): one for one in exercise.misconceptions if one.id not in pairs}
-        text += f"\n({anchor(exercise.name)})=\n## `{exercise.name}`\n"
-        text += "".join(entry(exercise, one) for one in single.values())
+        here = [one for one in known if any(place.exercise.name == exercise.name for place in one.places)]
+        rows = (f'<li><a href="../mistakes/{one.id}.html">{code(one.title)}</a></li>' for one in here)
+        text += f"\n({anchor(exercise.name)})=\n## `{exercise.name}`\n\n<ul>\n" + "\n".join(rows) + "\n</ul>\n"
     return text
-
-
-def entry(exercise: Exercise, one: Misconception) -> str:
-    """One misconception, with an address of its own."""
-    thread = f" [Somebody who met it]({one.thread})" if one.thread else ""
-    here = anchor(f"{exercise.name}-{one.id}")
-    told = plain(one.explanation) + thread
-    if isinstance(exercise, WrittenExercise) and (program := exercise.programs.get(one.id)):
-        rows = [program.split("\n")[number - 1] for number in wrong_lines(exercise.right, program)]
-        told += f"\n\n```python\n{textwrap.dedent(chr(10).join(rows))}\n```" if rows else ""  # a line may be missing
-    return REASON.format(here=here, title=plain(one.title), explanation=told)
-
-
-def anchor(name: str) -> str:
-    """The address of an exercise or of a misconception, as docutils writes it."""
-    return "exercise-" + re.sub(r"[^a-z0-9]+", "-", name.lower())
-
-
-def plain(text: str) -> str:
-    """Text as Markdown that shows it unchanged: only `code` means something in it."""
-    parts = re.split(r"(`[^`]+`)", " ".join(text.split()))
-    return "".join(part if i % 2 else re.sub(r"([\\`*_$<>\[\]{}|~^#])", r"\\\1", part) for i, part in enumerate(parts))
 
 
 def title_of(notebook: NotebookNode) -> str:

@@ -1,12 +1,9 @@
 """The item analysis as one HTML page that needs no network and runs no script."""
 
 import base64
-import re
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
-
-from markupsafe import Markup, escape
 
 from autograder.report.analysis import LessonAnalysis, Shared
 from autograder.report.plots import most_shared, outcomes
@@ -21,7 +18,7 @@ def page(analyses: Sequence[LessonAnalysis], shared: Sequence[Shared], day: date
     """The page's HTML; everything that comes from a submission is escaped."""
     return fill_in(
         Path(__file__).with_name("page.html"),
-        {"percent": percent, "figure": figure, "code": _code},
+        {"percent": percent, "figure": figure},
         analyses=analyses,
         shared=shared,
         plot_of_shared=_image(most_shared(shared[:MOST_SHARED])) if shared else None,
@@ -37,8 +34,3 @@ def page(analyses: Sequence[LessonAnalysis], shared: Sequence[Shared], day: date
 def _image(svg: str) -> str:
     """The plot as an address that holds it: its ids stay apart from those of the other plots."""
     return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
-
-
-def _code(text: str) -> Markup:
-    """The text escaped, with `code` set as code."""
-    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))

@@ -51,6 +51,7 @@ def most_shared(shared: Sequence[Shared]) -> str:
         axes.set_yticks(range(len(shared)), labels)
         axes.set_ylim(len(shared) - 0.5, -0.5)
         axes.set_xlabel("students")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         _quiet(axes)
         return _svg(figure)
 

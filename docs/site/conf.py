@@ -1,12 +1,16 @@
 """Sphinx's settings for `make site`: no execution, no server, no font or script from elsewhere."""
 
+import sys
 from importlib.resources import files
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parent))
 
 root_doc = "course"  # the first page is no document, and lies in `front`, as the page to try does
 templates_path = ["templates"]
 project = "Attention from scratch"
 author = "The authors of Attention from scratch"
-extensions = ["myst_nb"]
+extensions = ["myst_nb", "gallery"]
 nb_execution_mode = "off"  # the figures are those of the executed solutions
 nb_merge_streams = True
 myst_enable_extensions = ["dollarmath", "amsmath"]

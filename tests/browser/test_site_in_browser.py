@@ -14,6 +14,9 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 SITE = Path(__file__).resolve().parents[2] / "build" / "site" / "html"
 PAGES = sorted(path.relative_to(SITE).as_posix() for path in SITE.rglob("*.html") if "_static" not in path.parts)
+GALLERY = ["index", "over_queries", "no_causal_mask", "keeps_first_answer", "symptom-not_a_number", "symptom-raises"]
+"""Of the gallery's pages, which are all made of three templates, those that are opened."""
+SOME = [name for name in PAGES if not name.startswith("mistakes/")] + [f"mistakes/{name}.html" for name in GALLERY]
 SIZES = {"phone": (390, 844), "desktop": (1280, 900)}
 
 
@@ -64,7 +67,7 @@ def test_no_page_complains_or_is_wider_than_the_screen(page, site, size):
     given_up = "net::ERR_ABORTED"  # by the browser, for the next page
     page.on("requestfailed", lambda asked: said.append(asked.url) if asked.failure != given_up else None)
     page.set_viewport_size(dict(zip(("width", "height"), SIZES[size], strict=True)))
-    for name in PAGES:
+    for name in SOME:
         page.goto(f"{site}{name}", wait_until="load")
         width = page.evaluate("document.documentElement.scrollWidth")
         assert (name, said, width) == (name, [], SIZES[size][0])
@@ -113,3 +116,58 @@ def test_no_answer_is_published_and_a_drawing_works_by_keyboard(page, site):
     assert own.evaluate("drawing => getComputedStyle(drawing).opacity") == "0"
     word.focus()
     assert own.evaluate("drawing => getComputedStyle(drawing).opacity") == "1"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 800, 1280])
+def test_a_mistake_is_read_and_its_repair_unfolded(chromium, site, width, scheme):
+    context = chromium.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    page = context.new_page()
+    page.goto(f"{site}mistakes/over_queries.html")
+    assert page.locator("h1:visible").inner_text() == "Softmax: the softmax runs over the queries"
+    assert page.locator("#wrong .hll").count() == 2
+    assert "expected" in page.locator("#seen").inner_text()
+    folded = page.locator("#repair details").first
+    assert not folded.locator("pre").is_visible()
+    folded.locator("summary").focus()
+    page.keyboard.press("Enter")
+    assert "+" in folded.locator("pre").inner_text()
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    context.close()
+
+
+def test_a_lesson_says_what_is_core_and_what_comes_before_and_after(page, site):
+    (name,) = (name for name in PAGES if name.startswith("notebooks/05"))
+    page.goto(f"{site}{name}")
+    badges = page.locator("article h2 .path").all_inner_texts()
+    assert {*badges} == {"core", "more", "stretch"}
+    assert badges[0] == "core"
+    assert "· core" not in page.locator("article").inner_text()
+    assert page.locator("#pst-page-toc-nav .path").count() == len(badges)
+    before, after = (
+        page.locator(f".prev-next-footer a.{side}").get_attribute("href") for side in ("left-prev", "right-next")
+    )
+    assert (before[:2], after[:2]) == ("04", "06")
+
+
+def test_a_bug_leads_by_its_symptom_to_the_place_in_a_lesson(page, site):
+    page.goto(f"{site}mistakes/index.html")
+    page.get_by_role("link", name="The columns sum to 1").click()
+    page.get_by_role("link", name="Softmax: the softmax runs over the queries").click()
+    page.locator("#taught a", has_text="masked_softmax").click()
+    page.wait_for_url("**/notebooks/05_*.html#task-masked-softmax")
+    heading = page.locator("#task-masked-softmax").locator("xpath=ancestor-or-self::section[1]").locator("h3").first
+    assert "softmax with a mask" in heading.inner_text()
+
+
+def test_the_search_finds_a_mistake_by_what_one_sees(page, site):
+    page.goto(f"{site}mistakes/index.html")
+    page.get_by_label("Search for what you see").fill("softmax wrong axis queries")
+    page.get_by_role("button", name="Search", exact=True).last.click()
+    page.locator("#search-results a[href*='mistakes/over_queries']").wait_for()
+
+
+def test_no_page_of_the_gallery_is_heavy():
+    sizes = {name: (SITE / name).stat().st_size for name in PAGES if name.startswith(("mistakes/", "misconceptions/"))}
+    assert len(sizes) > 1000
+    assert {name: size for name, size in sizes.items() if size > 300_000} == {}

@@ -3,6 +3,8 @@
 import ast
 import json
 import re
+from collections.abc import Callable
+from email.message import Message
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,8 @@ from attnlib.checks import exercises, run
 from attnlib.checks.asking.failure import Failure
 from attnlib.checks.asking.time_limits import TimeLimits
 from attnlib.checks.exercise import AS_GIVEN
+from attnlib.checks.naming.symptom_names import SYMPTOMS
+from attnlib.checks.verdict import gallery
 from attnlib.checks.verdict.report import MIME
 from attnlib.checks.verdict.words import headline
 
@@ -236,3 +240,42 @@ def test_somebody_elses_case_is_linked() -> None:
     [section] = [section for section in report.sections if section.link]
     assert f"Someone else's case: {section.link}" in report.message
     assert f'<a href="{section.link}">' in report._repr_mimebundle_()["text/html"]
+
+
+SITE = "https://example.org/course"
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Makes attnlib look as if it had been installed with these of `project.urls`."""
+
+    def install(**urls: str) -> None:
+        settings = Message()
+        for name, address in urls.items():
+            settings["Project-URL"] = f"{name}, {address}"
+        monkeypatch.setattr(gallery, "metadata", lambda name: settings)
+        monkeypatch.setattr(gallery, "site", gallery.site.__wrapped__)
+
+    return install
+
+
+def test_a_mistake_is_linked_to_its_page_on_the_site(installed: Callable[..., None]) -> None:
+    installed(Repository="https://example.org/code", Documentation=SITE)
+    report = run("attention_scores", lambda q, k: q @ k.mT)
+    assert f"More on this mistake: {SITE}/mistakes/no_scale.html" in report.message
+    assert f'<a href="{SITE}/mistakes/no_scale.html">' in report._repr_mimebundle_()["text/html"]
+
+
+def test_two_mistakes_at_once_have_two_pages_and_others_none(installed: Callable[..., None]) -> None:
+    installed(Documentation=f"{SITE}/")
+    exercise = exercises()["attention_scores"]
+    both = next(told for told in exercise.misconceptions if told.both)
+    assert gallery.pages_of(exercise, both) == tuple(f"{SITE}/mistakes/{id}.html" for id in both.both)
+    assert gallery.pages_of(exercise, SYMPTOMS["not_a_number"]) == ()
+    for name in ("predict_largest_dot", "mend_rotary"):  # the reason would be the answer
+        assert all(gallery.pages_of(exercises()[name], told) == () for told in exercises()[name].misconceptions)
+
+
+def test_without_an_address_no_page_is_named(installed: Callable[..., None]) -> None:
+    installed(Repository="https://example.org/code")
+    assert "More on this mistake" not in run("attention_scores", lambda q, k: q @ k.mT).message

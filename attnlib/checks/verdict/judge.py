@@ -69,7 +69,7 @@ def run_exercise(
     if given_up:  # there is not enough yet to say what the mistake is
         report = write_report(exercise, trials, cases=cases, findings=never_ends(trials))
     else:
-        example = _on_example(exercise, asked) if any(t.difference for t in trials) else None
+        example = on_example(exercise, asked) if any(t.difference for t in trials) else None
         found = findings(exercise, attempt, trials, asking)
         report = write_report(exercise, trials, cases=cases, findings=found, example=example)
     if not hidden:
@@ -222,7 +222,7 @@ def _require_device(device: str) -> None:
         raise ValueError(f"device {device!r} cannot be used here: {str(error).splitlines()[0]}") from None
 
 
-def _on_example(exercise: Exercise, attempt: Any) -> tuple[Observation, Observation] | None:
+def on_example(exercise: Exercise, attempt: Any) -> tuple[Observation, Observation] | None:
     """The reference and the attempt on the exercise's tiny example."""
     if exercise.example is None:
         return None

@@ -19,16 +19,27 @@ WIDTH = 96
 COLUMNS = "margin: 0.2em 0; line-height: 1.3; white-space: pre; word-break: normal; overflow-x: auto"
 """JupyterLab breaks the lines of an output anywhere, even inside a number."""
 ELSEWHERE = "Someone else's case"
+MORE = "More on this mistake"
 
 
 @dataclass(frozen=True)
 class Section:
-    """A heading and what stands under it; `fixed` text keeps its columns; a `link` leads to somebody else's case."""
+    """A heading and what stands under it; `fixed` text keeps its columns.
+
+    A `link` leads to somebody else's case, `pages` to the site's own on the mistake.
+    """
 
     heading: str
     body: str
     fixed: bool = False
     link: str = ""
+    pages: tuple[str, ...] = ()
+
+    @property
+    def links(self) -> list[tuple[str, str]]:
+        """Where one can read on: what it is, and the address."""
+        elsewhere = [(ELSEWHERE, self.link)] if self.link else []
+        return [*((MORE, page) for page in self.pages), *elsewhere]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,8 +127,7 @@ def as_text(report: Report) -> str:
         body = section.body if section.fixed else "\n".join(fill(line, WIDTH - 2) for line in section.body.split("\n"))
         head = fill(section.heading + (":" if section.body else "."), WIDTH - 2)
         blocks.append(indent(f"{head}\n{indent(body, '  ') if section.fixed else body}".rstrip(), "  "))
-        if section.link:
-            blocks[-1] += f"\n  {ELSEWHERE}: {section.link}"
+        blocks[-1] += "".join(f"\n  {what}: {address}" for what, address in section.links)
     if line := parts_line(report):
         blocks.append(indent(line, "  "))
     return "\n\n".join(blocks)
@@ -141,8 +151,8 @@ def as_html(report: Report) -> str:
             lines.append(f'<pre style="{COLUMNS}">{escape(section.body)}</pre>')
         elif section.body:
             lines.append("".join(f"<div>{_marked_up(line)}</div>" for line in section.body.split("\n")))
-        if section.link:
-            lines.append(f'<div>{ELSEWHERE}: <a href="{escape(section.link)}">{escape(section.link)}</a></div>')
+        for what, address in section.links:
+            lines.append(f'<div>{what}: <a href="{escape(address)}">{escape(address)}</a></div>')
     if line := parts_line(report):
         lines.append(f'<div style="margin-top: 0.6em">{escape(line)}</div>')
     return "\n".join([*lines, "</div>"])

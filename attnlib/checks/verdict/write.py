@@ -18,6 +18,7 @@ from attnlib.checks.naming.one_change.kinds import CHANGES
 from attnlib.checks.trial.compare import ASPECTS
 from attnlib.checks.trial.trial import Trial, visibly_wrong
 from attnlib.checks.verdict import words
+from attnlib.checks.verdict.gallery import pages_of
 from attnlib.checks.verdict.report import Report, Section
 from attnlib.checks.verdict.scoring import earned, still_open
 
@@ -58,7 +59,8 @@ def write_report(
         headline, sections = _explain_failure(exercise, trials, chosen, findings, example)
     for finding in reversed(findings):
         heading = "" if exercise.kind == "choice" else f"{finding.heading}: "
-        told = Section(heading + finding.title, finding.explanation, link=finding.thread)
+        pages = pages_of(exercise, finding)
+        told = Section(heading + finding.title, finding.explanation, link=finding.thread, pages=pages)
         sections.insert(min(1, len(sections)), told)  # after the difference, if one is shown
     printed = next((t.got.printed for t in trials if t.got.printed), "")
     if printed:

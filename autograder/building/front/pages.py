@@ -26,7 +26,7 @@ def split_heads(x, num_heads):
     return x.reshape(b, num_heads, n, d)
 """
 MARKED = 6
-PICTURES = ["attention.png", "course.png", "films/date_writer.gif", "films/induction_head.gif"]
+PICTURES = ["attention.png", "course.png", "films/date_writer.gif", "films/induction_head.gif", "reaction.png"]
 
 
 def write_front(folder: Path, titles: dict[str, str], layout: Layout) -> None:
