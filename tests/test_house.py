@@ -62,8 +62,9 @@ def within(name: str, package: str) -> bool:
 
 
 def is_from(name: str, package: str) -> bool:
-    """The checks are in attnlib's folder, but are not meant where attnlib is."""
-    return within(name, package) and not (package == "attnlib" and within(name, "attnlib.checks"))
+    """The checks are in attnlib's folder, and so is `python -m attnlib`: neither is meant where attnlib is."""
+    apart = within(name, "attnlib.checks") or name == "attnlib.__main__"
+    return within(name, package) and not (package == "attnlib" and apart)
 
 
 def functions(path: Path) -> Iterator[tuple[str, int]]:
@@ -165,6 +166,7 @@ def test_what_is_looked_for_would_be_found() -> None:
     assert "attnlib.checks.exercise.Exercise" in set(imported(ROOT / "attnlib" / "checks" / "course" / "__init__.py"))
     assert is_from("attnlib.masks", "attnlib")
     assert not is_from("attnlib.checks.draw", "attnlib")
+    assert not is_from("attnlib.__main__", "attnlib")
     assert within("attnlib.checks.course.usual", "attnlib.checks.course")
 
 
@@ -172,4 +174,4 @@ def test_the_wheel_carries_every_text_that_attnlib_reads() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     patterns = settings["tool"]["setuptools"]["package-data"]["attnlib"]
     carried = {path for pattern in patterns for path in (ROOT / "attnlib").glob(pattern)}
-    assert set((ROOT / "attnlib").rglob("*.md")) <= carried
+    assert {path for kind in ("md", "tsv") for path in (ROOT / "attnlib").rglob(f"*.{kind}")} <= carried
