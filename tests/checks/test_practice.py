@@ -12,12 +12,13 @@ import pytest
 from practised import START, cards, letter, opened, text
 
 from attnlib.checks import exercises
+from attnlib.checks.course import find
 from attnlib.checks.practising import choose as choosing
 from attnlib.checks.practising.bug import bug_of
-from attnlib.checks.practising.choose import NothingToPractise, candidates, choose
+from attnlib.checks.practising.choose import Refused, candidates, choose
 from attnlib.checks.practising.difficulty import LEVELS
 from attnlib.checks.practising.play import Practice
-from attnlib.checks.practising.quiz import LETTERS, NoSuchLine, explanations, hints, line_named
+from attnlib.checks.practising.quiz import LETTERS, explanations, hints, line_named
 from attnlib.checks.practising.review import Review, slip_of
 from attnlib.checks.practising.table import rows
 
@@ -129,7 +130,7 @@ def test_giving_up_shows_the_change_and_its_reason(practice):
     told = text(practice.give_up())
     assert " ".join(bug.diff().split()) in told
     assert " ".join(bug.explanation.split()) in told
-    with pytest.raises(NothingToPractise, match=r"No bug is open: practice\(\) opens one"):
+    with pytest.raises(Refused, match=r"No bug is open: practice\(\) opens one"):
         practice.line(1)
 
 
@@ -169,11 +170,12 @@ def test_within_a_level_large_repairs_come_first():
 
 def test_where_nothing_has_passed_one_sentence_says_where_to_begin(file, practice):
     file.unlink()
-    with pytest.raises(NothingToPractise, match=r"none has passed its check yet\. Begin with pairwise_dot in"):
+    with pytest.raises(Refused, match=r"none has passed its check yet\. Begin with pairwise_dot in"):
         practice()
-    with pytest.raises(NothingToPractise, match="none of lesson 05_causal_attention has passed"):
+    with pytest.raises(Refused, match="none of lesson 05_causal_attention has passed"):
         practice("05_causal_attention")
-    assert "Find the bug" in text(practice("05_causal_attention", everything=True))
+    assert "Find the bug" in text(practice("05", everything=True))
+    assert find(opened(practice).exercise).lesson == "05_causal_attention"
 
 
 @pytest.mark.parametrize(
@@ -194,7 +196,7 @@ def test_what_cannot_be_asked_for_is_refused_in_a_sentence(practice, asked, mess
 
 def test_a_lesson_without_such_bugs_says_so(practice, monkeypatch):
     monkeypatch.setattr(choosing, "rows", lambda: tuple(row for row in rows() if row.level < 6))
-    with pytest.raises(NothingToPractise, match="that you have passed has two wrong lines"):
+    with pytest.raises(Refused, match="that you have passed has two wrong lines"):
         practice(only="two")
 
 
@@ -230,7 +232,7 @@ def test_of_four_explanations_one_is_true_and_hints_say_nothing_false(exercise):
     ],
 )
 def test_a_line_that_is_not_one_is_refused(where, message):
-    with pytest.raises(NoSuchLine, match=message):
+    with pytest.raises(Refused, match=message):
         line_named("a = 1\n\nb = 2", where)
 
 

@@ -9,7 +9,7 @@ import pytest
 from practised import START, cards, opened, text
 
 from attnlib.checks.practising import review as reviewing
-from attnlib.checks.practising.choose import NothingToPractise
+from attnlib.checks.practising.choose import Refused
 from attnlib.checks.practising.play import Practice
 from attnlib.checks.practising.review import AFRESH, NOT_INSTALLED, Review, review, slip_of
 from attnlib.checks.standing import kept
@@ -60,7 +60,7 @@ def test_a_broken_or_old_history_costs_itself_alone_and_is_told(file, practice, 
 
 def test_a_damaged_file_is_named_and_left_as_it_is(file, practice):
     file.write_text("{")
-    with pytest.raises(NothingToPractise, match="is damaged"):
+    with pytest.raises(Refused, match="is damaged"):
         practice()
     assert "is damaged" in text(practice(everything=True))
     practice.give_up()

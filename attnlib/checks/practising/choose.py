@@ -1,6 +1,7 @@
 """Which bug comes next: a mistake that is due, or else a new one of the learner's level."""
 
 import random
+import re
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -14,8 +15,8 @@ ENOUGH = 3
 """So many bugs of a level found without help open the next one."""
 
 
-class NothingToPractise(ValueError):
-    """There is no bug to serve; IPython shows the sentence that says why, and no traceback."""
+class Refused(ValueError):
+    """What was asked for or answered cannot be; IPython shows the sentence that says why, and no traceback."""
 
     def _render_traceback_(self) -> list[str]:
         return [str(self)]
@@ -24,12 +25,12 @@ class NothingToPractise(ValueError):
 def candidates(passed: set[str], *, lesson: str | None, only: str | None, everything: bool) -> list[Row]:
     """The bugs of exercises that have passed, of one lesson or of all, silent ones alone or those of two at once.
 
-    Raises NothingToPractise, which says why, if there is none, and ValueError for a lesson or a kind that isn't there.
+    Raises Refused, which says why, if there is none, and for a lesson or a kind that isn't there.
     """
     if only is not None and only not in ONLY:
-        raise ValueError(f"only must be {' or '.join(map(repr, ONLY))}, got {only!r:.40}")
+        raise Refused(f"only must be {' or '.join(map(repr, ONLY))}, got {only!r:.40}")
     known = course.exercises()
-    lesson = None if lesson is None else course.lesson_called(lesson)
+    lesson = None if lesson is None else _lesson(lesson)
     mine = [e for e in known.values() if lesson is None or e.lesson == lesson]
     opened = {e.name for e in mine if everything or e.name in passed}
     in_lesson = [row for row in rows() if row.exercise in {e.name for e in mine}]
@@ -38,17 +39,25 @@ def candidates(passed: set[str], *, lesson: str | None, only: str | None, everyt
         return found
     where = f" of lesson {lesson}" if lesson else ""
     if lesson and not in_lesson:
-        raise NothingToPractise(f"Lesson {lesson} has no bugs to find.")
+        raise Refused(f"Lesson {lesson} has no bugs to find.")
     if not any(row.exercise in opened for row in in_lesson):
         first = next(e for e in mine if any(row.exercise == e.name for row in in_lesson))
-        raise NothingToPractise(
+        raise Refused(
             f"Practice asks about exercises that you have passed, and none{where} has passed its check yet. "
             f"Begin with {first.name} in lesson {first.lesson}, or ask for everything=True; --everything in a terminal."
         )
     what = "is silent" if only == "silent" else "has two wrong lines"
-    raise NothingToPractise(
-        f"No bug in the exercises{where} that you have passed {what}; leave out `only` for the others."
-    )
+    raise Refused(f"No bug in the exercises{where} that you have passed {what}; leave out `only` for the others.")
+
+
+def _lesson(name: str) -> str:
+    """The lesson's whole name, of which its number is enough."""
+    known = dict.fromkeys(exercise.lesson for exercise in course.exercises().values())
+    numbered = [lesson for lesson in known if re.fullmatch(r"\d\d", str(name)) and lesson.startswith(f"{name}_")]
+    try:
+        return numbered[0] if numbered else course.lesson_called(name)
+    except ValueError as error:
+        raise Refused(str(error)) from None
 
 
 def _is(row: Row, only: str | None) -> bool:

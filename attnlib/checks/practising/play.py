@@ -10,7 +10,7 @@ from typing import Any
 
 from attnlib.checks.check import run
 from attnlib.checks.practising.bug import Bug
-from attnlib.checks.practising.choose import NothingToPractise, candidates, choose
+from attnlib.checks.practising.choose import Refused, candidates, choose
 from attnlib.checks.practising.difficulty import LEVELS
 from attnlib.checks.practising.quiz import explanations, hints, judged_lines, line_named
 from attnlib.checks.practising.review import GIVEN_UP, SOLVED, WITH_HELP, Review, remember, review, slip_of
@@ -94,19 +94,19 @@ class Practice:
         `only="silent"` leaves out exceptions, `only="two"` has two wrong lines. After so many `minutes`,
         `practice.next()` says how it went. In a notebook, the code is put into the next cell.
 
-        Raises ValueError for a lesson that doesn't exist and for what `only` and `minutes` can't be; NothingToPractise,
-        with a sentence, where nothing has passed.
+        Raises Refused, a ValueError with a sentence, for a lesson that doesn't exist, for what `only` and `minutes`
+        can't be, and where nothing has passed.
         """
         if minutes is not None and (
             isinstance(minutes, bool) or not isinstance(minutes, int | float) or not minutes > 0
         ):
-            raise ValueError(f"minutes must be a number above 0, got {minutes!r:.40}")
+            raise Refused(f"minutes must be a number above 0, got {minutes!r:.40}")
         best, trouble = best_scores(terminal=self.terminal)
         passed = {name for name, score in best.items() if score == 1}
         try:
             found = candidates(passed, lesson=lesson, only=only, everything=everything)
-        except NothingToPractise as error:
-            raise NothingToPractise(f"{error} {trouble}".strip()) from None
+        except Refused as error:
+            raise Refused(f"{error} {trouble}".strip()) from None
         seen = review(terminal=self.terminal)
         seen.trouble = trouble or seen.trouble
         ends = None if minutes is None else time.monotonic() + 60 * minutes
@@ -137,7 +137,7 @@ class Practice:
         opened = self._now_open()
         chosen = letter.strip().upper() if isinstance(letter, str) else letter
         if chosen not in opened.options:
-            raise ValueError(f"an explanation is named by {', '.join(opened.options)}, got {letter!r:.40}")
+            raise Refused(f"an explanation is named by {', '.join(opened.options)}, got {letter!r:.40}")
         if opened.options[chosen] != opened.bug.title:
             return self._not_yet(opened, f"{chosen} is not true of this code: {opened.options[chosen]}")
         return self._found(opened, f"Right: {chosen}")
@@ -194,7 +194,7 @@ class Practice:
 
     def _now_open(self) -> Opened:
         if self.opened is None or self.opened.closed:
-            raise NothingToPractise("No bug is open: practice() opens one.")
+            raise Refused("No bug is open: practice() opens one.")
         return self.opened
 
     def _not_yet(self, opened: Opened, told: str) -> Shown:

@@ -5,17 +5,11 @@ import textwrap
 from collections.abc import Sequence
 
 from attnlib.checks.practising.bug import Bug, bug_of
+from attnlib.checks.practising.choose import Refused
 from attnlib.checks.practising.review import slip_of
 from attnlib.checks.practising.table import Row, rows
 
 LETTERS = "ABCD"
-
-
-class NoSuchLine(ValueError):
-    """What was named is no line of the code, or several."""
-
-    def _render_traceback_(self) -> list[str]:
-        return [str(self)]
 
 
 def line_named(code: str, where: int | str) -> int:
@@ -24,21 +18,21 @@ def line_named(code: str, where: int | str) -> int:
     >>> line_named("a = 1\nb = 2", "b =")
     2
 
-    Raises NoSuchLine with a sentence if there is none, or if there are several.
+    Raises Refused with a sentence if there is none, or if there are several.
     """
     lines = code.split("\n")
     if isinstance(where, int) and not isinstance(where, bool):
         if 1 <= where <= len(lines) and lines[where - 1].strip():
             return where
-        raise NoSuchLine(f"The code has the lines 1 to {len(lines)}, and line {where} is empty or not among them.")
+        raise Refused(f"The code has the lines 1 to {len(lines)}, and line {where} is empty or not among them.")
     if not isinstance(where, str) or not where.strip():
-        raise NoSuchLine(f"A line is named by its number or a piece of its text, got {where!r:.60}.")
+        raise Refused(f"A line is named by its number or a piece of its text, got {where!r:.60}.")
     wanted = where.strip()
     found = [n for n, line in enumerate(lines, 1) if line.strip() == wanted]
     found = found or [n for n, line in enumerate(lines, 1) if wanted in line]
     if len(found) != 1:
         which = f"lines {', '.join(map(str, found))} have" if found else "no line has"
-        raise NoSuchLine(f"Name one line: {which} {wanted!r:.60} in it.")
+        raise Refused(f"Name one line: {which} {wanted!r:.60} in it.")
     return found[0]
 
 

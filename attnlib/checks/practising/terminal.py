@@ -13,9 +13,8 @@ from pathlib import Path
 from textwrap import fill, wrap
 
 from attnlib.checks.practising.bug import defined
-from attnlib.checks.practising.choose import ONLY
+from attnlib.checks.practising.choose import ONLY, Refused
 from attnlib.checks.practising.play import Practice
-from attnlib.checks.practising.quiz import NoSuchLine
 from attnlib.checks.practising.shown import WIDTH, Shown
 
 NO_EDITOR = "No editor is set: `export EDITOR=nano`, say. To name the wrong line or to choose a letter, none is needed."
@@ -34,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     practice = Practice(terminal=True)
     try:
         shown = practice(asked.lesson, only=asked.only, minutes=asked.minutes, everything=asked.everything)
-    except ValueError as error:
+    except Refused as error:
         _say(str(error))
         return 1
     with contextlib.suppress(EOFError, KeyboardInterrupt):
@@ -61,7 +60,7 @@ def _ask_about(practice: Practice) -> bool:
             return False
         try:
             shown = _answered(practice, answer)
-        except (NoSuchLine, ValueError) as error:
+        except Refused as error:
             _say(str(error))
         else:
             if shown is not None:
@@ -86,7 +85,7 @@ def _answered(practice: Practice, answer: str) -> Shown | None:
         return commands[answer.lower()]()
     if answer.upper() in practice.opened.options:
         return practice.because(answer)
-    raise ValueError(f"{answer!r:.40} is no answer.")
+    raise Refused(f"{answer!r:.40} is no answer.")
 
 
 def _edited(practice: Practice) -> Shown | None:
