@@ -20,6 +20,7 @@ from attnlib.checks.practising.difficulty import LEVELS
 from attnlib.checks.practising.play import Practice
 from attnlib.checks.practising.quiz import LETTERS, explanations, hints, line_named
 from attnlib.checks.practising.review import Review, slip_of
+from attnlib.checks.practising.symptom import symptom_of
 from attnlib.checks.practising.table import rows
 
 LESSON = "02_scaled_dot_product_attention"
@@ -236,15 +237,18 @@ def test_a_line_that_is_not_one_is_refused(where, message):
         line_named("a = 1\n\nb = 2", where)
 
 
-def test_one_is_served_at_once(practice):
-    practice(everything=True)
+def test_one_is_served_at_once():
+    """In 200 ms of processor time, after the first of an exercise."""
     took = []
     for row in list(rows())[:: len(rows()) // 40]:
-        start = time.process_time()
-        bug = bug_of(row.exercise, row.slip, row.dialect)
-        explanations(bug)
-        took.append(time.process_time() - start)
-    assert sorted(took)[len(took) // 2] < 0.2
+        for _ in range(2):
+            start = time.process_time()
+            bug = bug_of(row.exercise, row.slip, row.dialect)
+            explanations(bug)
+            symptom_of(bug, row.case)
+            last = time.process_time() - start
+        took.append(last)
+    assert sorted(took)[int(0.95 * len(took))] < 0.2
 
 
 def test_every_lesson_with_code_can_be_practised():

@@ -4,10 +4,12 @@ import random
 import textwrap
 from collections.abc import Sequence
 
+from attnlib.checks.course.declare import WrittenExercise
 from attnlib.checks.practising.bug import Bug, bug_of
 from attnlib.checks.practising.choose import Refused
+from attnlib.checks.practising.difficulty import LEVELS
 from attnlib.checks.practising.review import slip_of
-from attnlib.checks.practising.table import Row, rows
+from attnlib.checks.practising.table import rows
 
 LETTERS = "ABCD"
 
@@ -42,26 +44,33 @@ def explanations(bug: Bug) -> dict[str, str]:
     The others are of mistakes in lines that are right here, so that only one of the four can be true.
     """
     chance = random.Random(bug.key)
-    others: dict[str, str] = {}
-    rivals = [row for row in rows() if row.exercise == bug.exercise and _is_another(row, bug)]
-    chance.shuffle(rivals)
-    for strict in (True, False):
-        for row in rivals:
+    others: list[str] = []
+    for strict, slips in ((True, _served), (False, _served), (False, _known)):
+        if len(others) == len(LETTERS) - 1:
+            break
+        for slip in chance.sample(found := slips(bug), len(found)):
+            rival = bug_of(bug.exercise, slip)
+            if rival.title not in (bug.title, *others) and not (strict and _same_place(rival, bug)):
+                others.append(rival.title)
             if len(others) == len(LETTERS) - 1:
                 break
-            rival = bug_of(row.exercise, row.slip)
-            if rival.title in {bug.title, *others.values()} or (strict and _same_place(rival, bug)):
-                continue
-            others[row.slip] = rival.title
-    titles = [bug.title, *others.values()]
+    titles = [bug.title, *others]
     chance.shuffle(titles)
     return dict(zip(LETTERS, titles, strict=False))
 
 
-def _is_another(row: Row, bug: Bug) -> bool:
-    return (
-        row.dialect == 0 and slip_of(row.slip) != slip_of(bug.slip) and ("_and_" in row.slip) == ("_and_" in bug.slip)
-    )
+def _served(bug: Bug) -> list[str]:
+    """The other mistakes that are served in the catalogue's right answer; of two at once if it has two."""
+    two = len(bug.changes) == 2
+    mine = (row for row in rows() if row.exercise == bug.exercise and not row.dialect)
+    return [row.slip for row in mine if slip_of(row.slip) != slip_of(bug.slip) and (row.level == max(LEVELS)) is two]
+
+
+def _known(bug: Bug) -> list[str]:
+    """Those that are not served, too: some exercises have few."""
+    declared, two = bug.declared, len(bug.changes) == 2
+    told = [wrong.told for wrong in declared.wrongs] if isinstance(declared, WrittenExercise) else []
+    return [t.id for t in told if slip_of(t.id) != slip_of(bug.slip) and bool(t.both) is two]
 
 
 def _same_place(one: Bug, other: Bug) -> bool:

@@ -151,6 +151,8 @@ def _leak(exercise: Exercise, attempt: Local, trial: Trial) -> str:
     """An output at the first place that changes with an input at the last, which in a right answer it does not."""
     for axis, place in ((-2, "row"), (0, "entry of the batch")):
         for number, name in enumerate(input_names(exercise)):
+            if not _can_move(trial.got.inputs, number, axis):
+                continue
             moved = replace(trial.case, inputs=_moved(trial.case.inputs, exercise, number, axis), gradient=False)
             asking = Asking()
             right = observe(exercise, exercise.reference, moved, asking, exact=True)
@@ -174,14 +176,17 @@ def _moved(make: Callable[[Draw], Inputs], exercise: Exercise, number: int, axis
     def inputs(draw: Draw) -> Inputs:
         made = make(draw)
         given = list(made[1] if exercise.kind == "module" else made)
-        tensor = given[number] if number < len(given) else None
-        least = 3 if axis == 0 else 2
-        if isinstance(tensor, Tensor) and tensor.is_floating_point() and tensor.dim() >= least:
-            given[number] = tensor.clone()
-            given[number].select(axis, -1).add_(SHIFT)
+        given[number] = given[number].clone()
+        given[number].select(axis, -1).add_(SHIFT)
         return (made[0], tuple(given)) if exercise.kind == "module" else tuple(given)
 
     return inputs
+
+
+def _can_move(given: Inputs, number: int, axis: int) -> bool:
+    """Whether the input is a floating tensor with such an axis; an axis of a batch has two behind it."""
+    tensor = given[number] if number < len(given) else None
+    return isinstance(tensor, Tensor) and tensor.is_floating_point() and tensor.dim() >= (3 if axis == 0 else 2)
 
 
 def _gap_of_first(before: Observation, after: Observation, axis: int) -> float:
