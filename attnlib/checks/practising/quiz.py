@@ -12,6 +12,8 @@ from attnlib.checks.practising.review import slip_of
 from attnlib.checks.practising.table import rows
 
 LETTERS = "ABCD"
+MOST_LOOKED_AT = 20
+"""Mistakes, for three that are made elsewhere: each is made into a program."""
 
 
 def line_named(code: str, where: int | str) -> int:
@@ -48,7 +50,7 @@ def explanations(bug: Bug) -> dict[str, str]:
     for strict, slips in ((True, _served), (False, _served), (False, _known)):
         if len(others) == len(LETTERS) - 1:
             break
-        for slip in chance.sample(found := slips(bug), len(found)):
+        for slip in chance.sample(found := slips(bug), min(MOST_LOOKED_AT, len(found))):
             rival = bug_of(bug.exercise, slip)
             if rival.title not in (bug.title, *others) and not (strict and _same_place(rival, bug)):
                 others.append(rival.title)
@@ -75,7 +77,7 @@ def _known(bug: Bug) -> list[str]:
 
 def _same_place(one: Bug, other: Bug) -> bool:
     here, there = ({line.strip() for line in bug.repair.split("\n")} - {""} for bug in (one, other))
-    return bool(here & there) or not here or not there
+    return bool(here & there) or not (here or there)  # two lines that are one too many may say the same
 
 
 def hints(bug: Bug, options: dict[str, str]) -> list[str]:
