@@ -45,6 +45,11 @@ def build_table(wanted: Sequence[str], *, check: bool) -> None:
     Terminal().print(counts(table))
 
 
+def show_counts() -> None:
+    """How many bugs the table has."""
+    Terminal().print(counts(rows()))
+
+
 def _kind(reason: str) -> str:
     return "another line can be repaired as well" if reason.startswith("line ") else reason
 

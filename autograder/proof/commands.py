@@ -24,12 +24,15 @@ def checks(exercises: tuple[str, ...], page: Path | None, seeds: int) -> None:
 @click.command()
 @click.argument("exercises", nargs=-1, metavar="[EXERCISE]...")
 @click.option("--check", is_flag=True, help="Write nothing; fail if the table is not what trying shows.")
-def bugs(exercises: tuple[str, ...], check: bool) -> None:
+@click.option("--count", is_flag=True, help="Try nothing; count what is in the table.")
+def bugs(exercises: tuple[str, ...], check: bool, count: bool) -> None:
     """Try every wrong line as a bug for practice, and write the table of those that can be served.
 
     Of the exercises, of all if none is named. Each is run as a learner would run it: its check rejects it under its own
     name, the one repair makes it right, and no small change in another line does. Takes half an hour for all.
     """
-    from autograder.proof.bugs_command import build_table
+    from autograder.proof.bugs_command import build_table, show_counts
 
+    if count:
+        return show_counts()
     build_table(exercises, check=check)
