@@ -15,6 +15,7 @@ import click
 from rich.progress import Progress
 
 from autograder.lesson_text.layout import ROOT, Layout, shown
+from autograder.proof.commands import bugs, checks
 from autograder.showing.errors import CourseError
 from autograder.showing.terminal import Terminal, rated_progress, say
 
@@ -242,20 +243,8 @@ def report(
     show(layout, lessons, table=table, page=page, names=not anonymous)
 
 
-@main.command()
-@click.argument("exercises", nargs=-1, metavar="[EXERCISE]...")
-@click.option("--page", type=click.Path(path_type=Path, dir_okay=False), help="Write it as an HTML page, too.")
-@click.option("--seeds", type=click.IntRange(min=1), default=1, show_default=True, help="Judge with so many seeds.")
-def checks(exercises: tuple[str, ...], page: Path | None, seeds: int) -> None:
-    """Prove that the checks can be trusted, and exit with 1 if they cannot.
-
-    The check of each exercise, of all if none is named, is tried on every misconception (rejected, under its own name),
-    on every right answer (accepted), and on mutants of right answers (killed, or listed as equivalent with a reason).
-    What a check costs is measured, too. Takes some minutes.
-    """
-    from autograder.proof.command import prove
-
-    prove(exercises, seeds=seeds, page_file=page)
+main.add_command(checks)
+main.add_command(bugs)
 
 
 @main.command()

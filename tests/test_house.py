@@ -166,6 +166,7 @@ def test_what_is_looked_for_would_be_found() -> None:
     assert "attnlib.checks.exercise.Exercise" in set(imported(ROOT / "attnlib" / "checks" / "course" / "__init__.py"))
     assert is_from("attnlib.masks", "attnlib")
     assert not is_from("attnlib.checks.draw", "attnlib")
+    assert not is_from("attnlib.__main__", "attnlib")
     assert within("attnlib.checks.course.usual", "attnlib.checks.course")
 
 
@@ -173,4 +174,4 @@ def test_the_wheel_carries_every_text_that_attnlib_reads() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     patterns = settings["tool"]["setuptools"]["package-data"]["attnlib"]
     carried = {path for pattern in patterns for path in (ROOT / "attnlib").glob(pattern)}
-    assert set((ROOT / "attnlib").rglob("*.md")) <= carried
+    assert {path for kind in ("md", "tsv") for path in (ROOT / "attnlib").rglob(f"*.{kind}")} <= carried

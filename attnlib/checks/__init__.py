@@ -9,6 +9,7 @@
 from attnlib.checks.check import CheckFailed, check, grade, keep, run
 from attnlib.checks.course import exercises
 from attnlib.checks.exercise import Case, Exercise, Misconception
+from attnlib.checks.practising.play import practice
 from attnlib.checks.standing.progress import progress
 from attnlib.checks.standing.weights import keep_weights, trained
 from attnlib.checks.verdict.report import Report
@@ -25,6 +26,7 @@ __all__ = [
     "grade",
     "keep",
     "keep_weights",
+    "practice",
     "progress",
     "run",
     "trained",

@@ -20,6 +20,7 @@ def main(arguments: list[str]) -> int | str:
         command = commands.add_parser(name, help=what, description=what)
         command.add_argument("folder", nargs="?", type=Path, default=Path(FOLDER), help=f"by default {FOLDER}")
     commands.add_parser("status", help="what is passed, the points, and the next step")
+    commands.add_parser("practice", help="find the bug, in a terminal")  # `practising.terminal` has its options
     chosen, options = parser.parse_known_args(arguments)
     if options and chosen.command != "lab":
         parser.error(f"unrecognized arguments: {' '.join(options)}")

@@ -64,3 +64,13 @@ def _is_written_in(lesson: str, name: str) -> bool:
         file for folder in map(Path, __path__) for file in (folder / f"{lesson}.py", *folder.glob(f"{lesson}/*.py"))
     ]
     return any(f'"{name}"' in file.read_text(encoding="utf-8") for file in files if file.is_file())
+
+
+def lesson_called(name: str) -> str:
+    """The name itself, if there is such a lesson; else a ValueError that says which is near, or which there are."""
+    lessons = list(dict.fromkeys(exercise.lesson for exercise in exercises().values()))
+    if name in lessons:
+        return name
+    near = difflib.get_close_matches(str(name), lessons, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(lessons)}"
+    raise ValueError(f"no lesson is called {name!r:.60}; {hint}")

@@ -72,6 +72,19 @@ class WrittenExercise(Exercise):
         """Its wrong programs, with what is said of each."""
         return tuple(wrong for wrong in self._wrong if self._stays(wrong.told))
 
+    def wrong_called(self, id: str) -> Wrong:
+        """The wrong program of this id, for which no other is made if it is a single slip; KeyError without one."""
+        for file in self.files:
+            for slip in read(file).slips.values():
+                if (id == slip.id or id.startswith(f"{slip.id}_")) and self.has(slip, file):
+                    for wrong in self._spelled(slip):
+                        if wrong.told.id == id:
+                            return wrong
+        for wrong in self.wrongs:
+            if wrong.told.id == id:
+                return wrong
+        raise KeyError(f"{self.name} has no wrong line called {id!r}")
+
     def why_not(self, slip: WrongLine) -> str:
         """Why the slip has no place in the right answer, in its first spelling; empty if it has one in any."""
         reasons = []

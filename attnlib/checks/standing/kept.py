@@ -1,7 +1,7 @@
 """What is kept of the checks: those of this session in memory, the best scores of all sessions in one small file.
 
-The file is the learner's own. It is written only from a notebook, never while nbgrader grades one, and it holds nothing
-but names of exercises with the best score of each.
+The file is the learner's own. It is written only from a notebook or by practice in a terminal, never while nbgrader
+grades one, and it holds nothing but names of exercises with the best score of each, and when a bug is due again.
 """
 
 import contextlib
@@ -10,10 +10,10 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from attnlib.checks.verdict.report import Report
 
@@ -49,37 +49,71 @@ def note(report: Report) -> None:
         best_scores()
 
 
-def best_scores() -> tuple[dict[str, float], str]:
+def best_scores(*, terminal: bool = False) -> tuple[dict[str, float], str]:
     """The best scores of all sessions, after bringing the file up to date; and what is wrong with it, if anything is.
 
     Two notebooks may write at the same time: what is new is added, under a lock, to what the file holds by then.
     """
-    path = place()
+    path = place(terminal=terminal)
     if path is None:
         return dict(BEST), ""
     kept, trouble = _read(path)
     if trouble or _with_ours(kept) == kept:
-        return _with_ours(kept), trouble
+        return _best(_with_ours(kept)), trouble
+    kept, trouble = _changed(path, _with_ours)
+    return _best(_with_ours(kept)), trouble
+
+
+def section(name: str, *, terminal: bool = False) -> tuple[Any, str]:
+    """What else the file holds, under this name, or None; and what is wrong with the file, if anything is."""
+    path = place(terminal=terminal)
+    if path is None:
+        return None, ""
+    kept, trouble = _read(path)
+    return kept.get(name), trouble
+
+
+def keep_section(name: str, change: Callable[[Any], Any], *, terminal: bool = False) -> str:
+    """Change it, under a lock, to what `change` makes of it; what is wrong with the file, if anything is."""
+    path = place(terminal=terminal)
+    if path is None:
+        return ""
+    return _changed(path, lambda kept: {**kept, name: change(kept.get(name))})[1]
+
+
+def _changed(path: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> tuple[dict[str, Any], str]:
+    """What the file holds after a change under a lock, and what is wrong with it; a damaged one is left as it is."""
+    kept: dict[str, Any] = {}
     try:
         with locked(path):
             kept, trouble = _read(path)
             if not trouble:
-                _replace(path, _with_ours(kept))
+                kept = change(kept)
+                _replace(path, kept)
     except OSError as error:
-        trouble = f"{shown(path)} cannot be written ({error.strerror}): a restart of this notebook forgets what is new."
-    return _with_ours(kept), trouble
+        trouble = f"{shown(path)} cannot be written ({error.strerror}): a restart forgets what is new."
+    return kept, trouble
 
 
-def _with_ours(kept: Mapping[str, float]) -> dict[str, float]:
-    return {name: max(kept.get(name, 0.0), BEST.get(name, 0.0)) for name in (*kept, *BEST)}
+def _best(kept: Mapping[str, Any]) -> dict[str, float]:
+    best: dict[str, float] = kept.get("best", {})
+    return best
 
 
-def place() -> Path | None:
-    """The file; None where nothing is kept: outside of notebooks, while nbgrader runs one, or as the learner says."""
+def _with_ours(kept: dict[str, Any]) -> dict[str, Any]:
+    best = _best(kept)
+    return {**kept, "best": {name: max(best.get(name, 0.0), BEST.get(name, 0.0)) for name in (*best, *BEST)}}
+
+
+def place(*, terminal: bool = False) -> Path | None:
+    """The file; None where nothing is kept: outside of notebooks, while nbgrader runs one, or as the learner says.
+
+    In a `terminal`, where somebody practises, it is kept as in a notebook.
+    """
     chosen = os.environ.get(PLACE)
     if chosen is not None:
         return Path(chosen) if chosen else None
-    if "NBGRADER_EXECUTION" in os.environ or not in_a_notebook():
+    if "NBGRADER_EXECUTION" in os.environ or not (terminal or in_a_notebook()):
         return None
     try:
         return Path.home() / FILE
@@ -100,11 +134,12 @@ def in_a_notebook() -> bool:
     return ipython is not None and getattr(ipython.get_ipython(), "kernel", None) is not None
 
 
-def _read(path: Path) -> tuple[dict[str, float], str]:
+def _read(path: Path) -> tuple[dict[str, Any], str]:
+    """All that the file holds; nothing, and the reason, where it cannot be read or is no such file."""
     try:
         told = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        return {}, ""
+        return {"version": VERSION, "best": {}}, ""
     except OSError as error:
         return {}, f"{shown(path)} cannot be read ({error.strerror}), {ALONE}."
     except (ValueError, RecursionError):
@@ -112,11 +147,11 @@ def _read(path: Path) -> tuple[dict[str, float], str]:
     best = told.get("best") if isinstance(told, dict) and told.get("version") == VERSION else None
     if not isinstance(best, dict) or not all(type(score) is float and 0 < score <= 1 for score in best.values()):
         return {}, f"{shown(path)} is damaged, {ALONE}. Delete the file to start a new one."
-    return best, ""
+    return told, ""
 
 
-def _replace(path: Path, best: Mapping[str, float]) -> None:
-    text = json.dumps({"version": VERSION, "best": dict(sorted(best.items()))}, indent=1)
+def _replace(path: Path, kept: Mapping[str, Any]) -> None:
+    text = json.dumps({**kept, "version": VERSION, "best": dict(sorted(_best(kept).items()))}, indent=1)
     fresh = path.with_name(f"{path.name}.{os.getpid()}")
     try:
         fresh.write_text(text, encoding="utf-8")

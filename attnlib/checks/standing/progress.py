@@ -1,13 +1,12 @@
 """The overview: exercises, points and the next step, for one lesson and over the course."""
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import groupby
 from typing import Any
 
-from attnlib.checks.course import exercises
+from attnlib.checks.course import exercises, lesson_called
 from attnlib.checks.exercise import Exercise
 from attnlib.checks.standing.kept import LAST, best_scores, place, shown
 
@@ -118,13 +117,9 @@ def progress(lesson: str | None = None) -> Progress:
     known = exercises()
     best, trouble = best_scores()
     rows = [_row(exercise, best.get(exercise.name, 0.0)) for exercise in known.values()]
-    lessons = list(dict.fromkeys(row.lesson for row in rows))
     if lesson is None and LAST:
         lesson = known[list(LAST)[-1]].lesson
-    if lesson is not None and lesson not in lessons:
-        near = difflib.get_close_matches(str(lesson), lessons, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(lessons)}"
-        raise ValueError(f"no lesson is called {lesson!r:.60}; {hint}")
+    lesson = None if lesson is None else lesson_called(lesson)
     file = place()
     return Progress(rows, lesson, shown(file) if file else "", trouble)
 

@@ -70,6 +70,11 @@ TOPICS = {
     "ablate_head": "Ablating a head",
     "ov_circuit": "OV circuit",
     "path_patch": "Path patching",
+    "SharedEncoder": "ALBERT: one block in every layer",
+    "load_encoder": "Loading published weights",
+    "fill_in": "Filling in a masked token",
+    "atom_map": "Atom map from attention",
+    "find_head": "Search for a head",
 }
 """By exercise. A mistake is named after the first exercise in which it's told."""
 

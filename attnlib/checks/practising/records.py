@@ -1,0 +1,58 @@
+"""Bugs as data, in JSON's types: for a page that needs no installation, and for the benchmark."""
+
+import random
+from typing import Any
+
+from attnlib.checks.practising.difficulty import LEVELS
+from attnlib.checks.practising.quiz import explanations
+from attnlib.checks.practising.symptom import symptom_of
+from attnlib.checks.practising.table import Row, rows
+
+SHORT = 24
+"""Lines of code that a phone shows with little scrolling."""
+
+
+def record(row: Row) -> dict[str, Any]:
+    """All that is shown of a bug, and all that is said once it is found.
+
+    >>> from attnlib.checks.practising.table import rows
+    >>> found = record(rows()[0])
+    >>> [found[key] for key in ("exercise", "level", "silent")]
+    ['pairwise_dot', 3, True]
+    """
+    bug, options = row.bug, explanations(row.bug)
+    return {
+        "id": row.key,
+        "lesson": bug.declared.lesson,
+        "exercise": row.exercise,
+        "level": row.level,
+        "silent": row.silent,
+        "contract": bug.contract,
+        "symptom": symptom_of(bug, row.case),
+        "code": bug.code,
+        "options": options,
+        "lines": list(bug.lines),
+        "repair": bug.repair,
+        "letter": next(letter for letter, title in options.items() if title == bug.title),
+        "explanation": bug.explanation,
+    }
+
+
+def ten_bugs(seed: int = 0, count: int = 10) -> list[dict[str, Any]]:
+    """So many short bugs of different exercises, the easiest first; the same for a seed.
+
+    >>> [bug["level"] for bug in ten_bugs()]
+    [1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
+    """
+    chance = random.Random(f"a page of bugs {seed}")
+    single = [level for level in LEVELS if level < max(LEVELS)]
+    mixed = list(rows())
+    chance.shuffle(mixed)
+    chosen: list[Row] = []
+    places = [single[place * len(single) // count] for place in range(count)]
+    for level in sorted(places, key=lambda level: sum(row.level == level for row in mixed)):  # the rarest first
+        taken = {row.exercise for row in chosen}
+        of_level = (row for row in mixed if row.level == level and row.exercise not in taken)
+        if (row := next((row for row in of_level if row.bug.code.count("\n") < SHORT), None)) is not None:
+            chosen.append(row)
+    return [record(row) for row in sorted(chosen, key=lambda row: row.level)]

@@ -1,0 +1,111 @@
+"""When a mistake is asked about again: `fsrs` decides, and the learner's progress file remembers.
+
+A card stands for a slip, not for one program: the same mistake comes back in another exercise, or another dialect.
+"""
+
+import importlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from types import ModuleType
+from typing import Any
+
+from attnlib.checks.standing.kept import keep_section, section
+
+SECTION, VERSION = "practice", 1
+NOT_INSTALLED = "fsrs is not installed, so nothing is asked again in time. To change that: pip install fsrs"
+AFRESH = "The history of practice could not be read (it is damaged, or of another version), so it starts afresh."
+
+SOLVED, WITH_HELP, GIVEN_UP = "Good", "Hard", "Again"
+
+
+def slip_of(id: str) -> str:
+    """The slip of a spelling: `no_scale_2` is the same mistake as `no_scale`.
+
+    >>> slip_of("no_scale_2"), slip_of("no_scale")
+    ('no_scale', 'no_scale')
+    """
+    return re.sub(r"_\d+$", "", id)
+
+
+@dataclass
+class Review:
+    """What was asked so far: a card for each slip, and how many bugs of each level were found without help."""
+
+    cards: dict[str, dict[str, Any]] = field(default_factory=dict)
+    solved: dict[int, int] = field(default_factory=dict)
+    trouble: str = ""
+
+    def due(self, now: datetime) -> list[str]:
+        """The slips that are due, the one that has waited longest first."""
+        return [slip for when, slip in self.schedule() if when <= now]
+
+    def schedule(self) -> list[tuple[datetime, str]]:
+        """When each slip is due."""
+        return sorted((datetime.fromisoformat(card["due"]), slip) for slip, card in self.cards.items())
+
+
+def review(*, terminal: bool = False) -> Review:
+    """The learner's own; empty, with a sentence in `trouble`, where it cannot be read."""
+    kept, trouble = section(SECTION, terminal=terminal)
+    found = _read(kept)
+    if found is None:
+        return Review(trouble=AFRESH)
+    found.trouble = trouble or ("" if _fsrs() else NOT_INSTALLED)
+    return found
+
+
+def remember(seen: Review, slip: str, level: int, rating: str, now: datetime, *, terminal: bool = False) -> str:
+    """Schedule the slip anew, in memory and in the file; what is wrong with the file, if anything is."""
+
+    def after(kept: Any) -> dict[str, Any]:
+        found = _read(kept) or Review()
+        _rate(found, slip, level, rating, now)
+        return {"version": VERSION, "cards": dict(sorted(found.cards.items())), "solved": _as_keys(found.solved)}
+
+    _rate(seen, slip, level, rating, now)
+    return keep_section(SECTION, after, terminal=terminal)
+
+
+def _rate(seen: Review, slip: str, level: int, rating: str, now: datetime) -> None:
+    if rating == SOLVED:
+        seen.solved[level] = seen.solved.get(level, 0) + 1
+    fsrs = _fsrs()
+    if fsrs is None:
+        return
+    # a bug is no vocabulary: nobody wants it again within the hour
+    scheduler = fsrs.Scheduler(learning_steps=(), relearning_steps=(), enable_fuzzing=False)
+    card = fsrs.Card.from_dict(seen.cards[slip]) if slip in seen.cards else fsrs.Card(card_id=0)
+    seen.cards[slip] = dict(scheduler.review_card(card, fsrs.Rating[rating], now)[0].to_dict())
+
+
+def _as_keys(solved: Mapping[int, int]) -> dict[str, int]:
+    return {str(level): count for level, count in sorted(solved.items())}
+
+
+def _read(kept: Any) -> Review | None:
+    """None if it is no such history."""
+    if kept is None:
+        return Review()
+    try:
+        if kept["version"] != VERSION:
+            return None
+        cards = {str(slip): dict(card) for slip, card in kept["cards"].items()}
+        solved = {int(level): int(count) for level, count in kept["solved"].items()}
+        found = Review(cards, solved)
+        if any(when.tzinfo is not UTC and when.utcoffset() is None for when, _ in found.schedule()):
+            return None
+        if (fsrs := _fsrs()) is not None:
+            for card in cards.values():
+                fsrs.Card.from_dict(card)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None
+    return found
+
+
+def _fsrs() -> ModuleType | None:
+    try:
+        return importlib.import_module("fsrs")
+    except ModuleNotFoundError:
+        return None

@@ -1,0 +1,149 @@
+"""`python -m attnlib practice`: bugs to find in a terminal, without Jupyter; the editor of $EDITOR repairs them."""
+
+import argparse
+import contextlib
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from textwrap import fill, wrap
+
+from attnlib.checks.practising.bug import defined
+from attnlib.checks.practising.choose import ONLY, Refused
+from attnlib.checks.practising.play import Practice
+from attnlib.checks.practising.shown import WIDTH, Shown
+
+NO_EDITOR = "No editor is set: `export EDITOR=nano`, say. To name the wrong line or to choose a letter, none is needed."
+KEYS = "7 = that line · A to D = what is true · e = edit · h = hint · g = give up · c = code · q = quit"
+AFTER = "Enter = next bug · q = quit"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Ask until somebody quits, the minutes are over, or the input ends; returns the exit status."""
+    parser = argparse.ArgumentParser("python -m attnlib practice", description="Find the bug in what you have passed.")
+    parser.add_argument("lesson", nargs="?", help="only bugs of this lesson, such as 05_causal_attention")
+    parser.add_argument("--only", choices=ONLY, help="silent: no exceptions; two: two wrong lines at once")
+    parser.add_argument("--minutes", type=float, help="stop after so many")
+    parser.add_argument("--everything", action="store_true", help="also what has not passed yet")
+    asked = parser.parse_args(arguments)
+    practice = Practice(terminal=True)
+    try:
+        shown = practice(asked.lesson, only=asked.only, minutes=asked.minutes, everything=asked.everything)
+    except Refused as error:
+        _say(str(error))
+        return 1
+    with contextlib.suppress(EOFError, KeyboardInterrupt):
+        while practice.opened is not None and not practice.opened.closed:
+            _show(shown)
+            print("\n" + in_width(practice.opened.bug.code))
+            if not _ask_about(practice):
+                break
+            shown = practice.next()
+            if practice.opened.closed:
+                _show(shown)
+    print()
+    return 0
+
+
+def _ask_about(practice: Practice) -> bool:
+    """Until the bug is found or given up; False if there shall be no other."""
+    opened = practice.opened
+    assert opened is not None
+    while not opened.closed:
+        _say(f"\n{KEYS}")
+        answer = input("> ").strip()
+        if answer.lower() in ("q", "quit", "exit"):
+            return False
+        try:
+            shown = _answered(practice, answer)
+        except Refused as error:
+            _say(str(error))
+        else:
+            if shown is not None:
+                _show(shown)
+    _say(f"\n{AFTER}")
+    return input("> ").strip().lower() not in ("q", "quit", "exit")
+
+
+def _answered(practice: Practice, answer: str) -> Shown | None:
+    """What is said to an answer; None where that was shown already."""
+    assert practice.opened is not None
+    numbers = answer.replace(",", " ").split()
+    if numbers and all(number.isdecimal() for number in numbers):
+        return practice.line(*map(int, numbers))
+    commands: dict[str, Callable[[], Shown | None]] = {
+        "e": lambda: _edited(practice),
+        "h": practice.hint,
+        "g": practice.give_up,
+        "c": lambda: print(in_width(practice.opened.bug.code)) if practice.opened else None,
+    }
+    if (answer.lower() in commands and answer.upper() not in practice.opened.options) or answer in ("c",):
+        return commands[answer.lower()]()
+    if answer.upper() in practice.opened.options:
+        return practice.because(answer)
+    raise Refused(f"{answer!r:.40} is no answer.")
+
+
+def _edited(practice: Practice) -> Shown | None:
+    """Repair the code in an editor, and run its check."""
+    assert practice.opened is not None
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
+    if not editor:
+        _say(NO_EDITOR)
+        return None
+    bug = practice.opened.bug
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, f"{bug.exercise}.py")
+            file.write_text(bug.code + "\n", encoding="utf-8")
+            subprocess.run([*shlex.split(editor), str(file)], check=True)
+            code = file.read_text(encoding="utf-8")
+    except (OSError, ValueError, subprocess.CalledProcessError) as error:
+        _say(f"The editor `{editor}` could not be used: {getattr(error, 'strerror', '') or error}")
+        return None
+    if code.strip() == bug.code.strip():
+        _say("Nothing was changed.")
+        return None
+    try:
+        attempt = defined(code, bug.exercise, "edited")
+    except Exception as error:  # what was typed may raise anything
+        _say(f"The code does not run: {type(error).__name__}: {error}")
+        return None
+    return practice.repaired(attempt)
+
+
+def in_width(code: str, width: int | None = None) -> str:
+    """The code with numbers, its long lines continued below, under their own indent.
+
+    >>> print(in_width("total = one_number + another_number", 30))
+     1  total = one_number +
+            another_number
+    """
+    width = width or _width()
+    rows = []
+    for number, line in enumerate(code.split("\n"), 1):
+        indent = " " * (len(line) - len(line.lstrip()) + 4)
+        room = max(20, width - 4)
+        pieces = wrap(line, room, subsequent_indent=indent, drop_whitespace=True, break_on_hyphens=False) or [""]
+        rows += [f"{f'{number:>2}' if not place else '  '}  {piece}".rstrip() for place, piece in enumerate(pieces)]
+    return "\n".join(rows)
+
+
+def _show(shown: Shown) -> None:
+    print("\n" + repr(Shown(shown.headline, shown.sections, _width())))
+
+
+def _say(text: str) -> None:
+    print("\n".join(fill(line, _width()) for line in text.split("\n")))
+
+
+def _width() -> int:
+    return min(WIDTH + 20, max(40, shutil.get_terminal_size().columns - 1))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

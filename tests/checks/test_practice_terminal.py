@@ -1,0 +1,110 @@
+"""`python -m attnlib practice`: 60 columns, an editor or none, an input that ends, a home that cannot be written."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+from practised import opened
+
+from attnlib.checks.practising import terminal
+from attnlib.checks.practising.bug import bug_of
+from attnlib.checks.practising.play import Practice
+from attnlib.checks.standing import kept
+
+
+def answered(monkeypatch, capsys, *lines, arguments=(), width=60):
+    """What a terminal of this width shows for these lines, and the exit status."""
+    given = iter(lines)
+
+    def line(prompt=""):
+        try:
+            return next(given)
+        except StopIteration:
+            raise EOFError from None
+
+    monkeypatch.setattr("builtins.input", line)
+    monkeypatch.setenv("COLUMNS", str(width))
+    status = terminal.main(list(arguments))
+    return status, capsys.readouterr().out
+
+
+def test_a_terminal_of_60_columns_is_kept(file, monkeypatch, capsys):
+    status, out = answered(monkeypatch, capsys, "A", "h", "h", "h", "c", "g", "", "g", "q")
+    assert status == 0
+    assert max(map(len, out.split("\n"))) < 60
+    assert out.count("Find the bug in") == 2
+
+
+def test_no_line_of_code_is_cut(file, monkeypatch, capsys):
+    bug = bug_of("masked_softmax", "scores_times_mask_2")
+    shown = terminal.in_width(bug.code, 60)
+    assert re.sub(r"\s+", "", re.sub(r"^ ?\d+( |$)", "", shown, flags=re.MULTILINE)) == re.sub(r"\s+", "", bug.code)
+
+
+def test_an_input_that_ends_ends_it(file, monkeypatch, capsys):
+    assert answered(monkeypatch, capsys)[0] == 0
+
+
+def test_an_answer_that_is_none_is_told(file, monkeypatch, capsys):
+    _, out = answered(monkeypatch, capsys, "z", "", "999", "q")
+    assert "'z' is no answer" in out
+    assert "line 999 is empty or not" in " ".join(out.split())
+
+
+def test_without_an_editor_one_sentence_says_what_is_needed(file, monkeypatch, capsys):
+    monkeypatch.delenv("EDITOR", raising=False)
+    monkeypatch.delenv("VISUAL", raising=False)
+    _, out = answered(monkeypatch, capsys, "e", "q")
+    assert "No editor is set: `export EDITOR=nano`, say." in " ".join(out.split())
+
+
+def test_an_editor_that_does_not_exist_is_named(file, monkeypatch, capsys):
+    monkeypatch.delenv("VISUAL", raising=False)
+    monkeypatch.setenv("EDITOR", "no-such-editor --wait")
+    _, out = answered(monkeypatch, capsys, "e", "q")
+    assert "The editor `no-such-editor --wait` could not be used: No such file" in " ".join(out.split())
+
+
+@pytest.mark.parametrize(
+    ("edit", "said"),
+    [
+        ("pass", "Nothing was changed."),
+        ("text = right", "Right: the check passes"),
+        ("text = text.replace('return', 'retrun')", "The code does not run: SyntaxError"),
+        ("text = text.replace('return', 'return 2 *')", "Not yet"),
+    ],
+)
+def test_the_editor_repairs_the_code(file, tmp_path, monkeypatch, capsys, edit, said):
+    probe = Practice(terminal=True)
+    probe()
+    right = opened(probe).right
+    editor = tmp_path / "editor.py"
+    opens = f"import sys\npath = sys.argv[1]\ntext = open(path).read()\nright = {right!r}\n"
+    editor.write_text(f"{opens}{edit}\nopen(path, 'w').write(text)")
+    monkeypatch.delenv("VISUAL", raising=False)
+    monkeypatch.setenv("EDITOR", f"{sys.executable} {editor}")
+    _, out = answered(monkeypatch, capsys, "e", "q")
+    assert said in " ".join(out.split())
+
+
+def test_in_a_terminal_nothing_passed_is_one_sentence_and_a_failure(file, monkeypatch, capsys):
+    file.unlink()
+    status, out = answered(monkeypatch, capsys)
+    assert status == 1
+    assert " ".join(out.split()).startswith("Practice asks about exercises that you have passed, and none has")
+
+
+@pytest.mark.slow
+def test_the_command_runs_from_anywhere_with_a_home_that_cannot_be_written(tmp_path):
+    env = {**os.environ, "HOME": str(tmp_path / "nowhere"), "COLUMNS": "60"}
+    env.pop(kept.PLACE, None)
+    command = [sys.executable, "-m", "attnlib", "practice", "--everything"]
+    done = subprocess.run(command, input="g\nq\n", capture_output=True, text=True, env=env, cwd=tmp_path)
+    assert done.returncode == 0
+    assert done.stderr == ""
+    assert " ".join(done.stdout.split()).count("cannot be written") == 1
+    wrong = subprocess.run([sys.executable, "-m", "attnlib", "practise"], capture_output=True, text=True, env=env)
+    assert wrong.returncode == 2
+    assert "invalid choice: 'practise' (choose from" in wrong.stderr
