@@ -58,6 +58,13 @@ def test_every_link_within_the_site_leads_to_something():
     assert dead == []
 
 
+STRETCHED = """() => [...document.querySelectorAll('article img')]
+    .filter(({naturalHeight: h, clientHeight: shown}) => h && shown)
+    .filter(({naturalWidth: w, naturalHeight: h, clientWidth, clientHeight}) =>
+        Math.abs(clientWidth / clientHeight / w * h - 1) > 0.03)
+    .map(each => each.src)"""
+
+
 @pytest.mark.parametrize("size", SIZES)
 def test_no_page_complains_or_is_wider_than_the_screen(page, site, size):
     said = []
@@ -71,6 +78,7 @@ def test_no_page_complains_or_is_wider_than_the_screen(page, site, size):
         page.goto(f"{site}{name}", wait_until="load")
         width = page.evaluate("document.documentElement.scrollWidth")
         assert (name, said, width) == (name, [], SIZES[size][0])
+        assert (name, page.evaluate(STRETCHED)) == (name, [])
 
 
 RAW = """() => [...document.querySelectorAll('.math')]
