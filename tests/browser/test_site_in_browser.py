@@ -58,6 +58,8 @@ def test_every_link_within_the_site_leads_to_something():
     assert dead == []
 
 
+BLANK = "about:blank"
+"""The address of MathJax's font without characters, which Chromium now and then refuses to load."""
 STRETCHED = """() => [...document.querySelectorAll('article img')]
     .filter(({naturalHeight: h, clientHeight: shown}) => h && shown)
     .filter(({naturalWidth: w, naturalHeight: h, clientWidth, clientHeight}) =>
@@ -77,6 +79,7 @@ def test_no_page_complains_or_is_wider_than_the_screen(page, site, size):
     for name in SOME:
         page.goto(f"{site}{name}", wait_until="load")
         width = page.evaluate("document.documentElement.scrollWidth")
+        said = [each for each in said if BLANK not in each]
         assert (name, said, width) == (name, [], SIZES[size][0])
         assert (name, page.evaluate(STRETCHED)) == (name, [])
 
