@@ -175,7 +175,9 @@ def test_the_search_finds_a_mistake_by_what_one_sees(page, site):
     page.goto(f"{site}mistakes/index.html")
     page.get_by_label("Search for what you see").fill("softmax wrong axis queries")
     page.get_by_role("button", name="Search", exact=True).last.click()
-    page.locator("#search-results a[href*='mistakes/over_queries']").wait_for()
+    found = page.locator("#search-results a[href*='mistakes/over_queries']")
+    found.wait_for()
+    assert "queries" in found.inner_text()
 
 
 def test_no_page_of_the_gallery_is_heavy():
