@@ -29,7 +29,7 @@ guard()  # a student's folder is read as `grade` reads it: no link is followed, 
 guard_pages()  # nothing that a student wrote runs or loads anything in the formgrader
 look_up_in_process()
 
-c = get_config()  # type: ignore[name-defined]  # traitlets puts it into the names of this file
+c = get_config()  # type: ignore[name-defined]  # traitlets puts it into the names of this file  # noqa: F821
 
 c.CourseDirectory.root = str(HERE / "course")
 if os.environ.get("AUTOGRADER_DB"):  # postgresql://user:password@host/course; else SQLite, in the course's folder

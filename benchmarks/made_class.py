@@ -1,15 +1,14 @@
 """A class that hands in one lesson: right, wrong, untouched, noisy and hanging submissions, the same each time."""
 
 import ast
-import inspect
 import random
-import sys
-import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from nbformat import NotebookNode
 
+from attnlib.checks.practising.dialects import of_the_bank
+from attnlib.checks.practising.programs import with_imports
 from autograder.building.compose_samples import compose
 from autograder.lesson_text.layout import Layout
 from autograder.lesson_text.lesson import read_lesson
@@ -68,19 +67,8 @@ def _asked(cells: list[NotebookNode]) -> Iterator[tuple[str, str, str]]:
 
 
 def _in_other_words(exercise: str, name: str) -> list[str]:
-    """Right answers written in other ways, as far as they stand on their own; each with the imports of its file."""
-    found = []
-    for answer in right_answers(exercise):
-        if not (inspect.isfunction(answer) or isinstance(answer, type)) or not answer.__qualname__.isidentifier():
-            continue
-        file = ast.parse(inspect.getsource(sys.modules[answer.__module__]))
-        imports = [ast.unparse(node) for node in file.body if isinstance(node, ast.Import | ast.ImportFrom)]
-        beside = {node.name for node in file.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-        text = textwrap.dedent(inspect.getsource(answer))
-        used = {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
-        if not used & (beside - {answer.__name__}):
-            found.append("\n".join([*imports, "", "", text, f"{name} = {answer.__name__}"]))
-    return found
+    """Right answers written in other ways, as far as they stand on their own; each with its imports."""
+    return [f"{with_imports(text, text)[0]}\n\n\n{name} = {exercise}" for text in of_the_bank(exercise) if text]
 
 
 Answers = dict[str, str]

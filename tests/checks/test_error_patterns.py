@@ -39,7 +39,7 @@ def changed_before_the_gradient() -> None:
 
 
 def before_its_value() -> None:
-    print(value)
+    print(value)  # noqa: F821
     value = 1  # noqa: F841
 
 
@@ -54,7 +54,7 @@ def unpacked(count: int) -> None:
 NOTHING: Any = None
 X, IDS = torch.ones(2, 3), torch.zeros(2, dtype=torch.long)
 RAISED: list[Callable[[], Any]] = [
-    lambda: undefined,
+    lambda: undefined,  # noqa: F821
     before_its_value,
     lambda: Bare("w", nn.Linear(2, 2)),
     lambda: Bare().w_q,

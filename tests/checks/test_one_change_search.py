@@ -157,7 +157,7 @@ def test_a_search_says_nothing_and_stands_what_answers_are_made_of(recwarn: pyte
     assert not recwarn.list
 
     def uses_what_is_deleted(x: Tensor, y: Tensor) -> Tensor:
-        return (x @ y.mT).roll(1, dims=0) if len(x) else late
+        return (x @ y.mT).roll(1, dims=0) if len(x) else late  # noqa: F821
 
     late = torch.ones(1)
     del late

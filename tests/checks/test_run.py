@@ -87,7 +87,7 @@ class Sub(Tensor):
         (interrupt, "raised KeyboardInterrupt"),
         (unwritten, "is not written yet"),
         (unprintable, "raised Unprintable"),
-        (lambda x, y: undefined, "raised NameError: name 'undefined' is not defined"),
+        (lambda x, y: undefined, "raised NameError: name 'undefined' is not defined"),  # noqa: F821
         (lambda x: x, "takes 1 positional argument but 2 were given"),
         (lambda x, y: None, r"must return a tensor, but returned None \(is the `return` missing\?\)"),
         (lambda x, y: 3.0, "must return a tensor, but returned a float"),

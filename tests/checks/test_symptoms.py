@@ -265,7 +265,7 @@ def test_a_model_that_is_copied_is_not_called_changed() -> None:
 
 
 def _undefined(x: Tensor, y: Tensor) -> Tensor:
-    return x @ keys.mT  # type: ignore[name-defined]
+    return x @ keys.mT  # type: ignore[name-defined]  # noqa: F821
 
 
 @pytest.mark.parametrize(

@@ -16,11 +16,12 @@ def dialects(exercise: WrittenExercise) -> tuple[str, ...]:
 
     The first is the catalogue's, the others are the bank's in its order, so that a number is an address.
     """
-    return exercise.right, *_of_the_bank(exercise.name)
+    return exercise.right, *of_the_bank(exercise.name)
 
 
 @functools.cache
-def _of_the_bank(exercise: str) -> tuple[str, ...]:
+def of_the_bank(exercise: str) -> tuple[str, ...]:
+    """Those of the bank alone, which any exercise has."""
     return tuple(_alone(answer, exercise) for answer in right_answers(exercise))
 
 
