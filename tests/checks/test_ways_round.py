@@ -1,6 +1,7 @@
 """An answer that goes round what watches it: by other libraries, by derivatives, by switching the watch off."""
 
 import _thread
+import functools
 import importlib
 import importlib.util
 import io
@@ -150,6 +151,19 @@ def without_a_profile_function(s):
     return importlib.import_module(OF_REFS).softmax(s, -1)
 
 
+def without_a_profile_function_by_map(s):
+    watching = sys.getprofile()
+    list(map(sys.setprofile, [None]))
+    weights = importlib.import_module(OF_REFS).softmax(s, -1)
+    list(map(sys.setprofile, [watching]))
+    return weights
+
+
+def without_a_profile_function_by_partial(s):
+    functools.partial(sys.setprofile, None)()
+    return importlib.import_module(OF_REFS).softmax(s, -1)
+
+
 def without_the_finder(s):
     sys.meta_path[:] = [finder for finder in sys.meta_path if "Elsewhere" not in type(finder).__name__]
     weights = (s - s.amax(-1, keepdim=True)).exp()
@@ -182,6 +196,8 @@ def with_the_profiler_again(s):
         (without_a_profile_function, "sys.setprofile"),
         (without_the_finder, "sys.meta_path"),
         (without_the_profiler, "torch's profiler"),
+        (without_a_profile_function_by_map, "sys.setprofile"),
+        (without_a_profile_function_by_partial, "sys.setprofile"),
         (with_a_profile_function_again, "sys.setprofile"),
         (with_the_profiler_again, "torch's profiler"),
     ],

@@ -74,7 +74,7 @@ class Watch:
         self.called: list[str] = []
         self.largest: tuple[int, ...] | None = None
         """The shape of the largest tensor; none where nothing could be observed."""
-        self.observing = False
+        self.observing = self.is_unhooked = False
         self.most_recorded = 0
         """The most events that were held at one time."""
         self.thread = threading.get_ident()
@@ -82,6 +82,7 @@ class Watch:
 
     def __enter__(self) -> "Watch":
         self._previous = sys.getprofile(), threading.getprofile()
+        WATCHING.append(self)
         if self.pattern is not None:
             sys.meta_path.insert(0, self.elsewhere)
         sys.setprofile(self._on_call)
@@ -91,10 +92,11 @@ class Watch:
 
     def __exit__(self, kind: type[BaseException] | None, *_exception: Any) -> None:
         own = sys.getprofile()
+        WATCHING.remove(self)
         sys.setprofile(self._previous[0])  # before the last note: an alarm after it would record for good
         threading.setprofile(self._previous[1])
         found = {
-            "sys.setprofile": own == self._on_call,
+            "sys.setprofile": own == self._on_call and not (self.is_unhooked and self.pattern),
             "sys.meta_path": self.pattern is None or self.elsewhere in sys.meta_path,
             "torch's profiler": not self.observing or _autograd._profiler_enabled(),
         }
@@ -147,8 +149,8 @@ class Watch:
             name = f"{module}.{function.__name__}"
             if self.pattern.search(plain(name)):
                 self._note(name)
-        elif f"{module}.{function.__name__}" in SWITCHES and frame.f_code not in OWN:
-            self._note(SWITCHES[f"{module}.{function.__name__}"])  # it may be on again when all is left
+        elif (module, function.__name__) == DISABLES and frame.f_code not in OWN:
+            self._note("torch's profiler")  # it may be on again when all is left
         elif module == "_thread" and function.__name__.startswith("start_") and not _starts_for_a_library(frame):
             self._note("threading.Thread")
 
@@ -158,11 +160,20 @@ class Watch:
 
 
 ALARM = Clock.look.__code__
-SWITCHES = {
-    "sys.setprofile": "sys.setprofile",
-    "torch._C._autograd._disable_profiler_legacy": "torch's profiler",
-}
+DISABLES = ("torch._C._autograd", "_disable_profiler_legacy")
 OWN = {f.__code__ for f in (Watch.__enter__, Watch.__exit__, Watch._note_operators)}
+WATCHING: list[Watch] = []
+
+
+def _hook_is_set(event: str, _arguments: tuple[Any, ...]) -> None:
+    """Python says so however `sys.setprofile` is called: the hook itself sees no call that `map` makes."""
+    if event == "sys.setprofile" and sys._getframe(1).f_code not in OWN:
+        for watch in WATCHING:
+            if watch.thread == threading.get_ident():  # a new thread sets its own
+                watch.is_unhooked = True
+
+
+sys.addaudithook(_hook_is_set)
 NODE = re.compile(r"\w+Backward\d+")
 """How torch calls one of its own steps back, which can be called without the engine: `y.grad_fn(gradient)`."""
 
