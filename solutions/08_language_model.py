@@ -1,8 +1,9 @@
 # %% [markdown]
 # # 08 · A language model: guess the next character
 #
-# In 2010 the cartoonist Randall Munroe asked the readers of xkcd to name colours, and they typed five million answers.
-# None of these is among the names they agreed on:
+# In 2010 the cartoonist Randall Munroe asked the readers of xkcd to name colours, and more than five
+# million answers [came back](https://blog.xkcd.com/2010/05/03/color-survey-results/). None of these is among the names
+# they agreed on:
 #
 # ```text
 # #093 dark seafoaam green      #c96 dirty pan
