@@ -13,6 +13,8 @@ from test_own_code import Notebook, another, own  # noqa: F401  a fixture
 from attnlib.checks import check
 from attnlib.checks.course import gpt_of_parts
 from attnlib.checks.my_gpt import my_gpt
+from attnlib.checks.practising.dialects import of_the_bank
+from attnlib.checks.practising.programs import with_imports
 from attnlib.checks.standing import one_file
 from attnlib.checks.standing.one_file import OneFile
 from autograder.lesson_text.regions import solved_source
@@ -82,6 +84,20 @@ def test_all_parts_of_a_member_of_the_class_train_as_attnlibs_do(package, capsys
     assert "my_attention" not in re.sub(r'""".*?"""', "", text, flags=re.DOTALL)
     assert not re.search(r"^from \.", text, re.MULTILINE)
     assert "attnlib.checks" not in text
+
+
+@pytest.mark.parametrize("dialect", range(3))
+def test_parts_in_other_words_train_as_attnlibs_do(own, monkeypatch, capsys, dialect):  # noqa: F811
+    for names in WRITTEN.values():
+        notebook = another(monkeypatch)
+        for name in names:
+            if texts := [text for text in of_the_bank(name) if text]:
+                notebook.run(with_imports(texts[dialect % len(texts)], "")[0])
+                check(name, notebook.user_ns[name])
+    capsys.readouterr()
+    whose = my_gpt().WHOSE
+    assert {part for part, owner in whose.items() if owner.startswith("mine")} >= set(gpt_of_parts.PARTS)
+    assert "to the same." in capsys.readouterr().out
 
 
 def test_the_file_stands_alone_trains_writes_and_says_whose_it_is(package, tmp_path):
