@@ -8,6 +8,7 @@ import pytest
 from IPython import get_ipython
 from IPython.testing.globalipapp import start_ipython
 
+from attnlib import reactions as chemistry
 from attnlib.checks import your_turn
 from attnlib.checks.your_turn import NotUsable
 
@@ -65,6 +66,26 @@ def test_a_number_that_cannot_be_used_gets_one_sentence(bad):
     code = re.sub(r"^n, size = .*$", f"n, size = {bad}", cells()["10-0"], flags=re.MULTILINE)
     with pytest.raises(NotUsable, match=r"^(n|size) must be a whole number from "):
         exec(code, dict(NAMES))
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        ("CCO", "one arrow"),
+        ("CC>>CO>>C", "one arrow"),
+        (">>CC", "atoms on both sides"),
+        ("CO>>", "atoms on both sides"),
+        ("CO>>CN", "there is no N before"),
+        ("C{O}>>CO", "can't be read"),
+        ("[Uuo]>>C", "never seen these tokens"),
+        ("C" * 300 + ">>" + "C" * 300, "512 positions"),
+    ],
+)
+def test_a_reaction_that_cannot_be_used_gets_its_reason(bad, said):
+    names = {**NAMES, "chemistry": chemistry, "number": {"[CLS]", "[SEP]", ">>", "C", "O", "N"}}
+    with pytest.raises(NotUsable, match=said) as refused:
+        exec(INPUT.sub(f"mine = {bad!r}", cells()["12-0"], count=1), names)
+    assert str(refused.value).count("\n") == 0
 
 
 def test_ipython_shows_the_sentence_and_no_traceback(capsys):
