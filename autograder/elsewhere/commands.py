@@ -1,4 +1,4 @@
-"""The commands for a class that is elsewhere: `python -m autograder pack`."""
+"""The commands for a class that is elsewhere: `python -m autograder pack`, `push` and `requests`."""
 
 from pathlib import Path
 
@@ -6,6 +6,7 @@ import click
 
 from autograder.elsewhere.package import VISIBILITIES
 from autograder.elsewhere.push_command import push
+from autograder.elsewhere.requests_command import requests
 from autograder.lesson_text.layout import Layout, shown
 from autograder.showing.terminal import say
 
@@ -75,4 +76,4 @@ def pack_prairielearn(lesson: str, folder: Path) -> None:
     say(f"An image and a question: {shown(prairielearn.pack(Layout(), lesson, folder))}")
 
 
-COMMANDS = (pack, push)
+COMMANDS = (pack, push, requests)
