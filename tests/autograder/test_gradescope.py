@@ -15,7 +15,7 @@ from tiny_course import POINTS, RIGHT, TINY, cell, make_layout
 from autograder.__main__ import main
 from autograder.building.build_course import prepare
 from autograder.elsewhere import gradescope
-from autograder.elsewhere.package import SEED
+from autograder.elsewhere.package import SEED, TEMPLATES
 from autograder.in_nbgrader.course_files import course_seed
 from autograder.lesson_text.notebook import read_notebook, write_notebook
 from autograder.showing.errors import CourseError
@@ -237,3 +237,49 @@ def test_an_unknown_lesson_is_one_sentence():
     done = CliRunner().invoke(main, ["pack", "gradescope", "99_none"])
     assert done.exit_code == 1
     assert done.output.startswith("No lesson is called '99_none'; there are: 00_start_here,")
+
+
+TOOL = '#!/bin/bash\necho "{name} $*" >> "$CALLS"\n{more}'
+APT = """case "$*" in
+    *python3.11*) cp "$TOOLS/later/python3.11" "$TOOLS" ;;
+    *python*|*bubblewrap*) exit 100 ;;
+esac
+"""
+VENV = 'if [ "$2" = venv ]; then mkdir -p "$3/bin" && cp "$TOOLS/later/python" "$3/bin"; fi\n'
+
+
+@pytest.mark.parametrize("python", ["python3.11", None])
+def test_the_setup_takes_the_python_that_there_is_or_says_which_is_required(tmp_path, python):
+    """With stand-ins for apt-get, Python and pip: what they would do takes minutes and the web."""
+    tools, later = tmp_path / "tools", tmp_path / "tools" / "later"
+    later.mkdir(parents=True)
+    for name in ("bash", "chmod", "cp", "dirname", "mkdir"):
+        (tools / name).symlink_to(str(shutil.which(name)))
+    made = {tools / "apt-get": APT if python else "exit 100\n", later / "python3.11": VENV, later / "python": ""}
+    for path, more in made.items():
+        path.write_text(TOOL.format(name=path.name, more=more))
+        path.chmod(0o755)
+    (tmp_path / "source").mkdir()
+    shutil.copy(TEMPLATES / "setup.sh", tmp_path / "source")
+    (tmp_path / "source" / "attnlib-1-py3-none-any.whl").touch()
+    setting = {"PATH": str(tools), "TOOLS": str(tools), "CALLS": str(tmp_path / "calls")}
+    done = subprocess.run(
+        ["/bin/bash", tmp_path / "source" / "setup.sh"],
+        env={**setting, "AUTOGRADER_VENV": str(tmp_path / "venv")},
+        capture_output=True,
+        text=True,
+    )
+    assert "student code will be behind Landlock, or run as another user" in done.stdout
+    if python is None:
+        assert done.returncode == 1
+        assert "Python 3.11 to 3.13 is required, and cannot be installed here." in done.stdout
+        return
+    assert done.returncode == 0, done.stderr
+    calls = (tmp_path / "calls").read_text()
+    assert f"python3.11 -m venv {tmp_path / 'venv'}" in calls
+    assert [line.rpartition(" ")[2] for line in calls.splitlines()[-3:]] == [
+        f"{tmp_path}/source/requirements-course.lock",
+        "torch",
+        f"{tmp_path}/source/attnlib-1-py3-none-any.whl",
+    ]
+    assert (tmp_path / "source").stat().st_mode & 0o777 == 0o700
