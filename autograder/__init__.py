@@ -2,7 +2,8 @@
 
 Run from the repository's root as `python -m autograder`. The rooms, each of which uses those before it: `showing`,
 `lesson_text`, `sandbox`, `judging` (one submission), `in_nbgrader` (its commands, by `nbgrader_config.py`), `building`,
-`grading` (a class), `report`; and `proof`, which shows that the checks can be trusted.
+`grading` (a class), `report`; `elsewhere`, the adapters for other platforms; and `proof`, which shows that the checks
+can be trusted.
 `autograder.grade(source, submission)` grades one submission as a function.
 """
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import click
 from rich.progress import Progress
 
+from autograder.elsewhere.commands import COMMANDS as ELSEWHERE
 from autograder.lesson_text.layout import ROOT, Layout, shown
 from autograder.proof.commands import bugs, checks
 from autograder.showing.errors import CourseError
@@ -95,6 +96,7 @@ def sandbox_option(function: Callable[..., None]) -> Callable[..., None]:
         default="auto",
         show_default=True,
         help="What student code runs behind. auto: bubblewrap, or else landlock, which is Landlock with seccomp. "
+        "any: or else user, which is another user with seccomp, for containers, as root. "
         "docker:IMAGE or podman:IMAGE: a container with torch, einops, matplotlib and IPython, and without attnlib. "
         "none: nothing but limits; student code then has your own rights.",
     )(function)
@@ -243,8 +245,8 @@ def report(
     show(layout, lessons, table=table, page=page, names=not anonymous)
 
 
-main.add_command(checks)
-main.add_command(bugs)
+for command in (checks, bugs, *ELSEWHERE):
+    main.add_command(command)
 
 
 @main.command()

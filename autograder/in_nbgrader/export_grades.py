@@ -41,7 +41,7 @@ class CsvWithStatus(ExportPlugin):
         coursedir = self.parent.coursedir
         students = {student.id: student for student in gradebook.students}
         return (
-            _row(gradebook, coursedir, assignment, student, students.get(student))
+            row_of(gradebook, coursedir, assignment, student, students.get(student))
             for assignment in gradebook.assignments
             for student in sorted({*students, *submitted_students(coursedir, assignment.name)})
             if self._wanted(assignment.name, student)
@@ -52,7 +52,8 @@ class CsvWithStatus(ExportPlugin):
         return (not self.assignment or assignment in assignments) and (not self.student or student in students)
 
 
-def _row(gradebook: Gradebook, coursedir: Any, assignment: Any, student: str, known: Any) -> dict[str, Any]:
+def row_of(gradebook: Gradebook, coursedir: Any, assignment: Any, student: str, known: Any) -> dict[str, Any]:
+    """The columns of one student and lesson; no score where none was found."""
     status = status_of(gradebook, coursedir, assignment.name, student)
     row = {
         "assignment": assignment.name,

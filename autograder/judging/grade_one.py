@@ -5,10 +5,15 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from autograder.judging.submission import Task, judge_task
+import nbformat
+
+from autograder.judging.intake.folder import collect
+from autograder.judging.submission import Judged, Task, judge_task
+from autograder.judging.verdict import pages
 from autograder.lesson_text.assignment import Assignment
 from autograder.lesson_text.notebook import to_text
 from autograder.sandbox.layers import Layers
+from autograder.showing.errors import NotGraded
 
 
 def grade(
@@ -20,22 +25,27 @@ def grade(
 ) -> dict[str, Any]:
     """What one submission earned, as plain data.
 
-    `source` is the path of the instructor's notebook or of the lesson's text; `submission` that of a notebook, or its
-    bytes. `layers` keep the student's code in, the strongest that work here if none are named; `seed` draws the numbers
-    on which answers are compared, which are new ones each time if there is none: one that students know lets a table of
-    results pass.
+    `source` is the path of the instructor's notebook or of the lesson's text; `submission` that of a notebook or of a
+    folder with a notebook and the files that it reads, or a notebook's bytes. `layers` keep the student's code in, the
+    strongest that work here if none are named; `seed` draws the numbers on which answers are compared, which are new
+    ones each time if there is none: one that students know lets a table of results pass.
 
     Returns a dict with `lesson`, `points` (None if it was not graded), `max_points`, `problem` (None, or why it was not
-    graded), `remarks`, and `tests`: by the test's grade id, `points`, `max_points` and the report (`exercise`,
-    `passed`, `score`, `diagnosis`, `parts`, `headline`, `message`).
+    graded), `remarks`, `again` (True where the same submission may be graded at another try, as after a fault of the
+    grader's own), `fault` (that fault's traceback, or an empty text), and `tests`: by the test's grade id, `points`,
+    `max_points`, and the report (`exercise`, `passed`, `score`, `diagnosis`, `parts`, `headline`, `message`, and
+    `html`, the message as a notebook shows it).
 
     Raises CourseError where there is no such lesson, or no sandbox.
     """
     assignment = Assignment.read(Path(source))
-    data = submission if isinstance(submission, bytes) else Path(submission).read_bytes()
     seed = secrets.randbits(128) if seed is None else seed
-    task = Task("", assignment.name, to_text(assignment.source), {f"{assignment.name}.ipynb": data}, seed)
-    judged = judge_task(task, layers)
+    try:
+        files = _files(submission, assignment.name)
+        judged = judge_task(Task("", assignment.name, to_text(assignment.source), files, seed), layers)
+    except NotGraded as reason:
+        judged = Judged.failed("", assignment.name, reason)
+    html = pages(nbformat.reads(judged.notebook, as_version=4)) if judged.notebook else {}
     most = {question.test: question.points for question in assignment.questions}
     return {
         "lesson": assignment.name,
@@ -43,8 +53,17 @@ def grade(
         "max_points": sum(most.values()),
         "problem": judged.problem,
         "remarks": list(judged.remarks),
+        "again": judged.passing or bool(judged.fault),
+        "fault": judged.fault,
         "tests": {
-            test: {**report, "points": judged.points[test], "max_points": most[test]}
+            test: {**report, "points": judged.points[test], "max_points": most[test], "html": html.get(test, "")}
             for test, report in judged.reports.items()
         },
     }
+
+
+def _files(submission: str | PathLike[str] | bytes, lesson: str) -> dict[str, bytes]:
+    if isinstance(submission, bytes):
+        return {f"{lesson}.ipynb": submission}
+    path = Path(submission)
+    return collect(path, lesson).files if path.is_dir() else {f"{lesson}.ipynb": path.read_bytes()}

@@ -89,6 +89,17 @@ def reports(notebook: NotebookNode) -> dict[str, dict[str, Any]]:
     return found
 
 
+def pages(notebook: NotebookNode) -> dict[str, str]:
+    """The last report below each test cell as HTML, by the test's grade id."""
+    return {
+        cell.metadata.nbgrader.grade_id: output.data["text/html"]
+        for cell in notebook.cells
+        if cell.metadata.get("nbgrader", {}).get("grade")
+        for output in cell.get("outputs", [])
+        if MIME in output.get("data", {}) and "text/html" in output.data
+    }
+
+
 def error_in(cell: NotebookNode) -> str | None:
     """The name of the error with which the cell ended, if it did."""
     return next((output.ename for output in cell.get("outputs", []) if output.output_type == "error"), None)

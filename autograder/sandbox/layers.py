@@ -39,7 +39,7 @@ CONTROL = "control"
 class Layers:
     """The layers that are on, and how to start the warm process behind them."""
 
-    outer: str  # "bubblewrap", "landlock", "container" or "none"
+    outer: str  # "bubblewrap", "landlock", "user", "container" or "none"
     seccomp: bool
     landlock: bool
     container: tuple[str, str] | None = None
@@ -55,6 +55,7 @@ class Layers:
         first = {
             "bubblewrap": "bubblewrap (own user, processes, files, no network)",
             "landlock": "no user namespaces here",
+            "user": "another user, who can read what every user of this machine can",
             "container": f"{self.container[0]} container of {self.container[1]}" if self.container else "",
         }[self.outer]
         more = [("Landlock", self.landlock), ("seccomp", self.seccomp), ("resource limits", True)]
@@ -171,11 +172,13 @@ def command(layers: Layers, runtime_folder: Path, scratch: Path, descriptor: int
         wrapped = [*bubblewrap_command(program, runtime_folder), *interpreter, "/sandbox/inside/zygote.py", *settings]
         return wrapped, dict(ENVIRONMENT)
     settings.append(f"scratch={scratch}")
-    if layers.outer == "landlock":
-        listable = [*{os.path.dirname(path) for path in hidden_folders()}]
-        rules = {"readable": [*_without_hidden(python_folders()), str(runtime_folder), *DEVICES], "listable": listable}
-        settings += ["landlock=zygote", f"rules={json.dumps(rules)}", "quota=try", f"scratch_bytes={SCRATCH_BYTES}"]
-        if os.geteuid() == 0 and readable_for_all(rules["readable"]):
+    if layers.outer in ("landlock", "user"):
+        settings += ["quota=try", f"scratch_bytes={SCRATCH_BYTES}"]
+        readable = [*_without_hidden(python_folders()), str(runtime_folder), *DEVICES]
+        if layers.landlock:
+            rules = {"readable": readable, "listable": [*{os.path.dirname(path) for path in hidden_folders()}]}
+            settings += ["landlock=zygote", f"rules={json.dumps(rules)}"]
+        if layers.outer == "user" or (os.geteuid() == 0 and readable_for_all(readable)):
             settings.append(f"user={NOBODY}")
             os.chown(scratch, NOBODY, NOBODY)
     return [*interpreter, str(runtime_folder / "inside" / "zygote.py"), *settings], dict(ENVIRONMENT)
@@ -185,6 +188,18 @@ def readable_for_all(paths: list[str]) -> bool:
     """Whether another user reaches these paths; where Python lies in root's own folder, one does not."""
     parents = {parent for path in paths for parent in Path(path).parents}
     return all(os.stat(parent).st_mode & 0o1 for parent in parents)
+
+
+def why_no_other_user() -> str:
+    """Why a process of another user would not be kept from the course's answers, or not start; empty if it would."""
+    if os.geteuid() != 0:
+        return "only root can start a process as another user"
+    if not readable_for_all(python_folders()):
+        return "this Python is in a folder that other users cannot read"
+    for path in [*hidden_folders(), attnlib.__path__[0], str(Path(__file__).parents[1])]:
+        if readable_for_all([path]) and os.stat(path).st_mode & 0o5:
+            return f"other users can read {path}, which has the answers: close a folder above it (chmod 700)"
+    return ""
 
 
 def _without_hidden(paths: list[str]) -> Iterator[str]:

@@ -1,0 +1,49 @@
+"""Canvas, by its REST interface: students are found by their SIS login, which has to be nbgrader's student id."""
+
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote
+
+from autograder.elsewhere.push import Account, Remote
+from autograder.elsewhere.web import Web
+from autograder.showing.errors import CourseError
+
+VARIABLE = "CANVAS_TOKEN"
+
+
+class Canvas:
+    """One course on Canvas."""
+
+    name = "canvas"
+
+    def __init__(self, address: str, token: str, course: str) -> None:
+        self.web = Web(address, token, {"Authorization": f"Bearer {token}", "Accept": "application/json"})
+        self.course = f"/api/v1/courses/{quote(course, safe='')}"
+
+    def remote(self, wanted: str) -> Remote:
+        """The assignment of this name or id, and each student's score there."""
+        fitting = [one for one in self._all(f"{self.course}/assignments?per_page=100") if _is(one, wanted)]
+        if len(fitting) != 1:
+            raise CourseError(f"One assignment should be called {wanted!r} on Canvas; {len(fitting)} are.")
+        place = f"{self.course}/assignments/{fitting[0]['id']}"
+        users = {user["id"]: user for user in self._all(f"{self.course}/users?enrollment_type[]=student&per_page=100")}
+        accounts = {}
+        for submission in self._all(f"{place}/submissions?per_page=100"):
+            user = users.get(submission["user_id"], {})
+            if login := user.get("login_id") or user.get("sis_user_id"):
+                accounts[str(login)] = Account(str(submission["user_id"]), submission.get("score"))
+        return Remote(place, float(fitting[0]["points_possible"] or 0), accounts)
+
+    def send(self, remote: Remote, account: Account, score: float) -> None:
+        """Set one student's grade, in points."""
+        self.web.ask("PUT", f"{remote.id}/submissions/{account.id}", {"submission[posted_grade]": f"{score:g}"})
+
+    def _all(self, path: str) -> Iterator[Any]:
+        while path:
+            answer = self.web.ask("GET", path)
+            yield from answer.data
+            path = answer.next
+
+
+def _is(assignment: Any, wanted: str) -> bool:
+    return wanted in (assignment["name"], str(assignment["id"]))
