@@ -20,6 +20,7 @@ from autograder.building.front.pages import write_front
 from autograder.building.gallery.mistakes import Mistake, mistakes
 from autograder.building.gallery.pages import anchor, index, mistake_pages, symptom_pages, task
 from autograder.building.gallery.seen import seen
+from autograder.lesson_text.figures import as_image
 from autograder.lesson_text.layout import ROOT, Layout
 from autograder.lesson_text.notebook import read_notebook, write_notebook
 from autograder.showing.pages import code
@@ -115,7 +116,7 @@ def with_figures(student: NotebookNode, solved: NotebookNode) -> NotebookNode:
         folded = cell.metadata.get("jupyter", {}).get("source_hidden", False)
         same = cell.id in outputs and outputs[cell.id].source == cell.source
         if same and not CHECK.search(cell.source):
-            cell.outputs = outputs[cell.id].outputs
+            cell.outputs = [as_image(output) for output in outputs[cell.id].outputs]
             for output in cell.outputs:
                 output.get("data", {}).pop(REPORT, None)
         cell.metadata = NotebookNode({"tags": ["hide-input"]} if folded else {})
