@@ -14,7 +14,7 @@ FIGURE = re.compile(
 
 
 def as_image(output: NotebookNode) -> NotebookNode:
-    """An output that is a figure in HTML, and nothing else, as an image with the same text and size; others as they are."""
+    """An output that is a figure in HTML, and nothing else, as an image with that text and size; any other as it is."""
     html = output.get("data", {}).get("text/html", "")
     found = FIGURE.fullmatch(html)
     if not found:
