@@ -15,7 +15,7 @@ REPORT = "application/vnd.attnlib.report+json"
 CHECK = re.compile(r'^check\("(\w+)"', re.MULTILINE)
 TITLE = re.compile(r"# .*\n")
 WORDS_A_MINUTE = 220
-AT_HOME = "on your machine, `make lab` in the course's folder starts JupyterLab; the notebook is `{lesson}.ipynb`"
+AT_HOME = "start JupyterLab with `make lab` in the course's folder, and open `{lesson}.ipynb`"
 
 
 def with_figures(student: NotebookNode, solved: NotebookNode) -> NotebookNode:
@@ -40,9 +40,9 @@ def with_figures(student: NotebookNode, solved: NotebookNode) -> NotebookNode:
 def add_opening(page: NotebookNode, lesson: str) -> None:
     """Below the title, how long the page takes to read, and where its notebook can be worked on."""
     words = sum(len(cell.source.split()) for cell in page.cells if cell.cell_type == "markdown")
-    ways = [f"[open it in {name}]({address})" for name, address in addresses(lesson).items()]
+    ways = [f"open it in [{name}]({address})" for name, address in addresses(lesson).items()]
     ways.append(AT_HOME.format(lesson=lesson))
-    line = f"*{round(words / WORDS_A_MINUTE)} minutes to read.* To work on it: {'; '.join(ways)}."
+    line = f"*{round(words / WORDS_A_MINUTE)} minutes to read.* To work on it, {', or '.join(ways)}."
     page.cells[0].source = TITLE.sub(lambda title: f"{title[0]}\n{line}\n", page.cells[0].source, count=1)
 
 

@@ -1,4 +1,4 @@
-"""The last touch to each page: code in half as many tags, badges for the paths of a lesson, drawings as files."""
+"""The last touch to each page: badges for paths, code in fewer tags, drawings as files, names for what unfolds."""
 
 import base64
 import re
@@ -10,20 +10,27 @@ PATH = re.compile(r' · (core|more|stretch)(?=<a class="headerlink"|</a>)')
 PLAIN = re.compile(r'<span class="(?:n|p|w)">([^<]*)</span>')
 """Names, punctuation and spaces, which have the colour of all code."""
 DRAWING = re.compile(r"data:image/svg\+xml;base64,([\w+/=]+)")
+NO_HEAD = re.compile(r'<thead>\s*<tr[^>]*>\s*(<th class="head"><p></p></th>\s*)+</tr>\s*</thead>')
+UNFOLD = '<summary aria-label="Toggle hidden content">'
+"""Its label hides the words that are in it."""
 
 
 def setup(app):  # noqa: D103
-    app.connect("html-page-context", finish)
+    app.connect("html-page-context", finish, priority=900)  # behind the theme
 
 
 def finish(app, name, _template, context, _document):
-    """Change a page's text and its list of headings."""
+    """Change a page's text and its lists of headings and of pages."""
     for part in ("body", "toc"):
-        text = PLAIN.sub(r"\1", context.get(part, ""))
+        text = PLAIN.sub(r"\1", context.get(part, "")).replace(UNFOLD, "<summary>")
+        text = NO_HEAD.sub("", text)
         if name.startswith("notebooks/"):
             text = PATH.sub(r' <span class="path path-\1">\1</span>', text)
             text = DRAWING.sub(lambda found: f"../{as_file(app, found[1])}", text)
         context[part] = text
+    if make := context.get("generate_toctree_html"):
+        unfold = '<summary aria-label="The pages below">'
+        context["generate_toctree_html"] = lambda *of, **how: str(make(*of, **how)).replace("<summary>", unfold)
 
 
 def as_file(app, drawing):
