@@ -51,6 +51,7 @@ test-quick: setup  ## run what takes a minute: attnlib, the checks' words, the g
 
 browser: setup site  ## try the course and the site in Chromium, as a student and as an instructor
 	$(BIN)/pip install --disable-pip-version-check --quiet --constraint requirements.txt --editable ".[browser]"
+	-npm ci --prefix tests/browser/axe --ignore-scripts --no-audit --no-fund --silent
 	$(BIN)/python -m pytest tests/browser  # with this folder on the path: tests/autograder is no package
 
 pictures: export PICTURES := docs/images

@@ -1,10 +1,16 @@
-"""`python -m attnlib`: the course for a learner without a clone, and practice without Jupyter."""
+"""`python -m attnlib`, or `attnlib`: the course for a learner without a clone, and practice without Jupyter."""
 
 import sys
 
 from attnlib.checks.at_home import command
 from attnlib.checks.practising import terminal
 
+
+def main() -> int | str:
+    """Run the command that the shell names; its exit status, or what went wrong."""
+    named = sys.argv[1:]
+    return terminal.main(named[1:]) if named[:1] == ["practice"] else command.main(named)
+
+
 if __name__ == "__main__":
-    main = terminal.main if sys.argv[1:2] == ["practice"] else command.main
-    sys.exit(main(sys.argv[2:] if main is terminal.main else sys.argv[1:]))
+    sys.exit(main())

@@ -154,7 +154,9 @@ def test_hover_shows_each_query_alone_and_needs_no_script() -> None:
     page = ElementTree.fromstring(f"<div>{drawn.html}</div>")
     groups = [g for g in page.iter("{http://www.w3.org/2000/svg}g") if g.get("tabindex") == "0"]
     assert [g.get("aria-label") for g in groups] == ["a<b at animal (0.75)", "it's at cross (0.99)"]
-    told = [[span.get("data-w") for span in g.iter("{http://www.w3.org/1999/xhtml}span")] for g in groups]
+    bars = [list(g.iter("{http://www.w3.org/1999/xhtml}span")) for g in groups]  # one for each word, empty or not
+    assert {len(each) for each in bars} == {len(WORDS)}
+    told = [[span.get("data-w") for span in each if span.get("data-w")] for each in bars]
     assert told == [["0.75", "0.25"], ["0.99"]]  # 0.01 is below the threshold
     assert "script" not in drawn.html
     assert ":hover" in drawn.html

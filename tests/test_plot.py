@@ -1,7 +1,9 @@
 """Pictures: what is drawn is what was given, every error says both numbers, and grey keeps the order of the values."""
 
+import base64
 import io
 import itertools
+from xml.etree import ElementTree
 
 import matplotlib
 
@@ -234,17 +236,19 @@ def test_all_figures_have_one_style() -> None:
 
 
 def test_a_figure_is_shown_with_its_alt_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown: list[tuple[dict[str, object], dict[str, object]]] = []
+    shown: list[dict[str, str]] = []
     monkeypatch.setattr("IPython.get_ipython", lambda: object())
-    monkeypatch.setattr("IPython.display.display", lambda data, raw, metadata: shown.append((data, metadata)))
+    monkeypatch.setattr("IPython.display.display", lambda data, raw: shown.append(data))
     plot_attention(weights(3, 3))
-    show("three words look at one another")
-    ((data, metadata),) = shown
-    assert data["text/plain"] == "three words look at one another"
-    assert data["image/png"].startswith(b"\x89PNG")  # type: ignore[attr-defined]
-    width, height = Image.open(io.BytesIO(data["image/png"])).size  # type: ignore[arg-type]
-    half = {"width": width // 2, "height": height // 2}  # two by two pixels of the image for one of the page
-    assert metadata == {"image/png": {"alt": "three words look at one another", **half}}
+    show('three "words" < four')
+    (data,) = shown
+    assert data["text/plain"] == 'three "words" < four'
+    image = ElementTree.fromstring(data["text/html"].replace(">", "/>"))
+    assert image.get("alt") == 'three "words" < four'
+    file = base64.b64decode(image.get("src", "").removeprefix("data:image/png;base64,"))
+    width, height = Image.open(io.BytesIO(file)).size
+    half = (str(width // 2), str(height // 2))  # two by two pixels of the image for one of the page
+    assert (image.get("width"), image.get("height")) == half
     assert not plt.get_fignums()
 
 

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from attnlib.plot.style import alike_but_for_colour
+from attnlib.plot.style import alike_but_for_colour, display_image
 
 Frame = TypeVar("Frame")
 
@@ -28,9 +28,7 @@ def film(draw: Callable[[Frame], object], frames: Iterable[Frame], alt: str, sec
     if ipython is None or ipython.get_ipython() is None:
         plt.show()
         return
-    from IPython.display import display
-
-    display({"image/gif": made, "text/plain": alt}, raw=True, metadata={"image/gif": {"alt": alt}})
+    display_image(made, alt)
     plt.close(figure)
 
 

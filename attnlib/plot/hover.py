@@ -16,12 +16,8 @@ from attnlib.plot.inputs import shortened, table_of, tokens_of
 from attnlib.plot.links import plot_links
 from attnlib.plot.style import ACCENT, GREY, INK, png, shown_at
 
-ROW, TOP, SIDE, MIDDLE = (
-    24,
-    34,
-    150,
-    190,
-)  # pixels: a word's height, the headings, the words beside the lines, the lines
+ROW, TOP, LETTER, GAP, LINES, BAR = 24, 34, 8.2, 8, 150, 48
+"""Pixels: a word's height, the headings, a letter's width, the air around words, the lines, the longest bar."""
 FONT = "font-family='DejaVu Sans, Verdana, sans-serif' font-size='13'"
 
 
@@ -73,7 +69,7 @@ def hover_links(
     plt.close(ax.figure)  # type: ignore[arg-type]
     layout = _Layout(table, rows, columns, threshold)
     alt = alt or f"Who looks at whom: {', '.join(_strongest(layout, i) for i in range(len(rows)))}."
-    return HoverLinks(_page(_still(layout, query), _live(layout), layout.size, title, alt), image, alt)
+    return HoverLinks(_page(layout, query, title, alt), image, alt)
 
 
 @dataclass(frozen=True)
@@ -86,41 +82,59 @@ class _Layout:
     threshold: float
 
     @property
+    def left(self) -> float:
+        """Where the words of the queries end and the lines begin."""
+        return _width(["queries", *self.rows])
+
+    @property
+    def right(self) -> float:
+        """Where the lines end and the words of the keys begin."""
+        return self.left + LINES
+
+    @property
+    def bars(self) -> float:
+        """Where the bars with the weights begin."""
+        return self.right + _width(["keys", *self.columns])
+
+    @property
     def size(self) -> tuple[int, int]:
-        return 2 * SIDE + MIDDLE, TOP + ROW * max(len(self.rows), len(self.columns)) + 6
+        return round(self.bars + BAR + GAP), TOP + ROW * max(len(self.rows), len(self.columns)) + 6
 
     def heights(self, words: list[str]) -> list[float]:
-        tall = self.size[1] - TOP - 6
-        return [TOP + tall * (i + 0.5) / len(words) for i in range(len(words))]
+        step = self.step(words)
+        return [TOP + step * (i + 0.5) for i in range(len(words))]
 
-    def strong(self, i: int) -> list[tuple[float, float]]:
-        """The weights of a query that are drawn, each with the height of its key."""
-        pairs = zip(self.table[i].tolist(), self.heights(self.columns), strict=True)
-        return [(weight, y) for weight, y in pairs if weight >= max(self.threshold, 1e-12)]
+    def step(self, words: list[str]) -> float:
+        """The height of a word among all."""
+        return (self.size[1] - TOP - 6) / len(words)
 
-    def lines(self, i: int, colour: str) -> str:
-        start = f"x1='{SIDE}' y1='{self.heights(self.rows)[i]:.0f}' x2='{SIDE + MIDDLE}'"
+    def shown(self, i: int) -> list[float | None]:
+        """The weights of a query, with none where no line is drawn."""
+        return [weight if weight >= max(self.threshold, 1e-12) else None for weight in self.table[i].tolist()]
+
+    def lines(self, i: int) -> str:
+        start, pairs = self.heights(self.rows)[i], zip(self.shown(i), self.heights(self.columns), strict=True)
         return "".join(
-            f"<line {start} y2='{y:.0f}' stroke='{colour}' stroke-width='{0.5 + 5.5 * min(weight, 1):.1f}' "
-            f"stroke-opacity='{min(0.12 + 0.88 * weight, 1):.2f}'/>"
-            for weight, y in self.strong(i)
+            f"<path d='M{self.left:.0f} {start:.0f}L{self.right:.0f} {y:.0f}' "
+            f"stroke-width='{0.5 + 5.5 * min(weight, 1):.1f}' opacity='{min(0.12 + 0.88 * weight, 1):.2f}'/>"
+            for weight, y in pairs
+            if weight is not None
         )
 
     def numbers(self, i: int) -> str:
         """Bars with numbers, which are attributes: no text is left over where a page drops the drawing."""
-        x, faint = self.size[0] - 52, f"fill='{ACCENT}' opacity='0.3'"
-        return "".join(
-            f"<rect x='{x}' y='{y - 8:.0f}' width='{44 * min(weight, 1):.1f}' height='16' {faint}/>"
-            f"<foreignObject x='{x}' y='{y - 9:.0f}' width='50' height='18'>"
-            f"<span xmlns='http://www.w3.org/1999/xhtml' data-w='{weight:.2f}'></span></foreignObject>"
-            for weight, y in self.strong(i)
-        )
+        bar = "<span data-w='{0:.2f}' style='--w:{0:.2f}'></span>"
+        return "".join("<span></span>" if weight is None else bar.format(weight) for weight in self.shown(i))
 
-    def words(self, x: int, words: list[str], anchor: str, heading: str) -> str:
-        return f"<text x='{x}' y='16' text-anchor='{anchor}' fill='{GREY}'>{heading}</text>" + "".join(
-            f"<text x='{x}' y='{y + 4:.0f}' text-anchor='{anchor}'>{escape(word)}</text>"
+    def words(self, x: float, words: list[str], anchor: str, heading: str) -> str:
+        return f"<text x='{x:.0f}' y='16' text-anchor='{anchor}' fill='{GREY}'>{heading}</text>" + "".join(
+            f"<text x='{x:.0f}' y='{y + 4:.0f}' text-anchor='{anchor}'>{escape(word)}</text>"
             for word, y in zip(words, self.heights(words), strict=True)
         )
+
+
+def _width(words: list[str]) -> float:
+    return LETTER * max(map(len, words)) + 2 * GAP
 
 
 def _strongest(layout: _Layout, i: int) -> str:
@@ -131,47 +145,54 @@ def _strongest(layout: _Layout, i: int) -> str:
 def _still(layout: _Layout, query: int | None) -> str:
     """The drawing before anything is pointed at, with all words."""
     width, height = layout.size
-    shown = "".join(layout.lines(i, INK) for i in (range(len(layout.rows)) if query is None else [query]))
+    shown = "".join(layout.lines(i) for i in (range(len(layout.rows)) if query is None else [query]))
     return (
         f"<svg xmlns='http://www.w3.org/2000/svg' width='{width}' height='{height}' {FONT}>"
-        f"<rect width='100%' height='100%' fill='white'/>{shown}"
-        f"{layout.words(SIDE - 8, layout.rows, 'end', 'queries')}"
-        f"{layout.words(SIDE + MIDDLE + 8, layout.columns, 'start', 'keys')}</svg>"
+        f"<rect width='100%' height='100%' fill='white'/><g stroke='{INK}'>{shown}</g>"
+        f"{layout.words(layout.left - GAP, layout.rows, 'end', 'queries')}"
+        f"{layout.words(layout.right + GAP, layout.columns, 'start', 'keys')}</svg>"
     )
 
 
 def _live(layout: _Layout) -> str:
     """For each query a field that reacts, and what it shows then: a white sheet with its own lines."""
-    height, step = layout.size[1], (layout.size[1] - TOP - 6) / len(layout.rows)
+    left, height, step = layout.left, layout.size[1], layout.step(layout.rows)
+    sheet = f"<path class='sheet' d='M{left - 3:.0f} {TOP - 8}h{LINES + 6}V{height}h-{LINES + 6}z'/>"
+    column = f"x='{layout.bars:.0f}' y='{TOP}' width='{BAR}' height='{height - TOP}'"
     return "".join(
         f"<g tabindex='0' role='img' aria-label='{escape(_strongest(layout, i), quote=True)}'>"
-        f"<rect class='hit' x='0' y='{y - step / 2:.0f}' width='{SIDE}' height='{step:.0f}'/>"
-        f"<g class='own'><rect x='{SIDE - 3}' y='{TOP - 8}' width='{MIDDLE + 6}' height='{height - TOP + 8}' "
-        f"fill='white'/>"
-        f"{layout.lines(i, ACCENT)}{layout.numbers(i)}</g></g>"
+        f"<rect class='hit' y='{y - step / 2:.0f}' width='{left:.0f}' height='{step:.0f}'/>"
+        f"<g class='own'>{sheet}{layout.lines(i)}<foreignObject {column}>"
+        f"<div xmlns='http://www.w3.org/1999/xhtml'>{layout.numbers(i)}</div></foreignObject></g></g>"
         for i, y in enumerate(layout.heights(layout.rows))
     )
 
 
-def _rules(name: str) -> str:
+def _rules(name: str, step: float) -> str:
     return (
-        f"#{name} .own{{opacity:0;pointer-events:none}}#{name} .hit{{fill:transparent;cursor:pointer}}"
+        f"#{name} .own{{opacity:0;pointer-events:none;stroke:{ACCENT}}}"
+        f"#{name} .hit{{fill:transparent;cursor:pointer}}#{name} .sheet{{fill:white;stroke:none}}"
         f"#{name} g:hover>.own,#{name} g:focus>.own{{opacity:1}}#{name} g{{outline:none}}"
         f"#{name} g:hover>.hit,#{name} g:focus>.hit{{fill:{ACCENT};fill-opacity:.18}}"
         f"#{name} svg:has(g:hover) g:focus:not(:hover)>*{{opacity:0}}"
         f"#{name} g:focus-visible>.hit{{stroke:{ACCENT};stroke-width:2}}"
-        f"#{name} span::after{{content:attr(data-w);font:12px/18px DejaVu Sans,Verdana,sans-serif;color:black}}"
+        f"#{name} span{{display:block;height:{step:.4g}px;font:12px/{step:.4g}px DejaVu Sans,Verdana,sans-serif;"
+        f"color:black;background:linear-gradient({ACCENT}4d,{ACCENT}4d) 0/calc(var(--w,0)*100%) 16px no-repeat}}"
+        f"#{name} span::after{{content:attr(data-w)}}"
     )
 
 
-def _page(still: str, live: str, size: tuple[int, int], title: str, alt: str) -> str:
+def _page(layout: _Layout, query: int | None, title: str, alt: str) -> str:
+    still, live = _still(layout, query), _live(layout)
     name = "links" + hashlib.sha256((still + live).encode()).hexdigest()[:8]
     source = base64.b64encode(still.encode()).decode()
-    box, place = f"width='{size[0]}' height='{size[1]}'", "position:absolute;left:0;top:0;max-width:none"
+    width, height = layout.size
     heading = f"<div style='font-weight:bold'>{escape(title)}</div>" if title else ""
     return (
-        f"{heading}<div id='{name}' style='position:relative;width:{size[0]}px;height:{size[1]}px'>"
-        f"<style>{_rules(name)}</style>"
-        f"<img src='data:image/svg+xml;base64,{source}' {box} alt='{escape(alt, quote=True)}' style='{place}'/>"
-        f"<svg xmlns='http://www.w3.org/2000/svg' {box} style='{place}'>{live}</svg></div>"
+        f"{heading}<div id='{name}' style='position:relative;max-width:{width}px'>"
+        f"<style>{_rules(name, layout.step(layout.columns))}</style>"
+        f"<img src='data:image/svg+xml;base64,{source}' width='{width}' height='{height}' "
+        f"alt='{escape(alt, quote=True)}' style='display:block;width:100%;height:auto'/>"
+        f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {width} {height}' "
+        f"style='position:absolute;left:0;top:0;width:100%;height:100%'>{live}</svg></div>"
     )

@@ -1,7 +1,9 @@
 """One style for every figure of the course: a palette, a font size, and `show`, which gives a figure its alt text."""
 
+import base64
 import io
 import sys
+from html import escape
 from itertools import combinations
 from typing import Any
 
@@ -46,8 +48,8 @@ def use_style() -> None:
 def show(alt: str) -> None:
     """Show the current figure, with `alt` for those who cannot see it; in place of `plt.show()`.
 
-    The text is where notebooks look for it: beside the image, and as the output's plain text. Two entries of a legend
-    that differ in colour alone are a ValueError: a reader who sees no red, or prints, cannot tell them apart.
+    Two entries of a legend that differ in colour alone are a ValueError: a reader who sees no red, or prints, cannot
+    tell them apart.
     """
     import matplotlib.pyplot as plt
 
@@ -58,12 +60,22 @@ def show(alt: str) -> None:
     if ipython is None or ipython.get_ipython() is None:
         plt.show()
         return
-    from IPython.display import display
-
     figure = plt.gcf()
-    image = png(figure)
-    display({"image/png": image, "text/plain": alt}, raw=True, metadata={"image/png": {"alt": alt, **shown_at(image)}})
+    display_image(png(figure), alt)
     plt.close(figure)
+
+
+def display_image(image: bytes, alt: str) -> None:
+    """Show a PNG or a GIF in a notebook as an `<img>` with `alt`: JupyterLab shows `image/png` without its text."""
+    from IPython.display import display
+    from PIL import Image
+
+    with Image.open(io.BytesIO(image)) as opened:
+        kind, size = str(opened.format).lower(), opened.size
+    width, height = shown_at(image).values() if kind == "png" else size
+    source = f"data:image/{kind};base64,{base64.b64encode(image).decode()}"
+    element = f'<img src="{source}" alt="{escape(alt)}" width="{width}" height="{height}">'
+    display({"text/html": element, "text/plain": alt}, raw=True)
 
 
 def alike_but_for_colour(figure: Any) -> list[tuple[str, str]]:

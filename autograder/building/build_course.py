@@ -16,6 +16,7 @@ from autograder.building.gate import Gate
 from autograder.building.run_lesson import run_lesson, without_outputs
 from autograder.building.save_for_the_sandbox import is_for_the_sandbox
 from autograder.in_nbgrader.nbgrader_course import NbgraderCourse
+from autograder.lesson_text.figures import as_image
 from autograder.lesson_text.layout import Layout, shown
 from autograder.lesson_text.lesson import read_lesson
 from autograder.lesson_text.notebook import read_notebook, to_text, write_notebook
@@ -108,7 +109,8 @@ def pictures(executed: NotebookNode, lesson: str) -> dict[str, bytes]:
             if tag.startswith("picture:"):
                 name = Path(tag.removeprefix("picture:"))
                 kind = f"image/{name.suffix[1:]}"
-                images = [base64.b64decode(data[kind]) for x in cell.outputs if kind in (data := x.get("data", {}))]
+                shown_here = (as_image(output).get("data", {}) for output in cell.outputs)
+                images = [base64.b64decode(data[kind]) for data in shown_here if kind in data]
                 if len(images) != 1:
                     said = f"it is tagged {tag!r} and draws {len(images)} figures, not one"
                     raise CourseError(f"{lesson}, cell {cell.id}: {said}.")

@@ -45,12 +45,16 @@ def github_url(address: str) -> str | None:
     return f"https://github.com/{found[1]}/{found[2]}" if found else None
 
 
+def colab_address(lesson: str, url: str) -> str:
+    """Where Colab opens the student's notebook."""
+    target = url.removeprefix("https://").replace(".com", "", 1)
+    return f"https://colab.research.google.com/{target}/blob/main/notebooks/{lesson}.ipynb"
+
+
 def badge(lesson: str, url: str) -> str:
     """The badge that opens the student's notebook in Colab, as Markdown."""
-    target = url.removeprefix("https://")
     picture = "https://colab.research.google.com/assets/colab-badge.svg"
-    place = f"https://colab.research.google.com/{target.replace('.com', '', 1)}/blob/main/notebooks/{lesson}.ipynb"
-    return f"[![Open in Colab]({picture})]({place})"
+    return f"[![Open in Colab]({picture})]({colab_address(lesson, url)})"
 
 
 def add_colab(notebook: NotebookNode, lesson: str, url: str | None) -> NotebookNode:

@@ -20,13 +20,11 @@ from autograder.building.front.pages import write_front
 from autograder.building.gallery.mistakes import Mistake, mistakes
 from autograder.building.gallery.pages import anchor, index, mistake_pages, symptom_pages, task
 from autograder.building.gallery.seen import seen
+from autograder.building.lesson_page import CHECK, add_opening, with_figures
 from autograder.lesson_text.layout import ROOT, Layout
 from autograder.lesson_text.notebook import read_notebook, write_notebook
 from autograder.showing.pages import code
 
-REPORT = "application/vnd.attnlib.report+json"
-"""A verdict for the grader; the reader gets it as text beside that."""
-CHECK = re.compile(r'^check\("(\w+)"', re.MULTILINE)
 HEADING = re.compile(r"\]\([\w./]*#[\w-]+\)")
 TASK = re.compile(r"^### ", re.MULTILINE)
 CONTENTS = """
@@ -90,6 +88,7 @@ def write_site(layout: Layout, folder: Path) -> None:
         told = {one.name: one for one in exercises().values() if one.lesson == lesson and not gives_away(one)}
         student = read_notebook(layout.notebooks / f"{lesson}.ipynb")
         page = with_figures(student, read_notebook(layout.solutions / f"{lesson}.ipynb"))
+        add_opening(page, lesson)
         write_notebook(with_links(page, told), folder / "notebooks" / f"{lesson}.ipynb")
         text = list_of_mistakes(titles[lesson], told.values(), known)
         (folder / "misconceptions" / f"{lesson}.md").write_text(text, encoding="utf-8")
@@ -106,24 +105,6 @@ def copy(path: Path, folder: Path) -> None:
     target = folder / path.relative_to(ROOT)
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(path, target)
-
-
-def with_figures(student: NotebookNode, solved: NotebookNode) -> NotebookNode:
-    """The student's notebook with the outputs of those cells that are the same in the solved one and judge nothing."""
-    outputs = {cell.id: cell for cell in solved.cells if cell.cell_type == "code"}
-    for cell in student.cells:
-        folded = cell.metadata.get("jupyter", {}).get("source_hidden", False)
-        same = cell.id in outputs and outputs[cell.id].source == cell.source
-        if same and not CHECK.search(cell.source):
-            cell.outputs = outputs[cell.id].outputs
-            for output in cell.outputs:
-                output.get("data", {}).pop(REPORT, None)
-        cell.metadata = NotebookNode({"tags": ["hide-input"]} if folded else {})
-        told = [kind for out in cell.get("outputs", []) for kind in out.get("metadata", {}).values()]
-        alts = [kind["alt"] for kind in told if isinstance(kind, dict) and "alt" in kind]  # of an image, or a film
-        if any(alts):
-            cell.metadata["mystnb"] = {"image": {"alt": next(filter(None, alts))}}
-    return student
 
 
 def with_links(page: NotebookNode, told: dict[str, Exercise]) -> NotebookNode:

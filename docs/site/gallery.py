@@ -1,7 +1,6 @@
-"""What the site has beside Sphinx's documents: pages that are HTML already, and badges for the paths of a lesson."""
+"""What the site has beside Sphinx's documents: the pages of the gallery of mistakes, which are HTML already."""
 
 import json
-import re
 from html import escape
 from pathlib import Path
 
@@ -11,20 +10,8 @@ from docutils.utils import new_document
 PAGES = "mistakes/pages.json"
 
 
-PATH = re.compile(r' · (core|more|stretch)(?=<a class="headerlink"|</a>)')
-"""How a lesson's heading says to which path it belongs."""
-
-
 def setup(app):  # noqa: D103
     app.connect("html-collect-pages", pages)
-    app.connect("html-page-context", mark_the_path)
-
-
-def mark_the_path(_app, name, _template, context, _document):
-    """In the headings of a lesson and in the list of them, a badge for the path."""
-    if name.startswith("notebooks/"):
-        for part in ("body", "toc"):
-            context[part] = PATH.sub(r' <span class="path path-\1">\1</span>', context[part])
 
 
 def pages(app):

@@ -9,6 +9,7 @@ from tiny_course import RIGHT, TINY, cell
 
 from attnlib.checks import exercises
 from autograder.building.build_course import changed_by_saving
+from autograder.lesson_text.figures import as_image
 from autograder.lesson_text.layout import Layout
 from autograder.lesson_text.lesson import FOLDED, SHOWS_A_PICTURE, read_lesson
 from autograder.lesson_text.notebook import read_notebook, to_text
@@ -83,7 +84,9 @@ def test_every_picture_is_marked_for_nbval_and_the_text_marks_none():
     drawn = 0
     for lesson in Layout().lessons():
         for code in read_notebook(Layout().solutions / f"{lesson}.ipynb").cells:
-            if any({"image/png", "image/gif"} & output.get("data", {}).keys() for output in code.get("outputs", [])):
+            if any(
+                {"image/png", "image/gif"} & as_image(out).get("data", {}).keys() for out in code.get("outputs", [])
+            ):
                 drawn += 1
                 assert "nbval-ignore-output" in code.metadata.tags, (lesson, code.id)
         for code in jupytext.read(Layout().solutions / f"{lesson}.py").cells:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -158,10 +159,34 @@ def test_the_lab_opens_where_the_learner_stopped(course, tmp_path, monkeypatch, 
     ((line, environment),) = called
     assert line[2:] == ["jupyterlab", str(tmp_path / "home" / FIRST), "--port", "9", "--allow-root", "--no-browser"]
     assert str(tmp_path / "home" / ".jupyter") in environment["JUPYTER_CONFIG_PATH"]
-    assert "There is no display here" in capsys.readouterr().out
+    said = capsys.readouterr().out.splitlines()
+    assert [line.partition(":")[0] for line in said[1:]] == [
+        "You are root, and so is all that a notebook runs",
+        "There is no display here",
+    ]
     monkeypatch.setattr(lessons.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(CannotOpen, match="JupyterLab is not installed"):
         open_lab(tmp_path / "home", [])
+
+
+def test_a_port_that_is_taken_is_named_and_the_next_free_one_is_used(course, tmp_path, monkeypatch, capsys):
+    called = []
+    monkeypatch.setattr(lessons.subprocess, "call", lambda command, env: called.append(command) or 0)
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        taken = other.getsockname()[1]
+        monkeypatch.setattr(lessons, "PORT", taken)
+        assert open_lab(tmp_path / "home", []) == 0
+        (port,) = (int(option.removeprefix("--port=")) for option in called[0] if option.startswith("--port="))
+        assert port > taken
+        assert f"Port {taken} is taken" in (said := capsys.readouterr().out)
+        assert f"this one is on port {port}." in said
+        monkeypatch.setattr(lessons, "OTHER_PORTS", 1)
+        with pytest.raises(CannotOpen, match=rf"The ports {taken} to {taken} are taken\. Name a free one"):
+            open_lab(tmp_path / "home", [])
+    assert open_lab(tmp_path / "home", []) == 0
+    assert f"--port={taken}" in called[1]
 
 
 def test_the_commands_in_a_terminal(tmp_path):

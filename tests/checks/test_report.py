@@ -188,7 +188,9 @@ def test_the_report_is_rich_text_in_a_notebook_and_json_for_the_grader() -> None
     assert bundle["text/plain"] == report.message == str(report)
     assert "<script" not in bundle["text/html"]
     assert "The scale is missing" in bundle["text/html"]
-    assert bundle["text/html"].startswith('<div role="status" aria-label="Verdict on attention_scores"')
+    assert bundle["text/html"].startswith('<div role="group" aria-label="Verdict on attention_scores"')
+    assert '<div role="alert"><div role="heading" aria-level="4"><b>✗ attention_scores: the val' in bundle["text/html"]
+    assert bundle["text/html"].count('<div role="heading" aria-level="5"') == len(report.sections)
     assert not re.search(r"[^-]color:|background", bundle["text/html"])  # the theme's own, light or dark
     record = json.loads(json.dumps(bundle[MIME]))
     assert record["diagnosis"] == "no_scale"

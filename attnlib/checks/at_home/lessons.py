@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import site
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -15,8 +16,11 @@ from attnlib.checks.standing.progress import progress
 
 FOLDER = "attention_from_scratch"
 SCREENS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+PORT, OTHER_PORTS = 8888, 50
 BASE, BEFORE = ".as_handed_out", ".before_the_update"
 INSTALL = 'python -m pip install "attnlib[course]"'
+CALLED = "attnlib" if Path(sys.argv[0]).stem == "attnlib" else "python -m attnlib"
+"""By its own name where it was called so: there may be no `python` that knows attnlib, as with uvx."""
 
 
 class CannotOpen(Exception):
@@ -55,9 +59,7 @@ def update(folder: Path) -> list[str]:
     A notebook that was changed, by the course and by the learner, is kept in `.before_the_update/` as it was.
     """
     if not (folder / BASE).is_dir():
-        raise CannotOpen(
-            f"{folder} holds no notebooks of this course. This brings them: python -m attnlib lab {folder}"
-        )
+        raise CannotOpen(f"{folder} holds no notebooks of this course. This brings them: {CALLED} lab {folder}")
     told = []
     for notebook in sorted(published().glob("*.ipynb")):
         own, base = folder / notebook.name, folder / BASE / notebook.name
@@ -100,14 +102,39 @@ def open_lab(folder: Path, options: list[str]) -> int:
         raise CannotOpen(f"JupyterLab is not installed in this Python. This brings it: {INSTALL}")
     came = bring(folder)
     if came:
-        print(f"{len(came)} notebooks are now in {folder}. `python -m attnlib update` renews them and keeps your work.")
+        print(f"{len(came)} notebooks are now in {folder}. `{CALLED} update` renews them and keeps your work.")
     command = [sys.executable, "-m", "jupyterlab", str(folder / f"{next_lesson()}.ipynb"), *options]
-    if hasattr(os, "geteuid") and os.geteuid() == 0:
-        command.append("--allow-root")
-    if sys.platform == "linux" and not any(map(os.environ.get, SCREENS)):
-        print("There is no display here: open the address below in a browser.")
-        command.append("--no-browser")
+    command += [*_on_a_free_port(options), *_as_root(), *_without_a_display()]
     return subprocess.call(command, env={**os.environ, "JUPYTER_CONFIG_PATH": config_path(folder)})
+
+
+def _on_a_free_port(options: list[str]) -> list[str]:
+    """The port to ask for; none where the learner asks for one."""
+    if any(option.startswith(("--port", "--ServerApp.port", "--sock", "--ServerApp.sock")) for option in options):
+        return []
+    for port in range(PORT, PORT + OTHER_PORTS):
+        with socket.socket() as asked:
+            if asked.connect_ex(("127.0.0.1", port)):
+                break
+    else:
+        raise CannotOpen(f"The ports {PORT} to {port} are taken. Name a free one: {CALLED} lab --port 9999")
+    if port != PORT:
+        print(f"Port {PORT} is taken, perhaps by a JupyterLab that you have open: this one is on port {port}.")
+    return [f"--port={port}"]
+
+
+def _as_root() -> list[str]:
+    if not hasattr(os, "geteuid") or os.geteuid() != 0:
+        return []
+    print("You are root, and so is all that a notebook runs: start this as another user where you can.")
+    return ["--allow-root"]
+
+
+def _without_a_display() -> list[str]:
+    if sys.platform != "linux" or any(map(os.environ.get, SCREENS)):
+        return []
+    print("There is no display here: open the address below in a browser.")
+    return ["--no-browser"]
 
 
 def config_path(folder: Path) -> str:
@@ -119,9 +146,7 @@ def _make(folder: Path) -> None:
     try:
         (folder / BASE).mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise CannotOpen(
-            f"{folder} cannot be made ({error.strerror}). Name another: python -m attnlib lab FOLDER"
-        ) from None
+        raise CannotOpen(f"{folder} cannot be made ({error.strerror}). Name another: {CALLED} lab FOLDER") from None
 
 
 def _copy(notebook: Path, folder: Path) -> None:

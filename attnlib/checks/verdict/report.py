@@ -18,6 +18,8 @@ MIME = "application/vnd.attnlib.report+json"
 WIDTH = 96
 COLUMNS = "margin: 0.2em 0; line-height: 1.3; white-space: pre; word-break: normal; overflow-x: auto"
 """JupyterLab breaks the lines of an output anywhere, even inside a number."""
+HEADING = 'role="heading" aria-level="{}"'
+"""No <h4>: JupyterLab would list it in the notebook's table of contents."""
 ELSEWHERE = "Someone else's case"
 MORE = "More on this mistake"
 
@@ -140,13 +142,16 @@ def _marked_up(line: str) -> str:
 
 
 def as_html(report: Report) -> str:
-    """The report for a notebook."""
+    """The report for a notebook: its headline is read out once the check has run, and its sections have headings.
+
+    An alert and not a status, because browsers don't announce a status that comes into the page with its text.
+    """
     colour = "#1a7f37" if report.passed else "#757575" if report.unwritten else "#b35900"
     frame = f"border-left: 6px solid {colour}; padding: 0.2em 0 0.2em 0.9em; max-width: 60em"
-    lines = [f'<div role="status" aria-label="Verdict on {escape(report.exercise)}" style="{frame}">']
-    lines.append(f'<div style="font-weight: bold">{_marked_up(headline(report))}</div>')
+    lines = [f'<div role="group" aria-label="Verdict on {escape(report.exercise)}" style="{frame}">']
+    lines.append(f'<div role="alert"><div {HEADING.format(4)}><b>{_marked_up(headline(report))}</b></div></div>')
     for section in report.sections:
-        lines.append(f'<div style="margin-top: 0.6em"><b>{_marked_up(section.heading)}</b></div>')
+        lines.append(f'<div {HEADING.format(5)} style="margin-top: 0.6em"><b>{_marked_up(section.heading)}</b></div>')
         if section.fixed:
             lines.append(f'<pre style="{COLUMNS}">{escape(section.body)}</pre>')
         elif section.body:

@@ -1,0 +1,43 @@
+"""The last touch to each page: badges for paths, code in fewer tags, drawings as files, names for what unfolds."""
+
+import base64
+import re
+from hashlib import sha256
+from pathlib import Path
+
+PATH = re.compile(r' · (core|more|stretch)(?=<a class="headerlink"|</a>)')
+"""How a lesson's heading says to which path it belongs."""
+PLAIN = re.compile(r'<span class="(?:n|p|w)">([^<]*)</span>')
+"""Names, punctuation and spaces, which have the colour of all code."""
+DRAWING = re.compile(r"data:image/svg\+xml;base64,([\w+/=]+)")
+NO_HEAD = re.compile(r'<thead>\s*<tr[^>]*>\s*(<th class="head"><p></p></th>\s*)+</tr>\s*</thead>')
+UNFOLD = '<summary aria-label="Toggle hidden content">'
+"""Its label hides the words that are in it."""
+
+
+def setup(app):  # noqa: D103
+    app.connect("html-page-context", finish, priority=900)  # behind the theme
+
+
+def finish(app, name, _template, context, _document):
+    """Change a page's text and its lists of headings and of pages."""
+    for part in ("body", "toc"):
+        text = PLAIN.sub(r"\1", context.get(part, "")).replace(UNFOLD, "<summary>")
+        text = NO_HEAD.sub("", text)
+        if name.startswith("notebooks/"):
+            text = PATH.sub(r' <span class="path path-\1">\1</span>', text)
+            text = DRAWING.sub(lambda found: f"../{as_file(app, found[1])}", text)
+        context[part] = text
+    if make := context.get("generate_toctree_html"):
+        unfold = '<summary aria-label="The pages below">'
+        context["generate_toctree_html"] = lambda *of, **how: str(make(*of, **how)).replace("<summary>", unfold)
+
+
+def as_file(app, drawing):
+    """Write a drawing among the pictures, under a name that follows from it; its address on the site."""
+    content = base64.b64decode(drawing)
+    name = f"{app.builder.imagedir}/{sha256(content).hexdigest()[:16]}.svg"
+    file = Path(app.outdir) / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(content)
+    return name
