@@ -766,9 +766,9 @@ show(
 
 # %% [markdown]
 # Can you do that to a model that has already been trained, with keys for each head? Ainslie and others pooled the
-# trained matrices: the keys of a group are the *mean* of the keys of its heads. Then they trained for a twentieth of the
-# original steps. With eight pairs of keys and values the model scored 47.1 on average over seven tasks, with a pair for
-# each head 47.2, and with a single pair 46.6 ([table 1](https://arxiv.org/abs/2305.13245)).
+# trained matrices: the keys of a group are the *mean* of the keys of its heads. Then they trained for a twentieth of
+# the original steps. With eight pairs of keys and values the model scored 47.1 on average over seven tasks, with a pair
+# for each head 47.2, and with a single pair 46.6 ([table 1](https://arxiv.org/abs/2305.13245)).
 #
 # ## Look back only so far · more
 #
