@@ -1,15 +1,16 @@
 # %% [markdown]
 # # 12 · A real model: find the head that learned chemistry
 #
-# Two molecules go in, one comes out. Which atom went where? Chemists mark atoms and measure. A language model that only
-# ever guessed missing letters knows it as well, and nobody told it. In this lesson the code you've written since lesson
-# 01 runs that model, with the weights other people trained and published. Then you find out where the knowledge is.
+# Two molecules go in, one comes out. Which atom went where? Chemists mark atoms and measure. A language model that has
+# only ever guessed missing letters can tell you as well, though nobody told it. In this lesson the code you've written
+# since lesson 01 runs that model, with the weights other people trained and published. Then you find out where the
+# knowledge is.
 #
 # | | |
 # | --- | --- |
 # | **You will build** | a published model out of your own parts, a search for the head that maps atoms, your own GPT |
 # | **You will understand** | how to check somebody else's weights, and how far to believe what a head shows |
-# | **You need** | heads from lesson 03, norm and post-LN block of 06, ablation from 11; no chemistry |
+# | **You need** | heads from lesson 03, the norm and the post-LN block from 06, ablation from 11; no chemistry |
 # | **Time** | core 1 hour 40 minutes, everything 2 hours 30 minutes ([symbols](00_start_here.ipynb#Symbols)) |
 #
 # The weights are in a small package that isn't part of this course. If it's missing, the cell that needs it tells you
@@ -37,17 +38,19 @@ seed = 0
 # %% [markdown]
 # ## Read a reaction · core
 #
-# Chemists write molecules as text, in a notation called *SMILES*. Letters are atoms, hydrogens are left out, `=` is a
-# double bond, brackets open a branch, and two equal digits close a ring. Acetic acid is `CC(=O)O`, alcohol is `CCO`. A
-# dot separates molecules, `>>` what went in from what came out. Here's how acid and alcohol become an ester:
+# Chemists write molecules as text, in a notation called *SMILES*. Letters are atoms, in lower case if they're in an
+# aromatic ring like benzene's. Hydrogens are mostly left out, `=` is a double bond, parentheses hold a branch, and two
+# equal digits close a ring. Acetic acid is `CC(=O)O`, and alcohol (ethanol to chemists) is `CCO`. A dot separates
+# molecules, and `>>` what goes in from what comes out. Here's how acid and alcohol become an ester:
 
 # %%
 ester = "CC(=O)O.CCO>>CCOC(C)=O"
 print(chemistry.tokens(ester))
 
 # %% [markdown]
-# And here's another one, drawn. An acid and an amine make an amide. It's from a textbook, so it's known which atom
-# became which: those with the same number. By the end of this lesson, a head will have told you the same.
+# And here's another one, drawn. An acid and an amine make an amide. Textbooks say which bonds break and which form, so
+# it's known which atom became which: atoms with the same number. By the end of this lesson, a head will have told you
+# the same.
 
 # %%
 amide = "CCC(=O)O.NCc1ccccc1>>CCC(=O)NCc1ccccc1"
@@ -68,22 +71,22 @@ plot_reaction(known.points, known.bonds, symbols_of(known), taken, ax=ax)
 ax.set_title("Which atom went where: the textbook's answer")
 show(
     "Two molecules, an arrow, and their product. Each atom of the product has the same "
-    "number and colour as the atom on the left that it was; one oxygen on the left "
+    "number and colour as the atom on the left it came from; one oxygen on the left "
     "has none."
 )
 
 # %% [markdown]
 # The model reads such texts and was trained on one task, which BERT made famous. Some tokens are replaced by `[MASK]`,
 # and the model has to say what was there. It isn't causal, so every token sees both sides. It's an
-# [ALBERT](https://arxiv.org/abs/1909.11942), trained on reactions from patents by [Schwaller and
-# others](https://doi.org/10.1126/sciadv.abe4166), who called it RXNMapper. Which atom becomes which was no part of its
-# task.
+# [ALBERT](https://arxiv.org/abs/1909.11942) that [Schwaller and others](https://doi.org/10.1126/sciadv.abe4166) trained
+# on reactions from patents, and the heart of RXNMapper, their program for mapping atoms. Which atom becomes which was
+# never part of the model's task.
 #
 # ### Predict, then run: what it takes to fill in atoms ({points}, difficulty 1, 3 minutes)
 #
 # Every second atom of the *product* is masked. What must a model find out to fill in nearly all of them?
 #
-# - **A**: which atom is the commonest; carbon is always a good guess
+# - **A**: which atom is the most common; carbon is always a good guess
 # - **B**: how much energy each bond holds, to see which one is likely to form
 # - **C**: which atoms of the product are on the left as well, and which of those are still missing
 # - **D**: how SMILES is spelled, so that all brackets and rings are closed
@@ -105,12 +108,12 @@ check("predict_what_is_needed", needed_claim)
 #
 # $$x \leftarrow \mathrm{norm}_1(x + \mathrm{attn}(x)), \qquad x \leftarrow \mathrm{norm}_2(x + \mathrm{mlp}(x))$$
 #
-# That's post-LN, as in the paper of 2017, which lesson 06 left behind for good reasons. Whoever wants published numbers
-# has to take the published form, down to the last constant. The weights shrink by a factor of twelve, and the work
-# doesn't: every layer still computes.
+# That's post-LN, as in the paper of 2017, which lesson 06 left behind for good reasons. To get the published numbers,
+# you have to take the published form, down to the last constant. Sharing cuts the weights to a twelfth, but it doesn't
+# cut the work: all twelve layers still compute.
 #
 # Count by hand. With $D = 256$ and an MLP of 512, attention has $4(D^2 + D)$ weights and the MLP $2 \cdot 512 D + 512 +
-# D$. Two norms have $2D$ each. Together that's 527,104, for twelve layers.
+# D$. Two norms have $2D$ each. Together that's 527,104, for all twelve layers.
 
 # %%
 D, d_hidden = 256, 512
@@ -198,11 +201,12 @@ for name, tensor in list(published.items())[5:14]:
     print(f"{short:42} {tuple(tensor.shape)}")
 
 # %% [markdown]
-# What is what? `query`, `key` and `value` are clear, and `attention.dense` is $W^O$. `ffn` and `ffn_output` are the two
-# matrices of the MLP. The norm around attention is called `attention.LayerNorm`, and the one at the end of the block
-# `full_layer_layer_norm`. The block's names all begin with `albert.encoder.albert_layer_groups.0.albert_layers.0.`
+# Which is which? `query`, `key` and `value` are clear, and `attention.dense` is $W^O$. `ffn` and `ffn_output` are the
+# two matrices of the MLP. The norm around attention is called `attention.LayerNorm`, and the one at the end of the
+# block `full_layer_layer_norm`. The block's names all begin with
+# `albert.encoder.albert_layer_groups.0.albert_layers.0.`
 #
-# Now look at the shapes. Four matrices are 256 × 256. If you exchange two of them, or transpose one, *nothing raises*.
+# Now look at the shapes. Four matrices are 256 × 256. If you swap two of them, or transpose one, *nothing raises*.
 #
 # ### Exercise: give each weight its place ({points}, difficulty 3, 15 minutes)
 #
@@ -258,9 +262,10 @@ check("load_encoder", load_encoder)
 
 # %% [markdown]
 # Now put the model together. Around the encoder there's a table of 591 tokens and one of 512 positions, both only 128
-# wide, a norm, a layer that widens 128 to 256, and at the end the same way back to logits. `attnlib` has these parts.
-# The encoder in the middle is yours, if it passed its check. Its logits, and all 96 tables of attention weights, must
-# be those of `attnlib`'s own model. In float32, twelve layers turn a last digit into the fifth, so compare in float64.
+# wide, a norm, a layer that widens 128 to 256, and at the end the way back: a layer that narrows 256 to 128, a norm,
+# and the logits. `attnlib` has these parts. The encoder in the middle is yours, if it passed its check. Its logits, and
+# all 96 tables of attention weights, must be those of `attnlib`'s own model. In float32, rounding in the last digit
+# grows over twelve layers until it reaches the fifth, so compare in float64.
 
 # %%
 # nbval-ignore-output: it says whose functions are used
@@ -349,9 +354,10 @@ for place in (text.index(">>") + 3, len(text) - 2):
 
 # %% [markdown]
 # Is that knowledge, or spelling? Mask every second atom of the product, and as the control hide the left side. For this
-# and all that follows there are 144 reactions of six textbook kinds, in which it's known where each atom comes from,
-# because they were made from templates. (They leave out what a chemist would add to the flask, such as the reducing
-# agent, and the water that comes out.)
+# and everything after it there are 144 reactions of six textbook kinds. They were made from templates, so it's known
+# where each atom comes from. (The templates leave out what a chemist would add to the flask, such as the reducing
+# agent, and whatever comes out besides the product, such as water or hydrogen bromide. And one origin is a convention:
+# in the flask, an acid's two oxygens trade roles. The templates say that the OH leaves and the =O stays.)
 
 # %%
 every = [r for r in chemistry.reactions() if "respelled" not in r.kind]
@@ -395,16 +401,17 @@ for name, seen, hidden in zip(ORDINALS, whole, blind, strict=True):
     assert hidden[1] < 0.75
 
 # %% [markdown]
-# So spelling alone goes a long way. That's worth knowing: a model that fills in 85 % needn't know anything about the
-# reaction. The last step, to nearly all of them, takes the left side, and so does nearly every oxygen and nitrogen.
-# There the model looks across the arrow. Where?
+# So spelling alone goes a long way. (Saying `c` every time, the most common token, would get only about half of the
+# atoms right.) That's worth knowing: a model that fills in 85 % needn't know anything about the reaction. To get nearly
+# all of them it needs the left side, above all for atoms other than carbon, of which spelling gets only about half. So
+# the model looks across the arrow. Where?
 #
 # ## Load it wrong, and see who notices · more
 #
-# Before you look, a word about trust. Everything from here on stands on weights that sit in the right places, and
-# you've seen that nothing raises if they don't. Would you at least *notice*? Spoil `attnlib`'s copy of the model in six
-# ways that people have spoiled theirs, and ask each copy two questions. After which layer does it differ from the right
-# one by more than a thousandth? And how many atoms does it fill in?
+# Before you look, a word about trust. Everything from here on depends on the weights being in the right places, and
+# you've seen that nothing raises if they aren't. Would you at least *notice*? Spoil `attnlib`'s copy of the model in
+# six ways people have spoiled theirs, and ask two questions about each copy. After which layer does it differ
+# from the right one by more than a thousandth? And how many atoms does it fill in?
 
 
 # %%
@@ -507,14 +514,14 @@ show(
 
 # %% [markdown]
 # Two of the six are loud. The other four fill in as many atoms as the right model, give or take one in a hundred, and
-# one of them even does a little better. A score at the end can't tell a right model from a nearly right one. What can
-# is a known result for the same input: print the largest difference after each layer, and look for the *first* one that
-# isn't zero. The mistake is right before it.
+# one of them even does a little better. A score at the end can't tell a right model from a nearly right one. A known
+# result for the same input can: print the largest difference after each layer, and look for the *first* one that's more
+# than rounding. The mistake is right before it.
 #
 # ### Fix: in front of the first layer ({points}, difficulty 3, 10 minutes)
 #
-# The function below reads the tables in front of the encoder. It has two mistakes, both among the silent ones. One of
-# them was in [Keras' own BERT](https://github.com/keras-team/keras-hub/issues/642) and in
+# The function below reads the tables in front of the encoder. It has two mistakes, both of the silent kind. One of the
+# two was in [Keras' own BERT](https://github.com/keras-team/keras-hub/issues/642), inside its layers, and in
 # [GPT4All's](https://github.com/nomic-ai/gpt4all/pull/1946).
 #
 # - `weights` has the published names. `ids` is `(b, n)`, and the result is what the first layer reads, `(b, n,
@@ -556,8 +563,8 @@ check("mend_tables", read_tables)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# `F.layer_norm` has an eps of its own if you give it none. What's added to the variance matters the more, the smaller
-# the variance is, and the numbers in these tables are small.
+# `F.layer_norm` has an eps of its own if you give it none. The smaller the variance, the more it matters what's added
+# to it, and the numbers in these tables are small.
 #
 # </details>
 
@@ -572,8 +579,8 @@ assert_close(mended, right_steps[0], atol=1e-5, rtol=0)
 # ## Turn a heat map into an answer · core
 #
 # You have 96 tables of attention weights for each reaction. Take one. An atom of the product may look at the atom it
-# was, or it may be looked at by it, so add both directions. An oxygen can't have been a carbon, so other elements are
-# out. Then each atom of the product has a row of numbers, and the largest is the head's answer.
+# came from, or that atom may look at it, so add both directions. An oxygen can't have been a carbon, so other elements
+# are out. Then each atom of the product has a row of numbers, and the largest is the head's answer.
 #
 # By hand: atoms `C`, `C`, `O` before the arrow, `O` and `C` after it. The new carbon gives them 0.2, 0.4, 0.1, and gets
 # 0.5, 0, 0.1 from them. Together that's 0.7, 0.4, 0.2. Without the oxygen it's 0.7 and 0.4, divided by 1.1: 0.64 and
@@ -585,8 +592,8 @@ assert_close(mended, right_steps[0], atol=1e-5, rtol=0)
 #
 # - `weights` is `(…, n, n)`, a table or many. `before` `(r,)` and `after` `(p,)` say where the atoms are in the text.
 #   `elements` `(n,)` has a number for each token's element.
-# - Return `origins` `(…, p)`, for each atom after the arrow the index *in* `before` of the atom it was. Where no atom
-#   on the left has its element, it's −1. Where two are equal, either is right.
+# - Return `origins` `(…, p)`, for each atom after the arrow the index *in* `before` of the atom it came from. Where no
+#   atom on the left has its element, it's −1. Where two are equal, either is right.
 # - And return `shares` `(…, p, r)`: both directions added, other elements 0, each row divided by its sum. Without a
 #   partner the row is 0.
 
@@ -654,8 +661,8 @@ def maps_of(text: str, model: nn.Module) -> tuple[Tensor, Tensor]:
 # ## Find the head · core
 #
 # Now ask all 96. Is there one that's right? And right compared with what? A head that knows nothing still guesses among
-# the atoms of the same element, and some atoms have several right answers: nobody can tell the two sides of a benzene
-# ring apart. So measure what guessing gets beside it.
+# the atoms of the same element. And some atoms have several right answers: turn a ring like the one in `NCc1ccccc1`
+# over, and nobody can tell its two sides apart. So measure beside it what guessing gets.
 #
 # ### Exercise: which head is it? ({points}, difficulty 3, 20 minutes)
 #
@@ -771,9 +778,9 @@ show(
 )
 
 # %% [markdown]
-# One column stands out. Head 5 is right for more than nine atoms in ten, in all later layers. All layers share their
-# weights, so it's one head, and it needs a few rounds before it's sure. Five of the eight heads do no better than
-# guessing, so it isn't the architecture that does it.
+# One column stands out. Head 5 is right about more than nine atoms in ten, in each of the later layers. All layers
+# share their weights, so it's one head, and it needs a few rounds before it's sure. Five of the eight heads do no
+# better than guessing, so the architecture alone doesn't do it.
 #
 # Nor is it the measurement. Shuffle the numbers inside each matrix. Sizes and spread stay the same, and only what was
 # learned is gone.
@@ -794,8 +801,9 @@ for name, third in zip(ORDINALS, thirds, strict=True):
     assert (theirs.mean() - luck).abs() < 0.05
 
 # %% [markdown]
-# Here's what the head says of a single reaction, one of those it gets all right. Each atom of the product has the
-# number of the atom that it was, and the links are as wide as the head is sure.
+# Here's what the head says about a single reaction, one of those it gets all right. The later layers hardly differ.
+# From here on it's layer 10, because that and head 5 are what the authors' own package reads. Each atom of the product
+# has the number of the atom it came from, and the links are as wide as the head is sure.
 
 # %%
 LAYER, HEAD = 10, 5
@@ -879,9 +887,9 @@ show(
 )
 
 # %% [markdown]
-# The head that maps atoms is the one the model misses the most, in each third, and the dashed line says what for.
-# Without it the model does even worse than with the left side hidden. But taking away a head also disturbs whatever
-# comes after. If head 5 only brings news from the left, then with the left hidden it should hardly be missed.
+# The head that maps atoms is the one the model misses most, in each third, and the dashed line says what for. Without
+# it the model does even worse than with the left side hidden. But taking away a head also disturbs whatever comes
+# after. If all that head 5 does is bring news from the left, then it should hardly be missed with the left hidden.
 
 # %%
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
@@ -897,12 +905,14 @@ for third, name in enumerate(ORDINALS):
 #
 # ## Repeat an experiment of 1938 · core
 #
-# When acid and alcohol make an ester, an oxygen leaves with the water. Is it the acid's or the alcohol's? You can't
-# tell by looking. Roberts and Urey marked the oxygen of methanol with the heavy isotope ¹⁸O, and found it in the ester.
-# So the alcohol's oxygen stays, and the acid loses one. (That holds for acids and simple alcohols like these; there are
-# alcohols that react another way.)
+# When acid and alcohol make an ester, one oxygen leaves as water. Is it the acid's or the alcohol's? You can't tell by
+# looking. Roberts and Urey marked the oxygen of methanol with the heavy isotope ¹⁸O, let the methanol react with
+# benzoic acid, and found that the mark stays in the ester. So the alcohol keeps its oxygen, and the acid loses one of
+# its two. (That holds for simple alcohols like the ones here. *tert*-Butyl alcohol, for one, can lose its oxygen
+# instead.)
 #
-# Ask the head. The ester has two oxygens, and the question is about the one between two carbons.
+# Ask the head. The ester has two oxygens, and the question is about the one between two carbons. On the left there are
+# three that it could have been. A head that couldn't tell them apart would give each of them 0.33.
 
 
 # %%
@@ -926,7 +936,7 @@ assert usual[2] > 0.7
 #
 # ### Predict, then run: the same reaction, written differently ({points}, difficulty 2, 3 minutes)
 #
-# What does the head say of `CC(=O)O.OCC>>CC(=O)OCC`?
+# What does the head say about `CC(=O)O.OCC>>CC(=O)OCC`?
 #
 # - **A**: the same, and it's as sure, because it's the same reaction
 # - **B**: nothing clear: it divides its attention evenly among the oxygens
@@ -975,7 +985,7 @@ show(
 # It has changed its mind, and you can't tell from how sure it is. So does it know nothing about esters? Careful. That
 # was *one* reaction, picked because it's striking, and a single example proves as little against a head as for it. Take
 # all 24 esters, and write every one of them in this order: the acid first, the alcohol from its oxygen on, the ester
-# from the acid on.
+# from the acid on. Half of them were written that way already, so they can't change. The other twelve can.
 
 # %%
 # nbval-ignore-output: the last digits vary by machine; the assertions say what it shows
@@ -1008,12 +1018,15 @@ assert wrong
 assert all(".OCC>>" in text for text in wrong)
 
 # %% [markdown]
-# So the order alone doesn't do it. Most of the answers stay as they were, and each one that flips is an ester of the
-# same alcohol, written `OCC`. Which of its neighbours the head goes by is a question you can now ask with your own
-# tools. *The head knows chemistry* was too strong, and *it only knows spelling* would be, too.
+# So the order alone doesn't do it. Of the twelve new texts most get the same answer as before, and each one that flips
+# is an ester of ethanol, written `OCC`. Which of its neighbours the head goes by is a question you can now ask with
+# your own tools. *The head knows chemistry* was too strong, and *it only knows spelling* would be too.
 #
-# **Your turn.** Write a reaction into the next cell, run it and the two below it, and see which atom the head takes for
-# which. Then write it in another order.
+# RXNMapper doesn't leave this to chance: unless you tell it not to, it first rewrites every reaction in the one
+# canonical spelling. Now you know what that's good for.
+#
+# **Your turn.** Write a reaction into the next cell, run it and the two below it, and see which atom the head says each
+# one was. Then write it in another order.
 
 # %%
 mine = "CC(=O)Cl.NCc1ccccc1>>CC(=O)NCc1ccccc1"
@@ -1085,10 +1098,10 @@ print(*gpt.write(own_model, letters, 6), sep="\n")
 assert losses[-1] < 1.9
 
 # %% [markdown]
-# A few seconds, and it already spells. Open the file and read it from the top: about four
-# hundred lines, and you know each of them. It needs no notebook. In a terminal, `python my_attention/my_gpt.py` trains
-# for longer, and `python my_attention/my_gpt.py poems.txt 2000` learns another text, line by line. It's yours: put it
-# on your own page, and change it as you like.
+# A few seconds, and it can nearly spell. Open the file and read it from the top: about four hundred lines, and you know
+# each of them. It needs no notebook. In a terminal, `python my_attention/my_gpt.py` trains for longer, and `python
+# my_attention/my_gpt.py poems.txt 2000` learns another text, line by line. It's yours: put it on your own page, and
+# change it as you like.
 #
 # ## Ask in which round it's needed · stretch
 #
@@ -1139,7 +1152,7 @@ for name, third, full in zip(ORDINALS, fewer, unspoilt, strict=True):
 #
 # ## Take this with you · core
 #
-# **A head that was never told can know, and what it knows is bound to what it has read.**
+# **A head that was never told can know, but what it knows is tied to what it has read.**
 #
 # | | |
 # | --- | --- |
@@ -1153,28 +1166,32 @@ for name, third, full in zip(ORDINALS, fewer, unspoilt, strict=True):
 # ## Think further · more
 #
 # 1. All twelve layers share one block, and yet head 5 is right less often in layer 0 than in layer 10. What differs?
-# 2. Head 5 in layer 10 was found on the same reactions it's judged by. Why does that hardly matter here, and when would
+# 2. Your search found head 5 on the same reactions it's judged by. Why does that hardly matter here, and when would
 #    it?
-# 3. The templates leave out the water that leaves. What would you have to change in `atom_map` to follow it as well?
+# 3. The templates leave out the water that an ester gives off. What would you have to change in `atom_map` to follow it
+#    as well?
 #
 # <details><summary>Answers</summary>
 #
 # 1. What it reads. In layer 0 an atom knows its element and position, and little about its neighbours. After a few
 #    rounds of attention it carries its surroundings with it, and those can be compared.
 # 2. The best of 96 numbers is likely to be lucky. With 1,915 atoms luck is worth about a percent, and the distance to
-#    the other heads is twenty times that. The thirds say the same. With 20 atoms it would matter a lot.
+#    the other heads is twenty times that. The thirds say the same, though they share most of their molecules. So does
+#    the authors' package, whose choice of head 5 is older than this set. With 20 atoms it would matter a lot.
 # 3. Nothing in `atom_map`: write the water into the reaction, as `.O` after the arrow, and its oxygen gets a row. But
-#    the model has hardly seen reactions written like that, so check before you believe it.
+#    patents name the product and rarely the water, so the model has hardly seen reactions written like that. Check
+#    before you believe it.
 #
 # </details>
 #
 # ## Read on · more
 #
 # - [Schwaller et al. 2021](https://doi.org/10.1126/sciadv.abe4166): the model, how its authors found the head, and how
-#   well it does on reactions that chemists mapped by hand.
+#   well RXNMapper does. It adds to the head: it maps one atom at a time, uses none twice, and favours the neighbours of
+#   atoms that are already mapped.
 # - [Lan et al. 2020](https://arxiv.org/abs/1909.11942), ALBERT: why sharing weights among layers costs so little.
 # - [Clark et al. 2019](https://arxiv.org/abs/1906.04341), *What Does BERT Look At?*: the same search, for grammar.
-# - Roberts and Urey 1938, *Journal of the American Chemical Society* 60, 2391: two pages and one isotope.
+# - Roberts and Urey 1938, *Journal of the American Chemical Society* 60, 2391: a few pages and one isotope.
 #
 # ## Farewell · core
 #

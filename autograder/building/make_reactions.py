@@ -4,7 +4,8 @@ Needs RDKit, which nothing else does: ``python -m pip install rdkit``, and then
 ``python -m autograder.building.make_reactions``.
 
 Two molecules are put together by a template. Their atoms carry numbers through it, as isotopes in a laboratory do, and
-so the product says where they came from. Atoms that no chemist could tell apart are all right answers.
+so the product says where they came from. Atoms that no chemist could tell apart are all right answers. An acid's two
+oxygens are told apart, by convention: they trade roles in the flask, and the templates let the OH leave.
 """
 
 from collections.abc import Iterator
