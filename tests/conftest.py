@@ -96,6 +96,9 @@ LONG = {
     "tests/autograder/test_nbgrader.py": 70,
     "tests/autograder/test_cluster.py": 60,
     "tests/autograder/test_postgresql.py": 60,
+    "tests/autograder/test_gradescope.py": 110,
+    "tests/autograder/test_prairielearn.py": 60,
+    "tests/autograder/test_github.py": 50,
 }
 """About how many seconds these take: what is long, or waits, begins first, and all else runs beside it."""
 

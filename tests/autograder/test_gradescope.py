@@ -18,6 +18,8 @@ from autograder.elsewhere import gradescope
 from autograder.elsewhere.package import SEED, TEMPLATES
 from autograder.in_nbgrader.course_files import course_seed
 from autograder.lesson_text.notebook import read_notebook, write_notebook
+from autograder.sandbox import layers
+from autograder.sandbox.probe import probe
 from autograder.showing.errors import CourseError
 
 RESULTS = "results/results.json"
@@ -231,6 +233,18 @@ def test_the_package_holds_the_seed_and_is_its_owner_s_alone(made, tmp_path):
     assert not [name for name in names if name.endswith((".db", ".csv", ".pyc"))]
     with pytest.raises(CourseError, match=r"cannot be written: No such file or directory\."):
         gradescope.pack(layout, TINY, tmp_path / "nowhere" / "it.zip")
+
+
+def test_another_user_is_no_sandbox_where_the_answers_are_open(monkeypatch):
+    monkeypatch.setattr(layers, "readable_for_all", lambda _: True)
+    monkeypatch.setattr(layers.os, "geteuid", lambda: 0)
+    with pytest.raises(
+        CourseError, match=r"another user: other users can read \S+, which has the answers: close a fold"
+    ):
+        probe("user")
+    monkeypatch.setattr(layers.os, "geteuid", lambda: 1)
+    with pytest.raises(CourseError, match="another user: only root can start a process as another user"):
+        probe("user")
 
 
 def test_an_unknown_lesson_is_one_sentence():
