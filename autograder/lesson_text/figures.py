@@ -20,8 +20,9 @@ def as_image(output: NotebookNode) -> NotebookNode:
     if not found:
         return output
     size = {side: int(found[side]) for side in ("width", "height")}
-    return new_output(
+    image: NotebookNode = new_output(
         "display_data",
         {found["kind"]: found["image"], "text/plain": output.data.get("text/plain", "")},
         metadata={found["kind"]: {"alt": unescape(found["alt"]), **size}},
     )
+    return image
