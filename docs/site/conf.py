@@ -32,6 +32,7 @@ html_copy_source = False
 html_static_path = ["static", str(files("jupyter_server_mathjax") / "static")]
 mathjax_path = "MathJax.js?config=TeX-AMS-MML_HTMLorMML-full,Safe"
 fonts = {"availableFonts": [], "imageFont": None, "preferredFont": None, "webFont": "STIX-Web"}
+fonts["linebreaks"] = {"automatic": True, "width": "90% container"}  # on a phone
 # MyST marks a page to be left alone, and its formulas to be processed, for MathJax 3 only
 formulas = {"processClass": "math|output_area"}
 mathjax2_config = {"showMathMenu": False, "messageStyle": "none", "HTML-CSS": fonts, "tex2jax": formulas}

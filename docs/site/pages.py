@@ -16,11 +16,12 @@ UNFOLD = '<summary aria-label="Toggle hidden content">'
 
 
 def setup(app):  # noqa: D103
-    app.connect("html-page-context", finish, priority=900)  # behind the theme
+    app.connect("html-page-context", finish)
+    app.connect("html-page-context", name_what_unfolds, priority=900)  # behind the theme, which makes the list
 
 
 def finish(app, name, _template, context, _document):
-    """Change a page's text and its lists of headings and of pages."""
+    """Change a page's text and its list of headings."""
     for part in ("body", "toc"):
         text = PLAIN.sub(r"\1", context.get(part, "")).replace(UNFOLD, "<summary>")
         text = NO_HEAD.sub("", text)
@@ -28,6 +29,10 @@ def finish(app, name, _template, context, _document):
             text = PATH.sub(r' <span class="path path-\1">\1</span>', text)
             text = DRAWING.sub(lambda found: f"../{as_file(app, found[1])}", text)
         context[part] = text
+
+
+def name_what_unfolds(_app, _name, _template, context, _document):
+    """Give the arrows in the list of pages a name."""
     if make := context.get("generate_toctree_html"):
         unfold = '<summary aria-label="The pages below">'
         context["generate_toctree_html"] = lambda *of, **how: str(make(*of, **how)).replace("<summary>", unfold)

@@ -210,6 +210,10 @@ def test_the_wheel_brings_the_students_notebooks_and_no_solutions(tmp_path):
         [python, "-c", line], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
     )
     assert len(done.stdout.split()) == 13
+    told = subprocess.run(  # what uvx runs
+        [python.parent / "attnlib", "status"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+    )
+    assert "Next: predict_largest_dot" in told.stdout
     assert (tmp_path / "home" / ".jupyter" / "labconfig" / "page_config.json").exists()
     files = [path.name for path in (python.parents[1] / "share" / "attnlib").rglob("*") if path.is_file()]
     assert sorted(name for name in files if name.endswith(".ipynb")) == done.stdout.split()
