@@ -68,8 +68,9 @@ def call(tmp_path_factory):
         tokens = {one: subprocess.check_output([*command, one], cwd=here, text=True).split()[-1] for one in PEOPLE}
 
         def run(who: str, folder: Path, *arguments: str, code: int = 0) -> str:
-            folder.mkdir(parents=True, exist_ok=True)
-            environment = {"PATH": f"{sys.prefix}/bin:/usr/bin:/bin", "HOME": str(here), "PYTHONPATH": f"{hub}/client"}
+            home = here / "home" / who  # where the client remembers what this student has handed in
+            home.mkdir(parents=True, exist_ok=True)
+            environment = {"PATH": f"{sys.prefix}/bin:/usr/bin:/bin", "HOME": str(home), "PYTHONPATH": f"{hub}/client"}
             environment |= {"JUPYTERHUB_USER": who, "JUPYTERHUB_API_TOKEN": tokens[who]}
             done = subprocess.run(
                 [sys.executable, "-m", *arguments], cwd=folder, env=environment, capture_output=True, text=True
