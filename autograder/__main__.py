@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import click
 from rich.progress import Progress
 
+from autograder.handing_out.commands import practice
 from autograder.lesson_text.layout import ROOT, Layout, shown
 from autograder.proof.commands import bugs, checks
 from autograder.showing.errors import CourseError
@@ -245,6 +246,7 @@ def report(
 
 main.add_command(checks)
 main.add_command(bugs)
+main.add_command(practice)
 
 
 @main.command()
