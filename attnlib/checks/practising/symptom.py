@@ -15,7 +15,7 @@ from torch import Tensor
 from attnlib.checks.asking.attempt import Local
 from attnlib.checks.asking.failure import Failure
 from attnlib.checks.asking.observation import Asking, Observation
-from attnlib.checks.asking.observe import input_names, observe
+from attnlib.checks.asking.observe import argument_names, input_names, observe
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Exercise, Inputs
 from attnlib.checks.practising.bug import Bug
@@ -82,12 +82,14 @@ def _sentence(trial: Trial) -> str:
 def _when(exercise: Exercise, trial: Trial) -> str:
     """What it is called with, and what is special about that."""
     case, given = trial.case, trial.got.inputs
-    named = [f"{name} {_described(value)}" for name, value in zip(input_names(exercise), given, strict=False)]
-    sizes = f", built with {', '.join(map(str, trial.got.sizes))}" if trial.got.sizes else ""
+    named = [f"{name} {_described(value)}".rstrip() for name, value in zip(input_names(exercise), given, strict=False)]
+    arguments = argument_names(exercise.reference) if trial.got.sizes else []
+    built = [f"{name} = {size!r:.40}" for name, size in zip(arguments, trial.got.sizes, strict=False)]
+    sizes = f", built with {', '.join(built)}" if built else ""
     special = "" if case.name in PLAIN else f" ({case.name})"
     if case.after:
         return f"A first call is all right; then another one, with {', '.join(named)}{sizes}{special}"
-    return f"Called with {', '.join(named)}{sizes}{special}" if named else f"Called with {case.name}"
+    return f"Called with {', '.join(named)}{sizes}{special}" if named else f"In the case “{case.name}”"
 
 
 def _described(value: Any) -> str:
