@@ -13,6 +13,7 @@ from nbgrader.utils import compute_checksum
 from attnlib.checks.course import called
 from attnlib.checks.exercise import Exercise
 from attnlib.checks.practising.assigned import questions
+from autograder.lesson_text.due_cell import due_cells
 from autograder.lesson_text.lesson import read_lesson
 from autograder.lesson_text.notebook import read_notebook, to_text
 from autograder.lesson_text.progress_cell import progress_cell
@@ -71,7 +72,7 @@ class Assignment:
     @cached_property
     def given(self) -> frozenset[str]:
         """The sources of code cells that are no exercise: demonstrations, pictures, imports."""
-        cells = [*self.source.cells, progress_cell(self.name)]
+        cells = [*self.source.cells, *due_cells(self.name), progress_cell(self.name)]
         return frozenset(
             cell.source.strip() for cell in cells if cell.cell_type == "code" and not cell.metadata.get("nbgrader")
         )
