@@ -81,10 +81,12 @@ def _sentence(trial: Trial) -> str:
 
 def _when(exercise: Exercise, trial: Trial) -> str:
     """What it is called with, and what is special about that."""
-    case, given = trial.case, trial.got.inputs
+    case, given = trial.case, [*(trial.got.inputs or trial.expected.inputs)]
+    built_with = trial.got.sizes or trial.expected.sizes  # what could not even be built has kept none
+    given = [v.to(case.dtype) if isinstance(v, Tensor) and v.is_floating_point() else v for v in given]
     named = [f"{name} {_described(value)}".rstrip() for name, value in zip(input_names(exercise), given, strict=False)]
-    arguments = argument_names(exercise.reference) if trial.got.sizes else []
-    built = [f"{name} = {size!r:.40}" for name, size in zip(arguments, trial.got.sizes, strict=False)]
+    arguments = argument_names(exercise.reference) if built_with else []
+    built = [f"{name} = {size!r:.40}" for name, size in zip(arguments, built_with, strict=False)]
     sizes = f", built with {', '.join(built)}" if built else ""
     special = "" if case.name in PLAIN else f" ({case.name})"
     if case.after:
@@ -138,7 +140,7 @@ def _rows_of_weights(exercise: Exercise, _attempt: Local, trial: Trial) -> str:
         if not torch.allclose(sums, ones.expand_as(sums), atol=1e-4):
             continue
         wrong = (have.double().sum(dim=-1) - 1).abs() > ROUNDING
-        label = "the weights" if name == "output" else f"`{name}`"
+        label = "the result" if name == "output" else f"`{name}`"
         if bool(wrong.any()):
             place = wrong.nonzero()[0].tolist()
             total = float(have.double().sum(dim=-1)[tuple(place)])
