@@ -61,8 +61,14 @@ def ten_bugs(seed: int = 0, count: int = 10) -> list[dict[str, Any]]:
     for level in sorted(places, key=lambda level: sum(row.level == level for row in mixed)):  # the rarest first
         taken = {name for row in chosen for name in (row.exercise, slip_of(row.slip))}
         of_level = (row for row in mixed if row.level == level and taken.isdisjoint((row.exercise, slip_of(row.slip))))
-        if (row := next((row for row in of_level if row.bug.code.count("\n") < SHORT), None)) is not None:
+        if (row := next((row for row in of_level if _is_short(row)), None)) is not None:
             chosen.append(row)
     return [
         record(row) | {"title": row.bug.title, "diff": row.bug.diff()} for row in sorted(chosen, key=lambda r: r.level)
     ]
+
+
+def _is_short(row: Row) -> bool:
+    """Whether one line is wrong, of few."""
+    bug = row.bug
+    return len(bug.lines) == 1 and bug.code.count("\n") < SHORT

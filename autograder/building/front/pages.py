@@ -31,7 +31,7 @@ def split_heads(x, num_heads):
     return x.reshape(b, num_heads, n, d)
 """
 MARKED = 6
-SEED = 3
+SEED = 7
 """Of the ten bugs."""
 PICTURES = ["attention.png", "course.png", "films/date_writer.gif", "films/induction_head.gif", "reaction.png"]
 
