@@ -15,6 +15,7 @@ import click
 from rich.progress import Progress
 
 from autograder.elsewhere.commands import COMMANDS as ELSEWHERE
+from autograder.handing_out.commands import practice
 from autograder.lesson_text.layout import ROOT, Layout, shown
 from autograder.proof.commands import bugs, checks
 from autograder.showing.errors import CourseError
@@ -245,7 +246,7 @@ def report(
     show(layout, lessons, table=table, page=page, names=not anonymous)
 
 
-for command in (checks, bugs, *ELSEWHERE):
+for command in (checks, bugs, practice, *ELSEWHERE):
     main.add_command(command)
 
 

@@ -1,16 +1,19 @@
-"""Put the overview at the end of a release."""
+"""Put the overview at the end of a release, and what is due again below its title."""
 
 from typing import Any
 
 from nbformat import NotebookNode
 from nbgrader.preprocessors import NbGraderPreprocessor
 
+from autograder.lesson_text.due_cell import due_cells
 from autograder.lesson_text.progress_cell import progress_cell
 
 
 class AddProgress(NbGraderPreprocessor):
-    """Adds the cell to what students get, in the repository and through nbgrader alike; no lesson's text has it."""
+    """Adds both cells to what students get, in the repository and through nbgrader alike; no lesson's text has them."""
 
     def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
-        nb.cells.append(progress_cell(resources["nbgrader"]["assignment"]))
+        lesson = resources["nbgrader"]["assignment"]
+        nb.cells[1:1] = due_cells(lesson)
+        nb.cells.append(progress_cell(lesson))
         return nb, resources

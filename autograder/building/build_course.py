@@ -168,6 +168,8 @@ def changed_by_saving(layout: Layout, wanted: tuple[str, ...]) -> list[str]:
 def prepare(layout: Layout, wanted: tuple[str, ...]) -> list[str]:
     """Put the lessons into the nbgrader course: source notebooks, released assignments, gradebook.
 
+    And what is another one for each student, whose source notebook is there already.
+
     A lesson that the gradebook knows, and that did not change since its release, is left alone. One that changed is
     released again; nbgrader refuses where that would take graded cells away from submissions.
     """
@@ -175,9 +177,10 @@ def prepare(layout: Layout, wanted: tuple[str, ...]) -> list[str]:
     with course.gradebook() as gradebook:
         known = {assignment.name for assignment in gradebook.assignments if is_for_the_sandbox(assignment)}
     done = []
-    for lesson in layout.chosen(wanted):
+    for lesson in layout.gradable(wanted):
         source = layout.source(lesson)
-        write_if_changed(source, to_text(read_lesson(layout.solutions / f"{lesson}.py")).encode())
+        if lesson in layout.lessons():
+            write_if_changed(source, to_text(read_lesson(layout.solutions / f"{lesson}.py")).encode())
         released = course.path(course.directory.release_directory, ".", lesson) / f"{lesson}.ipynb"
         fresh = released.is_file() and released.stat().st_mtime_ns >= source.stat().st_mtime_ns
         if lesson not in known or not fresh:

@@ -11,7 +11,7 @@ def chosen_submissions(
     layout: Layout, folder: Path, wanted: tuple[str, ...]
 ) -> tuple[list[tuple[str, str]], list[Stray]]:
     """The submissions of the wanted lessons, of all if none is named, and what is none; a CourseError for nothing."""
-    layout.chosen(wanted)
+    layout.gradable(wanted)
     everything, strays = survey(folder)
     submissions = [(student, lesson) for student, lesson in everything if not wanted or lesson in wanted]
     if not submissions and (everything or not strays):

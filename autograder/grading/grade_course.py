@@ -28,7 +28,7 @@ from autograder.judging.version import version_of_the_grader
 from autograder.lesson_text.assignment import Assignment
 from autograder.lesson_text.layout import Layout
 from autograder.sandbox.layers import Layers
-from autograder.showing.errors import CourseError, first_line, trace_of
+from autograder.showing.errors import CourseError, NotGraded, first_line, trace_of
 from autograder.showing.text import printable
 
 logging.getLogger("tornado").addHandler(logging.NullHandler())  # else nbgrader prints what it raises as well
@@ -102,7 +102,7 @@ def grade(
     What an earlier run has entered is not judged again, unless the submission, the lesson or the grader has changed, or
     the gradebook does not hold it any more.
     """
-    (submissions, strays), lessons = chosen_submissions(layout, folder, wanted), layout.chosen(wanted)
+    (submissions, strays), lessons = chosen_submissions(layout, folder, wanted), layout.gradable(wanted)
     prepare(layout, tuple(sorted({lesson for _, lesson in submissions if lesson in lessons})) or tuple(lessons))
     course = NbgraderCourse(layout.course, submitted=folder.resolve())
     if how.received is not None:
@@ -131,7 +131,7 @@ class Run:
         self, layout: Layout, course: NbgraderCourse, folder: Path, how: How, step: Callable[[State], None]
     ) -> None:
         self.layout, self.course, self.folder, self.how, self.step = layout, course, folder, how, step
-        self.assignments: dict[str, Assignment] = {}
+        self.assignments: dict[Path, Assignment] = {}
         self.handed_in: dict[tuple[str, str], Claim] = {}
         self.graded: list[Graded] = []
         self.entered_before = 0
@@ -163,9 +163,8 @@ class Run:
         """The submissions that have to be judged; what needs no judging is dealt with here."""
         seed = course_seed(self.layout.course)
         for student, lesson in submissions:
-            assignment = self._assignment(lesson)
             try:
-                task = self._task(student, lesson, assignment, seed)
+                task = self._task(student, lesson, self._assignment(student, lesson), seed)
             except Exception as error:  # whatever a student's folder holds, it is that student's reason
                 self._enter(Judged.failed(student, lesson, error))
                 continue
@@ -192,10 +191,13 @@ class Run:
         self._note(self._graded(before))
         return None
 
-    def _assignment(self, lesson: str) -> Assignment:
-        if lesson not in self.assignments:
-            self.assignments[lesson] = Assignment.read(self.layout.source(lesson))
-        return self.assignments[lesson]
+    def _assignment(self, student: str, lesson: str) -> Assignment:
+        source = self.layout.source_for(student, lesson)
+        if source not in self.assignments:
+            if not source.is_file():
+                raise NotGraded(f"no {lesson} was made for this student: put them on the roster and make it again")
+            self.assignments[source] = Assignment.read(source)
+        return self.assignments[source]
 
     def _enter(self, judged: Judged) -> None:
         """Enter one submission; if that fails, the failure is entered in its place, and no other is concerned."""
@@ -232,7 +234,9 @@ class Run:
             return Graded(
                 judged.student, judged.lesson, problem=problem, remarks=judged.remarks, fault=bool(judged.fault)
             )
-        results = list(results_from(judged, self._assignment(judged.lesson), self.entries.by_hand(judged)))
+        results = list(
+            results_from(judged, self._assignment(judged.student, judged.lesson), self.entries.by_hand(judged))
+        )
         score, penalty = self.entries.charge(judged)
         counts = [f"late: {penalty:g} of {score:g} points are taken off"] if penalty else []
         if score != (automatic := sum(judged.points.values())):

@@ -12,12 +12,17 @@ from nbgrader.utils import compute_checksum
 
 from attnlib.checks.course import called
 from attnlib.checks.exercise import Exercise
+from attnlib.checks.practising.assigned import questions
+from autograder.lesson_text.due_cell import due_cells
 from autograder.lesson_text.lesson import read_lesson
 from autograder.lesson_text.notebook import read_notebook, to_text
 from autograder.lesson_text.progress_cell import progress_cell
 from autograder.lesson_text.regions import split_regions
 from autograder.lesson_text.released import Released, ReleasedCell, longest_answer
 from autograder.showing.errors import CourseError
+
+DEALT = "bugs"
+"""The name under which a student's own source notebook has the bugs that were dealt to this student."""
 
 
 @dataclass(frozen=True)
@@ -67,10 +72,16 @@ class Assignment:
     @cached_property
     def given(self) -> frozenset[str]:
         """The sources of code cells that are no exercise: demonstrations, pictures, imports."""
-        cells = [*self.source.cells, progress_cell(self.name)]
+        cells = [*self.source.cells, *due_cells(self.name), progress_cell(self.name)]
         return frozenset(
             cell.source.strip() for cell in cells if cell.cell_type == "code" and not cell.metadata.get("nbgrader")
         )
+
+    @cached_property
+    def dealt(self) -> dict[str, Exercise]:
+        """The questions about bugs that are one student's own, by their names; a lesson has none."""
+        bugs = enumerate(self.source.metadata.get(DEALT, ()), 1)
+        return {asked.name: asked for number, bug in bugs for asked in questions(number, bug)}
 
     @cached_property
     def questions(self) -> list[Question]:
@@ -86,7 +97,8 @@ class Assignment:
             ):
                 continue
             name, answer = node.args
-            exercise = called(str(name.value)) if isinstance(name, ast.Constant) else None
+            known = str(name.value) if isinstance(name, ast.Constant) else ""
+            exercise = self.dealt.get(known) or called(known)
             if exercise is not None:
                 home = longest_answer(test.name, answers)
                 return Question(test.name, exercise, ast.unparse(answer), home, test.points or 0.0)

@@ -54,7 +54,7 @@ def collect(layout: Layout, lessons: tuple[str, ...], step: Step = lambda *_: No
     """
     if not has_gradebook(layout):
         raise CourseError(f"{shown(layout.course)} holds nothing that was graded; first: python -m autograder grade")
-    chosen = layout.chosen(lessons)
+    chosen = layout.gradable(lessons)
     course = NbgraderCourse(layout.course)
     found: list[Submission] = []
     with course.gradebook() as gradebook:

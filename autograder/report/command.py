@@ -12,6 +12,7 @@ from autograder.lesson_text.layout import Layout, shown
 from autograder.report.analysis import LessonAnalysis, Shared, analyse, shared_misconceptions
 from autograder.report.collect import Submission, collect, has_gradebook
 from autograder.report.csv_files import write_csv
+from autograder.report.practised import by_kind
 from autograder.report.tables import tables
 from autograder.showing.errors import CourseError
 from autograder.showing.terminal import Terminal
@@ -27,8 +28,9 @@ def show(layout: Layout, lessons: tuple[str, ...], *, table: Path | None, page: 
     submissions = _collect(layout, lessons)
     if not submissions:
         raise CourseError(f"{shown(layout.course)} has no submission of {' or '.join(lessons) or 'any lesson'}.")
+    submissions, kinds = by_kind(layout, submissions)
     known = exercises()
-    analyses = analyse(submissions, known, names=names)
+    analyses = analyse(submissions, known | kinds, names=names)
     for analysis in analyses:
         for made in tables(analysis):
             console.print(made)

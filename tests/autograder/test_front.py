@@ -5,13 +5,16 @@ import os
 import re
 import shutil
 import subprocess
+from html import unescape
 
 import exported_reader
 import numpy as np
 import pytest
 import torch
+from markupsafe import escape
 
 from attnlib.checks import exercises
+from attnlib.checks.practising.records import ten_bugs
 from autograder.building.front import date_reader, pages
 from autograder.lesson_text.layout import Layout
 from autograder.showing.errors import CourseError
@@ -135,3 +138,21 @@ def test_the_first_page_shows_what_the_check_says(monkeypatch):
 def test_the_marked_line_is_the_wrong_one():
     assert "reshape" in pages.WRONG.splitlines()[pages.MARKED - 1]
     assert "<mark>    return x.reshape(b, num_heads, n, d)</mark>" in first_page()
+
+
+def test_the_page_of_bugs_has_ten_whose_lines_can_be_pressed():
+    page = pages.bugs_page(LAYOUT)
+    sections = re.findall(r'<section class="bug" id="bug-(\d+)" data-lines="([\d ]+)".*?</section>', page, re.DOTALL)
+    assert [int(number) for number, _ in sections] == list(range(1, 11))
+    assert not re.search(r'(src|srcset|href)="(https?:)?//', page)
+    known = ten_bugs(pages.SEED)
+    assert len({bug["exercise"] for bug in known}) == 10
+    assert [bug["level"] for bug in known] == sorted(bug["level"] for bug in known)
+    for bug, (number, lines) in zip(known, sections, strict=True):
+        assert lines == " ".join(map(str, bug["lines"]))
+        section = page.split(f'id="bug-{number}"')[1].split("</section>")[0]
+        shown = re.findall(r'data-line="(\d+)">.*?<code style="--in: (\d+)">(.*?)</code></button>', section)
+        code = {int(n): " " * int(indent) + unescape(text) for n, indent, text in shown}
+        assert code == {n: row for n, row in enumerate(bug["code"].split("\n"), 1) if row.strip()}
+        assert escape(bug["symptom"]) in section
+        assert escape(bug["diff"]) in section

@@ -66,9 +66,13 @@ def test_validate_says_of_each_exercise_that_it_is_not_answered(monkeypatch, tmp
         assert re.fullmatch(f"[○✗] {said}\n", cell["raw_error"]), cell["raw_error"]
 
 
-def test_the_last_cell_is_the_course_s_own_for_the_grader():
-    """It is neither an answer nor code that a student added."""
+def test_the_cells_that_no_lesson_s_text_has_are_the_course_s_own_for_the_grader():
+    """They are neither an answer nor code that a student added."""
     for lesson in Layout().lessons():
-        last = read_notebook(Layout().notebooks / f"{lesson}.ipynb").cells[-1]
-        assert last.id == "progress"
-        assert last.source in Assignment.read(Layout().solutions / f"{lesson}.py").given
+        cells = read_notebook(Layout().notebooks / f"{lesson}.ipynb").cells
+        assert cells[-1].id == "progress"
+        due = [number for number, cell in enumerate(cells) if cell.id == "due"]
+        assert due == ([] if lesson == LESSON else [2])  # below the title and Colab's cell
+        for cell in (cells[-1], *(cells[number] for number in due)):
+            assert cell.source in Assignment.read(Layout().solutions / f"{lesson}.py").given
+        assert all(cells[number].metadata.jupyter.source_hidden for number in due)

@@ -5,6 +5,7 @@ import json
 import re
 import sys
 import time
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -267,3 +268,29 @@ def test_the_guide_names_what_there_is():
         assert callable(getattr(Practice, name))
     for level, what in LEVELS.items():
         assert f"{level} {what.split(',')[0].removeprefix('seen ').split(' in a')[0][:12]}" in told or level == 5
+
+
+def test_what_is_due_is_said_and_no_bug_is_opened(practice):
+    assert text(practice.due()) == "Nothing is due. practice() asks about bugs in what you have passed."
+    assert practice.round is None
+    for _ in range(5):
+        practice() if practice.round is None else practice.next()
+        practice.give_up()
+    assert text(practice.due()).startswith("Nothing is due.")
+    practice.now = lambda: START + timedelta(days=30)
+    assert text(practice.due()) == "3 mistakes that you have met are due again `practice.next()` opens a bug."
+    assert practice.opened.closed
+    met = set()
+    for _ in range(3):
+        assert "You have seen this mistake before." in text(practice.next())
+        met.add(slip_of(opened(practice).slip))
+        practice.line(*opened(practice).lines)
+    assert len(met) == 3
+    assert text(practice.next()) == "That was all: 3 bugs, 3 found, 0 given up. practice() goes on."
+
+
+def test_nothing_is_due_where_nothing_has_passed_or_the_file_is_broken(practice, file):
+    file.write_text('{"best": {}}', encoding="utf-8")
+    assert text(practice.due()).startswith("Nothing is due.")
+    file.write_text("{", encoding="utf-8")
+    assert "Nothing is due." in text(practice.due())

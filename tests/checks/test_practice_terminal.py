@@ -31,7 +31,7 @@ def answered(monkeypatch, capsys, *lines, arguments=(), width=60):
 
 
 def test_a_terminal_of_60_columns_is_kept(file, monkeypatch, capsys):
-    status, out = answered(monkeypatch, capsys, "A", "h", "h", "h", "c", "g", "", "g", "q")
+    status, out = answered(monkeypatch, capsys, "A", "h", "h", "h", "s", "g", "", "g", "q")
     assert status == 0
     assert max(map(len, out.split("\n"))) < 60
     assert out.count("Find the bug in") == 2
@@ -41,6 +41,26 @@ def test_no_line_of_code_is_cut(file, monkeypatch, capsys):
     bug = bug_of("masked_softmax", "scores_times_mask_2")
     shown = terminal.in_width(bug.code, 60)
     assert re.sub(r"\s+", "", re.sub(r"^ ?\d+( |$)", "", shown, flags=re.MULTILINE)) == re.sub(r"\s+", "", bug.code)
+
+
+def test_a_small_c_is_an_explanation_as_a_large_one_is(file, monkeypatch, capsys):
+    told = [answered(monkeypatch, capsys, letter, "q")[1] for letter in "cC"]
+    assert told[0] == told[1]
+    assert "Right: C" in told[0] or "C is not true of this code" in told[0]
+
+
+def test_a_terminal_gets_colours_and_a_file_gets_none(file, monkeypatch, capsys):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    _, plain = answered(monkeypatch, capsys, "s", "q")
+    assert "\033" not in plain
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    _, out = answered(monkeypatch, capsys, "s", "q")
+    assert "\033[1mFind the bug in" in out
+    assert out.count("\033[34mdef\033[39;49;00m") == 2  # the code, shown twice
+    assert re.sub(r"\033\[[\d;]*m", "", out) == plain
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert answered(monkeypatch, capsys, "s", "q")[1] == plain
 
 
 def test_an_input_that_ends_ends_it(file, monkeypatch, capsys):

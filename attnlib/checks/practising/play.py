@@ -54,14 +54,17 @@ class Round:
     seen: Review
     ends: float | None = None
     minutes: float = 0
+    most: int | None = None
+    """How many bugs it has at most."""
     asked: list[str] = field(default_factory=list)
     solved: int = 0
     given_up: int = 0
 
     @property
     def is_over(self) -> bool:
-        """Whether the minutes that were asked for have passed."""
-        return self.ends is not None and time.monotonic() >= self.ends
+        """Whether the minutes that were asked for have passed, or as many bugs as it has were asked."""
+        late = self.ends is not None and time.monotonic() >= self.ends
+        return late or (self.most is not None and len(self.asked) >= self.most)
 
 
 class Practice:
@@ -101,20 +104,43 @@ class Practice:
             isinstance(minutes, bool) or not isinstance(minutes, int | float) or not minutes > 0
         ):
             raise Refused(f"minutes must be a number above 0, got {minutes!r:.40}")
-        best, trouble = best_scores(terminal=self.terminal)
-        passed = {name for name, score in best.items() if score == 1}
+        passed, seen, trouble = self._learner()
         try:
             found = candidates(passed, lesson=lesson, only=only, everything=everything)
         except Refused as error:
             raise Refused(f"{error} {trouble}".strip()) from None
-        seen = review(terminal=self.terminal)
-        seen.trouble = trouble or seen.trouble
         ends = None if minutes is None else time.monotonic() + 60 * minutes
         self.round = Round(found, seen, ends, minutes or 0)
         return self._open(self.round, [seen.trouble] if seen.trouble else [])
 
+    def due(self, most: int = 3) -> Shown:
+        """Say which mistakes are due again, and open none: `practice.next()` asks about `most` of them, then ends."""
+        passed, seen, _ = self._learner()
+        try:
+            found = candidates(passed, lesson=None, only=None, everything=False)
+        except Refused:
+            found = []
+        served = {slip_of(row.slip) for row in found}
+        slips = [slip for slip in seen.due(self.now()) if slip in served][:most]
+        self.round = (
+            Round([row for row in found if slip_of(row.slip) in slips], seen, most=len(slips)) if slips else None
+        )
+        sections = tuple(Section("", note) for note in (seen.trouble,) if note)
+        if not slips:
+            return Shown("Nothing is due. practice() asks about bugs in what you have passed.", sections)
+        self.round = Round([row for row in found if slip_of(row.slip) in slips], seen, most=len(slips))
+        many = f"{len(slips)} mistakes that you have met are" if len(slips) > 1 else "A mistake that you have met is"
+        return Shown(f"{many} due again", (*sections, Section("", "`practice.next()` opens a bug.")))
+
+    def _learner(self) -> tuple[set[str], Review, str]:
+        """What has passed, what was asked so far, and what is wrong with the file, if anything is."""
+        best, trouble = best_scores(terminal=self.terminal)
+        seen = review(terminal=self.terminal)
+        seen.trouble = trouble or seen.trouble
+        return {name for name, score in best.items() if score == 1}, seen, trouble
+
     def next(self) -> Shown:
-        """Open the next bug of the same kind, or say how it went if the minutes are over."""
+        """Open the next bug of the same kind, or say how it went if that was all, or the minutes are over."""
         if self.round is None:
             return self()
         if self.round.is_over:
@@ -227,7 +253,8 @@ class Practice:
 
     def _ended(self, round: Round) -> Shown:
         many = len(round.asked)
-        told = f"{round.minutes:g} minutes are over: {many} bug{'s' * (many != 1)}, {round.solved} found"
+        over = f"{round.minutes:g} minutes are over" if round.most is None else "That was all"
+        told = f"{over}: {many} bug{'s' * (many != 1)}, {round.solved} found"
         return Shown(f"{told}, {round.given_up} given up. practice() goes on.")
 
 

@@ -5,7 +5,7 @@ from html import escape
 from textwrap import fill, indent
 from typing import Any
 
-from attnlib.checks.verdict.report import Section
+from attnlib.checks.verdict.report import Section, marked_up
 
 WIDTH = 78
 
@@ -42,7 +42,7 @@ class Shown:
                 style = "margin: 0.2em 0; line-height: 1.3; white-space: pre-wrap"
                 lines.append(f'<pre style="{style}">{escape(section.body)}</pre>')
             else:
-                lines += [f"<div>{_code(line)}</div>" for line in section.body.split("\n")]
+                lines += [f"<div>{marked_up(line)}</div>" for line in section.body.split("\n")]
         return "\n".join([*lines, "</div>"])
 
 
@@ -57,9 +57,3 @@ def _filled(text: str, width: int) -> str:
     return "\n".join(
         fill(line, width, subsequent_indent="   " if line[1:3] == "  " else "") for line in text.split("\n")
     )
-
-
-def _code(line: str) -> str:
-    """Escaped, with `code` as HTML has it."""
-    parts = escape(line, quote=False).split("`")
-    return "".join(f"<code>{part}</code>" if n % 2 and n < len(parts) - 1 else part for n, part in enumerate(parts))

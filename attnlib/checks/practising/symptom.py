@@ -15,7 +15,7 @@ from torch import Tensor
 from attnlib.checks.asking.attempt import Local
 from attnlib.checks.asking.failure import Failure
 from attnlib.checks.asking.observation import Asking, Observation
-from attnlib.checks.asking.observe import input_names, observe
+from attnlib.checks.asking.observe import argument_names, input_names, observe
 from attnlib.checks.draw import Draw
 from attnlib.checks.exercise import Exercise, Inputs
 from attnlib.checks.practising.bug import Bug
@@ -81,13 +81,17 @@ def _sentence(trial: Trial) -> str:
 
 def _when(exercise: Exercise, trial: Trial) -> str:
     """What it is called with, and what is special about that."""
-    case, given = trial.case, trial.got.inputs
-    named = [f"{name} {_described(value)}" for name, value in zip(input_names(exercise), given, strict=False)]
-    sizes = f", built with {', '.join(map(str, trial.got.sizes))}" if trial.got.sizes else ""
+    case, given = trial.case, [*(trial.got.inputs or trial.expected.inputs)]
+    built_with = trial.got.sizes or trial.expected.sizes  # what could not even be built has kept none
+    given = [v.to(case.dtype) if isinstance(v, Tensor) and v.is_floating_point() else v for v in given]
+    named = [f"{name} {_described(value)}".rstrip() for name, value in zip(input_names(exercise), given, strict=False)]
+    arguments = argument_names(exercise.reference) if built_with else []
+    built = [f"{name} = {size!r:.40}" for name, size in zip(arguments, built_with, strict=False)]
+    sizes = f", built with {', '.join(built)}" if built else ""
     special = "" if case.name in PLAIN else f" ({case.name})"
     if case.after:
         return f"A first call is all right; then another one, with {', '.join(named)}{sizes}{special}"
-    return f"Called with {', '.join(named)}{sizes}{special}" if named else f"Called with {case.name}"
+    return f"Called with {', '.join(named)}{sizes}{special}" if named else f"In the case “{case.name}”"
 
 
 def _described(value: Any) -> str:
@@ -136,7 +140,7 @@ def _rows_of_weights(exercise: Exercise, _attempt: Local, trial: Trial) -> str:
         if not torch.allclose(sums, ones.expand_as(sums), atol=1e-4):
             continue
         wrong = (have.double().sum(dim=-1) - 1).abs() > ROUNDING
-        label = "the weights" if name == "output" else f"`{name}`"
+        label = "the result" if name == "output" else f"`{name}`"
         if bool(wrong.any()):
             place = wrong.nonzero()[0].tolist()
             total = float(have.double().sum(dim=-1)[tuple(place)])

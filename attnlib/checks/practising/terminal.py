@@ -2,7 +2,9 @@
 
 import argparse
 import contextlib
+import importlib
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -18,7 +20,7 @@ from attnlib.checks.practising.play import Practice
 from attnlib.checks.practising.shown import WIDTH, Shown
 
 NO_EDITOR = "No editor is set: `export EDITOR=nano`, say. To name the wrong line or to choose a letter, none is needed."
-KEYS = "7 = that line · A to D = what is true · e = edit · h = hint · g = give up · c = code · q = quit"
+KEYS = "7 = that line · A to D = what is true · e = edit · h = hint · g = give up · s = show the code · q = quit"
 AFTER = "Enter = next bug · q = quit"
 
 
@@ -39,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with contextlib.suppress(EOFError, KeyboardInterrupt):
         while practice.opened is not None and not practice.opened.closed:
             _show(shown)
-            print("\n" + in_width(practice.opened.bug.code))
+            _show_code(practice)
             if not _ask_about(practice):
                 break
             shown = practice.next()
@@ -79,9 +81,9 @@ def _answered(practice: Practice, answer: str) -> Shown | None:
         "e": lambda: _edited(practice),
         "h": practice.hint,
         "g": practice.give_up,
-        "c": lambda: print(in_width(practice.opened.bug.code)) if practice.opened else None,
+        "s": lambda: _show_code(practice),
     }
-    if (answer.lower() in commands and answer.upper() not in practice.opened.options) or answer in ("c",):
+    if answer.lower() in commands:
         return commands[answer.lower()]()
     if answer.upper() in practice.opened.options:
         return practice.because(answer)
@@ -134,7 +136,29 @@ def in_width(code: str, width: int | None = None) -> str:
 
 
 def _show(shown: Shown) -> None:
-    print("\n" + repr(Shown(shown.headline, shown.sections, _width())))
+    text = repr(Shown(shown.headline, shown.sections, _width()))
+    print("\n" + (re.sub(r"^(?=\S)(.*)$", "\033[1m\\1\033[0m", text, flags=re.MULTILINE) if _is_styled() else text))
+
+
+def _show_code(practice: Practice) -> None:
+    assert practice.opened is not None
+    print("\n" + _coloured(in_width(practice.opened.bug.code)))
+
+
+def _coloured(code: str) -> str:
+    """The code in colours, where the terminal has them and Pygments is there, which IPython brings."""
+    if not _is_styled():
+        return code
+    try:
+        pygments, lexers = importlib.import_module("pygments"), importlib.import_module("pygments.lexers")
+        formatter = importlib.import_module("pygments.formatters").TerminalFormatter()
+    except ModuleNotFoundError:
+        return code
+    return str(pygments.highlight(code, lexers.PythonLexer(stripnl=False, ensurenl=False), formatter))
+
+
+def _is_styled() -> bool:
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def _say(text: str) -> None:

@@ -236,7 +236,8 @@ def on_example(exercise: Exercise, attempt: Any) -> tuple[Observation, Observati
 
 def _judge_choice(exercise: Exercise, attempt: Any) -> Report:
     """A prediction: a letter, compared with the right one; every wrong one is a misconception with its explanation."""
-    letters = sorted([exercise.reference, *(m.implementation for m in exercise.misconceptions)])
+    choices = [exercise.reference, *(m.implementation for m in exercise.misconceptions)]
+    letters = sorted(choices, key=lambda choice: (len(choice), choice))  # numbers, too, in their order
     listed = f"{', '.join(map(repr, letters[:-1]))} or {letters[-1]!r}"
     if attempt is None or attempt is Ellipsis:
         return write_report(

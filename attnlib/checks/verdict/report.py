@@ -135,7 +135,7 @@ def as_text(report: Report) -> str:
     return "\n\n".join(blocks)
 
 
-def _marked_up(line: str) -> str:
+def marked_up(line: str) -> str:
     """Escaped, with `code` and *stress* as HTML has them."""
     line = re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(line, quote=False))
     return re.sub(r"(?<!\w)\*(\w[^*<>]*)\*(?!\w)", r"<em>\1</em>", line)
@@ -149,13 +149,13 @@ def as_html(report: Report) -> str:
     colour = "#1a7f37" if report.passed else "#757575" if report.unwritten else "#b35900"
     frame = f"border-left: 6px solid {colour}; padding: 0.2em 0 0.2em 0.9em; max-width: 60em"
     lines = [f'<div role="group" aria-label="Verdict on {escape(report.exercise)}" style="{frame}">']
-    lines.append(f'<div role="alert"><div {HEADING.format(4)}><b>{_marked_up(headline(report))}</b></div></div>')
+    lines.append(f'<div role="alert"><div {HEADING.format(4)}><b>{marked_up(headline(report))}</b></div></div>')
     for section in report.sections:
-        lines.append(f'<div {HEADING.format(5)} style="margin-top: 0.6em"><b>{_marked_up(section.heading)}</b></div>')
+        lines.append(f'<div {HEADING.format(5)} style="margin-top: 0.6em"><b>{marked_up(section.heading)}</b></div>')
         if section.fixed:
             lines.append(f'<pre style="{COLUMNS}">{escape(section.body)}</pre>')
         elif section.body:
-            lines.append("".join(f"<div>{_marked_up(line)}</div>" for line in section.body.split("\n")))
+            lines.append("".join(f"<div>{marked_up(line)}</div>" for line in section.body.split("\n")))
         for what, address in section.links:
             lines.append(f'<div>{what}: <a href="{escape(address)}">{escape(address)}</a></div>')
     if line := parts_line(report):

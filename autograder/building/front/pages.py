@@ -1,14 +1,19 @@
-"""The first page of the site, and the page to try: two files of HTML that load nothing but pictures."""
+"""The first page of the site, the page to try, and the page of bugs: files of HTML that load nothing but pictures."""
 
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from markupsafe import Markup
 from PIL import Image
 
 from attnlib.checks import exercises, run
-from attnlib.checks.verdict.report import as_html
+from attnlib.checks.practising.difficulty import LEVELS
+from attnlib.checks.practising.records import ten_bugs
+from attnlib.checks.practising.table import rows
+from attnlib.checks.verdict.report import as_html, marked_up
 from autograder.building.colab import repository_url
 from autograder.building.front.date_reader import LANGUAGES, LESSON, Trained, exported, train_reader
 from autograder.lesson_text.layout import ROOT, Layout
@@ -26,16 +31,19 @@ def split_heads(x, num_heads):
     return x.reshape(b, num_heads, n, d)
 """
 MARKED = 6
+SEED = 7
+"""Of the ten bugs."""
 PICTURES = ["attention.png", "course.png", "films/date_writer.gif", "films/induction_head.gif", "reaction.png"]
 
 
 def write_front(folder: Path, titles: dict[str, str], layout: Layout) -> None:
-    """Write both pages and their pictures to `folder`, with the lessons' titles."""
+    """Write the pages and their pictures to `folder`, with the lessons' titles."""
     for path in PICTURES:
         for one in {path, path.replace(".gif", ".png")}:
             (folder / "pictures").mkdir(parents=True, exist_ok=True)
             shutil.copyfile(layout.solutions / one, folder / "pictures" / Path(one).name)
     (folder / "index.html").write_text(first_page(titles, layout), encoding="utf-8")
+    (folder / "bugs.html").write_text(bugs_page(layout), encoding="utf-8")
     (folder / "try.html").write_text(try_page(train_reader(layout.solutions), layout), encoding="utf-8")
 
 
@@ -93,7 +101,25 @@ def try_page(trained: Trained, layout: Layout) -> str:
     )
 
 
+def bugs_page(layout: Layout) -> str:
+    """The page of ten bugs: contract, symptom and code, whose lines can be pressed, and the answer, folded."""
+    return fill_in(
+        HERE / "bugs.html",
+        {"stressed": lambda text: Markup(marked_up(text))},
+        **shared(layout),
+        bugs=[bug | {"rows": [*_lines(bug["code"])]} for bug in ten_bugs(SEED)],
+        levels=LEVELS,
+        known=len(rows()),
+    )
+
+
+def _lines(code: str) -> Iterator[dict[str, Any]]:
+    """Each line without its indentation, and how many columns that has: a narrow screen breaks it there."""
+    for line in code.split("\n"):
+        yield {"text": line.strip(), "indent": len(line) - len(line.lstrip())}
+
+
 def shared(layout: Layout) -> dict[str, Any]:
-    """What the head of both pages needs."""
+    """What the head of all pages needs."""
     icon = (ROOT / "docs" / "site" / "static" / "favicon.svg").read_text(encoding="utf-8")
     return {"first_lesson": f"notebooks/{layout.lessons()[0]}.html", "icon": icon}

@@ -17,6 +17,7 @@ from autograder.judging.judge import Judge
 from autograder.judging.submission import SECOND_ATTEMPT
 from autograder.judging.verdict import write_verdicts
 from autograder.lesson_text.assignment import Assignment
+from autograder.lesson_text.layout import Layout
 from autograder.sandbox.probe import check_choice, open_sandbox
 from autograder.sandbox.process import Sandbox
 from autograder.showing.errors import CourseError
@@ -42,14 +43,13 @@ class JudgeInSandbox(NbGraderPreprocessor):
 
     def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
         place, directory = resources["nbgrader"], self.parent.parent.coursedir
-        folder = Path(directory.format_path(directory.source_directory, ".", place["assignment"]))
-        assignment = Assignment.read(folder / f"{place['notebook']}.ipynb")
+        course = Path(directory.root)
+        assignment = Assignment.read(Layout(course=course).source_for(place["student"], place["assignment"]))
         sandbox = _sandbox(self.sandbox)
         submitted = Path(directory.format_path(directory.submitted_directory, place["student"], place["assignment"]))
         with bounded():
             handed_in = collect(submitted, place["notebook"])
             beside = take_in(handed_in.files, place["notebook"], assignment.released).beside
-        course = Path(directory.root)
         judge = Judge(sandbox, course_seed(course))
         verdicts = judge.verdicts(nb, assignment, beside=beside)
         for trace in judge.overcome:
