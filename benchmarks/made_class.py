@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from nbformat import NotebookNode
 
+from attnlib.checks.course.right import right_answers
 from autograder.building.compose_samples import compose
 from autograder.lesson_text.layout import Layout
 from autograder.lesson_text.lesson import read_lesson
