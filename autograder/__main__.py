@@ -19,6 +19,7 @@ from autograder.proof.commands import bugs, checks
 from autograder.sandbox.option import sandbox_option
 from autograder.showing.errors import CourseError
 from autograder.showing.terminal import Terminal, rated_progress, say
+from autograder.watching.command import watch
 
 if TYPE_CHECKING:
     from autograder.grading.grade_course import How, State
@@ -246,6 +247,7 @@ def report(
 main.add_command(checks)
 main.add_command(bugs)
 main.add_command(new_lesson)
+main.add_command(watch)
 
 
 @main.command()

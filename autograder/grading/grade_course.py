@@ -16,7 +16,7 @@ from autograder.grading.chosen import chosen_submissions
 from autograder.grading.cluster import judge_on_cluster
 from autograder.grading.entering import Entered, Entries, digest_of
 from autograder.grading.results import Result, results_from
-from autograder.grading.workers import judge_all
+from autograder.grading.workers import Crew, judge_all
 from autograder.in_nbgrader.course_files import course_seed, faults_file, record_fault
 from autograder.in_nbgrader.handed_in import record_all_received, time_of
 from autograder.in_nbgrader.names import fault_of_name
@@ -132,9 +132,17 @@ class Run:
     """One run over a course's submissions."""
 
     def __init__(
-        self, layout: Layout, course: NbgraderCourse, folder: Path, how: How, step: Callable[[State], None]
+        self,
+        layout: Layout,
+        course: NbgraderCourse,
+        folder: Path,
+        how: How,
+        step: Callable[[State], None],
+        crew: Crew | None = None,
     ) -> None:
         self.layout, self.course, self.folder, self.how, self.step = layout, course, folder, how, step
+        self.crew = crew
+        """Workers that are there already, and stay when the run is over."""
         self.assignments: dict[str, Assignment] = {}
         self.handed_in: dict[tuple[str, str], Claim] = {}
         self.graded: list[Graded] = []
@@ -148,10 +156,13 @@ class Run:
             warnings.simplefilter("ignore")  # nbgrader's and its libraries' own, which nobody here can mend
             self.entries = Entries(self.course, gradebook)
             self.total = len(submissions)
-            faults_file(self.layout.course).unlink(missing_ok=True)
+            if self.crew is None:
+                faults_file(self.layout.course).unlink(missing_ok=True)
             tasks = self._tasks(submissions)
             if self.how.scheduler is not None:
                 judged = judge_on_cluster(tasks, self.how.layers, self.how.scheduler, shown=self.how.shown)
+            elif self.crew is not None:
+                judged = self.crew.judge(tasks, self.how.layers)
             else:
                 assert self.how.layers is not None
                 judged = judge_all(tasks, self.how.layers, self.how.workers)
