@@ -1,9 +1,10 @@
 """How soon `python -m autograder watch` answers: hand-ins through nbgrader's exchange, and kills in between.
 
-    python -m benchmarks.watching [--students 300] [--within 60] [--kills 2] [--judge 0.5 | --real]
+    python -m benchmarks.watching [--students 300] [--within 60] [--kills 2] [--judge 0.5 | --real] [--small]
 
 By default the judge is a stand-in that takes `--judge` seconds; all else is as it is: collecting, entering, writing and
-releasing feedback. With `--real`, right answers to the lesson are judged.
+releasing feedback. With `--real`, right answers to the lesson are judged. With `--small`, the lesson has one exercise,
+and its pages of feedback are small: that tries the order and the kills sooner, and says little of the time.
 """
 
 import dataclasses
@@ -58,6 +59,23 @@ def judge_task(task, layers):
 workers.judge_task = judge_task
 command.Layout = lambda: Layout(solutions=Path(solutions), course=Path(course))
 __main__.main(["watch", "--workers", many], prog_name="watch")
+"""
+SMALL = """# %% [markdown]
+# # 00 · Small
+
+# %%
+from attnlib.checks import check
+
+
+# %%
+def pairwise_dot(x, y):
+    ### BEGIN SOLUTION
+    return x @ y.mT
+    ### END SOLUTION
+
+
+# %%
+check("pairwise_dot", pairwise_dot)
 """
 
 
@@ -147,13 +165,19 @@ def load(exchange: Exchange, students: int, within: float, kills: int, longest: 
     return Load([str(one["student"]) for one in answers], handed_in, at, asked, released)
 
 
-def main(students: int = 300, within: float = 60.0, kills: int = 2, judge: str = "0.5", workers: int = 2) -> None:
+def main(
+    students: int = 300, within: float = 60.0, kills: int = 2, judge: str = "0.5", workers: int = 2, small: bool = False
+) -> None:
     """Print how soon the answers came."""
-    lesson = "02_scaled_dot_product_attention"
     with tempfile.TemporaryDirectory() as folder:
-        exchange = Exchange(dataclasses.replace(Layout(), course=Path(folder, "course")), lesson, judge, workers)
+        lesson, whole = "02_scaled_dot_product_attention", Layout()
+        if small:
+            lesson, whole = "00_small", Layout(solutions=Path(folder, "solutions"))
+            whole.solutions.mkdir()
+            whole.text(lesson).write_text(SMALL, encoding="utf-8")
+        exchange = Exchange(dataclasses.replace(whole, course=Path(folder, "course")), lesson, judge, workers)
         one = load(
-            Exchange(dataclasses.replace(Layout(), course=Path(folder, "alone", "course")), lesson, judge, 1), 3, 60, 0
+            Exchange(dataclasses.replace(whole, course=Path(folder, "alone", "course")), lesson, judge, 1), 3, 60, 0
         )
         found = load(exchange, students, within, kills)
     order = list(found.handed_in)
@@ -178,10 +202,11 @@ def main(students: int = 300, within: float = 60.0, kills: int = 2, judge: str =
 @click.option("--kills", default=2, show_default=True)
 @click.option("--judge", default="0.5", show_default=True)
 @click.option("--real", is_flag=True)
+@click.option("--small", is_flag=True)
 @click.option("--workers", default=2, show_default=True)
-def command(students: int, within: float, kills: int, judge: str, real: bool, workers: int) -> None:
+def command(students: int, within: float, kills: int, judge: str, real: bool, small: bool, workers: int) -> None:
     """Measure how soon answers come."""
-    main(students, within, kills, "real" if real else judge, workers)
+    main(students, within, kills, "real" if real else judge, workers, small)
 
 
 if __name__ == "__main__":

@@ -88,7 +88,7 @@ WRONG = {
     "a lesson that does not build": (
         "solutions/20_my_topic.py",
         lambda t: t.replace("### END SOLUTION", ""),
-        "20_my_topic.py",
+        "Nothing was published.\n- nbgrader cannot release 20_my_topic: cell my_topic: a solution has no end",
     ),
     "a slip that is right": ("my_course/lesson_20/slips.md", with_slip_that_is_right, "by_parts does what the right"),
 }
