@@ -7,19 +7,21 @@ import errno
 import os
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 from rich.progress import Progress
 
+from autograder.building.new_lesson import new_lesson
 from autograder.elsewhere.commands import COMMANDS as ELSEWHERE
 from autograder.handing_out.commands import practice
 from autograder.lesson_text.layout import ROOT, Layout, shown
 from autograder.proof.commands import bugs, checks
+from autograder.sandbox.option import sandbox_option
 from autograder.showing.errors import CourseError
 from autograder.showing.terminal import Terminal, rated_progress, say
+from autograder.watching.command import watch
 
 if TYPE_CHECKING:
     from autograder.grading.grade_course import How, State
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 LAYOUT = Layout()
 FILE = click.Path(dir_okay=False, path_type=Path)
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+REFUSED = ("BadCatalogue", "BadCourse")
+"""Errors of attnlib's that are sentences for a person; importing them here would load torch."""
 KEPT = "Nothing that was there before is lost, and the same command goes on from there."
 
 
@@ -36,7 +40,9 @@ class Commands(click.Group):
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
-        except CourseError as error:
+        except (CourseError, ValueError) as error:
+            if not isinstance(error, CourseError) and type(error).__name__ not in REFUSED:
+                raise
             say(error, err=True)
             sys.exit(1)
         except OSError as error:
@@ -47,8 +53,16 @@ class Commands(click.Group):
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-def main() -> None:
+@click.option(
+    "--course-path",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="A repository with lessons of your own; may be repeated. Or ATTNLIB_COURSE_PATH.",
+)
+def main(course_path: tuple[Path, ...]) -> None:
     """Build the notebooks from the lessons, release them, and grade what students hand in."""
+    if course_path:
+        os.environ["ATTNLIB_COURSE_PATH"] = os.pathsep.join(str(path.resolve()) for path in course_path)
 
 
 @main.command()
@@ -87,20 +101,6 @@ def prepare(lessons: tuple[str, ...]) -> None:
     for lesson in build_course.prepare(LAYOUT, lessons):
         say(f"prepared {lesson}")
     say(f"The course is ready: {shown(LAYOUT.course)}")
-
-
-def sandbox_option(function: Callable[..., None]) -> Callable[..., None]:
-    """The option by which an instructor names the layers."""
-    return click.option(
-        "--sandbox",
-        metavar="LAYERS",
-        default="auto",
-        show_default=True,
-        help="What student code runs behind. auto: bubblewrap, or else landlock, which is Landlock with seccomp. "
-        "any: or else user, which is another user with seccomp, for containers, as root. "
-        "docker:IMAGE or podman:IMAGE: a container with torch, einops, matplotlib and IPython, and without attnlib. "
-        "none: nothing but limits; student code then has your own rights.",
-    )(function)
 
 
 @main.command()
@@ -246,7 +246,7 @@ def report(
     show(layout, lessons, table=table, page=page, names=not anonymous)
 
 
-for command in (checks, bugs, practice, *ELSEWHERE):
+for command in (checks, bugs, practice, new_lesson, watch, *ELSEWHERE):
     main.add_command(command)
 
 

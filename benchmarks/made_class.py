@@ -39,7 +39,7 @@ class Handed:
 
 def made_class(layout: Layout, lesson: str, release: NotebookNode, size: int, seed: int = 0) -> Iterator[Handed]:
     """The submissions of `size` students, one at a time, in the order of their names."""
-    source = read_lesson(layout.solutions / f"{lesson}.py")
+    source = read_lesson(layout.text(lesson))
     cells = {c.id: solved_source(c.source) for c in source.cells if c.metadata.get("nbgrader", {}).get("solution")}
     choices = {name: [text] for name, text in cells.items()}
     for name, exercise, judged in _asked(source.cells):

@@ -38,7 +38,7 @@ class Built:
 
 def release(lesson: str, layout: Layout, course: NbgraderCourse, url: str | None) -> Built:
     """Release one lesson with nbgrader, in a course of its own; nothing outside that course is written."""
-    source = read_lesson(layout.solutions / f"{lesson}.py")
+    source = read_lesson(layout.text(lesson))
     write_notebook(source, course.path(course.directory.source_directory, ".", lesson) / f"{lesson}.ipynb")
     student = read_notebook(course.generate_assignment(lesson))
     return Built(lesson, source, add_colab(student, lesson, url))
@@ -76,18 +76,18 @@ def build(
     if not lessons:
         raise CourseError(f"There is no lesson in {shown(layout.solutions)}.")
     _refuse(complaints(lessons, exercises.values()))
-    built = release_all(lessons, layout, exercises, lambda _: url)
+    built = release_all(lessons, layout, exercises, lambda name: url if name in layout.own_lessons() else None)
     texts: dict[Path, str] = {}
     drawn: dict[Path, bytes] = {}
     for one in built:
         say(f"{one.lesson}: released, now executing the solutions")
-        executed = run_lesson(one.source, one.lesson, layout.solutions)
-        texts[layout.notebooks / f"{one.lesson}.ipynb"] = to_text(one.release)
-        texts[layout.solutions / f"{one.lesson}.ipynb"] = to_text(executed)
+        executed = run_lesson(one.source, one.lesson, layout.home(one.lesson))
+        texts[layout.released(one.lesson)] = to_text(one.release)
+        texts[layout.solved(one.lesson)] = to_text(executed)
         texts[layout.source(one.lesson)] = to_text(one.source)
-        drawn |= {layout.solutions / name: png for name, png in pictures(executed, one.lesson).items()}
-    if layout.readme.is_file():
-        texts[layout.readme] = with_badges(layout.readme.read_text(encoding="utf-8"), layout.lessons(), url)
+        drawn |= {layout.home(one.lesson) / name: png for name, png in pictures(executed, one.lesson).items()}
+    if layout.readme.is_file() and {*lessons} & {*layout.own_lessons()}:
+        texts[layout.readme] = with_badges(layout.readme.read_text(encoding="utf-8"), layout.own_lessons(), url)
     for path, text in texts.items():
         write_if_changed(path, text.encode())
     for path, png in drawn.items():
@@ -137,12 +137,12 @@ def drift(layout: Layout, wanted: tuple[str, ...], exercises: Mapping[str, Any])
     """
 
     def url_of(lesson: str) -> str | None:
-        path = layout.notebooks / f"{lesson}.ipynb"
+        path = layout.released(lesson)
         return recorded_url(read_notebook(path)) if path.is_file() else None
 
     differences = changed_by_saving(layout, wanted)
     for one in release_all(layout.chosen(wanted), layout, exercises, url_of):
-        student, instructor = (folder / f"{one.lesson}.ipynb" for folder in (layout.notebooks, layout.solutions))
+        student, instructor = layout.released(one.lesson), layout.solved(one.lesson)
         for path in (path for path in (student, instructor) if not path.is_file()):
             differences.append(f"{shown(path)} is missing")
         if student.is_file() and student.read_text(encoding="utf-8") != to_text(one.release):
@@ -151,7 +151,7 @@ def drift(layout: Layout, wanted: tuple[str, ...], exercises: Mapping[str, Any])
             differences.append(f"{shown(instructor)} is not what {one.lesson}.py builds")
         if instructor.is_file():
             for name, png in pictures(read_notebook(instructor), one.lesson).items():
-                path = layout.solutions / name
+                path = layout.home(one.lesson) / name
                 if not path.is_file() or path.read_bytes() != png:
                     differences.append(f"{shown(path)} is not the figure in {shown(instructor)}")
     if not wanted:
@@ -161,7 +161,7 @@ def drift(layout: Layout, wanted: tuple[str, ...], exercises: Mapping[str, Any])
 
 def changed_by_saving(layout: Layout, wanted: tuple[str, ...]) -> list[str]:
     """The lessons whose text would be another after it was opened and saved in JupyterLab."""
-    texts = [layout.solutions / f"{lesson}.py" for lesson in layout.chosen(wanted)]
+    texts = [layout.text(lesson) for lesson in layout.chosen(wanted)]
     return [f"{shown(path)} is not as JupyterLab saves it" for path in texts if changed_by_jupyterlab(path)]
 
 
@@ -180,7 +180,7 @@ def prepare(layout: Layout, wanted: tuple[str, ...]) -> list[str]:
     for lesson in layout.gradable(wanted):
         source = layout.source(lesson)
         if lesson in layout.lessons():
-            write_if_changed(source, to_text(read_lesson(layout.solutions / f"{lesson}.py")).encode())
+            write_if_changed(source, to_text(read_lesson(layout.text(lesson))).encode())
         released = course.path(course.directory.release_directory, ".", lesson) / f"{lesson}.ipynb"
         fresh = released.is_file() and released.stat().st_mtime_ns >= source.stat().st_mtime_ns
         if lesson not in known or not fresh:

@@ -75,19 +75,22 @@ def write_site(layout: Layout, folder: Path) -> None:
         *(ROOT / "docs").rglob("*.png"),
     ]:
         copy(path, folder)
+    for home in layout.others:
+        for path in [*home.glob("*.png"), *home.glob("films/*.gif")]:
+            copy(path, folder, home.parent)
     contents = "".join(CONTENTS.format(caption=name, pages="\n".join(pages)) for name, pages in SECTIONS.items())
     (folder / "README.md").rename(folder / "course.md")
     with (folder / "course.md").open("a", encoding="utf-8") as file:
         file.write(contents)
-    titles = {name: title_of(read_notebook(layout.notebooks / f"{name}.ipynb")) for name in layout.lessons()}
+    titles = {name: title_of(read_notebook(layout.released(name))) for name in layout.lessons()}
     write_front(folder / "front", titles, layout)
     (folder / "misconceptions").mkdir()
     (folder / "mistakes").mkdir()
     known = mistakes(exercises().values())
     for lesson in layout.lessons():
         told = {one.name: one for one in exercises().values() if one.lesson == lesson and not gives_away(one)}
-        student = read_notebook(layout.notebooks / f"{lesson}.ipynb")
-        page = with_figures(student, read_notebook(layout.solutions / f"{lesson}.ipynb"))
+        student = read_notebook(layout.released(lesson))
+        page = with_figures(student, read_notebook(layout.solved(lesson)))
         add_opening(page, lesson)
         write_notebook(with_links(page, told), folder / "notebooks" / f"{lesson}.ipynb")
         text = list_of_mistakes(titles[lesson], told.values(), known)
@@ -100,9 +103,9 @@ def write_site(layout: Layout, folder: Path) -> None:
     (folder / "mistakes" / "index.md").write_text(text, encoding="utf-8")
 
 
-def copy(path: Path, folder: Path) -> None:
-    """Copy a file of the repository to the same place in `folder`."""
-    target = folder / path.relative_to(ROOT)
+def copy(path: Path, folder: Path, root: Path = ROOT) -> None:
+    """Copy a file of a repository to the same place in `folder`."""
+    target = folder / path.relative_to(root)
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(path, target)
 

@@ -21,8 +21,10 @@ def judge_on_cluster(
     address: str,
     say: Callable[[str], None] = lambda _: None,
     shown: Certificates | None = None,
-) -> Iterator[Judged]:
+) -> Iterator[list[Judged]]:
     """Judge the tasks on a Dask cluster, by the address of its scheduler; each worker has a sandbox of its own.
+
+    Yields what ended while the last of it was entered.
 
     The workers need this project installed, and no shared disk. A worker that is lost costs nothing: its tasks are
     given to another. Dask sends Python's pickles, which run code: at a tls:// address the scheduler, the workers and
@@ -52,15 +54,18 @@ def judge_on_cluster(
             return [future]
 
         running = as_completed([future for _ in range(3 * slots) for future in submit()])
-        for future in running:
-            task = by_key.pop(future.key)
-            if future.status == "finished":
-                yield future.result()
-            else:
-                problem = f"the cluster gave it up: {first_line(future.exception())}"
-                yield Judged(task.student, task.lesson, problem=printable(problem), fault=problem)
-            for more in submit():
+        for batch in running.batches():
+            yield [_outcome(future, by_key.pop(future.key)) for future in batch]
+            for more in [future for _ in batch for future in submit()]:
                 running.add(more)
+
+
+def _outcome(future: Any, task: Task) -> Judged:
+    if future.status == "finished":
+        judged: Judged = future.result()
+        return judged
+    problem = f"the cluster gave it up: {first_line(future.exception())}"
+    return Judged(task.student, task.lesson, problem=printable(problem), fault=problem)
 
 
 ONE_AT_A_TIME = threading.Lock()
@@ -79,5 +84,5 @@ def _crew() -> Crew:
 def judge_on_worker(task: Task, layers: Layers | None) -> Judged:
     """Judge on a cluster's worker, behind the layers that its machine offers; its threads take turns."""
     with ONE_AT_A_TIME:
-        (judged,) = _crew().judge([task], layers)
+        ((judged,),) = _crew().judge([task], layers)
         return judged

@@ -4,28 +4,43 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from nbgrader import utils
-from nbgrader.api import Gradebook, MissingEntry
+from nbgrader.api import Gradebook
 from nbgrader.preprocessors import AssignLatePenalties
 
 from autograder.in_nbgrader.copying import copy_listed
 from autograder.in_nbgrader.course_files import write_whole
 from autograder.in_nbgrader.nbgrader_course import NbgraderCourse
-from autograder.in_nbgrader.record_failures import forget, reason_file, reason_line, record
+from autograder.in_nbgrader.record_failures import reason_file, reason_line, record
+from autograder.in_nbgrader.rows import Sheet, hand_in, read, save
 from autograder.judging.intake.folder import digest_of_files
 from autograder.judging.submission import Judged
 
+WRITERS = 8
+
+
+@dataclass(frozen=True)
+class Entered:
+    """One submission to be entered: what it earned, a digest of what was handed in, and when."""
+
+    judged: Judged
+    digest: str
+    told: datetime | None
+
 
 class Entries:
-    """Writes to one course. A submission is entered in this order: gradebook, notebook, entry; the entry says "done".
+    """Writes to one course, many submissions at a time, in this order: gradebook, notebooks, entries.
 
-    A run that is killed in between enters the same submission again, and the same things come of it.
+    An entry says "done", and is written once the gradebook has committed. A run that is killed in between enters the
+    same submissions again, and the same things come of it.
     """
 
     def __init__(self, course: NbgraderCourse, gradebook: Gradebook) -> None:
@@ -50,93 +65,98 @@ class Entries:
     def _stands(self, before: Judged, told: datetime | None) -> bool:
         """Whether gradebook and folders hold what was entered: nbgrader's own commands write there, too."""
         student, lesson, directory = before.student, before.lesson, self.course.directory
-        try:
-            submission = self.gradebook.find_submission(lesson, student)
-        except MissingEntry:  # entered into another gradebook
+        sheet = read(self.gradebook, lesson, [student]).get(student)
+        if sheet is None or sheet.told != told:  # entered into another gradebook, or at another time
             return False
-        grades = {grade.name: grade.auto_score for notebook in submission.notebooks for grade in notebook.grades}
+        points = {name: mark.auto for name, mark in sheet.marks.items()}
         reason = reason_file(directory, student, lesson)
-        if submission.timestamp != told:
-            return False
         if before.problem is not None:
-            return set(grades.values()) <= {None} and _text(reason) == reason_line(before.problem)
-        if reason.exists() or {name: grades.get(name) for name in before.points} != before.points:
+            return set(points.values()) <= {None} and _text(reason) == reason_line(before.problem)
+        if reason.exists() or {name: points.get(name) for name in before.points} != before.points:
             return False
-        comments = {one.name: one.auto_comment for notebook in submission.notebooks for one in notebook.comments}
+        comments = {name: text for name, (_, text) in sheet.comments.items()}
         graded = self.course.path(directory.autograded_directory, student, lesson) / f"{lesson}.ipynb"
         return comments == _comments(comments, before) and _sha256(_text(graded)) == before.notebook
 
-    def enter(self, judged: Judged, digest: str, told: datetime | None) -> None:
-        """Write down what came of a submission that was `told` to be handed in at that time.
+    def enter(self, batch: list[Entered]) -> list[Sheet]:
+        """Write down what came of these submissions, all of them or none; returns their rows in the gradebook.
 
         A fault of the grader's own is no result: the next run judges such a submission again.
         """
-        student, lesson = judged.student, judged.lesson
-        path = self.path(lesson, student)
-        path.unlink(missing_ok=True)
-        reason = reason_file(self.course.directory, student, lesson)
-        if judged.problem is not None:
-            self._submission(judged, told)
-            forget(self.gradebook, lesson, student)
-            record(reason, judged.problem)
-        else:
-            self._write_grades(judged, told)
-            self._write_notebook(judged)
-            reason.unlink(missing_ok=True)
-        digest = "" if judged.fault or judged.passing else digest
-        entry = {**asdict(judged), "notebook": _sha256(judged.notebook), "digest": digest}
-        write_whole(path, json.dumps(entry, ensure_ascii=True))
+        for one in batch:
+            self.path(one.judged.lesson, one.judged.student).unlink(missing_ok=True)
+        sheets = self._write_rows(batch)
+        problems: dict[Path, str] = {}
+        for one in batch:
+            judged = one.judged
+            reason = reason_file(self.course.directory, judged.student, judged.lesson)
+            if judged.problem is None:
+                self._write_notebook(judged)
+                reason.unlink(missing_ok=True)
+            else:
+                problems[reason] = judged.problem
+        _side_by_side(record, problems)
+        _side_by_side(write_whole, {self.path(one.judged.lesson, one.judged.student): _entry(one) for one in batch})
+        return sheets
 
-    def _submission(self, judged: Judged, told: datetime | None) -> Any:
-        """The gradebook's row; there is one also where there are no points, as in nbgrader's own way."""
-        self.gradebook.update_or_create_student(judged.student)
-        return self.gradebook.update_or_create_submission(judged.lesson, judged.student, timestamp=told)
-
-    def _write_grades(self, judged: Judged, told: datetime | None) -> None:
-        """All scores of a submission, in one transaction."""
+    def _write_rows(self, batch: list[Entered]) -> list[Sheet]:
+        """All scores of the submissions, in one transaction; there are rows also where there are no points."""
         book = self.gradebook
-        self._submission(judged, told)
-        notebook = book.find_submission_notebook(judged.lesson, judged.lesson, judged.student)
-        by_hand = any(grade.name not in judged.points for grade in notebook.grades)
+        found: dict[tuple[str, str], Sheet] = {}
+        try:
+            for lesson in {one.judged.lesson for one in batch}:
+                told = {one.judged.student: one.told for one in batch if one.judged.lesson == lesson}
+                hand_in(book, lesson, told)
+                found |= {(student, lesson): sheet for student, sheet in read(book, lesson, list(told)).items()}
+            before = [found[one.judged.student, one.judged.lesson] for one in batch]
+            after = [self._filled(sheet, one.judged) for sheet, one in zip(before, batch, strict=True)]
+            save(book, zip(before, after, strict=True))
+            book.db.commit()
+        except BaseException:
+            book.db.rollback()
+            raise
+        return after
+
+    def _filled(self, sheet: Sheet, judged: Judged) -> Sheet:
+        """The rows with what was judged; without it where nothing could be."""
+        if judged.problem is not None:
+            return replace(sheet, marks={n: replace(m, auto=None, waits=True) for n, m in sheet.marks.items()})
+        by_hand = not sheet.marks.keys() <= judged.points.keys()
         cells = {c.metadata.nbgrader.grade_id: c for c in _graded_cells(judged)} if by_hand else {}
-        for grade in notebook.grades:
-            if grade.name in judged.points:
-                grade.auto_score = judged.points[grade.name]
-                grade.needs_manual_grade = grade.manual_score is not None
-            elif grade.name in cells:  # what is graded by hand
-                grade.auto_score, _ = utils.determine_grade(cells[grade.name])
-                grade.needs_manual_grade = grade.manual_score is not None or grade.auto_score is None
-        comments = _comments((comment.name for comment in notebook.comments), judged)
-        for comment in notebook.comments:
-            comment.auto_comment = comments[comment.name]
-        book.db.commit()
+        marks = dict(sheet.marks)
+        for name, mark in sheet.marks.items():
+            if name in judged.points:
+                marks[name] = replace(mark, auto=judged.points[name], waits=mark.manual is not None)
+            elif name in cells:  # what is graded by hand
+                auto, _ = utils.determine_grade(cells[name])
+                marks[name] = replace(mark, auto=auto, waits=mark.manual is not None or auto is None)
+        said = _comments(sheet.comments, judged)
+        comments = {name: (id_, said[name]) for name, (id_, _) in sheet.comments.items()}
+        return self._charged(replace(sheet, marks=marks, comments=comments), judged.student)
 
-    def by_hand(self, judged: Judged) -> dict[str, float]:
-        """The points that a person has given, by the test's grade id."""
-        notebook = self.gradebook.find_submission_notebook(judged.lesson, judged.lesson, judged.student)
-        return {g.name: float(g.score) for g in notebook.grades if g.manual_score is not None or g.extra_credit}
-
-    def charge(self, judged: Judged) -> tuple[float, float]:
-        """Take off what lateness costs by now; the score, points given by hand included, and what is taken off it.
+    def charge(self, lesson: str, student: str) -> Sheet:
+        """Take off what lateness costs by now; returns the rows of a submission that was entered before.
 
         Every run does it for every submission: a deadline may be set, or moved, after the verdict.
         """
-        notebook = self.gradebook.find_submission_notebook(judged.lesson, judged.lesson, judged.student)
-        penalty = self._late_penalty(notebook.assignment, notebook)
-        if penalty != notebook.late_submission_penalty:
-            notebook.late_submission_penalty = penalty
-            self.gradebook.db.commit()
-        return notebook.score, penalty or 0.0
+        sheet = read(self.gradebook, lesson, [student])[student]
+        charged = self._charged(sheet, student)
+        save(self.gradebook, [(sheet, charged)])
+        self.gradebook.db.commit()
+        return charged
 
-    def _late_penalty(self, submission: Any, notebook: Any) -> float | None:
-        """What nbgrader's plugin takes off for lateness, not below 0 and not above the score."""
-        late = submission.total_seconds_late
-        if late <= 0:
-            return None
+    def _charged(self, sheet: Sheet, student: str) -> Sheet:
+        """With what nbgrader's plugin takes off for lateness, not below 0 and not above the score."""
+        if sheet.late <= 0:
+            return replace(sheet, penalty=None)
+        penalty = self._penalties.late_submission_penalty(student, sheet.score, sheet.late)
+        return replace(sheet, penalty=None if penalty is None else min(max(penalty, 0.0), sheet.score))
+
+    @cached_property
+    def _penalties(self) -> Any:
         assign = AssignLatePenalties(config=self.course.config)
         assign.init_plugin()
-        penalty = assign.plugin_inst.late_submission_penalty(submission.student.id, notebook.score, late)
-        return None if penalty is None else min(max(penalty, 0.0), notebook.score)
+        return assign.plugin_inst
 
     def _write_notebook(self, judged: Judged) -> None:
         """The graded notebook in place of an earlier one, with the student's listed files and the instructor's."""
@@ -157,6 +177,21 @@ class Entries:
             target.rename(old)
         new.rename(target)
         shutil.rmtree(old, ignore_errors=True)
+
+
+def _entry(one: Entered) -> str:
+    judged = one.judged
+    digest = "" if judged.fault or judged.passing else one.digest
+    return json.dumps({**vars(judged), "notebook": _sha256(judged.notebook), "digest": digest}, ensure_ascii=True)
+
+
+def _side_by_side(write: Callable[[Path, str], None], texts: dict[Path, str]) -> None:
+    """Write files side by side, each whole or not at all: of many that are waited for, a disk makes one wait."""
+    if len(texts) == 1:
+        write(*texts.popitem())
+    elif texts:
+        with ThreadPoolExecutor(WRITERS) as pool:
+            list(pool.map(write, texts, texts.values()))
 
 
 def _graded_cells(judged: Judged) -> list[Any]:

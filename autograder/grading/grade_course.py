@@ -14,13 +14,14 @@ from autograder.building.build_course import prepare
 from autograder.grading.certificates import Certificates
 from autograder.grading.chosen import chosen_submissions
 from autograder.grading.cluster import judge_on_cluster
-from autograder.grading.entering import Entries, digest_of
+from autograder.grading.entering import Entered, Entries, digest_of
 from autograder.grading.results import Result, results_from
-from autograder.grading.workers import judge_all
+from autograder.grading.workers import Crew, judge_all
 from autograder.in_nbgrader.course_files import course_seed, faults_file, record_fault
 from autograder.in_nbgrader.handed_in import record_all_received, time_of
 from autograder.in_nbgrader.names import fault_of_name
 from autograder.in_nbgrader.nbgrader_course import NbgraderCourse
+from autograder.in_nbgrader.rows import Sheet
 from autograder.judging.intake.bounded import bounded
 from autograder.judging.intake.folder import collect
 from autograder.judging.submission import Judged, Task
@@ -32,6 +33,9 @@ from autograder.showing.errors import CourseError, NotGraded, first_line, trace_
 from autograder.showing.text import printable
 
 logging.getLogger("tornado").addHandler(logging.NullHandler())  # else nbgrader prints what it raises as well
+
+BATCH = 100
+"""The most submissions that are entered at once: what a run that is killed has to do again."""
 
 
 @dataclass(frozen=True)
@@ -128,9 +132,17 @@ class Run:
     """One run over a course's submissions."""
 
     def __init__(
-        self, layout: Layout, course: NbgraderCourse, folder: Path, how: How, step: Callable[[State], None]
+        self,
+        layout: Layout,
+        course: NbgraderCourse,
+        folder: Path,
+        how: How,
+        step: Callable[[State], None],
+        crew: Crew | None = None,
     ) -> None:
         self.layout, self.course, self.folder, self.how, self.step = layout, course, folder, how, step
+        self.crew = crew
+        """Workers that are there already, and stay when the run is over."""
         self.assignments: dict[Path, Assignment] = {}
         self.handed_in: dict[tuple[str, str], Claim] = {}
         self.graded: list[Graded] = []
@@ -144,16 +156,19 @@ class Run:
             warnings.simplefilter("ignore")  # nbgrader's and its libraries' own, which nobody here can mend
             self.entries = Entries(self.course, gradebook)
             self.total = len(submissions)
-            faults_file(self.layout.course).unlink(missing_ok=True)
+            if self.crew is None:
+                faults_file(self.layout.course).unlink(missing_ok=True)
             tasks = self._tasks(submissions)
             if self.how.scheduler is not None:
                 judged = judge_on_cluster(tasks, self.how.layers, self.how.scheduler, shown=self.how.shown)
+            elif self.crew is not None:
+                judged = self.crew.judge(tasks, self.how.layers)
             else:
                 assert self.how.layers is not None
                 judged = judge_all(tasks, self.how.layers, self.how.workers)
             try:
-                for one in judged:
-                    self._enter(one)
+                for batch in judged:
+                    self._enter(batch)
             finally:  # Ctrl-C may come while one is entered: the workers end then, too, whatever they are judging
                 if isinstance(judged, Generator):
                     judged.close()
@@ -166,7 +181,7 @@ class Run:
             try:
                 task = self._task(student, lesson, self._assignment(student, lesson), seed)
             except Exception as error:  # whatever a student's folder holds, it is that student's reason
-                self._enter(Judged.failed(student, lesson, error))
+                self._enter([Judged.failed(student, lesson, error)])
                 continue
             if task is not None:
                 yield task
@@ -188,7 +203,7 @@ class Run:
         if before is None:
             return Task(student, lesson, assignment.text, handed_in.files, seed)
         self.entered_before += 1
-        self._note(self._graded(before))
+        self._note(self._graded(before, self.entries.charge(lesson, student)))
         return None
 
     def _assignment(self, student: str, lesson: str) -> Assignment:
@@ -199,17 +214,42 @@ class Run:
             self.assignments[source] = Assignment.read(source)
         return self.assignments[source]
 
-    def _enter(self, judged: Judged) -> None:
-        """Enter one submission; if that fails, the failure is entered in its place, and no other is concerned."""
-        claim = self.handed_in.get((judged.student, judged.lesson), Claim())
-        judged = replace(judged, remarks=(*claim.remarks, *judged.remarks))
+    def _enter(self, judged: list[Judged]) -> None:
+        """Enter what was judged, many at once; where that fails, one by one, so that no other is concerned."""
+        for place in range(0, len(judged), BATCH):
+            batch = [self._ready(one) for one in judged[place : place + BATCH]]
+            if len(batch) == 1:
+                self._enter_alone(batch[0])
+                continue
+            try:
+                sheets = self.entries.enter(batch)
+                found = [self._graded(one.judged, sheet) for one, sheet in zip(batch, sheets, strict=True)]
+            except Exception as error:
+                went_well = [self._enter_alone(one) for one in batch]
+                if all(went_well) and not _is_the_machine_s(error):
+                    record_fault(self.layout.course, "a batch", "on entering it", trace_of(error))
+                continue
+            for one, graded in zip(batch, found, strict=True):
+                self._entered(one.judged, graded)
+
+    def _ready(self, judged: Judged) -> Entered:
+        claim = self.handed_in.pop((judged.student, judged.lesson), Claim())
+        return Entered(replace(judged, remarks=(*claim.remarks, *judged.remarks)), claim.digest, claim.told)
+
+    def _enter_alone(self, one: Entered) -> bool:
+        """Enter one submission, and say whether that went well; if not, the failure is entered in its place."""
+        judged, well = one.judged, True
         try:
-            self.entries.enter(judged, claim.digest, claim.told)
-            graded = self._graded(judged)
+            (sheet,) = self.entries.enter([one])
+            graded = self._graded(judged, sheet)
         except Exception as error:
-            judged = Judged.failed(judged.student, judged.lesson, error)
+            judged, well = Judged.failed(judged.student, judged.lesson, error), False
             graded = self._graded(judged)
             self._enter_failure(judged)
+        self._entered(judged, graded)
+        return well
+
+    def _entered(self, judged: Judged, graded: Graded) -> None:
         for trace in filter(None, (judged.overcome, judged.fault)):
             record_fault(self.layout.course, judged.student, judged.lesson, trace)
         self.most_memory = max(self.most_memory, judged.memory)
@@ -217,27 +257,25 @@ class Run:
 
     def _enter_failure(self, judged: Judged) -> None:
         try:
-            self.entries.gradebook.db.rollback()
-            self.entries.enter(judged, "", None)
+            self.entries.enter([Entered(judged, "", None)])
         except Exception as error:  # then nothing of it is written, and the next run tries again
             if _is_the_machine_s(error):
                 raise CourseError(
                     f"What came of {judged.student}, {judged.lesson}, cannot be entered, so the run ends here: "
                     f"{first_line(error)}. What was entered before is kept, and the same command goes on from there."
                 ) from error
-            self.entries.gradebook.db.rollback()
             record_fault(self.layout.course, judged.student, f"{judged.lesson}, on entering that", trace_of(error))
 
-    def _graded(self, judged: Judged) -> Graded:
-        if judged.problem is not None:
+    def _graded(self, judged: Judged, sheet: Sheet | None = None) -> Graded:
+        if judged.problem is not None or sheet is None:
             problem = f"not graded: {judged.problem}"
             return Graded(
                 judged.student, judged.lesson, problem=problem, remarks=judged.remarks, fault=bool(judged.fault)
             )
-        results = list(
-            results_from(judged, self._assignment(judged.student, judged.lesson), self.entries.by_hand(judged))
-        )
-        score, penalty = self.entries.charge(judged)
+        marks = sheet.marks.items()
+        by_hand = {name: mark.score for name, mark in marks if mark.manual is not None or mark.extra}
+        results = list(results_from(judged, self._assignment(judged.student, judged.lesson), by_hand))
+        score, penalty = sheet.score, sheet.penalty
         counts = [f"late: {penalty:g} of {score:g} points are taken off"] if penalty else []
         if score != (automatic := sum(judged.points.values())):
             counts = [f"with points given by hand: {score:g} in place of {automatic:g}", *counts]

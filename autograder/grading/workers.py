@@ -101,8 +101,8 @@ class Crew:
     def __init__(self, size: int, method: str = METHOD) -> None:
         self.workers = [Worker(method) for _ in range(size)]
 
-    def judge(self, tasks: Iterable[Task], layers: Layers | None) -> Iterator[Judged]:
-        """Judge the tasks, behind the layers that are named or else found to work."""
+    def judge(self, tasks: Iterable[Task], layers: Layers | None) -> Iterator[list[Judged]]:
+        """Judge the tasks, behind the layers that are named or else found to work; yields what ended meanwhile."""
         waiting = iter(tasks)
         again: list[tuple[Task, int]] = []
         while True:
@@ -114,8 +114,9 @@ class Crew:
             if not futures:
                 return
             wait(futures, timeout=LOOK_SECONDS, return_when=FIRST_COMPLETED)
+            done: list[Judged] = []
             for worker in self.workers:
-                yield from worker.take()
+                done += worker.take()
                 worker.end_if_overdue(longest())
                 why = "did not come to an end" if worker.overdue else f"died {ATTEMPTS} times"
                 for task, attempt in worker.revive() if worker.is_dead else []:
@@ -123,7 +124,9 @@ class Crew:
                         again.append((task, attempt))
                     else:
                         problem = f"the grader's process {why}"
-                        yield Judged(task.student, task.lesson, problem=problem, fault=problem)
+                        done.append(Judged(task.student, task.lesson, problem=problem, fault=problem))
+            if done:
+                yield done
 
     def close(self) -> None:
         """End the processes, whatever they are doing."""
@@ -131,8 +134,8 @@ class Crew:
             worker.end()
 
 
-def judge_all(tasks: Iterable[Task], layers: Layers, workers: int) -> Iterator[Judged]:
-    """Judge the tasks side by side on this machine, in the order in which they end."""
+def judge_all(tasks: Iterable[Task], layers: Layers, workers: int) -> Iterator[list[Judged]]:
+    """Judge the tasks side by side on this machine, in the order in which they end: each time, what ended meanwhile."""
     with closing(Crew(workers)) as crew:
         yield from crew.judge(tasks, layers)
 

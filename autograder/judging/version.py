@@ -9,6 +9,7 @@ from pathlib import Path
 
 import attnlib
 import autograder
+from attnlib.checks import course
 
 PARTS = ("judging", "lesson_text", "sandbox", "showing")
 """The rooms of the grader in which a verdict is made; a repair of another one changes none."""
@@ -17,9 +18,9 @@ LIBRARIES = ("einops", "ipython", "matplotlib", "nbformat", "nbgrader", "numpy",
 
 @functools.cache
 def version_of_the_grader() -> str:
-    """A digest of attnlib, its checks, the judging parts of the grader, and the versions of the libraries."""
+    """A digest of attnlib, its checks, lessons of others, the judging parts and the libraries' versions."""
     library, grader = Path(attnlib.__path__[0]), Path(autograder.__path__[0])
-    return digest_of_program([library, *(grader / part for part in PARTS)])
+    return digest_of_program([library, *(grader / part for part in PARTS), *course.OTHERS])
 
 
 def digest_of_program(folders: Iterable[Path]) -> str:

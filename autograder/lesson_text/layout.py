@@ -1,6 +1,9 @@
 """Where things are."""
 
+import os
 from dataclasses import dataclass
+from importlib.metadata import entry_points
+from itertools import pairwise
 from pathlib import Path
 
 from autograder.showing.errors import CourseError
@@ -9,6 +12,8 @@ ROOT = Path(__file__).resolve().parents[2]
 CONFIG = ROOT / "autograder" / "nbgrader_config.py"
 SETTINGS = "course_settings.py"
 """What an instructor changes for one course, in the course's folder."""
+
+LESSON = "[0-9][0-9]_*.py"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,9 +26,45 @@ class Layout:
     samples: Path = ROOT / "autograder" / "building" / "samples"
     readme: Path = ROOT / "README.md"
 
+    @property
+    def others(self) -> tuple[Path, ...]:
+        """The folders with the texts of lessons in repositories of others; a CourseError if one is no course."""
+        if not os.environ.get("ATTNLIB_COURSE_PATH") and not entry_points(group="attnlib.course"):
+            return ()  # without loading attnlib
+        from attnlib.checks import course
+
+        if course.FAULTS:
+            raise CourseError("\n".join(course.FAULTS))
+        return tuple(folder for package in course.OTHERS if (folder := package.parent / "solutions").is_dir())
+
     def lessons(self) -> list[str]:
         """The names of all lessons, in course order."""
-        return sorted(path.stem for path in self.solutions.glob("[0-9][0-9]_*.py"))
+        found = [path for folder in (self.solutions, *self.others) for path in folder.glob(LESSON)]
+        for one, other in pairwise(sorted(found, key=lambda path: path.stem)):
+            if one.stem == other.stem:
+                raise CourseError(f"Two lessons are called {one.stem}: {shown(one)} and {shown(other)}.")
+        return sorted(path.stem for path in found)
+
+    def own_lessons(self) -> list[str]:
+        """Those that are this repository's."""
+        return sorted(path.stem for path in self.solutions.glob(LESSON))
+
+    def home(self, lesson: str) -> Path:
+        """The folder of a lesson's text, in which its executed notebook and its pictures are, too."""
+        return next((one for one in self.others if (one / f"{lesson}.py").is_file()), self.solutions)
+
+    def text(self, lesson: str) -> Path:
+        """The text of a lesson."""
+        return self.home(lesson) / f"{lesson}.py"
+
+    def solved(self, lesson: str) -> Path:
+        """The instructor's notebook of a lesson."""
+        return self.home(lesson) / f"{lesson}.ipynb"
+
+    def released(self, lesson: str) -> Path:
+        """The students' notebook of a lesson."""
+        home = self.home(lesson)
+        return (self.notebooks if home == self.solutions else home.parent / "notebooks") / f"{lesson}.ipynb"
 
     def chosen(self, wanted: tuple[str, ...]) -> list[str]:
         """The lessons that were asked for, all if none was named; a CourseError for a name that is no lesson's."""

@@ -55,14 +55,14 @@ def lesson_answers(layout: Layout) -> dict[str, Answer]:
 @functools.cache
 def answers_in(layout: Layout, lesson: str) -> dict[str, Answer]:
     """The same of one lesson, without whatever the other lessons import."""
-    return _answers_of(read_lesson(layout.solutions / f"{lesson}.py"))
+    return _answers_of(read_lesson(layout.text(lesson)))
 
 
 def solution(layout: Layout, exercise: Exercise) -> Answer:
     """The lesson's solution of one exercise."""
     found = answers_in(layout, exercise.lesson)
     if exercise.name not in found:
-        file = shown(layout.solutions / f"{exercise.lesson}.py")
+        file = shown(layout.text(exercise.lesson))
         wanted = f"required are a solution and, after it, a cell `check({exercise.name!r}, …)`"
         raise CourseError(f"{file}: {wanted}, found only {', '.join(found) or 'none'}.")
     return found[exercise.name]

@@ -9,8 +9,7 @@ from rich.table import Table
 
 from attnlib.checks import exercises
 from attnlib.checks.practising.difficulty import LEVELS
-from attnlib.checks.practising.table import FILE, Row, as_text, rows
-from autograder.lesson_text.layout import shown
+from attnlib.checks.practising.table import Row, as_text, file_of, rows
 from autograder.proof.bugs import tried
 from autograder.proof.command import PROCESSES, one_thread_each
 from autograder.proof.measure import code_exercises
@@ -25,7 +24,7 @@ def build_table(wanted: Sequence[str], *, check: bool) -> None:
         raise CourseError(f"No exercise that is answered in code is called {unknown[0]!r}.")
     chosen = [name for name in names if not wanted or name in wanted]
     console = Terminal(stderr=True)
-    kept = rows() if FILE.exists() else ()
+    kept = rows()
     found = {name: [row for row in kept if row.exercise == name] for name in names}
     refused: Counter[str] = Counter()
     with ProcessPoolExecutor(PROCESSES, multiprocessing.get_context("spawn"), one_thread_each) as pool:
@@ -37,9 +36,11 @@ def build_table(wanted: Sequence[str], *, check: bool) -> None:
             console.print(f"tried {running[done]}, {number} of {len(running)}", soft_wrap=True)
             table = [row for name in names for row in found[name]]
             if not check:  # each time: who stops it keeps what is tried
-                FILE.write_text(as_text(table), encoding="utf-8")
+                file = file_of(exercises()[running[done]].lesson)
+                its = [row for row in table if file_of(exercises()[row.exercise].lesson) == file]
+                file.write_text(as_text(its), encoding="utf-8")
     if check and (wrong := sorted({row.key for row in {*table} ^ {*kept}})):
-        raise CourseError(f"{len(wrong)} rows of {shown(FILE)} are not what trying shows: {', '.join(wrong[:9])}")
+        raise CourseError(f"{len(wrong)} rows are not what trying shows: {', '.join(wrong[:9])}")
     for reason, count in refused.most_common():
         console.print(f"not served, {count}: {reason}", soft_wrap=True)
     Terminal().print(counts(table))

@@ -1,14 +1,18 @@
-"""Mutants that are right answers, each with its reason: equivalent.toml, by exercise."""
+"""Mutants that are right answers, each with its reason: equivalent.toml here and in others' packages."""
 
 import tomllib
 from pathlib import Path
 
+from attnlib.checks import course
+
 
 def _read() -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {}
-    for group in tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))["group"]:
-        for key in group["mutants"]:
-            found.setdefault(group["exercise"], {})[key] = group["reason"]
+    files = [Path(__file__).with_suffix(".toml"), *(package / "equivalent.toml" for package in course.OTHERS)]
+    for file in filter(Path.is_file, files):
+        for group in tomllib.loads(file.read_text(encoding="utf-8"))["group"]:
+            for key in group["mutants"]:
+                found.setdefault(group["exercise"], {})[key] = group["reason"]
     return found
 
 

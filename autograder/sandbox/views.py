@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import attnlib
+from attnlib.checks import course
 from attnlib.checks.exercise import Exercise
 
 CHECKS = Path(__file__).with_name("silent_checks.py").read_text(encoding="utf-8")
@@ -30,9 +31,12 @@ def whole_view() -> dict[str, str]:
 
 @functools.cache
 def everything() -> dict[str, str]:
-    """attnlib with its checks, as it is here, and the texts that these read: for a process that judges nothing."""
+    """attnlib with its checks, lessons of others, and the texts that these read: for a process that judges nothing."""
     folder = Path(attnlib.__path__[0])
     found = {path: ".".join(path.relative_to(folder.parent).with_suffix("").parts) for path in folder.rglob("*.py")}
+    for package in course.OTHERS:
+        inside = package.glob("lesson_*/**/*.py")
+        found |= {p: ".".join((course.__name__, *p.relative_to(package).with_suffix("").parts)) for p in inside}
     found |= {path: f"/{path.relative_to(folder.parent).as_posix()}" for path in folder.glob("checks/naming/**/*.md")}
     return {name.removesuffix(".__init__"): path.read_text(encoding="utf-8") for path, name in sorted(found.items())}
 

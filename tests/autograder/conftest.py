@@ -77,7 +77,7 @@ def run(klass, monkeypatch) -> Callable[[], list[str]]:
     def unfit(tasks, layers, workers):
         for task in tasks:
             seen.append(task.student)
-            yield Judged(task.student, task.lesson, problem="not judged")
+            yield [Judged(task.student, task.lesson, problem="not judged")]
 
     monkeypatch.setattr(grade_course, "judge_all", unfit)
 

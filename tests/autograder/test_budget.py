@@ -98,8 +98,8 @@ def test_a_worker_that_does_not_come_to_an_end_is_ended_and_no_other_is_concerne
     names, judged = ["a", "stuck", "b", "c", "d"], {}
     # until there are those that are not held behind it, however slow the machine is; then the time is over, once
     monkeypatch.setattr(workers, "longest", lambda: 0.0 if len(judged) == 3 else 10**6)
-    for one in judge_all((Task(n, TINY, "", {}) for n in names), probe("none"), 2):
-        judged[one.student] = one.problem
+    for batch in judge_all((Task(n, TINY, "", {}) for n in names), probe("none"), 2):
+        judged |= {one.student: one.problem for one in batch}
     assert sorted(judged) == sorted(names)
     assert judged.pop("stuck") == "the grader's process did not come to an end"
     assert set(judged.values()) == {None}

@@ -4,16 +4,14 @@ import csv
 import dataclasses
 import io
 import os
-import re
 import shutil
 import zipfile
 from datetime import datetime
 from types import SimpleNamespace
 
 import pytest
-from nbgrader.api import Base
 from test_nbgrader import nbgrader
-from tiny_course import RIGHT, TINY, Class
+from tiny_course import RIGHT, TINY, Class, tables
 
 from autograder.grading.grade_course import How, grade
 from autograder.grading.table import grading_tables
@@ -142,23 +140,6 @@ def ways(prepared, tmp_path_factory):
     )
     assert course_seed(found["grade"].layout.course) == 7
     return SimpleNamespace(**found, log=log, graded={one.student: one for one in graded})
-
-
-RANDOM = re.compile("[0-9a-f]{32}")
-
-
-def tables(klass):
-    """All rows of the gradebook: where one names another by its random id, that other row stands."""
-    found, by_id = {}, {}
-    with klass.course.gradebook() as book:
-        for table in Base.metadata.sorted_tables:
-            found[table.name] = []
-            for row in book.db.execute(table.select()).mappings():
-                own = [name for name, value in row.items() if name != "id" or not RANDOM.fullmatch(str(value))]
-                content = [(name, by_id.get(row[name], row[name])) for name in own]
-                by_id[row.get("id")] = (table.name, *content)
-                found[table.name].append(repr(content))
-    return {name: sorted(rows) for name, rows in found.items()}
 
 
 def rows(klass):

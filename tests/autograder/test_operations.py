@@ -175,7 +175,7 @@ def test_a_submission_that_kills_its_worker_each_time_takes_no_other_with_it(mon
     monkeypatch.setattr(workers, "judge_task", deadly)
     names = ["a", "b", "deadly", "c", "d", "e", "f"]
     tasks = (Task(name, TINY, "", {}) for name in names)
-    judged = {one.student: one.problem for one in judge_all(tasks, probe("none"), 2)}
+    judged = {one.student: one.problem for batch in judge_all(tasks, probe("none"), 2) for one in batch}
     assert sorted(judged) == sorted(names)
     assert judged.pop("deadly") == "the grader's process died 3 times"
     assert set(judged.values()) == {None}
@@ -208,8 +208,8 @@ def test_few_submissions_are_held_at_a_time(monkeypatch):
             most = max(most, taken - done)
             yield Task(f"{number}", TINY, "", {"x": bytes(1000)})
 
-    for _ in judge_all(tasks(), probe("none"), 2):
-        done += 1
+    for batch in judge_all(tasks(), probe("none"), 2):
+        done += len(batch)
     assert done == 300
     assert most <= 2 * workers.HELD + 2
 
@@ -238,7 +238,7 @@ def test_no_more_workers_are_started_than_there_are_submissions(monkeypatch):
     monkeypatch.setattr(workers, "judge_task", at_once)
     before = set(multiprocessing.active_children())
     with contextlib.closing(workers.Crew(5)) as crew:
-        judged = list(crew.judge([Task(name, TINY, "", {}) for name in "ab"], probe("none")))
+        judged = [o for batch in crew.judge([Task(n, TINY, "", {}) for n in "ab"], probe("none")) for o in batch]
         assert len(set(multiprocessing.active_children()) - before) == len(judged) == 2
 
 
@@ -266,7 +266,7 @@ def test_verdicts_are_the_same_under_load(klass, layout):
     with contextlib.closing(workers.Crew(2)) as crew:
 
         def points():
-            return {one.student: sum(one.points.values()) for one in crew.judge(tasks, probe())}
+            return {one.student: sum(one.points.values()) for batch in crew.judge(tasks, probe()) for one in batch}
 
         alone = points()
         with four_busy_processes():

@@ -7,7 +7,12 @@ import pkgutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from attnlib.checks.course import places
 from attnlib.checks.exercise import Exercise
+
+OTHERS, FAULTS = places.find(Path(__file__).parent)
+"""The packages with lessons of others, and why some cannot be had."""
+__path__ += [str(package) for package in OTHERS]
 
 
 def _lessons() -> list[str]:
@@ -22,7 +27,12 @@ def module_of(lesson: str) -> str:
 
 @functools.cache
 def _exercises_of(lesson: str) -> Sequence[Exercise]:
-    found: Sequence[Exercise] = importlib.import_module(module_of(lesson)).EXERCISES
+    try:
+        found: Sequence[Exercise] = importlib.import_module(module_of(lesson)).EXERCISES
+    except Exception as error:
+        if not any(Path(package, lesson).is_dir() for package in OTHERS):
+            raise
+        raise places.BadCourse(f"{lesson} of others cannot be read: {type(error).__name__}: {error}") from error
     return found
 
 
@@ -32,10 +42,13 @@ def exercises() -> dict[str, Exercise]:
     >>> list(exercises())[0]
     'predict_largest_dot'
     """
+    if FAULTS:
+        raise places.BadCourse(" ".join(FAULTS))
     found: dict[str, Exercise] = {}
     for exercise in (exercise for lesson in _lessons() for exercise in _exercises_of(lesson)):
         if exercise.name in found:
-            raise ValueError(f"two exercises are called {exercise.name!r}")
+            lessons = f"one of {found[exercise.name].lesson}, one of {exercise.lesson}"
+            raise places.BadCourse(f"two exercises are called {exercise.name!r}: {lessons}")
         found[exercise.name] = exercise
     return found
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
+from attnlib.checks import course
 from attnlib.checks.practising.bug import Bug, bug_of
 
 FILE = Path(__file__).parent / "bugs.tsv"
@@ -87,4 +88,15 @@ def _row(line: str, number: int) -> Row:
 @functools.cache
 def rows() -> tuple[Row, ...]:
     """Every bug that can be served, in course order."""
-    return from_text(FILE.read_text(encoding="utf-8"))
+    return tuple(row for file in files() if file.is_file() for row in from_text(file.read_text(encoding="utf-8")))
+
+
+def files() -> list[Path]:
+    """The course's own table, and those of the packages with lessons of others."""
+    return [FILE, *(package / FILE.name for package in course.OTHERS)]
+
+
+def file_of(lesson: str) -> Path:
+    """The table in which the bugs of a lesson are."""
+    packages = [package for package in course.OTHERS if (package / f"lesson_{lesson[:2]}").is_dir()]
+    return packages[0] / FILE.name if packages else FILE

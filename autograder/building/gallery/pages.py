@@ -16,7 +16,7 @@ from autograder.building.gallery.fragments import changes, in_context, repair, w
 from autograder.building.gallery.mistakes import Mistake, Place
 from autograder.building.gallery.seen import Seen
 from autograder.building.gallery.symptom_texts import FAMILIES, SYMPTOMS
-from autograder.building.gallery.topics import ANYWHERE, TOPICS
+from autograder.building.gallery.topics import ANYWHERE, topic_of
 from autograder.showing.pages import fill_in
 
 HERE = Path(__file__).parent
@@ -70,7 +70,7 @@ def heading(mistake: Mistake) -> str:
 
 def topic(mistake: Mistake) -> str:
     """What the code is called in which the mistake is made."""
-    return "Any function or module" if mistake.id in ANYWHERE else TOPICS[mistake.places[0].exercise.name]
+    return "Any function or module" if mistake.id in ANYWHERE else topic_of(mistake.places[0].exercise.name)
 
 
 def mistake_pages(found: Sequence[Seen], titles: Mapping[str, str]) -> list[Page]:
@@ -112,7 +112,7 @@ def _page(one: Seen, titles: Mapping[str, str], lines: Mapping[tuple[object, ...
     words = [
         *(symptom.title for symptom in told.values()),
         first.told.explanation,
-        *dict.fromkeys(TOPICS[place.exercise.name] for place in mistake.places),
+        *dict.fromkeys(topic_of(place.exercise.name) for place in mistake.places),
         *said,
         wrong_rows(first.right, first.program),
     ]

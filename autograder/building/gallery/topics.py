@@ -111,3 +111,12 @@ def __init__(self, d_model, d_head):
 """,
 }
 """Mistakes that can be made in any exercise, as they would look: no line of a right answer is wrong by itself."""
+
+
+def topic_of(exercise: str) -> str:
+    """What an exercise is about; of a lesson of others, its name in words.
+
+    >>> topic_of("rms_norm")
+    'Rms norm'
+    """
+    return TOPICS.get(exercise, exercise.replace("_", " ").capitalize())

@@ -12,6 +12,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from attnlib.checks import course
+
+__path__ += [f"{package}/right" for package in course.OTHERS]
+
 
 def right_answers(exercise: str) -> list[Any]:
     """The right answers to one exercise; files that do not name it are not imported.

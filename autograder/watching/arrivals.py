@@ -1,0 +1,182 @@
+"""Where attempts arrive: nbgrader's exchange, with a folder for each, or a folder with each student's last one."""
+
+import glob
+import os
+import shutil
+import tempfile
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from nbgrader.exchange import ExchangeFactory
+
+from autograder.in_nbgrader.names import fault_of_name
+from autograder.in_nbgrader.nbgrader_course import NbgraderCourse
+from autograder.judging.intake.folder import MOST_ENTRIES, collect, digest_of_files
+from autograder.judging.intake.survey import survey
+from autograder.lesson_text.layout import shown
+from autograder.showing.errors import CourseError, NotGraded
+
+Signature = tuple[tuple[str, int, int], ...]
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One hand-in: its key is its own for ever, `came` orders those that wait."""
+
+    key: str
+    student: str
+    lesson: str
+    came: float
+    place: Path
+
+
+class Arrivals(Protocol):
+    """A place where attempts arrive."""
+
+    submitted: Path
+    """Where the grader reads what was taken in."""
+
+    def look(self, known: set[str]) -> list[Attempt]:
+        """The attempts that are whole and not known, the earliest first; a CourseError if the place is gone."""
+
+    def take(self, attempt: Attempt) -> str:
+        """Put the attempt where the grader reads it; a reason if it is no submission."""
+
+    def release(self, attempt: Attempt) -> None:
+        """Give the student the feedback that is written."""
+
+
+class Settled:
+    """Knows of each folder whether it has changed since the last look: what is still being copied is not whole."""
+
+    def __init__(self) -> None:
+        self.seen: dict[Path, Signature] = {}
+
+    def is_whole(self, folder: Path) -> bool:
+        """Whether the folder is as it was at the last look."""
+        now = tuple(_signature(folder))
+        before, self.seen[folder] = self.seen.get(folder), now
+        return before == now
+
+
+def _signature(folder: Path) -> Iterator[tuple[str, int, int]]:
+    for number, (place, _, files) in enumerate(os.walk(folder)):
+        for name in sorted(files)[:MOST_ENTRIES]:
+            state = Path(place, name).lstat()
+            yield f"{place}/{name}", state.st_size, state.st_mtime_ns
+        if number > MOST_ENTRIES:
+            return
+
+
+class Exchange:
+    """nbgrader's: ROOT/COURSE/inbound/STUDENT+LESSON+TIME. Each attempt is answered by itself."""
+
+    def __init__(self, course: NbgraderCourse, lessons: list[str]) -> None:
+        self.course, self.lessons, self.settled = course, lessons, Settled()
+        self.submitted = Path(course.path(course.directory.submitted_directory, "x", "x")).parents[1]
+        self.factory = ExchangeFactory(config=course.config)
+        self.collector = self._of(self.factory.Collect)
+        name = course.directory.course_id
+        if not name:
+            raise CourseError("The exchange needs c.CourseDirectory.course_id in course_settings.py, which names none.")
+        self.inbound = Path(self.collector.root, name, "inbound")
+        self.look(set())
+
+    def _of(self, make: Any) -> Any:
+        return make(coursedir=self.course.directory, config=self.course.config)
+
+    def look(self, known: set[str]) -> list[Attempt]:
+        found = []
+        try:
+            with os.scandir(self.inbound) as entries:
+                new = [entry for entry in entries if entry.name not in known]
+        except OSError as error:
+            raise CourseError(f"{shown(self.inbound)} cannot be read: {error.strerror}.") from None
+        for entry in new:
+            parts = entry.name.split("+")
+            lesson = next((part for part in parts[1:] if part in self.lessons), None)
+            if lesson is None:
+                continue
+            student, place = entry.name.partition(f"+{lesson}+")[0], Path(entry.path)
+            try:
+                whole = (place / "timestamp.txt").is_file() and self.settled.is_whole(place)
+                came = entry.stat(follow_symlinks=False).st_ctime
+            except OSError:  # it is gone, or not to be read yet
+                continue
+            if whole:
+                found.append(Attempt(entry.name, student, lesson, came, place))
+        return sorted(found, key=lambda attempt: (attempt.came, attempt.key))
+
+    def take(self, attempt: Attempt) -> str:
+        collector, directory = self.collector, self.course.directory
+        directory.assignment_id, directory.student_id = attempt.lesson, glob.escape(attempt.student)
+        collector.refused = {}
+        try:
+            record = collector._path_to_record(str(attempt.place))
+            if why := collector.refused.get(attempt.place.name):
+                return str(why)
+            collector.src_records = [record]
+            with tempfile.TemporaryDirectory() as own:  # what cannot be collected must not replace what was
+                collector._copy(attempt.place, Path(own, "copy"), attempt.student)
+            target = self.course.path(directory.submitted_directory, attempt.student, attempt.lesson)
+            shutil.rmtree(target, ignore_errors=True)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            collector.do_copy(str(attempt.place), str(target))
+        except CourseError as error:
+            return str(error)
+        return "" if target.is_dir() else "it could not be collected"
+
+    def release(self, attempt: Attempt) -> None:
+        directory = self.course.directory
+        directory.assignment_id, directory.student_id = attempt.lesson, glob.escape(attempt.student)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # nbgrader leaves files open
+            self._of(self.factory.ReleaseFeedback).start()
+
+
+class Folder:
+    """STUDENT/LESSON/ with the last attempt of each student; feedback stays in the course's folder."""
+
+    def __init__(self, folder: Path, lessons: list[str]) -> None:
+        self.submitted, self.lessons, self.settled = folder, lessons, Settled()
+        self.digests: dict[Path, tuple[Signature, str]] = {}
+        self.look(set())
+
+    def look(self, known: set[str]) -> list[Attempt]:
+        if not self.submitted.is_dir():
+            raise CourseError(f"{shown(self.submitted)} is not there.")
+        found = []
+        for student, lesson in survey(self.submitted)[0]:
+            place = self.submitted / student / lesson
+            if lesson not in self.lessons or fault_of_name(student):
+                continue
+            try:
+                if not self.settled.is_whole(place):
+                    continue
+                key = f"{student}/{lesson}/{self._digest(place, lesson)}"
+                came = max((path.lstat().st_ctime for path in place.iterdir()), default=0.0)
+            except OSError:
+                continue
+            if key not in known:
+                found.append(Attempt(key, student, lesson, came, place))
+        return sorted(found, key=lambda attempt: (attempt.came, attempt.key))
+
+    def _digest(self, place: Path, lesson: str) -> str:
+        """A digest of the folder's files, read once for each of its states."""
+        signature = self.settled.seen[place]
+        if self.digests.get(place, (None, ""))[0] != signature:
+            try:
+                digest = digest_of_files(collect(place, lesson).files)
+            except NotGraded as error:
+                digest = digest_of_files({"": str(error).encode()})
+            self.digests[place] = signature, digest
+        return self.digests[place][1]
+
+    def take(self, attempt: Attempt) -> str:  # noqa: ARG002  it is where the grader reads
+        return ""
+
+    def release(self, attempt: Attempt) -> None:
+        """Nothing: it is in the course's folder."""

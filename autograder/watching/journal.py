@@ -1,0 +1,93 @@
+"""What was answered, a line each, on the disk before the next is begun; and the lock that keeps a second watch out."""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from autograder.lesson_text.layout import shown
+from autograder.showing.errors import CourseError
+
+HOUR = 3600.0
+
+
+@dataclass(frozen=True)
+class Answered:
+    """An attempt that is done with: judged and released, passed over for a newer one, or refused."""
+
+    key: str
+    student: str
+    lesson: str
+    at: float
+    """When, in seconds since 1970, as this machine's clock had it."""
+    how: str
+
+
+class Journal:
+    """The file `watched.jsonl` of a course. A line that a power cut has torn counts as none, and is judged again."""
+
+    def __init__(self, course: Path) -> None:
+        self.path = course / "watched.jsonl"
+        self.answered: list[Answered] = list(self._read())
+        self.keys = {one.key for one in self.answered}
+
+    def _read(self) -> Iterator[Answered]:
+        if not self.path.is_file():
+            return
+        for line in self.path.read_text(encoding="utf-8", errors="replace").splitlines():
+            try:
+                yield Answered(**json.loads(line))
+            except (ValueError, TypeError):
+                continue
+
+    def add(self, answers: list[Answered]) -> None:
+        """Keep these; they are on the disk when this returns."""
+        if not answers:
+            return
+        text = "".join(json.dumps(asdict(one)) + "\n" for one in answers)
+        with self.path.open("a+b") as file:
+            size = file.seek(0, os.SEEK_END)
+            try:
+                if size and self.path.read_bytes()[-1:] != b"\n":
+                    text = f"\n{text}"
+                file.write(text.encode())
+                file.flush()
+                os.fsync(file.fileno())
+            except OSError:
+                os.truncate(self.path, size)
+                raise
+        self.answered += answers
+        self.keys |= {one.key for one in answers}
+
+    def free_at(self, student: str, most: int, now: float) -> float:
+        """When a student may be judged again, if `most` attempts an hour are judged: now, or later.
+
+        A time that the clock has not reached yet, by more than an hour, is one of a clock that was wrong, and counts
+        for nothing.
+        """
+        times = sorted(one.at for one in self.answered if one.student == student and one.how == "judged")
+        recent = [at for at in times if abs(now - at) < HOUR]
+        return now if len(recent) < most else recent[-most] + HOUR
+
+
+@contextmanager
+def alone(course: Path) -> Iterator[None]:
+    """Hold the course's lock, which the kernel takes back from whoever dies; a CourseError if another watch has it."""
+    course.mkdir(parents=True, exist_ok=True)
+    path = course / "watch.lock"
+    with path.open("a+", encoding="ascii") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            said = file.read().strip() or "of unknown number"
+            raise CourseError(
+                f"{shown(course)} is watched already, by process {said}: two would judge twice."
+            ) from None
+        file.truncate(0)
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        yield

@@ -1,0 +1,166 @@
+"""The loop that answers: look, take what is new, judge it, enter it, write and release its feedback, and note that."""
+
+import contextlib
+import html
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from autograder.grading.grade_course import Graded, How, Run
+from autograder.grading.workers import Crew
+from autograder.in_nbgrader.copying import copy_listed
+from autograder.in_nbgrader.course_files import write_whole
+from autograder.in_nbgrader.nbgrader_course import NbgraderCourse
+from autograder.lesson_text.layout import Layout
+from autograder.showing.errors import CourseError, first_line
+from autograder.showing.text import printable
+from autograder.watching.arrivals import Arrivals, Attempt
+from autograder.watching.journal import Answered, Journal
+
+ROUND = 4
+"""Attempts for each worker that are judged before the feedback of the first is released."""
+LOOK_SECONDS, PAUSE_SECONDS = 1.0, 5.0
+TRIES, AGAIN_SECONDS = 3, 60.0
+"""How often an attempt is tried that failed by a fault of the grader's own, and how long it waits in between."""
+REASON = """<!doctype html><html lang="en"><meta charset="utf-8"><title>{lesson}</title>
+<h1>{lesson}</h1><p>This submission was not graded: {reason}.</p></html>
+"""
+
+
+@dataclass
+class Trouble:
+    """An attempt that failed by a fault that is not its own."""
+
+    tries: int
+    since: float
+
+
+@dataclass
+class Watch:
+    """Answers what arrives; `round` does what there is to do once, and `forever` goes on until Ctrl-C."""
+
+    layout: Layout
+    course: NbgraderCourse
+    arrivals: Arrivals
+    how: How
+    most: int | None = None
+    """Attempts of a student that are judged in an hour."""
+    say: Callable[[str], None] = print
+    clock: Callable[[], float] = time.time
+    troubles: dict[str, Trouble] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.journal = Journal(self.layout.course)
+        self.crew: Crew | None = None
+        self.said = ""
+
+    def forever(self) -> None:
+        """Answer until the process is ended; what cannot be done now is said once, and tried again."""
+        while True:
+            try:
+                waits = 0.0 if self.round() else LOOK_SECONDS
+                self.said = ""
+            except (CourseError, OSError) as error:
+                self.close()
+                self._say_once(
+                    f"{first_line(error)}. Nothing is lost: it is tried again every {PAUSE_SECONDS:g} seconds."
+                )
+                waits = PAUSE_SECONDS
+            time.sleep(waits)
+
+    def close(self) -> None:
+        """End the workers."""
+        if self.crew is not None:
+            self.crew.close()
+            self.crew = None
+
+    def round(self) -> int:
+        """Answer what waits, as many as the workers take at once; returns how many attempts are done with."""
+        chosen = self._turn(self.arrivals.look(self.journal.keys))
+        judged = [attempt for attempt in chosen if self._is_taken(attempt)]
+        if not judged:
+            return len(chosen)
+        try:
+            graded = self._grade(judged)
+        except BaseException:
+            self.close()
+            raise
+        return sum(self._answer(attempt, graded[attempt.student, attempt.lesson]) for attempt in judged)
+
+    def _turn(self, waiting: list[Attempt]) -> list[Attempt]:
+        """Whose turn it is: the earliest attempt of each student who may be judged now.
+
+        Of those of a student who may not, only the last one of each lesson goes on waiting.
+        """
+        now, tick = self.clock(), time.monotonic()
+        chosen: dict[str, Attempt] = {}
+        last: dict[tuple[str, str], Attempt] = {}
+        for attempt in waiting:
+            free = self.most is None or self.journal.free_at(attempt.student, self.most, now) <= now
+            trouble = self.troubles.get(attempt.key)
+            if not free:
+                if older := last.get((attempt.student, attempt.lesson)):
+                    self._note(older, "passed over", f"a newer attempt waits, and {self.most} an hour are judged")
+                last[attempt.student, attempt.lesson] = attempt
+            elif trouble is None or tick - trouble.since >= AGAIN_SECONDS * trouble.tries:
+                chosen.setdefault(attempt.student, attempt)
+        return list(chosen.values())[: ROUND * self.how.workers]
+
+    def _is_taken(self, attempt: Attempt) -> bool:
+        if why := self.arrivals.take(attempt):
+            self._note(attempt, "refused", f"no submission: {why}")
+        return not why
+
+    def _grade(self, attempts: list[Attempt]) -> dict[tuple[str, str], Graded]:
+        self.crew = self.crew or Crew(self.how.workers)
+        run = Run(self.layout, self.course, self.arrivals.submitted, self.how, lambda _: None, self.crew)
+        graded = run.grade([(attempt.student, attempt.lesson) for attempt in attempts])
+        return {(one.student, one.lesson): one for one in graded}
+
+    def _answer(self, attempt: Attempt, graded: Graded) -> bool:
+        """Write and release the feedback, then note it: an attempt that is noted has its answer."""
+        if graded.fault:
+            return self._failed(attempt, graded.problem or "a fault of the grader's own")
+        try:
+            self._write_feedback(attempt, graded)
+            self.arrivals.release(attempt)
+        except OSError:
+            raise
+        except Exception as error:  # nbgrader's commands raise errors of their own, and one concerns one student
+            return self._failed(attempt, f"its feedback could not be released: {first_line(error)}")
+        self.troubles.pop(attempt.key, None)
+        score = graded.problem or f"{graded.points:g} of {graded.max_points:g} points"
+        self._note(attempt, "judged", score)
+        return True
+
+    def _write_feedback(self, attempt: Attempt, graded: Graded) -> None:
+        if graded.problem is None:
+            self.course.generate_feedback(attempt.lesson, attempt.student)
+            return
+        course = self.course.directory
+        folder = self.course.path(course.feedback_directory, attempt.student, attempt.lesson)
+        copy_listed(
+            self.course.path(course.submitted_directory, attempt.student, attempt.lesson), folder, attempt.lesson
+        )
+        text = REASON.format(lesson=attempt.lesson, reason=html.escape(graded.problem.removeprefix("not graded: ")))
+        write_whole(folder / f"{attempt.lesson}.html", text)
+
+    def _failed(self, attempt: Attempt, why: str) -> bool:
+        """Try it again later; after some tries, leave it to `grade`, which knows it as not graded."""
+        tries = self.troubles[attempt.key].tries + 1 if attempt.key in self.troubles else 1
+        self.troubles[attempt.key] = Trouble(tries, time.monotonic())
+        if tries < TRIES:
+            self.say(f"{printable(attempt.student)} {attempt.lesson}: {why}; it is tried again")
+            return False
+        self._note(attempt, "failed", f"{why}; run `python -m autograder grade`")
+        return True
+
+    def _note(self, attempt: Attempt, how: str, why: str) -> None:
+        self.journal.add([Answered(attempt.key, attempt.student, attempt.lesson, self.clock(), how)])
+        self.say(f"{printable(attempt.student)} {attempt.lesson}: {how}: {why}")
+
+    def _say_once(self, text: str) -> None:
+        if text != self.said:
+            self.said = text
+            with contextlib.suppress(OSError):
+                self.say(text)

@@ -1,0 +1,152 @@
+"""Where a worker's memory and its processor time go, process by process, while a class is judged.
+
+    python -m benchmarks.worker_memory [--workers 1] [--students 12]
+
+PSS counts a page that n processes share as an n-th for each of them. What only this process has is private (USS).
+"""
+
+import dataclasses
+import os
+import tempfile
+import threading
+import time
+from collections import defaultdict
+from contextlib import closing
+from pathlib import Path
+
+import click
+import psutil
+
+from autograder.building.build_course import prepare
+from autograder.grading.workers import Crew
+from autograder.judging.submission import Task
+from autograder.lesson_text.assignment import Assignment
+from autograder.lesson_text.layout import Layout
+from autograder.lesson_text.notebook import read_notebook, to_text
+from autograder.sandbox.probe import probe
+
+from .made_class import made_class
+from .measure import header, row, verdict
+
+LESSON = "02_scaled_dot_product_attention"
+LOOK_SECONDS = 0.2
+SPENDING = ("worker", "warm process", "companion")
+"""Those whose time is counted: the latter two have that of all children that have ended."""
+ROLES = ("worker", "warm process", "its child", "companion", "companion's child")
+Held = dict[str, tuple[float, float]]
+"""MiB by role: PSS, and what is private."""
+
+
+class Looking(threading.Thread):
+    """Looks at all processes below this one, and keeps the moment at which they held most."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.most: Held = {}
+        self.each: Held = {}
+        self.spent: dict[int, tuple[str, float]] = {}
+        self.over = False
+
+    def run(self) -> None:
+        while not self.over:
+            now = self.look()
+            if sum(pss for pss, _ in now.values()) > sum(pss for pss, _ in self.most.values()):
+                self.most = now
+            for role, (pss, own) in now.items():
+                most, more = self.each.get(role, (0.0, 0.0))
+                self.each[role] = max(most, pss), max(more, own)
+            time.sleep(LOOK_SECONDS)
+
+    def look(self) -> Held:
+        """What each role holds now."""
+        found: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+        for worker in psutil.Process().children():
+            warm = sorted((p for p in worker.children(recursive=True) if _is_warm(p)), key=lambda p: p.pid)
+            roles = {worker.pid: "worker"}
+            for process in warm:
+                parent = _parent(process)
+                if parent in roles and roles[parent] != "worker":
+                    roles[process.pid] = "its child" if roles[parent] == "warm process" else "companion's child"
+                else:
+                    roles[process.pid] = "companion" if "warm process" in roles.values() else "warm process"
+            for pid, role in roles.items():
+                pss, own, cpu = _held(pid)
+                found[role][0] += pss
+                found[role][1] += own
+                if role in SPENDING:
+                    self.spent[pid] = role, max(cpu, self.spent.get(pid, (role, 0.0))[1])
+        return {role: (pss, own) for role, (pss, own) in found.items()}
+
+
+def _is_warm(process: psutil.Process) -> bool:
+    try:
+        return "zygote.py" in " ".join(process.cmdline()) and "bwrap" not in process.name()
+    except psutil.Error:
+        return False
+
+
+def _parent(process: psutil.Process) -> int:
+    try:
+        return process.ppid()
+    except psutil.Error:
+        return 0
+
+
+def _held(pid: int) -> tuple[float, float, float]:
+    """MiB: PSS and private; and processor seconds; nothing of a process that has ended."""
+    try:
+        lines = (line.split() for line in Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines())
+        found = {line[0]: int(line[1]) / 1024 for line in lines if line[-1] == "kB"}
+        times = psutil.Process(pid).cpu_times()
+    except (OSError, psutil.Error):
+        return 0.0, 0.0, 0.0
+    below = times.children_user + times.children_system
+    return found["Pss:"], found["Private_Clean:"] + found["Private_Dirty:"], times.user + times.system + below
+
+
+def main(workers: int = 1, students: int = 12) -> None:
+    """Judge a class, and print what was held."""
+    with tempfile.TemporaryDirectory() as folder:
+        layout = dataclasses.replace(Layout(), course=Path(folder, "course"))
+        prepare(layout, (LESSON,))
+        release = read_notebook(layout.course / "release" / LESSON / f"{LESSON}.ipynb")
+        source = to_text(Assignment.read(layout.source(LESSON)).source)
+        klass = [one for one in made_class(layout, LESSON, release, students) if one.kind != "hanging"]
+        tasks = [Task(o.student, LESSON, source, {f"{LESSON}.ipynb": to_text(o.notebook).encode()}, 1) for o in klass]
+        looking = Looking()
+        with closing(Crew(workers)) as crew:
+            looking.start()
+            for batch in crew.judge(tasks, probe()):
+                for one in batch:
+                    kind = next(handed.kind for handed in klass if handed.student == one.student)
+                    print(f"{one.student} {kind}: {one.seconds:.1f} s", flush=True)
+            looking.over = True
+            looking.join()
+    header(
+        f"memory of {workers} workers, {len(tasks)} submissions",
+        "PSS at most",
+        "private",
+        "when all held most",
+        "CPU s each",
+    )
+    for role in ROLES:
+        if role in looking.each:
+            spent = sum(seconds for of, seconds in looking.spent.values() if of == role)
+            told = spent / len(tasks) if role in SPENDING else ""
+            row(role, *looking.each[role], looking.most.get(role, (0.0, 0.0))[0], told)
+    here = _held(os.getpid())
+    row("this process, which has the workers' libraries too", here[0], here[1], "", "")
+    most = sum(pss for pss, _ in looking.most.values())
+    verdict("MiB of a worker with all its processes", most / workers, 400)
+
+
+@click.command(help=__doc__)
+@click.option("--workers", default=1, show_default=True)
+@click.option("--students", default=12, show_default=True)
+def command(workers: int, students: int) -> None:
+    """Measure what workers hold."""
+    main(workers, students)
+
+
+if __name__ == "__main__":
+    command()
