@@ -55,7 +55,7 @@ def filled_in(lesson: str) -> NotebookNode:
 
 
 def code(notebook: NotebookNode) -> list[str]:
-    added = ("colab-install", "progress")
+    added = ("colab-install", "due", "progress")
     return [c.source for c in notebook.cells if c.cell_type == "code" and c.id not in added and c.source.strip()]
 
 
