@@ -18,7 +18,7 @@ from attnlib.checks.course.another import another
 from attnlib.checks.standing.kept import in_a_notebook, note
 from attnlib.checks.standing.own_code import keep_answer
 from attnlib.checks.standing.stale import remember_cells, staleness
-from attnlib.checks.verdict.judge import run_exercise
+from attnlib.checks.verdict.judge import require_device, run_exercise
 from attnlib.checks.verdict.report import Report, Section, headline
 
 
@@ -33,15 +33,23 @@ def run(
 ) -> Report:
     """Judge an attempt at the exercise `name`: see `run_exercise`.
 
+    On another `device`, a GPU, an attempt is tried that has passed on the CPU, where the exercise asks for the device
+    of its inputs: a wrong index ends CUDA for the whole process, so wrong answers, and those of the course that may be
+    wrong in the same way, stay on the CPU.
+
     >>> run("attention_scores", lambda q, k: q @ k.mT).diagnosis
     'no_scale'
 
     Raises ValueError for an exercise that does not exist, or a device or dtype that cannot be used.
     """
     exercise, memory = course.find(name), _memory(name, torch.get_default_dtype())
-    asking = Asking(seed=seed, device=device, limits=limits, memory=memory)
+    require_device(device)
+    asking = Asking(seed=seed, limits=limits, memory=memory)
     with interrupts_held():
-        return run_exercise(exercise, attempt, asking, hidden=hidden, dtype=dtype)
+        report = run_exercise(exercise, attempt, asking, hidden=hidden, dtype=dtype)
+        if device == "cpu" or not report.passed or not any(case.other_device for case in exercise.cases):
+            return report
+        return run_exercise(exercise, attempt, replace(asking, device=device), hidden=hidden, dtype=dtype)
 
 
 _MEMORIES: dict[tuple[str, torch.dtype], Memory] = {}

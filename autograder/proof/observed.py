@@ -27,7 +27,7 @@ class Observed:
         cases = cases_of(exercise, hidden=hidden)
         for case, got in zip(cases, self.seen(attempt, cases).values(), strict=True):
             right = observe(exercise, exercise.reference, case, self.asking, exact=True)
-            trials.append(judged(exercise, case, right, got, device="cpu"))
+            trials.append(judged(exercise, case, right, got))
         return trials
 
     def wrong(self, *, hidden: bool) -> dict[str, list[Trial]]:

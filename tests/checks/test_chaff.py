@@ -82,7 +82,7 @@ def test_any_two_misconceptions_are_told_apart_or_declared_the_same(table: Obser
     def apart(case: Case, a: Observation, b: Observation) -> bool:
         if a.failure and b.failure and (a.failure.error, a.failure.details) != (b.failure.error, b.failure.details):
             return True
-        found = first_difference(exercise, case, a, b, device="cpu")
+        found = first_difference(exercise, case, a, b)
         return found is not None and found.tolerances >= SEPARATION
 
     same = {m.id: m.same_as or m.id for m in exercise.misconceptions}

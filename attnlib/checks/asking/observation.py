@@ -47,6 +47,8 @@ class Observation:
     """The names of the inputs that are no longer what they were; of a model, with what has changed of it."""
     counted: dict[str, tuple[float, ...]] = field(default_factory=dict)
     """Of the changed inputs that hold numbers beside their tensors, these numbers: the length of a cache."""
+    place: str = "cpu"
+    """The device that the outputs belong on."""
     devices_mixed: bool = False
     failure: Failure | None = None
     printed: str = ""

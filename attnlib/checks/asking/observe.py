@@ -48,7 +48,8 @@ def observe(
     """Call the attempt, an `Attempt` or any object of this process, on the case and note all that it does.
 
     With `exact`, on the same numbers in float64 and on the CPU: that is how the reference is asked. With `watched`,
-    calls of what the exercise forbids are noticed.
+    calls of what the exercise forbids are noticed. An error is asked for on the CPU, whatever the device: an index out
+    of range ends CUDA for the whole process.
     """
     seed, device = asking.seed, asking.device
     if (memory := asking.memory) is not None:
@@ -57,7 +58,7 @@ def observe(
             memory[key] = observe(exercise, attempt, case, asking.anew, exact=exact, watched=watched)
         return memory[key]
     attempt = as_attempt(attempt)
-    place = "cpu" if exact else ("meta" if case.other_device else device)
+    place = "cpu" if exact or case.raises else ("meta" if case.other_device else device)
     forbidden = exercise.forbidden if watched else ()
     asked: dict[str, Any] = {"device": place, "largest": case.largest, "detached": case.detached and not exact}
     asked["again"] = 0 if exact or not case.after else len(case.after) + 1
@@ -96,7 +97,7 @@ def _observe(
     inputs = drawn(case.inputs)
     sizes = (size for t in tree_leaves(inputs) if isinstance(t, Tensor) for size in t.shape)
     seen.terms = max([2, *sizes])
-    asked = AskedSession(session, gradient=case.gradient)
+    asked = AskedSession(session, gradient=case.gradient, probed=case.probe is not None)
     if exercise.kind == "module":
         seen.sizes, inputs = inputs
         scale = exercise.weight_scale * case.times
@@ -110,6 +111,7 @@ def _observe(
             session.keep({name: numbers[name] for name in case.keeps})
         if case.gradient and "dropout" not in argument_names(exercise.reference):
             session.train(True)  # as whoever takes gradients does: dropout that nobody asked for shows
+    seen.place = device if case.probe is None else "cpu"
     ask = partial(_ask, case.probe)
     # the last of them twice: the judged call has the second one's objects, and none that may have been kept before
     for number, make in enumerate(() if seen.exact else (*case.after, *case.after[-1:])):
@@ -120,13 +122,16 @@ def _observe(
     seen.outputs = tuple(t.detach() for t in outputs)
     if session.touched:
         _note_changes(exercise, case, asked.inputs, session.inputs(), seen)
-    elsewhere = any(t.device.type != torch.device(device).type for t in outputs)  # then that alone is what is wrong
+    elsewhere = any(t.device.type != torch.device(seen.place).type for t in outputs)  # then that alone is what is wrong
     if case.gradient and not elsewhere:
         _note_gradients(exercise, outputs, asked, key, seen)
 
 
 def _ask(probe: Probe | None, asked: "AskedSession", inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
-    """What the probe makes of the outputs; the outputs themselves where their shapes do not even let it."""
+    """What the probe makes of the outputs; the outputs themselves where their shapes do not even let it.
+
+    A probe is on the CPU, where the inputs are drawn, and so are the outputs that it gets of an attempt on a GPU.
+    """
     if probe is None:
         return asked(*inputs)
     try:
@@ -134,7 +139,7 @@ def _ask(probe: Probe | None, asked: "AskedSession", inputs: tuple[Any, ...]) ->
     except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError):
         if not asked.outputs:
             raise
-        return asked.outputs
+        return asked.returned
 
 
 def _is_model(value: Any) -> bool:
@@ -154,18 +159,25 @@ def _to_float64(tensor: Tensor) -> Tensor:
 class AskedSession:
     """The attempt as a probe sees it (see `exercise.Asked`)."""
 
-    def __init__(self, session: Session, *, gradient: bool) -> None:
-        self.session, self.gradient = session, gradient
+    def __init__(self, session: Session, *, gradient: bool, probed: bool) -> None:
+        self.session, self.gradient, self.probed = session, gradient, probed
         self.shapes: dict[str, tuple[int, ...]] | None = None
         self.inputs: tuple[Any, ...] = ()
         self.outputs: tuple[Tensor, ...] = ()
 
     def __call__(self, *inputs: Any) -> tuple[Tensor, ...]:
         self.inputs, self.outputs = inputs, self.session.call(inputs, self.gradient)
-        return self.outputs
+        return self.returned
+
+    @property
+    def returned(self) -> tuple[Tensor, ...]:
+        return tuple(map(self._brought, self.outputs))
+
+    def _brought(self, tensor: Tensor) -> Tensor:
+        return tensor.cpu() if tensor.is_cuda and self.probed else tensor
 
     def left(self) -> list[Tensor]:
-        return self.session.inputs()
+        return [self._brought(tensor) for tensor in self.session.inputs()]
 
     def load(self, weights: dict[str, Tensor]) -> None:
         self.session.load(weights)

@@ -97,10 +97,7 @@ def _not_explained(
     changed: dict[str, None] = {}
     for trial in seen:
         of_its_own = [name for name in trial.got.mutated if name not in {*known, *trial.expected.mutated}]
-        rights = (
-            first_difference(exercise, trial.case, trial.expected, s, device=asking.device)
-            for s in theirs[trial.case.name]
-        )
+        rights = (first_difference(exercise, trial.case, trial.expected, s) for s in theirs[trial.case.name])
         only_changed = trial.difference is not None and trial.difference.aspect == "mutation"
         if all(found is None for found in rights):
             left += [trial] if of_its_own or not only_changed else []
@@ -163,7 +160,6 @@ def _agreeing(
                 trial.case,
                 _seen(exercise, rival, trial.case, asking),
                 trial.got,
-                device=asking.device,
                 up_to=up_to,
             )
             is None
@@ -225,7 +221,7 @@ def _stands_apart(
     def apart(case: Case, one: Observation, other: Observation) -> bool:
         if one.failure and other.failure and _words(one.failure) != _words(other.failure):
             return True
-        found = first_difference(exercise, case, one, other, device=asking.device, up_to=up_to)
+        found = first_difference(exercise, case, one, other, up_to=up_to)
         return found is not None and found.tolerances >= SEPARATION
 
     mine = {t.case.name: _seen(exercise, winner, t.case, asking) for t in trials}

@@ -106,7 +106,7 @@ def tolerance(largest: float, dtype: torch.dtype, *, terms: int, magnitude: floa
 
 
 def first_difference(
-    exercise: Exercise, case: Case, expected: Observation, got: Observation, *, device: str, up_to: Aspect = "gradient"
+    exercise: Exercise, case: Case, expected: Observation, got: Observation, *, up_to: Aspect = "gradient"
 ) -> Difference | None:
     """Compare aspect by aspect, in the order of `ASPECTS`, no further than `up_to`; None if nothing differs."""
     if case.other_device:
@@ -116,7 +116,7 @@ def first_difference(
     changes = _mutation_difference(expected, got) if limit >= ASPECTS.index("mutation") else None
     if expected.failure or got.failure:
         return _failure_difference(expected, got) or changes
-    found = _difference_of_kind(exercise, case, expected, got, device)
+    found = _difference_of_kind(exercise, case, expected, got)
     if found is None and limit >= ASPECTS.index("values"):
         outputs = _outputs(exercise, expected, got)
         pairs = ((index, names, _numbers(case, want, have, got.terms)) for index, names, want, have in outputs)
@@ -151,9 +151,7 @@ def _outputs(
         yield index, (name,) if several else (), want, have
 
 
-def _difference_of_kind(
-    exercise: Exercise, case: Case, expected: Observation, got: Observation, device: str
-) -> Difference | None:
+def _difference_of_kind(exercise: Exercise, case: Case, expected: Observation, got: Observation) -> Difference | None:
     """The first output of another shape; if there is none, of another dtype; if there is none, on another device."""
     outputs = list(_outputs(exercise, expected, got))
     for index, names, want, have in outputs:
@@ -162,7 +160,7 @@ def _difference_of_kind(
     if not case.gradient and (found := _dtype_difference(exercise, case, expected, got)):
         return found
     for index, names, want, have in outputs:
-        place = torch.device(device) if expected.exact else want.device
+        place = torch.device(got.place) if expected.exact else want.device
         if have.device.type != place.type:
             return Difference("device", "", index, names, place, have.device)
     return None

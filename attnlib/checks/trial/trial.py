@@ -18,9 +18,9 @@ class Trial:
     difference: Difference | None
 
 
-def judged(exercise: Exercise, case: Case, expected: Observation, got: Observation, *, device: str) -> Trial:
+def judged(exercise: Exercise, case: Case, expected: Observation, got: Observation) -> Trial:
     """Compare the two; what differs may count for another part than the case's own (`Exercise.part_for`)."""
-    found = first_difference(exercise, case, expected, got, device=device)
+    found = first_difference(exercise, case, expected, got)
     part = exercise.part_for(case, found.aspect) if found else case.part
     return Trial(case if part == case.part else replace(case, part=part), expected, got, found)
 

@@ -61,7 +61,8 @@ def packed_by_products(ids):
     n = ids.size(1)
     past = torch.ones(n, n, dtype=torch.bool, device=ids.device).tril()
     mask = ((count[..., None] - count[..., None, :]) == 0) & past & ids.ne(-1)[..., None]
-    return mask, (mask.long() @ torch.ones_like(ids)[..., None])[..., 0].sub(1).clamp_min(0)
+    seen = mask.double() @ torch.ones_like(ids, dtype=torch.double)[..., None]
+    return mask, seen[..., 0].long().sub(1).clamp_min(0)
 
 
 class PostNorm(nn.Module):

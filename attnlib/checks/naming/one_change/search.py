@@ -178,4 +178,4 @@ class Search:
         got = observe(self.exercise, attempt, case, asking, watched=watched)
         if got.failure is not None and got.failure.kind == "time":
             raise TimeoutError
-        return first_difference(self.exercise, case, expected, got, device=asking.device) is None
+        return first_difference(self.exercise, case, expected, got) is None
