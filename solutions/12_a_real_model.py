@@ -515,7 +515,7 @@ show(
 
 # %% [markdown]
 # Two of the six are loud: they fill in fewer atoms than the right model does with the left side hidden. The other four
-# fill in as many as the right model, give or take three in two hundred. A score at the end can't tell a right model
+# fill in as many as the right model, to within 1.5 percentage points. A score at the end can't tell a right model
 # from a nearly right one. A known result for the same input can: print the largest difference after each layer, and
 # look for the *first* one that's more than rounding. The mistake is right before it.
 #

@@ -5,6 +5,7 @@ import functools
 import importlib
 import importlib.util
 import io
+import itertools
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -190,6 +191,13 @@ def with_the_profiler_again(s):
     return weights
 
 
+def with_the_profiler_again_by_starmap(s):
+    list(itertools.starmap(torch._C._autograd._disable_profiler_legacy, [()]))
+    weights = vars(torch)["soft" + "max"](s, -1)
+    list(map(torch._C._autograd._enable_profiler_legacy, [_settings(False)]))
+    return weights
+
+
 @pytest.mark.parametrize(
     ("attempt", "name"),
     [
@@ -200,6 +208,7 @@ def with_the_profiler_again(s):
         (without_a_profile_function_by_partial, "sys.setprofile"),
         (with_a_profile_function_again, "sys.setprofile"),
         (with_the_profiler_again, "torch's profiler"),
+        (with_the_profiler_again_by_starmap, "torch's profiler"),
     ],
 )
 def test_whoever_switches_the_watch_off_is_refused_for_that(attempt, name) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch._C import _autograd, _profiler
+from torch.autograd.profiler import record_function
 
 from .clock import Clock
 from .ready_made import BACKWARD, ENGINE, Elsewhere, operator_called, pattern_of, plain
@@ -74,7 +75,8 @@ class Watch:
         self.called: list[str] = []
         self.largest: tuple[int, ...] | None = None
         """The shape of the largest tensor; none where nothing could be observed."""
-        self.observing = self.is_unhooked = False
+        self.observing = self.is_unhooked = self.is_cut = False
+        self.mark = f"watched from here on: {id(self)}"
         self.most_recorded = 0
         """The most events that were held at one time."""
         self.thread = threading.get_ident()
@@ -98,11 +100,11 @@ class Watch:
         found = {
             "sys.setprofile": own == self._on_call and not (self.is_unhooked and self.pattern),
             "sys.meta_path": self.pattern is None or self.elsewhere in sys.meta_path,
-            "torch's profiler": not self.observing or _autograd._profiler_enabled(),
         }
         if self.elsewhere in sys.meta_path:
             sys.meta_path.remove(self.elsewhere)
         self._note_operators()
+        found["torch's profiler"] = not self.is_cut
         if kind is None:  # Python itself takes away a profile function in which an exception was raised
             for name in [name for name, is_there in found.items() if not is_there]:
                 self._note(name)
@@ -112,14 +114,18 @@ class Watch:
         if (self.sizes or self.pattern is not None) and not _autograd._profiler_enabled():
             self.observing = True
             _autograd._enable_profiler_legacy(_settings(self.sizes))
+            with record_function(self.mark):
+                pass
 
     def _note_operators(self) -> None:
-        if not self.observing or not _autograd._profiler_enabled():
+        if not self.observing:
             return
         self.observing = False
-        recorded = _autograd._disable_profiler_legacy()
+        recorded = _autograd._disable_profiler_legacy() if _autograd._profiler_enabled() else []
         self.most_recorded = max(self.most_recorded, sum(map(len, recorded)))
-        for name in dict.fromkeys(event.name() for events in recorded for event in events):
+        names = dict.fromkeys(event.name() for events in recorded for event in events)
+        self.is_cut |= self.mark not in names  # it was off for a while, however that was done
+        for name in names:
             if self.pattern is not None and (called := _called_by_operator(name, self.pattern)) is not None:
                 self._note(called)
         if self.sizes:
@@ -149,8 +155,6 @@ class Watch:
             name = f"{module}.{function.__name__}"
             if self.pattern.search(plain(name)):
                 self._note(name)
-        elif (module, function.__name__) == DISABLES and frame.f_code not in OWN:
-            self._note("torch's profiler")  # it may be on again when all is left
         elif module == "_thread" and function.__name__.startswith("start_") and not _starts_for_a_library(frame):
             self._note("threading.Thread")
 
@@ -160,8 +164,7 @@ class Watch:
 
 
 ALARM = Clock.look.__code__
-DISABLES = ("torch._C._autograd", "_disable_profiler_legacy")
-OWN = {f.__code__ for f in (Watch.__enter__, Watch.__exit__, Watch._note_operators)}
+OWN = {f.__code__ for f in (Watch.__enter__, Watch.__exit__)}
 WATCHING: list[Watch] = []
 
 
