@@ -28,15 +28,15 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """Under which an attempt is called: the names of its outputs, what it may not call or make, where tensors live."""
+    """The terms of a call: the names of the outputs, what the attempt may not call or make, and its device."""
 
     outputs: tuple[str, ...]
     forbidden: tuple[str, ...] = ()
     device: str = "cpu"
     largest: int = 0
-    """Of how many numbers its largest tensor may be; 0 where that is left open."""
+    """The most numbers a tensor made by the attempt may hold; 0 for no limit."""
     detached: bool = False
-    """Whether its outputs may not require a gradient."""
+    """True if the outputs must not require a gradient."""
     again: int = 0
     """The number of the call, from 0, that is made with the objects of the call before; 0 for none."""
 
@@ -46,11 +46,11 @@ class Session(Protocol):
 
     printed: str
     touched: bool
-    """Whether the last call has changed any of its inputs; `inputs` says which."""
+    """True if the last call changed any of its inputs; `inputs` says which."""
 
     @property
     def devices_mixed(self) -> bool:
-        """Whether tensors on the CPU met some on another device."""
+        """True if tensors on the CPU met tensors on another device."""
 
     def build(self, sizes: Sequence[Any], shapes: Shapes | None, dtype: torch.dtype) -> None:
         """Construct a module, in evaluation mode; its parameters must have these names and shapes."""
@@ -81,18 +81,18 @@ class Session(Protocol):
 
 
 class Attempt(ABC):
-    """What is judged, wherever it lives."""
+    """An answer to be judged, in this process or in another."""
 
     source = ""
     """Its own text; empty where nobody has it."""
 
     def explained(self) -> Any:
-        """What its own source tells of its mistake, from the process where it lives; None if nobody can say."""
+        """Return the findings that its own source gives in the process it lives in; None if there are none."""
         return None
 
     @abstractmethod
     def unfit_reason(self, kind: str) -> str | None:
-        """Why it cannot be called at all, as a sentence without its subject; None if it can."""
+        """Return the reason why it can't be called at all, as a sentence without its subject; None if it can."""
 
     @abstractmethod
     def open(self, terms: Terms) -> Session:

@@ -1,4 +1,4 @@
-"""What runs or waits for too long: an attempt in a notebook, and a student's cell in the grader's child."""
+"""Stop what runs or waits for too long: an attempt in a notebook, or a student's cell in the grader's child."""
 
 import builtins
 import contextlib
@@ -28,7 +28,7 @@ class InputAsked(EOFError):
 
 
 class Patience:
-    """How long something may wait, and how much real time it may take, in all its calls together.
+    """The waiting and the real time that something is allowed, in all its calls together.
 
     Waiting is a second in which the process hardly computed. No clock of this thread alone could tell: the attempt may
     compute in threads of its own, and a loaded machine may let it do so only now and then.
@@ -58,7 +58,7 @@ class Clock:
         self.cpu_seconds, self.cpu_left, self.patience = cpu_seconds, cpu_seconds, patience
         self.imports_left = IMPORTS
         self.waited_at: traceback.StackSummary | None = None
-        """Where it was waiting when its patience was over."""
+        """The stack where it was waiting when its patience ran out."""
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
@@ -83,10 +83,10 @@ class Clock:
         return self.cpu_left < 0 or self.has_waited or self.patience.wall_left < 0
 
     def look(self, frames: list[FrameType]) -> bool:
-        """Whether the time is over, at the next tick; where the body waits is noted at the first such look.
+        """Tick, and return True if time is up; at the first look after waiting, note where the body waits.
 
-        The import of a library takes no time of an attempt's, and is not cut short: what is left of the library in
-        `sys.modules` would fail in every later check.
+        Importing a library costs an attempt no time and is never cut short: a half-imported library, left in
+        `sys.modules`, would fail in every later check.
         """
         if self.imports_left > 0 and _imports_a_library(frames):
             self.imports_left -= time.process_time() - self.cpu
@@ -98,7 +98,7 @@ class Clock:
         return self.is_over()
 
     def said(self) -> str:
-        """Why it is over, as a clause."""
+        """Return the reason why time is up, as a clause."""
         if self.has_waited:
             return f"waited {self.patience.waiting:.0f} seconds without computing"
         if self.cpu_left < 0:

@@ -1,4 +1,4 @@
-"""What a process gives up before it runs a student's code: seccomp, Landlock and resource limits, by system calls.
+"""Confine a process before it runs a student's code: seccomp, Landlock and resource limits, by system calls.
 
 Each is its own layer, and none needs privileges. `python -m autograder doctor` attacks all of them.
 """
@@ -124,7 +124,7 @@ def _mounted(folder: str, size: int, owner: int) -> bool:
 
 
 def seccomp_works() -> bool:
-    """Whether this machine is one that the filter knows."""
+    """True if the seccomp filter knows this machine."""
     return system_calls.works()
 
 
@@ -142,7 +142,7 @@ def landlock_abi() -> int:
 
 
 def restrict_files(readable: Iterable[str], writable: Iterable[str], listable: Iterable[str] = ()) -> None:
-    """By Landlock: read and execute beneath `readable`, anything beneath `writable`, names alone in `listable`.
+    """Restrict by Landlock: read and execute under `readable`, anything under `writable`, only names in `listable`.
 
     TCP is refused altogether, and so are signals to processes outside, where the kernel knows of that.
     """

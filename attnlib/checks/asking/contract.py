@@ -1,4 +1,4 @@
-"""What every attempt has to be and to return, whatever the exercise: callable, with its parameters, plain tensors."""
+"""The contract of every attempt, whatever the exercise: callable, with its parameters, returning plain tensors."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,7 @@ from torch.nn.parameter import UninitializedParameter
 from .failure import ContractBroken, Reason
 
 LARGEST_RESULT = 10**7
-"""Of how many numbers an output may be: each is copied and compared, and no right answer comes near."""
+"""The most numbers an output may hold: each is copied and compared, and no right answer comes near."""
 
 
 def is_tensor(value: Any) -> bool:
@@ -78,7 +78,7 @@ def _kind_of(value: Any) -> str:
 
 
 def unfit_reason(kind: str, attempt: Any) -> str | None:
-    """Why the attempt cannot be called at all, as a sentence without its subject; None if it can."""
+    """Return the reason why the attempt can't be called at all, as a sentence without its subject; None if it can."""
     is_class = isinstance(attempt, type)
     if kind == "function" and is_class:
         return f"must be a function, but you passed the class {attempt.__name__}"
@@ -96,7 +96,7 @@ def unfit_reason(kind: str, attempt: Any) -> str | None:
 
 
 def described(value: Any) -> str:
-    """What kind of thing was passed."""
+    """Name the kind of thing that was passed."""
     return str(value) if value is None or value is Ellipsis else f"a value of type {type(value).__name__}"
 
 
@@ -177,7 +177,7 @@ def _shared_with(module: nn.Module, name: str, found: Iterable[str]) -> str:
 
 
 def _in_its_place(module: nn.Module, name: str) -> Reason:
-    """Why a parameter is missing that the object may well have, but not in a form that a module knows."""
+    """Return the reason why a parameter is missing, such as that the object has it in a form no module recognizes."""
     at: Any = module
     for part in name.split("."):
         at = getattr(at, part, None)

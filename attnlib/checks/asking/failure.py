@@ -1,4 +1,4 @@
-"""Why an attempt gave no result, as data: whoever has to know more than its kind asks a field, not a sentence."""
+"""The reason why an attempt gave no result, as data: code that needs details asks a field, not a sentence."""
 
 import re
 import sys
@@ -37,12 +37,12 @@ Reason = Literal[
 ]
 REASONS: tuple[Reason, ...] = get_args(Reason)
 MISSING: tuple[Reason, ...] = ("missing", "in_a_list", "not_a_parameter", "shared")
-"""Of a parameter: it is nowhere, or where no module looks for it, or a tensor that nobody trains, or another one."""
+"""The ways in which a parameter is missing: absent, in a plain list, a tensor nobody trains, or another's."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Why there is no result: its kind, and what happened in a clause; of an exception, what it says."""
+    """The reason for having no result: its kind, and a clause on what happened (for an exception, its message)."""
 
     kind: Kind
     text: str
@@ -50,16 +50,16 @@ class Failure:
     """The number of the attempt's line, and what is written there; none where the attempt has no line of its own."""
     source: str = ""
     own: bool = False
-    """Of an exception: raised by a `raise` or an `assert` of the attempt, not by anything that it calls."""
+    """For an exception: True if a `raise` or an `assert` of the attempt raised it, not something it calls."""
     exception: str = ""
     """Its name; that of Python's own exception as which it counts, if the learner has made it."""
     reason: Reason = ""
-    """Which promise of the contract was broken, about what is returned, a parameter, or a tensor's size; or that a loop
+    """The broken promise of the contract, about what is returned, a parameter, or a tensor's size; or that a loop
     does not end."""
     details: str = ""
-    """What belongs to it and need not stand in a headline."""
+    """Details that a headline can do without."""
     lacks_name: str = ""
-    """Of a NameError the name that is not defined, of a ModuleNotFoundError the module that is not there."""
+    """For a NameError the undefined name, for a ModuleNotFoundError the missing module."""
     lacks_module: str = ""
 
     @property
@@ -74,7 +74,7 @@ class Failure:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What two failures share that are the same: of exceptions the type, of others the clause."""
+        """The key that equal failures share: for an exception its type, for others the clause."""
         if self.kind == "raised":
             return self.kind, self.exception
         return (self.kind, self.text, self.reason, self.details if self.reason in MISSING else "")
@@ -100,7 +100,7 @@ RAISES = re.compile(r"(^|:)\s*(raise|assert)\b")
 
 
 def failure_of(error: BaseException) -> Failure:
-    """What an exception in the attempt is to be called, and the attempt's line that raised it."""
+    """Return the failure that an exception in the attempt amounts to, with the attempt's line that raised it."""
     (line, source), own = line_of_attempt(error.__traceback__), _raised_itself(error.__traceback__)
     if isinstance(error, NotImplementedError) and (not error.args or own):
         told = "is not written yet: put your code in place of `raise NotImplementedError`"
@@ -139,7 +139,7 @@ def _names(error: type[BaseException]) -> tuple[str, str]:
 
 
 def _raised_itself(trace: TracebackType | None) -> bool:
-    """Whether the exception was raised by a statement outside of libraries, and not in what that statement calls."""
+    """True if a statement outside of libraries raised the exception itself, rather than something it calls."""
     frames = traceback.extract_tb(trace)
     if not frames or not RAISES.search(frames[-1].line or ""):
         return False

@@ -221,6 +221,6 @@ def note(objects: tuple[Any, ...], inputs: tuple[Any, ...]) -> None:
 
 
 def _hooks(layer: nn.Module) -> int:
-    """How many hooks a layer has, and whether somebody has put a function in the place of its `forward`."""
+    """The number of hooks a layer has, plus one if its `forward` has been replaced."""
     kinds = (layer._forward_pre_hooks, layer._forward_hooks, layer._backward_hooks, layer._backward_pre_hooks)
     return sum(map(len, kinds)) + ("forward" in vars(layer))

@@ -65,7 +65,7 @@ def laid_out_like(tensor: Tensor, device: str) -> Tensor:
 
 
 def are_alike(before: Any, after: Any) -> bool:
-    """Whether nothing has changed: the same lists and dictionaries, with the same numbers and texts in them."""
+    """True if nothing has changed: the same lists and dictionaries, holding the same numbers and texts."""
     (leaves, form), (left, form_left) = tree_flatten(before), tree_flatten(after)
     return form == form_left and all(map(_is_same, leaves, left))
 
@@ -77,7 +77,7 @@ def _is_same(one: Any, other: Any) -> bool:
 
 
 def have_same_numbers(one: Tensor, other: Tensor) -> bool:
-    """Whether two tensors have one shape, one dtype and the same numbers, where NaN is the same as NaN."""
+    """True if two tensors have the same shape, dtype and numbers; NaN counts as equal to NaN."""
     if one.shape != other.shape or one.dtype != other.dtype:
         return False
     other = other.detach().to(one.device)

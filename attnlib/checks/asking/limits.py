@@ -1,4 +1,4 @@
-"""What an attempt must not do to the process that judges it: print for ever, or change global state."""
+"""Protect the process that judges an attempt from endless printing and from changes of global state."""
 
 import contextlib
 import io

@@ -1,4 +1,4 @@
-"""What an attempt does on one case: what it returns, its gradients, and what it does to its inputs."""
+"""Observe an attempt on one case: its outputs, its gradients, and its changes to the inputs."""
 
 import inspect
 import math
@@ -128,9 +128,9 @@ def _observe(
 
 
 def _ask(probe: Probe | None, asked: "AskedSession", inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
-    """What the probe makes of the outputs; the outputs themselves where their shapes do not even let it.
+    """Return what the probe makes of the outputs, or the outputs themselves if their shapes make the probe fail.
 
-    A probe is on the CPU, where the inputs are drawn, and so are the outputs that it gets of an attempt on a GPU.
+    The probe runs on the CPU, where the inputs are drawn; the outputs of an attempt on a GPU are moved there first.
     """
     if probe is None:
         return asked(*inputs)

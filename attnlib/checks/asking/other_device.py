@@ -70,12 +70,12 @@ class _Call:
     def __init__(self) -> None:
         self.met: list[Tensor] = []
         self.holders: dict[int, tuple[Tensor, Tensor]] = {}
-        """By the `id` of numbers: they themselves, and the tensor that has them."""
+        """The tensor with numbers, and the one it stands for, by the `id` of the former."""
         self.storages: Storages = {}
         self.answered_there = True
 
     def numbers_of(self, tensor: Tensor) -> Tensor:
-        """What takes the place of an argument."""
+        """Return the tensor with numbers that stands in for an argument."""
         self.met.append(tensor)
         if not tensor.is_meta:
             return tensor
@@ -85,7 +85,7 @@ class _Call:
         return numbers
 
     def answer(self, result: Tensor) -> Tensor:
-        """What takes the place of a result: an argument that was changed in place is still the same tensor."""
+        """Return the tensor that stands in for a result; for an argument changed in place, that same argument."""
         if (found := self.holders.get(id(result))) is not None:
             return _as_it_is_now(found[1], result)
         if not self.answered_there or any(result is tensor for tensor in self.met):
@@ -104,7 +104,7 @@ def _each_tensor(change: Callable[[Tensor], Tensor], value: Any) -> Any:
 
 @functools.cache
 def _leave_out_of_compilation() -> None:
-    """Where `torch.compile` has made the attempt, it would compile what is between its operators and here as well."""
+    """Keep `torch.compile` from compiling these operators too, as it would for an attempt it has made."""
     import torch._dynamo
 
     OtherDevice.__torch_dispatch__ = torch._dynamo.disable(OtherDevice.__torch_dispatch__)  # type: ignore[method-assign]

@@ -105,13 +105,13 @@ def plain(name: str) -> str:
 
 @functools.cache
 def pattern_of(forbidden: tuple[str, ...]) -> re.Pattern[str] | None:
-    """What finds a function of the families among the forbidden names; None if there is none among them."""
+    """Return a pattern for the functions of the families that are forbidden; None if none of them is."""
     found = [FAMILIES[name].pattern for name in forbidden if name in FAMILIES]
     return re.compile("|".join(found)) if found else None
 
 
 def instead(forbidden: Iterable[str]) -> str:
-    """What to use instead, in the student's terms."""
+    """Say what to use instead, in the student's terms."""
     found = [FAMILIES[name].instead for name in forbidden if name in FAMILIES]
     return " ".join(found) or "Here you write what the library has ready-made. Compare with it once yours is right."
 

@@ -59,7 +59,7 @@ def _methods(attempt: Any) -> set[str]:
 
 
 def _names(function: FunctionType, objects: dict[int, str], reference: Any) -> dict[str, str]:
-    """What the names stand for that the function finds around itself, as far as a forbidden one may be behind them."""
+    """Map the names around the function to what they stand for, where a forbidden function may be behind them."""
     around = inspect.getclosurevars(function)
     found = {}
     for name, value in {**around.globals, **around.nonlocals}.items():

@@ -1,4 +1,4 @@
-"""Which system calls a student's process may make, as a seccomp filter: a list of what is allowed, and nothing else.
+"""The system calls a student's process may make, as a seccomp filter: a list of what is allowed, and nothing else.
 
 Landlock knows nothing of modes, owners and times, of signals (before Linux 6.12), or of truncating (before 6.2). Where
 it is alone, what is not on this list must not be needed to keep a file, or another process, safe.
@@ -67,7 +67,7 @@ FCNTL, IOCTL, PRCTL = (72, 25), (16, 29), (157, 167)
 
 CLONE_THREAD = 0x10000
 FLAGS_OF_A_THREAD = 0x7D0F00
-"""What glibc and musl ask for. CLONE_VFORK is not in it: who waits for such a thread cannot be woken."""
+"""The flags glibc and musl use. CLONE_VFORK is left out: a caller waiting for such a thread can't be woken."""
 O_ACCMODE, O_TRUNC, O_ASYNC = 3, 0x200, 0x2000
 F_SETFL = 4
 FCNTL_COMMANDS = (0, 1, 2, 3, 5, 6, 7, 36, 37, 38, 1030, 1032)
@@ -88,7 +88,7 @@ KILLS: Line = (RETURN, 0, 0, KILL_PROCESS)
 
 
 def works() -> bool:
-    """Whether this machine is one that the filter knows."""
+    """True if the filter knows this machine."""
     return platform.system() == "Linux" and platform.machine() in ARCHITECTURES
 
 

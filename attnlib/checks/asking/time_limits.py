@@ -63,7 +63,7 @@ class TimeLimits:
 
     # A submission, with all its children.
     submission_cpu: float = 900.0
-    """What all of them may compute and wait: six that use up `child_cpu`, or fifteen that wait."""
+    """Computing and waiting of all children together: six that use up `child_cpu`, or fifteen that wait."""
     submission_wall: float = 5400.0
     """The whole submission: three children that use up `child_wall`. Then it is not graded."""
 
@@ -92,7 +92,7 @@ class TimeLimits:
 
 
 WORK_SECONDS = 0.006
-"""What `_work` took on the machine on which the limits above were chosen, and half as long again."""
+"""Time that `_work` took on the machine for which the limits above were chosen, times 1.5."""
 
 
 def _work() -> int:
@@ -100,9 +100,9 @@ def _work() -> int:
 
 
 def slowness() -> int:
-    """How many times longer than there a known piece of work takes here, at least once: a whole number, rounded up.
+    """Return how many times longer than there a known piece of work takes here: a whole number, rounded up, at least 1.
 
-    The fastest of several turns counts. Whatever else the machine does can only make a turn longer.
+    The fastest of several turns counts: anything else the machine does can only make a turn longer.
     """
     turns = []
     for _ in range(9):

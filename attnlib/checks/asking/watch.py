@@ -1,4 +1,4 @@
-"""Which forbidden functions an attempt calls while it runs, and the largest tensor that it makes."""
+"""Record the forbidden functions that an attempt calls while it runs, and the largest tensor it makes."""
 
 import functools
 import importlib
@@ -175,11 +175,11 @@ def _hook_is_set(event: str, _arguments: tuple[Any, ...]) -> None:
 
 sys.addaudithook(_hook_is_set)
 NODE = re.compile(r"\w+Backward\d+")
-"""How torch calls one of its own steps back, which can be called without the engine: `y.grad_fn(gradient)`."""
+"""The name of a node of torch's backward graph, which can be called without the engine: `y.grad_fn(gradient)`."""
 
 
 def _starts_for_a_library(frame: FrameType | None) -> bool:
-    """Whether a thread is started by an installed library, such as tqdm, which looks whether a bar moves."""
+    """True if an installed library starts the thread, as tqdm does to see whether a bar moves."""
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("threading", "concurrent"):
         frame = frame.f_back
     return frame is not None and any(part in frame.f_code.co_filename for part in INSTALLED)

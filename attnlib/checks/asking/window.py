@@ -1,4 +1,4 @@
-"""Where an attempt may be interrupted: while a function of its own is called, and nowhere else.
+"""Allow interrupts only while a function of the attempt's own is called, and nowhere else.
 
 What a check enters around an attempt, torch's profiler, a mode, streams, it leaves again: both whole, whenever the time
 is over or Ctrl-C is pressed. So neither raises by itself: outside of the calls a tick does nothing, and Ctrl-C waits
@@ -73,7 +73,7 @@ class Window:
         self.thread = ctypes.c_ulong(0)
         """The thread in which to raise, for C to read: 0, which is none, while the window is closed."""
         self.is_asked = False
-        """Whether another thread has asked for an exception, which may not have been raised yet."""
+        """True once another thread has asked for an exception, which may not have been raised yet."""
 
     def __call__(self, function: Callable[Given, Result], *given: Given.args, **more: Given.kwargs) -> Result:
         """Call it, with the window open.
