@@ -6,7 +6,7 @@ from importlib.metadata import PackageNotFoundError, metadata
 from attnlib.checks.exercise import AS_GIVEN, Exercise, Misconception
 
 SETTING = "Documentation"
-"""Which of `project.urls` in pyproject.toml is the address of the site that `make site` writes."""
+"""The key in `project.urls` of pyproject.toml for the address of the site that `make site` writes."""
 
 
 @cache
@@ -21,7 +21,7 @@ def site() -> str:
 
 
 def gives_away(exercise: Exercise) -> bool:
-    """Whether the explanations of its wrong answers would be the answer: then none of them has a page."""
+    """True if the explanations of its wrong answers would give the answer away: then none of them has a page."""
     return exercise.kind == "choice" or any(one.id == AS_GIVEN for one in exercise.misconceptions)
 
 

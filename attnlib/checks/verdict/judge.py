@@ -112,9 +112,9 @@ def parts_left(
     dtype: torch.dtype | None = None,
     known: Mapping[str, Observation] | None = None,
 ) -> dict[str, bool]:
-    """Which of the parts that count so far the grader's own cases leave; nothing else that comes of these is kept.
+    """Return the parts that still count after the grader's hidden cases; nothing else about these cases is kept.
 
-    A part is tried until it is lost.
+    Stop trying a part as soon as it is lost.
     """
     hidden = [case for case in cases_of(exercise, hidden=True, dtype=dtype) if case.hidden]
     left, wrong = dict(parts), set[str]()
@@ -131,7 +131,7 @@ def parts_left(
 
 
 def findings(exercise: Exercise, attempt: Any, trials: Sequence[Trial], asking: Asking) -> list[Misconception]:
-    """What the mistake is: the misconception; or else what the result shows, and what one change would do."""
+    """Name the mistake: a misconception if one fits, else what the result shows and the one change that fixes it."""
     if all(t.difference is None for t in trials):
         return []
     source = "" if _is_of_the_course(attempt) else text_of(attempt)
@@ -165,9 +165,9 @@ def findings(exercise: Exercise, attempt: Any, trials: Sequence[Trial], asking: 
 
 
 def explain(exercise: Exercise, attempt: Any, *, limits: TimeLimits, confined: bool) -> FromSource:
-    """What the source of a wrong answer tells, tried on the notebook's own cases and numbers alone.
+    """Explain a wrong answer from its source, using only the notebook's own cases and numbers.
 
-    `confined` says that this process can do nothing anyway: the grader knows, and no answer has a say in it.
+    `confined` means that this process is locked down already. The grader sets it; no answer has a say in it.
     """
     trials: list[Trial] = []
     for case in cases_of(exercise, hidden=False):

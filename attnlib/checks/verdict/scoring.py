@@ -1,4 +1,4 @@
-"""Which parts of an exercise an attempt has earned, and nothing else."""
+"""The parts of an exercise that an attempt has earned, and nothing else."""
 
 from collections.abc import Collection, Iterable, Mapping
 

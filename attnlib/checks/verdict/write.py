@@ -219,7 +219,7 @@ def _described_inputs(exercise: Exercise, trial: Trial) -> str:
 def _unrecognised(
     isolated: Isolated, trials: Sequence[Trial], chosen: Trial, findings: Sequence[Misconception]
 ) -> Section | None:
-    """What can be said where no misconception fits: which properties hold, if a finding has not said it yet."""
+    """The section for a mistake that no misconception fits: which properties hold, unless a finding has said it."""
     assert chosen.difference is not None
     named = {finding.id for finding in findings} - {"not_refused"}  # whose trait says more: that all else is right
     if len(isolated.traits) == 1 and isolated.traits[0].id in named:
@@ -232,7 +232,7 @@ def _unrecognised(
 
 
 def _of_part(part: str, trials: Sequence[Trial]) -> str:
-    """That only one part is wrong, and in which of its cases, where others of it are right."""
+    """Say that only one part is wrong, and in which of its cases, if others of its cases are right."""
     seen = [t for t in trials if t.case.part == part]
     wrong = [t.case.name for t in seen if t.difference is not None]
     if len(wrong) == len(seen):
@@ -254,7 +254,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _right_but_with(trials: Sequence[Trial]) -> str:
-    """Where one thing is given in all wrong cases and in no right one: the rest."""
+    """Say that everything without one input is right, if all wrong cases and no right one are given it."""
     seen = [t for t in trials if _compares_values(t.case)]
     wrong, right = ({t.case.given for t in seen if (t.difference is None) == fine} for fine in (False, True))
     return f"Everything without {wrong.pop()} is right." if len(wrong) == 1 and wrong.isdisjoint({"", *right}) else ""
