@@ -56,14 +56,14 @@ _MEMORIES: dict[tuple[str, torch.dtype], Memory] = {}
 
 
 def _memory(name: str, default_dtype: torch.dtype) -> Memory:
-    """What the course's own answers did, for one exercise: a student checks the same one many times in a row."""
+    """Return the memory of one exercise: the course's own answers run only once, however often a student checks."""
     if (name, default_dtype) not in _MEMORIES:
         _MEMORIES.clear()
     return _MEMORIES.setdefault((name, default_dtype), {})
 
 
 VALIDATING = "NBGRADER_VALIDATING"
-"""What nbgrader sets while it validates: of a cell without full points it shows errors and what is on stderr."""
+"""Set by nbgrader while it validates: it then shows errors and stderr of the cells without full points."""
 
 
 class CheckFailed(AssertionError):

@@ -65,7 +65,7 @@ class Misconception:
     unless: str = ""
     """A pattern that contradicts the text: a wrong answer with it in its source has made another mistake."""
     both: tuple[str, ...] = ()
-    """Of two mistakes at once: their ids."""
+    """The ids of both mistakes, where this is two at once."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,26 +100,26 @@ class Case:
     probe: "Probe | None" = None
     """Compare the result of this function instead of the attempt's own: see `Probe`."""
     given: str = ""
-    """What only some cases are given, such as "a memory": where no other case is wrong, the report says so."""
+    """An input that only some cases have, such as "a memory": the report names it if only those cases are wrong."""
     times: float = 1.0
-    """How many times as large the numbers are that a function gets, or the matrices of a module."""
+    """The factor on the numbers a function gets, or on the matrices of a module."""
     keeps: tuple[str, ...] = ()
     """Arguments of a module's constructor that it has to store as attributes of the same names."""
     largest: int = 0
-    """Of how many numbers the largest tensor may be that the attempt makes; 0 where that is left open."""
+    """The most numbers a tensor made by the attempt may hold; 0 for no limit."""
     detached: bool = False
-    """What is returned must not remember how it was computed."""
+    """The outputs must not require a gradient."""
     magnitude: float = 0.0
     """Size of the summed numbers, where they are much larger than the result (see `compare.tolerance`)."""
 
     @property
     def watched(self) -> bool:
-        """Whether every operator of the call is looked at, which takes time: where its tensors are, or how large."""
+        """True if every operator of the call is inspected for devices or sizes, which takes time."""
         return self.other_device or self.largest > 0
 
     @property
     def twice(self) -> bool:
-        """Whether other calls come before the judged one."""
+        """True if other calls come before the judged one."""
         return bool(self.after)
 
 
@@ -153,11 +153,11 @@ class Exercise:
     weight_scale: float = field(default=1.0)
     """For a module: standard deviation of its weights, in units of 1/sqrt(fan_in)."""
     attends: bool = False
-    """Whether its answer takes a softmax of scores that it computes: they may be so large that their exp overflows."""
+    """True if the answer takes a softmax of scores it computes, which may be large enough for exp to overflow."""
     excused: Mapping[str, str] = field(default_factory=dict)
-    """Of lesson 00's promises (`course.promises`), those that cannot be tried here, each with the reason."""
+    """The promises of lesson 00 (`course.promises`) that can't be tried here, each with the reason."""
     stretch: bool = False
-    """Whether it is an extra for those who want more: checked like the others, and worth no points."""
+    """An optional extra: checked like the others, but worth no points."""
 
     @property
     def misconceptions(self) -> tuple[Misconception, ...]:

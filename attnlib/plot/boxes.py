@@ -39,9 +39,9 @@ class Box:
     """Names of the rows of a tensor whose numbers are shown; `columns` likewise."""
     columns: Sequence[str] = ()
     decimals: int = 2
-    """How many are shown, unless all numbers are whole."""
+    """The number of decimals shown, unless all numbers are whole."""
     id: str = ""
-    """What arrows call the box, if not by its name."""
+    """The name by which arrows refer to the box, if not the box's own."""
     accent: bool = False
     faint: bool = False
 
@@ -106,7 +106,7 @@ def plot_boxes(
 
 
 def _width(text: str, size: float = FONT_SIZE) -> float:
-    """How wide a line of text is, in inches."""
+    """The width of a line of text, in inches."""
     from matplotlib.textpath import TextPath
 
     return float(TextPath((0, 0), text, size=size).get_extents().width / 72) if text.strip() else 0.0
@@ -119,7 +119,7 @@ def _number(value: float, decimals: int) -> str:
 
 
 class _Scale:
-    """Where the columns (or rows) of the grid are, in inches: each as wide as its widest box."""
+    """The positions of the grid's columns (or rows), in inches: each is as wide as its widest box."""
 
     def __init__(self, sizes: Sequence[tuple[float, float]], room: dict[float, float], gap: float = GAP[0]) -> None:
         widest: dict[float, float] = {}
@@ -146,7 +146,7 @@ class _Scale:
 
 
 def _label_room(arrows: Sequence[Arrow], by_id: "dict[str, _Drawn]") -> dict[float, float]:
-    """How wide the gap before a column must be, for the labels of the arrows that enter it from the left."""
+    """The width needed before each column, for the labels of the arrows that enter it from the left."""
     room: dict[float, float] = {}
     for arrow in arrows:
         start, end = by_id[arrow.start].box.at, by_id[arrow.end].box.at

@@ -23,7 +23,7 @@ FONT = "font-family='DejaVu Sans, Verdana, sans-serif' font-size='13'"
 
 @dataclass(frozen=True)
 class HoverLinks:
-    """What `hover_links` returns: a notebook shows it as HTML where it can, and as a plain image elsewhere."""
+    """The result of `hover_links`: a notebook shows it as HTML where it can, and as a plain image elsewhere."""
 
     html: str
     image: bytes = field(repr=False)
@@ -83,17 +83,17 @@ class _Layout:
 
     @property
     def left(self) -> float:
-        """Where the words of the queries end and the lines begin."""
+        """The position where the words of the queries end and the lines begin."""
         return _width(["queries", *self.rows])
 
     @property
     def right(self) -> float:
-        """Where the lines end and the words of the keys begin."""
+        """The position where the lines end and the words of the keys begin."""
         return self.left + LINES
 
     @property
     def bars(self) -> float:
-        """Where the bars with the weights begin."""
+        """The position where the bars with the weights begin."""
         return self.right + _width(["keys", *self.columns])
 
     @property

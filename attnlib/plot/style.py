@@ -113,7 +113,7 @@ def _form(handle: Any) -> tuple[str, ...]:
 
 
 def _luminance(handle: Any) -> float:
-    """How light the colour is, from 0 for black to 1 for white, on white paper (WCAG 2.2, relative luminance)."""
+    """The lightness of the colour, from 0 for black to 1 for white, on white paper (WCAG 2.2, relative luminance)."""
     from matplotlib.colors import to_rgba_array
 
     colour = handle.get_color() if hasattr(handle, "get_color") else handle.get_facecolor()
