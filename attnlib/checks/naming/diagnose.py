@@ -1,4 +1,4 @@
-"""Which misconception an attempt shows: the one that does the same as the attempt on every case."""
+"""Find the misconception an attempt shows: the one that does the same as the attempt on every case."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -76,7 +76,7 @@ def diagnose(
 
 
 def _without_more(agreeing: Sequence[Rival]) -> list[Rival]:
-    """Of a mistake and pairs with it, the mistake alone: what would come with it does not show in these cases."""
+    """If a mistake and pairs with it all agree, keep the mistake alone: its partners don't show in these cases."""
     names = {r.misconception.same_as or r.misconception.id: r.misconception.both for r in agreeing}
     in_all = {name for name in names if all(name in (other, *both) for other, both in names.items())}
     return [r for r in agreeing if not in_all or (r.misconception.same_as or r.misconception.id) in in_all]
@@ -85,9 +85,9 @@ def _without_more(agreeing: Sequence[Rival]) -> list[Rival]:
 def _not_explained(
     exercise: Exercise, alike: Sequence[Rival], failed: Sequence[Trial], asking: Asking
 ) -> list[Misconception]:
-    """What would be right if the misconception, in any of its forms, were all that is wrong.
+    """Find what is wrong besides the misconception, in any of its forms.
 
-    A part, or single cases where the misconception explains the others of their part, or an input that is changed.
+    That is a part, or single cases whose part it explains otherwise, or an input that is changed.
     """
     seen = [t for t in failed if not t.case.hidden]
     theirs = {t.case.name: [_seen(exercise, rival, t.case, asking) for rival in alike] for t in seen}
@@ -173,7 +173,7 @@ def _has_right_numbers(trial: Trial) -> bool:
 
 
 def _own_error_too(trial: Trial, rival: Rival) -> bool:
-    """Whether both raise a wrong error themselves, or both leave it to what they call, where one is asked for."""
+    """True if both raise a wrong error themselves or both leave it to what they call; also if no error is asked for."""
     mine, theirs = rival.seen[trial.case.name].failure, trial.got.failure
     return not trial.case.raises or trial.difference is None or mine is None or theirs is None or mine.own == theirs.own
 
@@ -187,9 +187,9 @@ def _shows_a_value(trials: Sequence[Trial]) -> bool:
 
 
 def _same_words(rival: Rival, trials: Sequence[Trial]) -> bool:
-    """Where an attempt is wrong only by raising, the messages have to agree, too: a type of exception says too little.
+    """True if the messages agree as well, for an attempt that is wrong only by raising: the type alone says too little.
 
-    Not so on another device; nor, if anything is right, where an error is asked for or the attempt raises its own.
+    Other devices are left out, and so, if anything is right, are errors asked for and the attempt's own errors.
     """
     some_right = any(t.got.failure is None and t.difference is None and not t.case.other_device for t in trials)
     for trial in trials:
@@ -205,7 +205,7 @@ def _same_words(rival: Rival, trials: Sequence[Trial]) -> bool:
 
 
 def _words(failure: Failure) -> str:
-    """What an error says, without the names that a learner gave: to a function, `mine() got …`, or to parameters."""
+    """Return an error's words without the names a learner chose, of functions (`mine() got …`) or parameters."""
     said = failure.key if failure.kind in ("parameters", "memory") else (failure.error, failure.details)
     return re.sub(r"[\w.<>]+\(\)", "()", " ".join(said))  # as Python puts it
 

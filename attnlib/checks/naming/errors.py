@@ -283,7 +283,7 @@ PARTS: tuple[tuple[str, Reader], ...] = (
     ),
     (r"IndexError", _symptom("index_out_of_range")),
 )
-"""What an exception says, and what it means; the first that fits."""
+"""Patterns of exceptions, each with its explanation; the first that fits counts."""
 
 
 def exception(exercise: Exercise, trials: Sequence[Trial], names: Names | None = None) -> Misconception | None:

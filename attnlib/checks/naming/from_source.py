@@ -1,7 +1,7 @@
-"""What an answer's own source tells of its mistake: slips that can be read in it, and the one change it needs.
+"""Findings from an answer's own source: slips that can be read in it, and the one change it needs.
 
-The answer may live in another process, which then tells it in JSON's types: words for the answer's own author, under
-names and headings that are the course's.
+The answer may live in another process. That process sends its findings in JSON's types: words for the answer's own
+author, under the course's own names and headings.
 """
 
 import ast
@@ -32,7 +32,7 @@ READ = {
     "layer_not_used": "A layer that is made and never used",
     "variable_not_used": "A variable that is computed and never used",
 }
-"""What `read` finds: the ids, and the titles under which another process may tell of it."""
+"""The ids of what `read` finds, with the titles under which another process may report it."""
 MOST_FOUND, LONGEST = 3, 1000
 
 
@@ -95,7 +95,7 @@ def text_of(attempt: Any) -> str:
 
 
 def read_source(exercise: Exercise, attempt: Any, trials: Sequence[Trial]) -> Read | None:
-    """What can be read in the source; None where there is none, or far too much of it."""
+    """Read the slips in the source; None if there is no source, or far too much of it."""
     written = source_of(attempt)
     if written is None or written.is_long():
         return None

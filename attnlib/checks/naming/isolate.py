@@ -26,13 +26,13 @@ class Trait:
     has: Callable[[Trial], bool]
     shown: Callable[[Trial], bool]
     axes: tuple[str, ...] = ()
-    """Of inputs with other numbers of axes: those for which the answer is right, and those for which it is wrong."""
+    """For inputs with other numbers of axes: those for which the answer is right, and those for which it is wrong."""
     of_sizes: bool = False
     """Blames the sizes of the inputs; any other size could then be to blame as well."""
     brings: str = ""
     """The trait that follows from this one, and is no second mistake."""
     argument: str = ""
-    """Of an argument that is right with one value only: its name; `axes` has what the title is filled with."""
+    """The name of an argument that is right with one value only; `axes` then fills in the title."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Isolated:
 
     @property
     def names(self) -> tuple[object, ...]:
-        """What is off, without the words."""
+        """The traits, the part and the outputs by name, without the words."""
         return *(trait.id for trait in self.traits), self.part, self.right, self.wrong
 
 
@@ -91,7 +91,7 @@ def _common_traits(exercise: Exercise, trials: Sequence[Trial]) -> tuple[Trait, 
 
 
 def _is_confusable(exercise: Exercise, trait: Trait, trials: Sequence[Trial]) -> bool:
-    """Whether the same cases have something else in common, so that nobody could say which of the two it is."""
+    """True if the same cases have something else in common, so that nobody could tell which of the two is to blame."""
     if trait.shown is not values_wrong:
         return False  # what is wrong in them says which it is
     with_values = [t for t in trials if not t.case.other_device and not t.case.raises]
@@ -135,7 +135,7 @@ def _named_sizes(exercise: Exercise, trial: Trial) -> dict[str, object]:
 
 
 def _arguments(exercise: Exercise, trial: Trial) -> list[tuple[str, object]]:
-    """What the answer got, by the contract's names: of a module what its constructor got, and then the call."""
+    """Return the arguments by the contract's names: for a module the constructor's, then the call's."""
     sizes = argument_names(exercise.reference) if exercise.kind == "module" else ()
     inputs = zip(input_names(exercise), trial.expected.inputs, strict=False)
     return [*zip(sizes, trial.expected.sizes, strict=False), *inputs]
@@ -146,7 +146,7 @@ def _tensors(trial: Trial) -> list[Tensor]:
 
 
 def _earlier(trial: Trial) -> set[str]:
-    """What the calls before the judged one had."""
+    """Describe the calls before the judged one: with a mask, of the same sizes, of other sizes."""
     shapes = [[t.shape for t in tree_leaves(make(Draw())) if isinstance(t, Tensor)] for make in trial.case.after]
     judged = [t.shape for t in _tensors(trial)]
     more = {"a mask" for earlier in shapes if len(earlier) > len(judged)}
@@ -171,7 +171,7 @@ def _values_compared(trial: Trial) -> bool:
 
 
 def values_wrong(trial: Trial) -> bool:
-    """Whether the numbers themselves are wrong, and not only gradients or inputs changed in place."""
+    """True if the numbers themselves are wrong, and not only gradients or inputs changed in place."""
     return trial.difference is not None and trial.difference.aspect not in ("mutation", "gradient")
 
 
@@ -244,7 +244,7 @@ def _numbers_given(exercise: Exercise, trial: Trial) -> dict[str, int]:
 
 
 def _by_output(exercise: Exercise, wrong: Sequence[Trial]) -> Isolated:
-    """Of several outputs, those that are right wherever another one is not."""
+    """Split several outputs into those that are right in every wrong case and the others."""
     compared = all(t.difference is not None and t.difference.aspect in ("shape", "values") for t in wrong)
     if len(exercise.outputs) == 1 or not wrong or not compared:
         return Isolated()

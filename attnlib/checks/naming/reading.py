@@ -150,7 +150,7 @@ class _Slips:
         )
 
     def _arguments(self) -> list[ast.arg]:
-        """Those of the judged call, as the attempt names them."""
+        """The arguments of the judged call, as the attempt names them."""
         wanted = "forward" if self.exercise.kind == "module" else self.written.name
         found = [f for f in self.functions if f.name == wanted]
         return [a for a in found[-1].args.args if a.arg != "self"] if found else []

@@ -1,4 +1,4 @@
-"""What a wrong result shows by itself, where no misconception fits: a name that is true of it however it came about.
+"""Symptoms of a wrong result that no misconception fits: names that are true of it however it came about.
 
 A misconception computes what the attempt computes; a symptom is a plain relation between what came and what is right,
 which has to hold in every visible case that is wrong.
@@ -30,14 +30,14 @@ PARAMETERS: dict[Reason, str] = {
     "frozen": "parameter_frozen",
     "another_shape": "parameter_of_another_shape",
 }
-"""What is called what; parameters under other names have said enough themselves."""
+"""The symptom for each broken promise about parameters; a report on other names says enough itself."""
 
 CUT_OFF = ("cut_off", "unreached")  # of a gradient: see `Difference.how`
 FEWEST = 6  # numbers: fewer may stand in a relation by chance
 
 
 def broken_contract(trials: Sequence[Trial]) -> Misconception | None:
-    """What the attempt is or returns, which inputs it refuses, and whether gradients come through."""
+    """Name a broken contract: in what the attempt is or returns, which inputs it refuses, or in its gradients."""
     wrong = visibly_wrong(trials)
     return _named(_of_kind(wrong) or _of_errors(wrong) or _of_gradients(wrong, all_of_them=True)) if wrong else None
 
@@ -71,7 +71,7 @@ def one_property(exercise: Exercise, trials: Sequence[Trial]) -> Misconception |
 
 
 def relation_of_numbers(exercise: Exercise, trials: Sequence[Trial]) -> Misconception | None:
-    """What the numbers that came are to the right ones."""
+    """Name the relation of the numbers that came to the right ones."""
     wrong = visibly_wrong(trials)
     # what a probe makes of the numbers, or rounding, may hide the relation
     plain = [t for t in wrong if t.case.probe is None and not t.case.magnitude]
@@ -98,7 +98,7 @@ def relation_of_numbers(exercise: Exercise, trials: Sequence[Trial]) -> Misconce
 
 
 def _less_exact(agreeing: int, wrong: Sequence[Trial]) -> Misconception | None:
-    """That the numbers agree to so many digits, and where they do not: a large input may ask for more."""
+    """Say to how many digits the numbers agree, and in which cases they don't: a large input may ask for more."""
     if agreeing < 2:
         return None
     compared = [pair for t in wrong if t.case.probe is None and (pair := _compared(t)) is not None]
@@ -107,7 +107,7 @@ def _less_exact(agreeing: int, wrong: Sequence[Trial]) -> Misconception | None:
 
 
 def _of_output(exercise: Exercise, wrong: Sequence[Trial]) -> tuple[str, str]:
-    """Of several outputs, the one that was compared, and that others are wrong as well."""
+    """Return, if one of several outputs was compared, its name, and a sentence naming the others that are wrong."""
     names = {t.difference.names for t in wrong if t.difference and t.difference.aspect in ("shape", "values")}
     if len(names) != 1 or () in names:
         return "", ""

@@ -38,7 +38,7 @@ class Unconfined(Exception):
 
 
 def in_a_child(work: Callable[[], Any], limits: TimeLimits) -> Any:
-    """What the work returns, in JSON's types; None where it does not end, or ends the child.
+    """Return the result of `work`, run in a child, in JSON's types; None if it doesn't end, or ends the child.
 
     Raises `Unconfined`, and RuntimeError with the traceback for any other exception of the work's.
     """

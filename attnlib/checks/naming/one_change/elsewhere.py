@@ -1,4 +1,4 @@
-"""What a change has to stand before it is told: other numbers and sizes, and that it does not only hide the mistake.
+"""Tests of a change before it is reported: other numbers and sizes, and that it does more than hide the mistake.
 
 Nearly every place can be changed so that something raises, or is never found again. If an error was asked for, or a
 stale entry of a cache was to blame, the numbers are then right, and the reason would be wrong.
@@ -25,7 +25,7 @@ from attnlib.checks.naming.one_change.edits import Edit
 from attnlib.checks.naming.one_change.written import Written
 
 SEEDS = (1, 2, 3)
-"""What is added to the seed of the notebook's own numbers."""
+"""Added to the seed of the notebook's own numbers."""
 LARGE = 100.0
 """From this magnitude on, a case is one of scores that are too large for exp."""
 HASH = getattr(Tensor.__hash__, "__code__", None)
@@ -69,7 +69,7 @@ def _thirty_times(make: Callable[[Draw], Any], draw: Draw) -> Any:
 
 @dataclass
 class Steps:
-    """What an answer did: from which statement to which it went, which errors came up, what it hashed."""
+    """A record of one run: the steps from statement to statement, the errors raised, the statements that hashed."""
 
     statements: dict[int, int]
     own: set[int]
@@ -125,7 +125,7 @@ def _follow(steps: Steps, path: str) -> Any:
 
 
 def hides(before: Steps, after: Steps, edit: Edit) -> bool:
-    """Whether the change brings an error, has a tensor looked up, or closes a way without saying so."""
+    """True if the change adds an error or a look-up by tensor, or closes a way through the code without saying so."""
     if after.raised - before.raised or after.hashed - before.hashed:
         return True
     return not edit.moves_statements and bool(before.ways - after.ways)

@@ -28,7 +28,7 @@ BUILTINS = {
     *(name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, BaseException)),
 }
 MADE_BY_PYTHON = ("__build_class__", "__import__", "__name__")
-"""What its own statements use: a class, and an import that was looked at."""
+"""The names that Python's own statements use: for a class, and for an import that was checked."""
 LIBRARIES = (
     "math",
     "einops",
@@ -94,12 +94,12 @@ class _Reader:
     """Reads an answer, and all of the notebook's functions that it leads to."""
 
     named: dict[str, Any] = field(default_factory=dict)
-    """What the answer's own names stand for that it takes from outside."""
+    """The outside values behind the names that the answer uses."""
     seen: set[int] = field(default_factory=set)
     attributes: set[str] = field(default_factory=lambda: set(ATTRIBUTES))
 
     def reads(self, written: Written, *, again: bool = False) -> bool:
-        """Whether it only computes. What is not defined `again` must leave nothing behind in the notebook, either."""
+        """True if it only computes; unless defined `again`, it must also leave nothing behind in the notebook."""
         outside = _outside(written.tree)
         imported = _imported(written.tree)
         names = {name: written.namespace[name] for name in outside if name in written.namespace} | imported
@@ -147,7 +147,7 @@ class _Reader:
 
 
 def _held(value: Any) -> Iterator[Any]:
-    """What a function or a class of the notebook keeps from one call to the next."""
+    """Yield what a function or a class of the notebook keeps from one call to the next."""
     if isinstance(value, type):
         methods = (FunctionType, staticmethod, classmethod, property)
         yield from (v for n, v in vars(value).items() if not n.startswith("__") and not isinstance(v, methods))
@@ -157,7 +157,7 @@ def _held(value: Any) -> Iterator[Any]:
 
 
 def _is_of_a_library(value: Any) -> bool:
-    """Whether it is a function or a class that only computes. Where a function comes from, its own globals tell."""
+    """True for a function or a class that only computes. A function's own globals tell where it comes from."""
     home = str(value.__globals__.get("__name__") if isinstance(value, FunctionType) else _module_of(value))
     if home == "builtins":
         return getattr(value, "__name__", "") in BUILTINS
@@ -169,7 +169,7 @@ def _is_of_a_library(value: Any) -> bool:
 
 
 def _module_of(value: Any) -> str:
-    """Where a class or a compiled function is from; of an object, where its class is, if that is one of annotations."""
+    """Return the module of a class or compiled function; for an object, its class's, if it is one of annotations."""
     if isinstance(value, type):
         home = str(value.__module__)
         return home if getattr(sys.modules.get(home), value.__name__, None) is value else ""
@@ -217,7 +217,7 @@ def _imported(tree: ast.Module) -> dict[str, Any]:
 
 
 def _own_attributes(tree: ast.Module) -> set[str]:
-    """What the answer gives to its own objects: methods, and what is assigned to `self` or in a class."""
+    """Return the attributes the answer gives its own objects: methods, and what is assigned to `self` or in a class."""
     found = {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)}
     for node in (s for c in ast.walk(tree) if isinstance(c, ast.ClassDef) for s in c.body):
         if isinstance(node, ast.FunctionDef):

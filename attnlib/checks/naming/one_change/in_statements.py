@@ -1,4 +1,4 @@
-"""What undoes slips in statements: a step too few at their end, a branch, a block, a result that nobody keeps."""
+"""Repairs of slips in statements: a missing last step, a branch, a block, a result that nobody keeps."""
 
 import ast
 from collections.abc import Iterator

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 OLD = "<what is there>"
-"""Where in the words of a change the old node's text stands."""
+"""Marks, in the words of a change, the place for the old node's text."""
 
 
 @dataclass(frozen=True)
@@ -16,9 +16,9 @@ class Repair:
     kind: str
     what: str = ""
     clause: str = ""
-    """In place of these words, a clause that begins with "if"; where it quotes the old node's text, it has `OLD`."""
+    """A clause beginning with "if" that replaces these words; `OLD` marks where it quotes the old node's text."""
     at: ast.AST | None = None
-    """What stands in the line that is shown, where that is not the node itself."""
+    """The node whose line is shown, if not the changed node itself."""
 
 
 WORDS = {

@@ -1,4 +1,4 @@
-"""What may stand in the place of a node of a wrong answer: the mutation operators, and what undoes further slips."""
+"""Replacements for a node of a wrong answer: the mutation operators, and repairs of further slips."""
 
 import ast
 from collections.abc import Callable, Iterator
@@ -43,7 +43,7 @@ def _may_fit_by_chance(old: ast.AST, new: ast.AST) -> bool:
 
 EXTREMES = ("amax", "amin", "max", "min")
 LARGEST = 8
-"""Of numbers that may be meant as they are: an axis, a power, a multiple. What is larger is a size."""
+"""The largest number that may be meant as it is: an axis, a power, a multiple. Anything larger is a size."""
 
 
 def _kind(old: ast.AST, new: ast.AST) -> str:

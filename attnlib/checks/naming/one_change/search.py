@@ -127,11 +127,11 @@ class Search:
 
     @cached_property
     def _steps_before(self) -> Steps:
-        """What the answer does as it is written; read before the first edit that might help is put in its place."""
+        """The steps of the answer as it is written; read before the first edit that might help is made."""
         return self._followed()[1]
 
     def _mends(self, edit: Edit) -> bool:
-        """Whether the answer with this edit is right; the first trial is tried on the bench if it can be."""
+        """True if the answer with this edit is right; the first trial runs on the bench if it can."""
         with edit.put():
             if not (self._agrees_on_the_bench(edit) and self._agrees_afresh() and self._holds_elsewhere()):
                 return False
@@ -149,7 +149,7 @@ class Search:
         return not unfit and self._agrees(bench, first.case, first.expected, self.asking)
 
     def _agrees_afresh(self) -> bool:
-        """Whether the answer, as it is written now and run anew, passes all trials: telling ones first, then in order.
+        """True if the answer, as written now and run anew, passes all trials: the telling ones first, then in order.
 
         Earlier calls may make a later one right.
         """

@@ -13,12 +13,12 @@ from attnlib.checks.naming.one_change.written import Written
 
 
 def _is_method(node: ast.AST) -> bool:
-    """Whether it is a method of a tensor, and no function of a module."""
+    """True for a method of a tensor, but not for a function of a module."""
     return isinstance(node, ast.Attribute) and ast.unparse(node.value) not in ("torch", "F", "nn", "math", "einops")
 
 
 def _ordinal(line: str, old: str, node: ast.AST) -> str:
-    """Which of several pieces of a line that look the same is meant; empty where there is only one."""
+    """Say which of several equal pieces of a line is meant; empty if there is only one."""
     starts = [len(line[: m.start()].encode()) for m in re.finditer(rf"(?<!\w){re.escape(old)}(?!\w)", line)]
     at = getattr(node, "col_offset", None)
     if len(starts) < 2 or at not in starts:
