@@ -1,4 +1,4 @@
-"""Where the learner's own package is: `my_attention/`, beside the notebooks."""
+"""Find the learner's own package: `my_attention/`, beside the notebooks."""
 
 import os
 import sys
@@ -30,7 +30,7 @@ def own_folder() -> Path | None:
 
 
 def is_off() -> bool:
-    """Whether nothing at all is kept: nbgrader runs the notebook, or `ATTNLIB_PROGRESS` is empty."""
+    """True if nothing at all is kept: nbgrader runs the notebook, or `ATTNLIB_PROGRESS` is empty."""
     return "NBGRADER_EXECUTION" in os.environ or os.environ.get(PROGRESS) == ""
 
 

@@ -1,4 +1,4 @@
-"""What is kept of the checks: those of this session in memory, the best scores of all sessions in one small file.
+"""Keep a record of the checks: this session's in memory, the best scores of all sessions in one small file.
 
 The file is the learner's own. It is written only from a notebook or by practice in a terminal, never while nbgrader
 grades one, and it holds nothing but names of exercises with the best score of each, and when a bug is due again.
@@ -29,7 +29,7 @@ State = Literal["passed", "wrong", "unanswered"]
 
 @dataclass(frozen=True)
 class Checked:
-    """How an exercise's last check in this session ended."""
+    """The outcome of an exercise's last check in this session."""
 
     state: State
     score: float
@@ -65,7 +65,7 @@ def best_scores(*, terminal: bool = False) -> tuple[dict[str, float], str]:
 
 
 def section(name: str, *, terminal: bool = False) -> tuple[Any, str]:
-    """What else the file holds, under this name, or None; and what is wrong with the file, if anything is."""
+    """Return what the file holds under this name, or None, and what is wrong with the file, if anything is."""
     path = place(terminal=terminal)
     if path is None:
         return None, ""
@@ -82,7 +82,7 @@ def keep_section(name: str, change: Callable[[Any], Any], *, terminal: bool = Fa
 
 
 def _changed(path: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> tuple[dict[str, Any], str]:
-    """What the file holds after a change under a lock, and what is wrong with it; a damaged one is left as it is."""
+    """Change the file under a lock; return its contents and what is wrong with it. A damaged file is left as it is."""
     kept: dict[str, Any] = {}
     try:
         with locked(path):
@@ -129,7 +129,7 @@ def shown(path: Path) -> str:
 
 
 def in_a_notebook() -> bool:
-    """Whether this process is a notebook's kernel, in whichever editor."""
+    """True if this process is a notebook's kernel, in any editor."""
     ipython = sys.modules.get("IPython")
     return ipython is not None and getattr(ipython.get_ipython(), "kernel", None) is not None
 

@@ -33,7 +33,7 @@ class OneFile:
         self.read = {file: dict(bindings([text])) for file, text in files.items()}
         self.names: dict[Place, str] = {}
         self.home: dict[str, str] = {}
-        """In which file each name of the new one was."""
+        """The file that each name of the new one comes from."""
         self.imports: dict[str, str] = {}
         self.statements: dict[str, str] = {}
 

@@ -1,4 +1,4 @@
-"""What a learner wrote lives on: each answer that passes goes to `my_attention/`, and later lessons find it there."""
+"""Keep what a learner wrote: each answer that passes goes to `my_attention/`, and later lessons find it there."""
 
 import contextlib
 import importlib.util
@@ -77,7 +77,7 @@ def kept_answer(exercise: Exercise) -> tuple[Any, str]:
 
 
 def read_own(file: Path) -> tuple[str | None, str | None]:
-    """What a file of the package holds, and what was written into it last: they differ if it was edited."""
+    """Return what a file of the package holds, and what was last written into it: they differ if it was edited."""
     return _read(file), _read(_as_written(file))
 
 

@@ -21,7 +21,7 @@ GRADED = "These are the points of the checks in the notebook. Grading tries more
 
 @dataclass(frozen=True)
 class Row:
-    """Where one exercise stands."""
+    """One exercise's row in the overview."""
 
     name: str
     lesson: str
@@ -33,7 +33,7 @@ class Row:
 
     @property
     def passed(self) -> bool:
-        """Whether its check has passed, now or earlier."""
+        """True if its check has passed, now or earlier."""
         return self.score == 1
 
     @property
@@ -74,7 +74,7 @@ class Progress:
 
     @property
     def notes(self) -> list[str]:
-        """What stands below the tables."""
+        """The lines below the tables."""
         kept = f"Kept on this machine alone, in {self.file}; delete the file to start afresh." if self.file else ""
         return [line for line in (self.next_step, self.trouble or kept, GRADED) if line]
 
