@@ -1,4 +1,4 @@
-"""Where two observations first differ, and the policy of tolerances."""
+"""Find the first difference between two observations, and decide the tolerances."""
 
 import builtins
 import math
@@ -18,7 +18,7 @@ from attnlib.checks.exercise import Case, Exercise
 
 Aspect = Literal["failure", "shape", "dtype", "device", "values", "mutation", "gradient"]
 ASPECTS: tuple[Aspect, ...] = ("failure", "shape", "dtype", "device", "values", "mutation", "gradient")
-"""What is compared, in this order."""
+"""The aspects that are compared, in this order."""
 How = Literal[
     "",
     "accepted",
@@ -31,7 +31,7 @@ How = Literal[
     "not_cut_off",
     "unreached",
 ]
-"""Where an aspect can differ in several ways: in which of them."""
+"""The way an aspect differs, where it can differ in several."""
 SEPARATION = 100.0  # a misconception must differ from the reference by so many tolerances on some case
 MOST_NAMES = 4  # in one sentence
 GUARD = 5e-12  # relative: 1e-12 added to a denominator against 0 / 0 is no mistake, and 1e-9 is
@@ -48,7 +48,7 @@ class Numbers:
 
     @cached_property
     def wrong(self) -> Tensor:
-        """Where they differ; infinity is right, and so is NaN, where both are."""
+        """The entries that differ; infinity and NaN are right where both tensors have them."""
         if self.gap is None:
             return self.want != self.have
         return ~((self.gap <= self.allowed) | (self.want == self.have) | (self.want.isnan() & self.have.isnan()))
@@ -86,7 +86,7 @@ class Difference:
 
     @property
     def tolerances(self) -> float:
-        """By how many tolerances the numbers differ; infinite where it is not numbers that differ."""
+        """The number of tolerances by which the numbers differ; infinite if something other than numbers differs."""
         return float("inf") if self.numbers is None else self.numbers.tolerances
 
 
@@ -177,7 +177,7 @@ def _dtype_difference(exercise: Exercise, case: Case, expected: Observation, got
 
 
 def _are_floating(inputs: object) -> bool:
-    """Whether any of them is: a table made of sizes alone has a dtype of its own."""
+    """True if any input is floating: a table made from sizes alone has a dtype of its own."""
     return any(t.is_floating_point() for t in tree_leaves(inputs) if isinstance(t, Tensor))
 
 
@@ -200,7 +200,7 @@ def _failure_difference(expected: Observation, got: Observation) -> Difference |
 
 
 def counts_as(asked: str, failure: Failure) -> bool:
-    """Whether one of Python's own exceptions was raised, that of the name `asked` or a special case of it."""
+    """True if one of Python's own exceptions was raised, with the name `asked` or a subclass of that one."""
     one, other = vars(builtins).get(asked), vars(builtins).get(failure.exception)
     return isinstance(one, type) and isinstance(other, type) and issubclass(other, one)
 
@@ -233,7 +233,7 @@ def _numbers(
     through: tuple[torch.dtype, ...] = (),
     largest: float | None = None,
 ) -> Numbers | None:
-    """Where two tensors differ; `largest` sets the size of what is allowed instead of `want`."""
+    """Return the difference of two tensors; `largest` sets the size of what is allowed instead of `want`."""
     if not want.dtype.is_floating_point:
         return None if torch.equal(want.on_cpu, have.on_cpu) else Numbers(want.on_cpu, have.on_cpu)
     dtype = coarser(case.dtype, have.dtype, *through)
