@@ -20,7 +20,7 @@ PORT, OTHER_PORTS = 8888, 50
 BASE, BEFORE = ".as_handed_out", ".before_the_update"
 INSTALL = 'python -m pip install "attnlib[course]"'
 CALLED = "attnlib" if Path(sys.argv[0]).stem == "attnlib" else "python -m attnlib"
-"""By its own name where it was called so: there may be no `python` that knows attnlib, as with uvx."""
+"""The command as it was called: there may be no `python` that knows attnlib, as with uvx."""
 
 
 class CannotOpen(Exception):
@@ -138,7 +138,7 @@ def _without_a_display() -> list[str]:
 
 
 def config_path(folder: Path) -> str:
-    """Where Jupyter finds the students' settings, before those of the machine."""
+    """The path on which Jupyter finds the students' settings before those of the machine."""
     return os.pathsep.join(filter(None, [str(folder.resolve() / ".jupyter"), os.environ.get("JUPYTER_CONFIG_PATH")]))
 
 
