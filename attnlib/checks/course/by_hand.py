@@ -1,4 +1,4 @@
-"""What is judged of matrices that a learner writes by hand: what they do, not what is in them."""
+"""Judge matrices that a learner writes by hand by what they do, not by what is in them."""
 
 import torch
 from torch import Tensor

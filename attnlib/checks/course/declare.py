@@ -50,7 +50,7 @@ class WrittenExercise(Exercise):
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """Where its slips are written."""
+        """The files its slips are written in."""
         names = f"lesson_{self.lesson[:2]}/slips", *self.catalogues, *self.few
         return tuple(_first_of([Path(place, f"{name}.md") for place in course.__path__]) for name in names)
 
@@ -86,7 +86,7 @@ class WrittenExercise(Exercise):
         raise KeyError(f"{self.name} has no wrong line called {id!r}")
 
     def why_not(self, slip: WrongLine) -> str:
-        """Why the slip has no place in the right answer, in its first spelling; empty if it has one in any."""
+        """Return the reason why the slip's first spelling doesn't fit the right answer; empty if any spelling fits."""
         reasons = []
         for change in slip.spellings:
             try:
@@ -184,7 +184,7 @@ class WrittenExercise(Exercise):
 
 
 def _together(one: Misconception, other: Misconception) -> dict[str, Any]:
-    """What is told of both at once."""
+    """Return the fields of a misconception that is both at once."""
     return {
         "id": f"{one.id}_and_{other.id}",
         "title": f"{one.title}, and {_inside(other.title)}",

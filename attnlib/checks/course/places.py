@@ -1,4 +1,4 @@
-"""Where lessons are besides the course's own: in packages of others, which need no fork.
+"""Find lessons besides the course's own: they live in packages by other authors, and need no fork.
 
 A package has folders such as `lesson_20`, written as the course's own are, and perhaps `right` with its bank of right
 answers. It is found by an entry point of the group `attnlib.course` that names the package, or in a folder that

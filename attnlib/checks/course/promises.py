@@ -1,4 +1,4 @@
-"""What lesson 00 promises of every exercise, and the cases that try it where an exercise declares none of its own.
+"""The promises lesson 00 makes for every exercise, with cases that try them where an exercise declares none.
 
 That inputs are left as they were needs no case here: it is looked at in each of them (`asking.observe`).
 """
@@ -31,9 +31,9 @@ class Promise:
     name: str
     is_tried: Callable[[Case], bool]
     change: Mapping[str, Any] | Callable[[Exercise, Case], Mapping[str, Any]]
-    """What makes, of a case, one that tries the promise."""
+    """The changes that make a case try the promise, or a function that returns them."""
     can_try: Callable[[Exercise, Case], bool]
-    """Whether this case can be made one."""
+    """True if the case can be changed to try the promise."""
 
 
 def tensors_of(exercise: Exercise, case: Case) -> list[Tensor]:
@@ -52,7 +52,7 @@ def _is_floating(exercise: Exercise, case: Case) -> bool:
 
 
 def _has_two_axes(exercise: Exercise, case: Case) -> bool:
-    """In a tensor of more than one row and more than one column, the order in memory can be another one."""
+    """True if some tensor has several rows and several columns, so that their order in memory can be swapped."""
     return any(sum(size > 1 for size in t.shape) > 1 for t in tensors_of(exercise, case))
 
 

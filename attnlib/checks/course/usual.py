@@ -1,4 +1,4 @@
-"""What nearly every exercise shares: the usual cases, and the mistakes that can be made in any code."""
+"""Shared by nearly every exercise: the usual cases, and the mistakes that can be made in any code."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -95,7 +95,7 @@ def only_built(asked: Asked, inputs: Inputs) -> tuple[Tensor, Tensor]:
 
 
 def _shortest(sizes: Sizes) -> str:
-    """What inputs are called that are as short as can be: not all of them are sentences."""
+    """Name inputs that are as short as can be: not all of them are sentences."""
     counted = tuple(name for name in COUNTS if name in sizes)
     names = {("b", "n"): "sentences of one word", ("n",): "a single row"}
     return names.get(counted) or ("one query and one key" if "k" in counted else "axes of length 1")
@@ -110,7 +110,7 @@ def _of_one_word(inputs: Make, word: Make, name: str) -> tuple[Case, Case]:
 
 
 COUNTS = ("b", "n", "q", "k")
-"""How many sentences and words there are: what may differ from one call of a module to the next."""
+"""The numbers of sentences and words, which may differ from one call of a module to the next."""
 
 
 MANY = (37, 41, 43)

@@ -39,11 +39,11 @@ import attnlib
 from attnlib.checks import course
 
 WORLD = {"torch": torch, "F": F, "math": math, "nn": nn, "einops": einops, "attnlib": attnlib, **vars(builtins)}
-"""What a right answer may use without binding it."""
+"""The names that a right answer may use without binding them."""
 
 
 class BadCatalogue(ValueError):
-    """What is written in a catalogue cannot be meant; the message begins with file and line."""
+    """Raised for a catalogue that can't be meant as written; the message begins with file and line."""
 
 
 class NoPlace(Exception):
@@ -67,7 +67,7 @@ class WrongLine:
 
 @dataclass(frozen=True)
 class Catalogue:
-    """What one file holds: code by its exercise, slips by their id, and wrong letters by their question."""
+    """The contents of one file: code by its exercise, slips by their id, and wrong letters by their question."""
 
     right: Mapping[str, str] = field(default_factory=dict)
     given: Mapping[str, str] = field(default_factory=dict)
@@ -244,7 +244,7 @@ def _with_lines(source: str, block: str, where: str) -> str:
 
 
 def _assigned(statement: ast.stmt) -> str:
-    """What a line is known by: what it assigns, or that it returns."""
+    """Return a line's key: the target that it assigns, or "return"."""
     if isinstance(statement, ast.Assign):
         return ast.unparse(statement.targets[0])
     if isinstance(statement, ast.AugAssign):
@@ -253,7 +253,7 @@ def _assigned(statement: ast.stmt) -> str:
 
 
 def made(source: str, name: str) -> Any:
-    """What the source defines under this name; NoPlace if it reads a name that nothing binds."""
+    """Run the source and return what it defines under this name; NoPlace if it reads a name that nothing binds."""
     tree = ast.parse(source)
     nodes = list(ast.walk(tree))
     bound = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}

@@ -83,7 +83,7 @@ MEND_SQUARED_DISTANCES = WrittenExercise(
 
 
 def _little_einsum(x: Tensor, y: Tensor, pattern: str) -> Tensor:
-    """By torch's own, with a letter for each name."""
+    """Compute it with torch's own einsum, with a letter for each name."""
     names = dict.fromkeys(pattern.replace(",", " ").replace("->", " ").split())
     letters = dict(zip(names, "abcdefghijkl", strict=False))
     inputs, _, output = pattern.partition("->")

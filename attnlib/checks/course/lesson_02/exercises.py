@@ -36,7 +36,7 @@ BY_HAND = (
     "equal_weights",
     "dropout_returned",
 )
-"""What goes wrong with a softmax that is written by hand, too."""
+"""The slips that can also be made in a softmax written by hand."""
 
 
 FEATURES = ("thing", "alive", "place", "action", "article", "pronoun", "state")
@@ -64,9 +64,9 @@ def write_matrices(features: list[str]) -> Tensor:
 
 
 def _reached(asked: Asked, inputs: Inputs, *, sentence: str, who: tuple[str, ...]) -> tuple[Tensor, ...]:
-    """For each pair of words in `who`, such as "it animal", the step that the weight of the one on the other reaches.
+    """Return for each pair in `who`, such as "it animal", the step that one word's weight on the other reaches.
 
-    Of a word that is there twice, the lower of the two.
+    For a word that is there twice, the lower weight counts.
     """
     features, words = inputs[0], sentence.split()
     matrices = asked(*inputs)[0].double()

@@ -340,7 +340,7 @@ MEND_MULTI_HEAD = WrittenExercise(
 
 
 def _head_contributions(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, num_heads: int) -> Tensor:
-    """What each head adds to the output, (b, h, n, d_model)."""
+    """Return what each head adds to the output, (b, h, n, d_model)."""
     q, k, v = (rearrange(x @ w, "b n (h d) -> b h n d", h=num_heads) for w in (w_q, w_k, w_v))
     weights = torch.softmax(q @ k.mT * q.shape[-1] ** -0.5, dim=-1)
     return weights @ v @ rearrange(w_o, "(h d) m -> h d m", h=num_heads)
@@ -456,7 +456,7 @@ def _train_with_adam(model: nn.Module, words: Tensor, wanted: Tensor, position: 
 def _batches(
     draw: Draw, *, steps: int, b: int, n: int, h: int, d: int, position: int, lr: float = 0.05
 ) -> tuple[Any, ...]:
-    """As wide as all heads together. What is wanted is larger in some batches, so that it shows what is remembered."""
+    """Draw batches as wide as all heads together. Some have larger targets, so that anything carried over shows."""
     width = h * d
     matrices = [draw.normal(width, width, scale=1.2 * width**-0.5) for _ in range(4)]
     wanted = draw.normal(steps, b, width) * draw.normal(steps, 1, 1).exp()

@@ -373,7 +373,7 @@ def _padded_texts(
 
 
 def _where_x_is_real(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
-    """What is computed at padded queries is left open."""
+    """Set the results at padded queries to zero: the contract leaves them open."""
     padded = ~inputs[2][..., None]
     return tuple(t.masked_fill(padded, 0) if t.shape[:2] == padded.shape[:2] else t for t in asked(*inputs))
 
@@ -596,7 +596,7 @@ def _translated(
 
 
 def _would_go_on(ids: Tensor, token: int, first: list[int]) -> bool:
-    """Whether some text, if it did not stop, would go on with other characters while the rest still write."""
+    """True if some text, without stopping, would go on with other tokens while the rest are still written."""
     return any(bool((row[at : max(first) + 1] != token).any()) for row, at in zip(ids, first, strict=True))
 
 

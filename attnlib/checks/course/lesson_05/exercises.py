@@ -117,7 +117,7 @@ def _some_open(draw: Draw, shape: tuple[int, ...]) -> Tensor:
 
 
 def _with_empty_rows(draw: Draw, *, shape: tuple[int, ...], mask: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-    """The same, but no key is open for the first query, and for the last one."""
+    """Draw the same scores, with no key open for the first and the last query."""
     scores, open_keys = _scores_and_mask(draw, shape=shape, mask=mask)
     rows = torch.arange(mask[-2])[:, None]
     return scores, open_keys & (rows > 0) & (rows < mask[-2] - 1)
@@ -271,7 +271,7 @@ def _sentences(draw: Draw, *, b: int, n: int, heads: int, d: int, bias: bool | N
 
 
 def _padded_sentences(draw: Draw, *, padding: str, b: int, n: int, heads: int, d: int) -> Inputs:
-    """The same with a key mask: padding on one side of the sentences, or holes in them."""
+    """Draw the same sentences with a key mask: padding on one side of the sentences, or holes in them."""
     sizes, (x,) = _sentences(draw, b=b, n=n, heads=heads, d=d)
     if padding == "holes":
         return sizes, (x, draw.integers(0, 3, (b, n)) > 0)
@@ -281,9 +281,9 @@ def _padded_sentences(draw: Draw, *, padding: str, b: int, n: int, heads: int, d
 
 
 def _at_real_queries(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
-    """What the contract speaks of: padded queries may get anything finite, so theirs are set to zero.
+    """Set what padded queries get to zero: the contract only asks that it be finite.
 
-    Not so where real queries look at padded keys. That is wrong in any case, and what padded queries get then tells one
+    Not where real queries look at padded keys. That is wrong in any case, and what padded queries get then tells one
     mistake from another.
     """
     output, weights = asked(*inputs)

@@ -157,7 +157,7 @@ def _control(asked: Asked, inputs: Inputs) -> tuple[Tensor, Tensor]:
 
 
 def _nobody_below_the_floor(asked: Asked, inputs: Inputs) -> tuple[Tensor, Tensor]:
-    """Which honest guessers get below the floor, 1, or half of it, 2: none should. If one does, also the floor."""
+    """Rate each honest guesser 1 below the floor, 2 below half of it, else 0. If one is, return the floor too."""
     texts, floor = _control(asked, inputs)
     if texts.dim() != 3:
         return texts, torch.zeros(())
@@ -167,7 +167,7 @@ def _nobody_below_the_floor(asked: Asked, inputs: Inputs) -> tuple[Tensor, Tenso
 
 
 def _floor_is_reached(asked: Asked, inputs: Inputs) -> tuple[Tensor, Tensor]:
-    """Whether guessing from how often each character comes reaches the floor, so that it is no lower than need be."""
+    """Check that guessing by how often each character comes reaches the floor: it must be no lower than need be."""
     texts, floor = _control(asked, inputs)
     if texts.dim() != 3:
         return texts, torch.zeros(())
@@ -181,13 +181,13 @@ def _where(floor: Tensor, vocab: int, *, wrong: bool) -> Tensor:
 
 
 def _room_for_a_leak(asked: Asked, inputs: Inputs) -> tuple[Tensor, Tensor]:
-    """Whether there is room below the floor, where a model that peeks gets nearly to zero."""
+    """Check that there is room below the floor, where a model that peeks gets nearly to zero."""
     texts, floor = _control(asked, inputs)
     return torch.tensor(float(floor) > 0.5) if texts.dim() == 3 else texts, torch.zeros(())
 
 
 def _other_texts(asked: Asked, inputs: Inputs) -> tuple[Tensor, Tensor]:
-    """Whether another seed gives another text, and the same seed the same."""
+    """Check that another seed gives another text, and the same seed the same one."""
     vocab, shape, seed = inputs
     one, again, other = (
         _control(asked, (vocab, shape, {GENERATOR: number}))[0] for number in (*[seed[GENERATOR]] * 2, 77)
@@ -330,7 +330,7 @@ def _measured(draw: Draw, *, b: int, n: int, vocab: int, ahead: int = 1, trainin
 
 
 def _without_numbers(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
-    """In which mode the model is measured is left open."""
+    """Set the losses to zero: the contract leaves open in which mode the model is measured."""
     return tuple(torch.zeros_like(losses) for losses in asked(*inputs))
 
 

@@ -106,7 +106,7 @@ LAYER_NORM = WrittenExercise(
 
 
 def mlp_by_hand(d: int, one: int, other: int, to: int) -> Tensor:
-    """How many of the two there are, less twice what is above one."""
+    """Count how many of the two features there are, and subtract twice what is above one."""
     up, down = torch.zeros(2, d, d)
     up[[one, other], 0] = up[[one, other], 1] = 20.0
     up[0, 1] = -20.0
@@ -123,7 +123,7 @@ def _words_with_two_features(d: int, one: int, other: int) -> Tensor:
 
 
 def _what_the_mlp_adds(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
-    """What gelu(x @ up) @ down is for twelve words (12, d): 1 where a word has exactly one of the two features."""
+    """Apply gelu(x @ up) @ down to twelve words (12, d); where a word has exactly one of the features, 1 is right."""
     d, one, other, to = inputs
     up, down = asked(*inputs)[0].float()
     x = _words_with_two_features(d, one, other)
@@ -244,7 +244,7 @@ def _load_plain(asked: Asked) -> None:
 
 
 def dropped(asked: Asked, inputs: tuple[Any, ...], *, training: bool) -> tuple[Tensor, ...]:
-    """What dropout makes of many single words, sorted: not a matter of chance, but for once in 10^9.
+    """Sample the sorted outputs of dropout over many single words: chance changes these only once in 10^9.
 
     Where p = 0.3 is dropped, the MLP adds 0 in 30 % of the entries, what the bias of `down` becomes alone in 21 %, and
     the whole in 49 %. `SHARES` are the middles of these three stretches, six standard deviations from their ends. One
@@ -259,7 +259,7 @@ def dropped(asked: Asked, inputs: tuple[Any, ...], *, training: bool) -> tuple[T
 
 
 def _drawn_twice(asked: Asked, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
-    """Of many single words, sorted: where one of two calls in training drops an entry and the other does not.
+    """Sample, over many sorted words, whether one of two calls in training drops an entry and the other doesn't.
 
     With p = 0.3 that is so in 42 % of them; the two places are the middles of the shares that are alike and apart.
     """
@@ -565,7 +565,7 @@ def _images(draw: Draw, *, b: int, sizes: tuple[Any, ...]) -> tuple[tuple[Any, .
 
 
 def _whether_dropped(asked: Asked, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
-    """Whether two calls differ, in training and at evaluation."""
+    """Return whether two calls differ, in training and at evaluation."""
     found = []
     for training in (True, False):
         asked.train(training)

@@ -138,7 +138,7 @@ def _alibi_bias(num_heads: int, q_len: int, k_len: int) -> Tensor:
 
 
 def _in_the_past(asked: Asked, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
-    """What the contract speaks of: the future is masked anyway, so anything there is set to zero."""
+    """Set the bias of future keys to zero: they are masked anyway, and the contract leaves them open."""
     (bias,) = asked(*inputs)
     if bias.shape != inputs:
         return (bias,)

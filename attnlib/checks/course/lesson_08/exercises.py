@@ -61,7 +61,7 @@ def _guesses(
 
 
 def _rough(draw: Draw) -> tuple[Tensor, Tensor]:
-    """In bfloat16; where float64 is asked for throughout, in that."""
+    """Draw the guesses in bfloat16, or in float64 where that is asked for throughout."""
     logits, ids = _guesses(draw, b=3, n=7, vocab=5)
     return logits.bfloat16() if draw.dtype == torch.float32 else logits, ids
 
@@ -309,7 +309,7 @@ def likelihoods(
 
 
 def misfits(drawn: Tensor, expected: Tensor) -> Tensor:
-    """By row, how far the shares of the tokens among the draws are from the expected ones: Pearson's chi-square."""
+    """Return by row how far the tokens' shares in the draws are from the expected ones: Pearson's chi-square."""
     seen, draws = _shares(drawn, expected), drawn.numel() / len(expected)
     return (draws * (seen - expected).square() / expected.clamp(min=1e-9)).sum(dim=-1, keepdim=True)
 
@@ -320,9 +320,9 @@ def _shares(drawn: Tensor, expected: Tensor) -> Tensor:
 
 
 def shares_of(drawn: Tensor, expected: Tensor) -> Tensor:
-    """By row, the share of each token among the draws: as expected, where chance may have made what differs.
+    """Return by row each token's share in the draws, replaced by the expected one where chance may explain the gap.
 
-    Where not, the share is rounded to a twentieth, so that two answers that draw in different ways can be compared.
+    Elsewhere the share is rounded to a twentieth, so that two answers that draw in different ways can be compared.
     """
     seen = _shares(drawn, expected)
     return torch.where(misfits(drawn, expected) < UNLIKELY, expected, (20 * seen).round().to(expected.dtype) / 20)
@@ -351,7 +351,7 @@ def _form_of_a_draw(asked: Asked, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]
 
 
 def _alike_with_one_seed(asked: Asked, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
-    """Whether the same generator gives the same again, and another one something else."""
+    """Return whether the same generator gives the same result again, and whether another one does."""
     *others, generator = inputs
     (first,), (second,) = asked(*inputs), asked(*inputs)
     (third,) = asked(*others, {GENERATOR: generator[GENERATOR] + 1})
@@ -507,7 +507,7 @@ def _next_in_many_texts(asked: Asked, inputs: tuple[Any, ...]) -> tuple[Tensor, 
 
 
 def _whether_the_dice_go_on(asked: Asked, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
-    """Whether the tokens of one step differ from those of the next, where only chance decides."""
+    """Return, for each step, whether its tokens differ from the step before, where only chance decides."""
     _model, ids, *_ = inputs
     (written,) = asked(*inputs)
     new = written[:, ids.shape[1] :]
@@ -662,7 +662,7 @@ def _to_train(
 
 
 def _mode_left(asked: Asked, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
-    """Whether the model is in training mode afterwards."""
+    """Return whether the model is in training mode after the call."""
     asked(*inputs)
     (mode,) = (left for left in asked.left() if left.dtype == torch.bool)
     return (mode.long(),)

@@ -74,7 +74,7 @@ def _pieces(
 
 
 def _one_more(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
-    """What comes back when the first of the new positions is appended once again, to the cache that was left."""
+    """Append the first of the new positions once more, to the cache that the call left, and return what comes back."""
     asked(*inputs)
     return asked(cache_left(asked), *(t[:, :, :1] for t in inputs[1:]))
 
@@ -85,7 +85,7 @@ def _held_by_the_caller(draw: Draw) -> tuple[Any, ...]:
 
 
 def _buffers(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
-    """What is afterwards in the two buffers that were in the cache before."""
+    """Return the contents, after the call, of the two buffers that were in the cache before."""
     asked(*inputs)
     left = cache_left(asked)
     return left["k"], left["v"]
@@ -445,14 +445,14 @@ TARGET = torch.tensor(
 def _many_guesses(
     draw: Draw, *, draft: Tensor = DRAFT, target: Tensor = TARGET, rows: int = MANY
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The same two distributions in every row, and guesses that were drawn from the draft's."""
+    """Repeat the two distributions in every row, with guesses drawn from the draft's."""
     tokens = torch.stack([draw.tokens(row, rows) for row in draft], dim=1)
     draft_p, target_p = (t.to(draw.dtype).repeat(rows, 1, 1) for t in (draft, target))
     return draft_p, target_p, tokens
 
 
 def _frequencies(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
-    """By place: the share of each token among the rows that got there, and the share of these rows."""
+    """Return by position the share of each token among the rows that got there, and the share of these rows."""
     draft_p, target_p, _ = inputs
     row = asked(*inputs)[0].long()
     vocab = draft_p.shape[-1]

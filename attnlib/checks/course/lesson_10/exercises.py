@@ -22,7 +22,7 @@ Three = tuple[Tensor, Tensor, Tensor]
 
 
 def _based(highest: Tensor) -> Tensor:
-    """What is subtracted: the largest score, or 0 where nothing was open yet."""
+    """Return the number to subtract: the largest score, or 0 if no key has been open yet."""
     return highest.masked_fill(highest == -torch.inf, 0.0)
 
 
@@ -149,7 +149,7 @@ def _row_and_values(
     close: int = 0,
     low: float = 0,
 ) -> tuple[Tensor, Tensor, int]:
-    """In every other row the first `close` keys are closed, and all scores lower by `low`; with h, one axis more."""
+    """Draw scores and values. Every other row closes its first `close` keys and lowers its scores; `h` adds an axis."""
     shape = (b, h) if h else (b,)
     scores = draw.normal(*shape, k, scale=scale)
     scores[::2, ..., :close] = -torch.inf
@@ -199,7 +199,7 @@ def merge(o1: Tensor, m1: Tensor, l1: Tensor, o2: Tensor, m2: Tensor, l2: Tensor
 
 
 def part_of(scores: Tensor, v: Tensor) -> Three:
-    """What a part of the keys contributes: scores (…, q, k) and values (…, k, d) -> o, m, l."""
+    """Return the contribution of a part of the keys: scores (…, q, k) and values (…, k, d) -> o, m, l."""
     highest = scores.amax(dim=-1)
     powers = (scores - _based(highest)[..., None]).exp()
     return powers @ v, highest, powers.sum(dim=-1)
@@ -313,7 +313,7 @@ def _words(
 
 
 def _visits(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
-    """Which block of queries meets which block of keys, as a table of 0 and 1, and how many meetings that are.
+    """Return a table of 0 and 1 for which block of queries meets which block of keys, and the number of meetings.
 
     A value that is NaN spoils every output into which it is multiplied, even with a weight of zero.
     """
@@ -468,7 +468,7 @@ def flash_backward(
 
 
 def _kept(draw: Draw, *, b: int, n: int, d: int, block: int = 3, causal: bool = True, h: int = 0) -> tuple[Any, ...]:
-    """What the forward pass has kept, all rows at once because that is quicker, and a gradient of the output."""
+    """Return what the forward pass keeps, all rows computed at once for speed, and a gradient of the output."""
     q, k, v, size, is_causal = _words(draw, b=b, n=n, d=d, block=block, causal=causal, h=h)
     scores = _scores(q.double(), k.double(), slice(0, n), slice(0, n), is_causal)
     o, lse = scores.softmax(dim=-1) @ v.double(), scores.logsumexp(dim=-1)

@@ -73,9 +73,9 @@ def _looks(x: Tensor, w_qk: Tensor) -> Tensor:
 
 
 def _what_it_predicts(asked: Asked, inputs: Inputs, periods: tuple[int, int]) -> tuple[Tensor, ...]:
-    """How many repeats the two heads get right, and, unless that is all of them, what they do instead.
+    """Return the share of repeats the two heads get right and, unless that is all of them, what they do instead.
 
-    Instead, because designs differ, and one that predicts is as right as another.
+    They are left out for designs that work, because designs differ and any that predicts is right.
     """
     (vocab, n), (matrices,) = inputs, asked(*inputs)
     qk_0, ov_0, qk_1, ov_1 = matrices.double()
@@ -267,7 +267,7 @@ LEFT = 0.25
 
 
 def _as_a_control(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
-    """What is wrong with it: BOS moved, tokens exchanged, or the repeats still there; all 0 for any good control."""
+    """Mark what is wrong with a control: BOS moved, tokens exchanged, the repeats still there; all 0 for a good one."""
     (ids, period), (control,) = inputs, asked(*inputs)
     if control.shape != ids.shape or control.is_floating_point():
         return (control,)
@@ -356,7 +356,7 @@ def _at(name: str, *at: Any, part: str = "values", b: int = 3, n: int = 5, **mor
 
 
 def _model_alone(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
-    """How many logits come back: what they are is compared where the mean is."""
+    """Return the shape of the logits: their values are compared where the mean is."""
     return (torch.tensor(asked(*inputs)[0].shape),)
 
 

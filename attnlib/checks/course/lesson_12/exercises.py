@@ -254,7 +254,7 @@ MEND_TABLES = WrittenExercise(
 
 
 def atom_map(weights: Tensor, before: Tensor, after: Tensor, elements: Tensor) -> tuple[Tensor, Tensor]:
-    """Where each atom of the product comes from by one head, or by many, and how the attention is divided."""
+    """Map each atom of the product to where it comes from, by one head or many, with the attention's shares."""
     asks = weights[..., after, :][..., before]
     is_asked = weights[..., before, :][..., after].mT
     same = elements[after][:, None] == elements[before]
@@ -324,7 +324,7 @@ ATOM_MAP = WrittenExercise(
 
 
 def find_head(origins: list[Tensor], truths: list[Tensor], partners: list[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-    """How often each head is right over all atoms, what guessing would be, and the best head."""
+    """Return each head's accuracy over all atoms, the accuracy of guessing, and the best head."""
     right, guessed = [], []
     for origin, truth, partner in zip(origins, truths, partners, strict=True):
         found = truth[torch.arange(len(truth)), origin]
@@ -359,7 +359,7 @@ def _drawn_answers(
 
 
 def _answers(draw: Draw, **sizes: Any) -> tuple[Any, ...]:
-    """The same, drawn again until one head is better than all others: either of two would be right."""
+    """Draw answers again until one head is better than all others: with a tie, either of two would be right."""
     while True:
         inputs = _drawn_answers(draw, **sizes)
         best, second = find_head(*inputs)[0].flatten().topk(2).values
