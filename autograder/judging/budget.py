@@ -36,11 +36,11 @@ class Budget:
 
     @property
     def is_spent(self) -> bool:
-        """Whether the submission has used up what it may compute and wait."""
+        """True if the submission has used up the time it may compute and wait."""
         return self.spent + time.thread_time() - self.computed >= self.limits.submission_cpu
 
     def failure(self) -> Failure:
-        """Why an answer was not tried; the same words whatever the answers before it have used the time for."""
+        """Return the failure of an answer that was not tried; its words don't depend on what used up the time."""
         minutes = self.limits.submission_cpu / 60
         text = f"was not tried: this notebook's answers have used up the {minutes:.0f} minutes that they share"
         return Failure("time", text)
@@ -53,7 +53,7 @@ class Budget:
 
 
 class Passing(NotGraded):
-    """Why it was not graded, which may be otherwise in the next run."""
+    """Raised where a submission was not graded for a reason that may be gone in the next run."""
 
 
 class OutOfTime(Passing):

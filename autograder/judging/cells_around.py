@@ -36,12 +36,12 @@ def grade_id(cell: NotebookNode) -> str | None:
 
 
 def is_untouched(cell: NotebookNode) -> bool:
-    """Whether an answer's cell is as it was released."""
+    """True if an answer's cell is as it was released."""
     return bool(cell.metadata.nbgrader.checksum == compute_checksum(cell))
 
 
 def may_define(cells: Cells, names: Iterable[str]) -> bool:
-    """Whether the student's own cells name one of these: they may define it."""
+    """True if the student's own cells name one of these, and so may define it."""
     named = [re.compile(rf"\b{re.escape(name)}\b") for name in names]
     return any(
         cell["role"] in ("added", "answer") and any(name.search(cell["source"]) for name in named) for cell in cells
@@ -49,9 +49,9 @@ def may_define(cells: Cells, names: Iterable[str]) -> bool:
 
 
 def imported_late(cells: Cells) -> list[str]:
-    """What takes long to import, if these cells may need it.
+    """Return the modules that take long to import, if these cells may need them.
 
-    Torch's optimisers, `torch.compile` and `torch.func` import its compiler; who does not name them needs none of it.
+    Torch's optimisers, `torch.compile` and `torch.func` import its compiler; cells that don't name them don't need it.
     Scikit-learn's data sets are all that a child may have of it: it imports nothing of that library itself.
     """
     compiler = ["torch._dynamo"] if may_define(cells, ["optim", "compile", "func", "vmap"]) else []

@@ -51,7 +51,7 @@ class Explainer:
         self.judging, self.budget, self.spent = judging, budget, 0.0
 
     def explain(self, task: dict[str, Any], question: Question, given: frozenset[str]) -> Any:
-        """What the source tells, in the child's words; None where the time is used up, or the child died."""
+        """Return the explanation from the source, in the child's words; None if time is up or the child died."""
         if self.spent >= self.judging.limits.time.explaining_cpu or self.budget.is_spent:
             return None
         knowing = self.judging.companion

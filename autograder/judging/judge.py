@@ -151,7 +151,7 @@ class Judge:
         return asked
 
     def _left(self, task: dict[str, Any], verdict: Verdict, given: frozenset[str], seed: int) -> dict[str, bool]:
-        """Which of the answer's parts the hidden cases leave; none if it does not even come to be asked."""
+        """Return the parts of the answer that hold in the hidden cases; none if the answer can't even be called."""
         self.budget.check_real_time()
         parts = verdict.report.parts
         if self.budget.is_spent:
@@ -169,7 +169,7 @@ class Judge:
             return parts_left(verdict.question.exercise, attempt, parts, Asking(seed=seed))
 
     def _shown(self, attempt: Run, given: frozenset[str]) -> dict[str, Any]:
-        """What demonstrations bind that need what is withheld: numbers and texts, which each student has seen.
+        """Return the values that demonstrations bind and that need what is withheld: every student has seen them.
 
         They are computed in a process of their own, in which no student's code runs.
         """

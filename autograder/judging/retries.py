@@ -1,4 +1,4 @@
-"""What is run of a notebook to judge one answer, and for which reasons it is tried once more in another way."""
+"""A run of a notebook to judge one answer, and the reasons for trying it once more in another way."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -12,13 +12,13 @@ OURS = ("attnlib", "autograder")
 
 @dataclass(frozen=True)
 class Run:
-    """What is run to judge an answer."""
+    """The cells to be run for judging an answer."""
 
     cells: Cells
     below: Cells
     """Cells below the test, which are not run."""
     run: str = "needed"
-    """Which of the cells: see `needed` in sandbox/inside/needed.py."""
+    """The choice of cells: see `needed` in sandbox/inside/needed.py."""
     show: tuple[str, ...] = ()
     """The demonstrations whose numbers are computed elsewhere, since they need what is withheld."""
 
@@ -47,7 +47,7 @@ class Outcome:
         return [module] if module and module not in OURS else []
 
     def not_shown(self, cells: Cells) -> tuple[str, ...]:
-        """If names were lacking, the demonstrations that did not run to their end: they may need what is withheld."""
+        """Return, if names were lacking, the demonstrations that didn't finish: they may need what is withheld."""
         given = {cell["name"] for cell in cells if cell["role"] == "given"}
         return tuple(cell["name"] for cell in self.cells if cell["error"] and cell["name"] in given and self.lacking)
 

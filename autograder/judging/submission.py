@@ -58,7 +58,7 @@ class Judged:
     overcome: str = ""
     """The tracebacks of the grader's own faults that did not occur again at a second attempt."""
     passing: bool = False
-    """Whether there are no points for a reason that may not be there in the next run."""
+    """True if there are no points for a reason that may be gone in the next run."""
 
     @classmethod
     def failed(cls, student: str, lesson: str, error: BaseException) -> "Judged":

@@ -15,7 +15,7 @@ from autograder.lesson_text.assignment import Question
 
 @dataclass
 class Verdict:
-    """What one test earned: the report, the points, and what came of the cells that its answer needed."""
+    """The outcome of one test: the report, the points, and the cells that its answer needed."""
 
     question: Question
     report: Report

@@ -1,4 +1,4 @@
-"""Who judges: a digest of the program that verdicts depend on, and of the libraries that compute them."""
+"""The grader's version: a digest of the program that verdicts depend on, and of the libraries that compute them."""
 
 import functools
 import hashlib

@@ -20,7 +20,7 @@ T = TypeVar("T")
 MOST_MEMBERS = 20_000
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 ENTRY = b"PK\x01\x02"
-"""How the description of each member begins."""
+"""The first bytes of each member's description."""
 HEADER_BYTES = 30
 """The least that stands before each member's own bytes."""
 PIECE = 1 << 20
@@ -39,7 +39,7 @@ BAD = (
 
 
 class Unfit(Exception):
-    """Why an archive or a member is not read, as a clause."""
+    """Raised where an archive or a member is not read, with the reason as a clause."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Member:
 
 @dataclass
 class Room:
-    """What may still be taken from archives."""
+    """The room left for files from archives."""
 
     bytes: int
     files: int
@@ -124,7 +124,7 @@ def tar_members(file: IO[bytes], most: int = MOST_MEMBERS) -> list[Member]:
 
 
 def _count(file: IO[bytes], mark: bytes) -> int:
-    """How often these bytes stand in a file, which is not read into memory."""
+    """Count these bytes in a file, without reading it into memory."""
     found, rest = 0, b""
     file.seek(0)
     while piece := file.read(PIECE):

@@ -15,7 +15,7 @@ from attnlib.checks.asking.time_limits import here
 from autograder.judging.budget import OutOfTime, Passing
 
 MEMORY_BYTES = 4 << 30
-"""What a process may ask for beyond what it has; a notebook of as many cells and values as may be takes a quarter."""
+"""The most a process may ask for beyond what it has; the largest notebook that is allowed takes a quarter."""
 STATE = Path("/proc/self/statm")
 
 

@@ -156,7 +156,7 @@ def _beside(files: Mapping[str, bytes], home: str, left_out: int) -> tuple[dict[
 
 
 def _is_clean(name: str) -> bool:
-    """Whether a file can be written under this name, in a folder of its own, wherever it is judged."""
+    """True if a file can be written under this name, in a folder of its own, on any machine that judges."""
     parts = name.split("/")
     return (
         name.isprintable()

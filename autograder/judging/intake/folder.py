@@ -154,5 +154,5 @@ def _size(number: int, unit: str = " MB") -> str:
 
 
 def is_hidden(parts: Sequence[str]) -> bool:
-    """Whether a file is a system's own: a checkpoint, a cache, or what a Mac adds to a zip file."""
+    """True for a system's own files: a checkpoint, a cache, or what a Mac adds to a zip file."""
     return any((part.startswith(".") and part != "..") or part in ("__MACOSX", "__pycache__") for part in parts)

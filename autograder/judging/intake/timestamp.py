@@ -1,4 +1,4 @@
-"""When a submission was handed in, by its timestamp.txt.
+"""The time a submission was handed in, by its timestamp.txt.
 
 nbgrader's commands write that file, but into a folder that a student filled: it is a claim. Where it is known when the
 submission was received, that counts. Else the claim is believed if it is a plausible time, and anything else counts as
@@ -23,7 +23,7 @@ EARLIEST = datetime(2000, 1, 1)
 SLACK = timedelta(days=1)  # a time without a zone may be anybody's
 COPYING = timedelta(hours=1)
 SENDING = timedelta(minutes=2)
-"""Who begins to hand in before the deadline is in time."""
+"""The time sending may take: a submission begun before the deadline is in time."""
 ROUNDED = timedelta(seconds=1)  # nbgrader's claim has microseconds, a learning platform's table has none
 
 
@@ -54,7 +54,7 @@ def told_time(
 
 
 def weighed(told: datetime | None, doubt: str, received: datetime | None) -> tuple[datetime | None, str]:
-    """What a student's file says, unless it is known when the submission was received; see `told_time`."""
+    """Return the time a student's file claims, unless the time of receipt is known and differs; see `told_time`."""
     if received is None or (told is not None and -ROUNDED < received - told <= SENDING):
         return told, doubt
     if told is None:

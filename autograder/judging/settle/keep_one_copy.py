@@ -1,4 +1,4 @@
-"""Where a cell was copied, decide which copy counts."""
+"""Decide which copy counts where a cell was copied."""
 
 from collections import defaultdict
 
