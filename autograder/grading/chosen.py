@@ -1,4 +1,4 @@
-"""Which submissions of a folder a run grades; known before anything is imported that grades."""
+"""Choose the submissions of a folder that a run grades, before any module that grades is imported."""
 
 from pathlib import Path
 

@@ -48,11 +48,11 @@ class Entries:
         self.folder = Path(course.directory.root) / "entries"
 
     def path(self, lesson: str, student: str) -> Path:
-        """Where the entry of a submission stands."""
+        """The file of a submission's entry."""
         return self.folder / lesson / f"{hashlib.sha256(student.encode()).hexdigest()[:32]}.json"
 
     def find(self, lesson: str, student: str, digest: str, told: datetime | None) -> Judged | None:
-        """What came of a submission, if this very submission was entered already, and still stands where it was."""
+        """Return the outcome of this very submission, if it was entered before and nothing has changed since."""
         try:
             found = json.loads(self.path(lesson, student).read_text(encoding="utf-8"))
             if found.pop("digest", None) != digest:
@@ -63,7 +63,7 @@ class Entries:
         return before if self._stands(before, told) else None
 
     def _stands(self, before: Judged, told: datetime | None) -> bool:
-        """Whether gradebook and folders hold what was entered: nbgrader's own commands write there, too."""
+        """True if gradebook and folders still hold what was entered: nbgrader's own commands write there as well."""
         student, lesson, directory = before.student, before.lesson, self.course.directory
         sheet = read(self.gradebook, lesson, [student]).get(student)
         if sheet is None or sheet.told != told:  # entered into another gradebook, or at another time
@@ -202,7 +202,7 @@ def _graded_cells(judged: Judged) -> list[Any]:
 
 
 def _comments(names: Iterable[str], judged: Judged) -> dict[str, str | None]:
-    """What stands below the answers of these names, as nbgrader has it."""
+    """Return the comments below the answers of these names, as nbgrader words them."""
     return {name: "No response." if name in judged.unanswered else None for name in names}
 
 
@@ -216,5 +216,5 @@ def _sha256(text: str | None) -> str:
 
 
 def digest_of(files: Mapping[str, bytes], *others: str) -> str:
-    """What a verdict depends on: the files handed in, and others of its conditions such as the lesson's digest."""
+    """Digest what a verdict depends on: the files handed in, and other conditions such as the lesson's digest."""
     return hashlib.sha256("\n".join([digest_of_files(files), *others]).encode()).hexdigest()

@@ -48,7 +48,7 @@ class Graded:
     problem: str | None = None
     remarks: tuple[str, ...] = ()
     fault: bool = False
-    """Whether it is the grader's own that it was not graded."""
+    """True if it was not graded because of a fault of the grader's own."""
 
     @property
     def points(self) -> float:
@@ -63,7 +63,7 @@ class Graded:
 
 @dataclass(frozen=True)
 class State:
-    """How far a run is: `done` of `total` submissions, and how many are judged a second."""
+    """The progress of a run: `done` of `total` submissions, and how many are judged per second."""
 
     total: int
     done: int
@@ -73,7 +73,7 @@ class State:
 
 @dataclass(frozen=True)
 class Claim:
-    """What a submission's folder says of itself: what was handed in, when, and what was unusual about it."""
+    """A submission as its folder describes it: its digest, the time it was handed in, and anything unusual."""
 
     digest: str = ""
     told: datetime | None = None
@@ -82,13 +82,13 @@ class Claim:
 
 @dataclass(frozen=True, kw_only=True)
 class How:
-    """How to grade: behind which layers, with how many workers or on which cluster, and whether to begin anew."""
+    """Settings of a run: the layers, the number of workers or the cluster, and whether to grade everything anew."""
 
     layers: Layers | None
     workers: int = 1
     scheduler: str | None = None
     shown: Certificates | None = None
-    """What is shown to a scheduler at a tls:// address."""
+    """The certificates shown to a scheduler at a tls:// address."""
     again: bool = False
     received: Path | None = None
     """A table of the times at which a learning platform has received the submissions."""
@@ -187,7 +187,7 @@ class Run:
                 yield task
 
     def _task(self, student: str, lesson: str, assignment: Assignment, seed: int) -> Task | None:
-        """What has to be judged, or None if this very submission was entered before."""
+        """Return the task of judging it, or None if this very submission was entered before."""
         folder = self.folder / student / lesson
         with bounded():
             handed_in = collect(folder, lesson)
@@ -289,5 +289,5 @@ class Run:
 
 
 def _is_the_machine_s(error: Exception) -> bool:
-    """Whether a disk or a database failed, as it would for whoever comes next; nbgrader raises errors of its own."""
+    """True if a disk or a database failed, as it would for the next submission too; nbgrader raises its own errors."""
     return any(isinstance(one, (OSError, OperationalError)) for one in (error, error.__context__))

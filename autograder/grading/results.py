@@ -1,4 +1,4 @@
-"""What each graded cell of a submission earned, and why not more."""
+"""The points of each graded cell of a submission, and the reason for any that are missing."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ NOT_ANSWERED = "not answered"
 
 
 class Why(NamedTuple):
-    """Why a cell has not all points: a misconception's id, or words; and the words that such answers have in common."""
+    """The reason a cell lacks points: a misconception's id, or words; and the words that such answers share."""
 
     diagnosis: str | None = None
     in_short: str | None = None
@@ -26,7 +26,7 @@ class Why(NamedTuple):
 
 @dataclass(frozen=True)
 class Result:
-    """What one graded cell earned, and the misconception that its report names, or the error with which it ended."""
+    """The points of one graded cell, with the misconception its report names or the error it ended with."""
 
     exercise: str
     points: float
@@ -78,7 +78,7 @@ def results_of(
 
 
 def what_happened(test: NotebookNode, answer: NotebookNode | None, report: dict[str, Any]) -> Why:
-    """That there is no answer; or the misconception; or the error that the answer ended with; or the report's words."""
+    """Return the reason: no answer, a misconception, the error that the answer ended with, or the report's words."""
     if answer is not None and answer.metadata.nbgrader.get("checksum") == compute_checksum(answer):
         return Why(NOT_ANSWERED)
     error = error_in(answer) if answer is not None else None

@@ -75,7 +75,7 @@ def _told(result: Result, known: Mapping[str, Exercise]) -> str:
 
 
 def _add_sentences(table: Table, one: Graded) -> None:
-    """Why it was not graded, and what was remarked on."""
+    """Add the reason it was not graded, and the remarks on it."""
     problem = [Text(printable(one.problem), style="yellow")] if one.problem is not None else []
     for number, text in enumerate([*problem, *(Text(printable(remark), style="dim") for remark in one.remarks)]):
         table.add_row("" if number else one.student, text)

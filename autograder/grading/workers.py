@@ -47,7 +47,7 @@ class Worker:
         self.held.append((future, task, attempt))
 
     def take(self) -> Iterator[Judged]:
-        """What is done, in order."""
+        """Yield the finished judgements, in order."""
         while self.held and self.held[0][0].done() and not self.is_dead:
             future, task, _ = self.held.popleft()
             self.began, self.overdue = time.monotonic(), False
@@ -56,7 +56,7 @@ class Worker:
 
     @property
     def is_dead(self) -> bool:
-        """Whether the process died under the task that it was judging."""
+        """True if the process died while judging its task."""
         if not self.held or not self.held[0][0].done():
             return False
         return isinstance(self.held[0][0].exception(), BrokenProcessPool)
