@@ -130,7 +130,7 @@ def stale(layout: Layout) -> list[Path]:
 
 
 def drift(layout: Layout, wanted: tuple[str, ...], exercises: Mapping[str, Any]) -> list[str]:
-    """How the notebooks that are there differ from what the text builds; nothing is executed or written.
+    """List how the present notebooks differ from what the text builds; nothing is executed or written.
 
     Badge and install cell are built with the address that the notebook was built with, so that a clone from anywhere
     finds no difference.

@@ -46,7 +46,7 @@ def github_url(address: str) -> str | None:
 
 
 def colab_address(lesson: str, url: str) -> str:
-    """Where Colab opens the student's notebook."""
+    """The address at which Colab opens the student's notebook."""
     target = url.removeprefix("https://").replace(".com", "", 1)
     return f"https://colab.research.google.com/{target}/blob/main/notebooks/{lesson}.ipynb"
 

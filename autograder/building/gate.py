@@ -216,7 +216,7 @@ def _squeeze(text: str) -> str:
 
 
 def _contains(text: str, squeezed: str) -> bool:
-    """Whether the squeezed line is one of the text's lines or, if it is long enough to tell, a part of one."""
+    """True if the squeezed line is one of the text's lines or, if it is long enough to tell, part of one."""
     lines, whole = _squeezed(text)
     return squeezed in lines or (len(squeezed) >= 12 and squeezed in whole)
 
@@ -242,7 +242,7 @@ def _checked(source: str) -> str | None:
 
 
 def _keys_like(metadata: Any, *prefixes: str) -> bool:
-    """Whether a key with one of these beginnings is anywhere in the metadata."""
+    """True if any key in the metadata, however deep, begins with one of these prefixes."""
     if isinstance(metadata, dict):
         return any(k.startswith(prefixes) or _keys_like(v, *prefixes) for k, v in metadata.items())
     return isinstance(metadata, list) and any(_keys_like(value, *prefixes) for value in metadata)

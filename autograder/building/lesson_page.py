@@ -47,7 +47,7 @@ def add_opening(page: NotebookNode, lesson: str) -> None:
 
 
 def addresses(lesson: str) -> dict[str, str]:
-    """Where the notebook opens: in Colab if the repository is known, and in JupyterLab if a hub is, too.
+    """Return the addresses that open the notebook: Colab if the repository is known, JupyterLab if a hub is as well.
 
     The hub is `project.urls.JupyterHub` of pyproject.toml. It needs nbgitpuller, which brings the repository there.
     """

@@ -55,7 +55,7 @@ def _pairs(first: list[str], second: list[str]) -> list[tuple[str, str]]:
 
 
 def _joined(template: str, molecules: tuple[str, str]) -> tuple[Any, Any]:
-    """What went in, as one, and the product; isotopes in both say which atom is which."""
+    """Return the reactants as one molecule, and the product; isotopes in both say which atom is which."""
     from rdkit import Chem
     from rdkit.Chem import rdChemReactions
 

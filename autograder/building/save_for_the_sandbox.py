@@ -33,5 +33,5 @@ class SaveForTheSandbox(SaveCells):  # type: ignore[misc]
 
 
 def is_for_the_sandbox(assignment: Any) -> bool:
-    """Whether the gradebook's assignment was saved in this way."""
+    """True if the gradebook's assignment was saved in this way."""
     return all(notebook.kernelspec == json.dumps(NO_KERNEL) for notebook in assignment.notebooks)

@@ -42,7 +42,7 @@ class Trained:
 
     @torch.no_grad()
     def read(self) -> list[str]:
-        """What the reader makes of the texts."""
+        """Read the texts and return what the model writes for each."""
         logits, _ = self.reader(self.reader.encode(self.texts))
         return ["".join(self.digits[i] for i in row) for row in logits.argmax(dim=-1).tolist()]
 
@@ -104,7 +104,7 @@ def round_weights(reader: nn.Module) -> nn.Module:
 
 
 def exported(trained: Trained) -> dict[str, Any]:
-    """What `reader.js` needs, in JSON's types: the characters in the order of their numbers, and the weights."""
+    """Return what `reader.js` needs in JSON's types: the characters in the order of their numbers, the weights."""
     weights = {}
     for name, numbers in trained.reader.state_dict().items():
         scale, whole = in_16_bits(numbers)

@@ -10,7 +10,7 @@ Change = tuple[int, int, int, int]
 
 
 def changes(right: str, program: str) -> list[Change]:
-    r"""Where the two differ.
+    r"""The line ranges in which the two programs differ.
 
     >>> changes("a = 1\nb = 2", "a = 1\nb = 3")
     [(1, 2, 1, 2)]
@@ -69,7 +69,7 @@ def _indent(row: str) -> str:
 
 
 def repair(right: str, program: str) -> str:
-    r"""What changes, as a diff without context: the wrong lines, then the right ones.
+    r"""Show the repair as a diff without context: the wrong lines, then the right ones.
 
     >>> print(repair("def f(x):\n    return x + 1", "def f(x):\n    return x"))
     -return x

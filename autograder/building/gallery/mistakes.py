@@ -29,7 +29,7 @@ class Mistake:
 
     @property
     def title(self) -> str:
-        """What a check calls it, in every exercise."""
+        """The title that checks give it, the same in every exercise."""
         return self.places[0].told.title
 
     @property

@@ -37,10 +37,10 @@ class Page:
     contents: tuple[tuple[str, str], ...]
     """The ids and the headings of its sections."""
     words: str
-    """What the site's search finds it by."""
+    """The words by which the site's search finds it."""
 
     def as_record(self) -> dict[str, Any]:
-        """The same in JSON's types."""
+        """The entry in JSON's types."""
         return asdict(self)
 
 
@@ -69,7 +69,7 @@ def heading(mistake: Mistake) -> str:
 
 
 def topic(mistake: Mistake) -> str:
-    """What the code is called in which the mistake is made."""
+    """Name the kind of code in which the mistake is made."""
     return "Any function or module" if mistake.id in ANYWHERE else topic_of(mistake.places[0].exercise.name)
 
 

@@ -46,7 +46,7 @@ def _one_thread() -> None:
 
 
 def try_all(name: str, ids: Sequence[str]) -> dict[str, tuple[Report, tuple[str, ...]]]:
-    """Those mistakes of an exercise."""
+    """Try these mistakes of an exercise."""
     exercise, asking = find(name), Asking(memory={})
     causal = _causal(exercise, asking)
     known = {told.id: told for told in exercise.misconceptions}
@@ -83,7 +83,7 @@ def _moved(seen: Observation) -> bool:
 
 
 def _earlier_results(asked: Asked, inputs: Inputs) -> tuple[Tensor, ...]:
-    """For each output, by how much its earlier rows move when the last row of all inputs of that length changes."""
+    """Return, for each output, how far its earlier rows move when the last row of all inputs of that length changes."""
     before = [t.clone() for t in asked(*inputs)]
     if before[0].dim() < 2:
         return tuple(t.new_zeros(0) for t in before)
