@@ -1,4 +1,4 @@
-"""What a package for another platform holds: the grader, one lesson, the locked requirements, perhaps the seed."""
+"""Make the package for another platform: the grader, one lesson, the locked requirements, perhaps the seed."""
 
 import io
 import json
@@ -26,7 +26,7 @@ WEIGHTS = "requirements-weights.lock"
 FOR_WEIGHTS = "12"
 """The lesson whose model is a package of its own."""
 VISIBILITIES = ("visible", "after_due_date", "after_published", "hidden")
-"""When students see a verdict on Gradescope."""
+"""The times at which Gradescope can show students a verdict."""
 TEMPLATES = Path(__file__).with_name("templates")
 OLDEST, EPOCH = (1980, 1, 1, 0, 0, 0), "315532800"  # that a zip file can hold: the same package has the same bytes
 

@@ -59,7 +59,7 @@ class Grade:
 
 @dataclass(frozen=True)
 class Row:
-    """What a push means for one student."""
+    """The effect of a push on one student."""
 
     student: str
     here: float | None
@@ -89,7 +89,7 @@ def graded_lessons(layout: Layout) -> list[str]:
 
 
 def plan(grades: Mapping[str, Grade], remote: Remote, sent: Mapping[str, float], *, overwrite: bool) -> list[Row]:
-    """What would be done for each student; `sent` is what earlier runs have brought there."""
+    """Decide what to do for each student; `sent` holds the scores that earlier runs have sent there."""
     rows = []
     for student, grade in grades.items():
         account, here = remote.accounts.get(student), grade.score
@@ -108,12 +108,12 @@ def plan(grades: Mapping[str, Grade], remote: Remote, sent: Mapping[str, float],
 
 
 def same(one: float | None, other: float | None) -> bool:
-    """Whether two scores are equal as a platform keeps them, to the cent."""
+    """True if two scores are equal to the cent, as a platform keeps them."""
     return one is not None and other is not None and round(one, 2) == round(other, 2)
 
 
 class Sent:
-    """What has been brought to a platform, kept in the course's folder."""
+    """The scores sent to a platform, kept in the course's folder."""
 
     def __init__(self, layout: Layout, platform: str) -> None:
         self.path = layout.course / "pushed" / f"{platform}.json"
@@ -140,7 +140,7 @@ class Sent:
 def look(
     platform: Platform, layout: Layout, lesson: str, wanted: str, *, overwrite: bool, lateness: bool
 ) -> tuple[Remote, list[Row]]:
-    """What a push of one lesson would change; a CourseError if the platform gives it other points."""
+    """Return what a push of one lesson would change; a CourseError if the platform gives the lesson other points."""
     possible, grades = grades_of(layout, lesson, lateness=lateness)
     try:
         remote = platform.remote(wanted)

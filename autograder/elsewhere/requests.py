@@ -32,7 +32,7 @@ LONGEST = 4000
 
 @dataclass(frozen=True)
 class Request:
-    """What a student asks for, and what was decided."""
+    """A student's request for a regrade, and the decision on it."""
 
     id: str
     student: str
@@ -47,7 +47,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Shown:
-    """What an assistant reads to decide: the request, the points, the verdict and the student's code."""
+    """The view of an assistant who decides: the request, the points, the verdict and the student's code."""
 
     request: Request
     points: float
@@ -189,7 +189,7 @@ def _rows(table: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def in_share(student: str, part: tuple[int, int]) -> bool:
-    """Whether a student is in the k-th of n shares; each is in one, and in the same one each time."""
+    """True if a student is in the k-th of n shares; every student is in exactly one, the same each time."""
     number, shares = part
     return int.from_bytes(hashlib.sha256(student.encode(errors="surrogateescape")).digest()[:8]) % shares == number - 1
 

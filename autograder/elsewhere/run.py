@@ -23,7 +23,7 @@ WEAKER = {
 
 
 def settings() -> dict[str, Any]:
-    """What the package was made with."""
+    """Return the settings the package was made with."""
     try:
         found = json.loads((ROOT / SETTINGS).read_text(encoding="utf-8"))
         return {**found, "lesson": str(found["lesson"])}

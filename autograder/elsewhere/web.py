@@ -24,7 +24,7 @@ NO_TOKEN = "The token is refused: it is wrong, has expired, or may not do this"
 
 
 class Refused(Exception):
-    """What a platform answered instead of doing it, as a clause; the other students are not concerned."""
+    """A platform's refusal, with the reason as a clause; the other students are not affected."""
 
 
 class NoAccess(CourseError):
@@ -55,7 +55,7 @@ class _NoRedirects(HTTPRedirectHandler):
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back: JSON, and where the next page is, if there is one."""
+    """A platform's answer: its JSON, and the address of the next page, if there is one."""
 
     data: Any
     next: str = ""
