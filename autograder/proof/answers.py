@@ -54,7 +54,7 @@ def lesson_answers(layout: Layout) -> dict[str, Answer]:
 
 @functools.cache
 def answers_in(layout: Layout, lesson: str) -> dict[str, Answer]:
-    """The same of one lesson, without whatever the other lessons import."""
+    """Return the answers of one lesson, without whatever the other lessons import."""
     return _answers_of(read_lesson(layout.text(lesson)))
 
 
@@ -92,7 +92,7 @@ def _answers_of(notebook: NotebookNode) -> dict[str, Answer]:
 
 
 def _definitions(statements: list[ast.stmt], wanted: Set[str], known: Set[str]) -> str:
-    """Those of the statements that bind what is wanted, or what they themselves read."""
+    """Return those of the statements that bind what is wanted, or what they themselves read."""
     chosen: set[int] = set()
     while more := {i for i, s in enumerate(statements) if i not in chosen and surely_bound(s) & wanted}:
         chosen |= more
@@ -101,7 +101,7 @@ def _definitions(statements: list[ast.stmt], wanted: Set[str], known: Set[str]) 
 
 
 def _judged_names(source: str) -> dict[str, str]:
-    """Of a test cell, what it hands to `check`: the exercise's name, and the answer's."""
+    """Map the exercise's name to the answer's, for each call of `check` in a test cell."""
     found = {}
     for node in ast.walk(_parsed(source)):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "check":

@@ -56,7 +56,7 @@ def one_thread_each() -> None:
 
 
 def measure(names: list[str], seeds: int) -> dict[str, Proof]:
-    """What was found, by exercise; two processes share the work, and each task is one exercise and one thing to try."""
+    """Measure each exercise; two processes share the work, and each task is one exercise and one thing to try."""
     tasks: dict[str, list[Task]] = {name: [(fates, (name,)), (slips, (name,))] for name in names}
     for name in names:
         for start in range(0, seeds, SEEDS_AT_ONCE):

@@ -1,4 +1,4 @@
-"""How often something held, with its 95 % interval; and what is required of an exercise."""
+"""Rates with their 95 % intervals, and the counts that an exercise's proof consists of."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class Rate:
 
 
 class Cost(NamedTuple):
-    """What one check took, in milliseconds of processor time and by the clock on the wall."""
+    """The cost of one check, in milliseconds of processor time and by the clock on the wall."""
 
     cpu: float
     wall: float
@@ -42,7 +42,7 @@ class Cost(NamedTuple):
 
 @dataclass(frozen=True)
 class Judgement:
-    """What the check said of an answer whose kind is known: `misconception` is its name, None for a right answer."""
+    """The check's verdict on an answer of a known kind: `misconception` is its name, None for a right answer."""
 
     answer: str
     misconception: str | None
@@ -54,13 +54,13 @@ class Judgement:
 
 
 WAYS = ("misconception", "change", "symptom", "exception", "nothing")
-"""How one is told what is wrong: by the name of a misconception, by the one change that mends it, by what the result
+"""The ways to tell what is wrong: the name of a misconception, the one change that fixes it, what the result
 shows, by the words of the exception in which it ends; or by the first wrong number alone."""
 
 
 @dataclass(frozen=True)
 class Withheld:
-    """What is said of a slip, and what would be if it were on no list."""
+    """The report on a slip, and what it would say if the slip were on no list."""
 
     exercise: str
     id: str
@@ -70,9 +70,9 @@ class Withheld:
 
 @dataclass(frozen=True)
 class Fate:
-    """What became of a mutant: which cases killed it ("visible", "hidden"), or "" and the reason why it is right.
+    """The fate of a mutant: the cases that killed it ("visible", "hidden"), or "" and the reason why it is right.
 
-    Of some of those that the visible check kills, in which of `WAYS` the student is told, and what that check cost.
+    For some of those that the visible check kills: the way in `WAYS` the student is told, and the cost of that check.
     """
 
     key: str
@@ -152,7 +152,7 @@ class Proof:
         return [f for f in self.fates if f.told_by]
 
     def told_by(self, way: str) -> Rate:
-        """Those of them that are told in one of `WAYS`."""
+        """The rate of mutants that are reported in one of `WAYS`."""
         return Rate(sum(f.told_by == way for f in self.told), len(self.told))
 
     @property
@@ -167,7 +167,7 @@ class Proof:
 
     @property
     def costs(self) -> list[Cost]:
-        """What the visible checks cost that were timed."""
+        """The costs of those visible checks that were timed."""
         return [v.cost for v in self.verdicts if v.cost is not None]
 
     def unsteady(self) -> list[str]:

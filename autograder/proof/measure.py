@@ -24,9 +24,9 @@ from autograder.proof.observed import Observed
 from autograder.proof.withheld import told_instead
 
 ONE_IN = 10
-"""Of so many mutants, what the student is told is noted; and of so many misconceptions, what the check costs."""
+"""One mutant in so many has its report noted; one misconception in so many has the cost of its check measured."""
 MOST_TOLD = 50
-"""Of about so many mutants in all: a long answer has two thousand."""
+"""The number of mutants whose report is noted, at most about: a long answer has two thousand."""
 
 
 def code_exercises() -> list[str]:
@@ -35,7 +35,7 @@ def code_exercises() -> list[str]:
 
 
 def verdicts(name: str, seeds: range) -> Proof:
-    """What the check says of every misconception and every right answer, visible and hidden, with each seed."""
+    """Check every misconception and every right answer, visible and hidden, with each seed."""
     exercise = exercises()[name]
     wrong = [(m.id, m.same_as or m.id, m.implementation) for m in exercise.misconceptions]
     lesson = solution(Layout(), exercise)
@@ -51,7 +51,7 @@ def verdicts(name: str, seeds: range) -> Proof:
 
 
 def slips(name: str) -> Proof:
-    """What is said of each slip, and what would be said of it without a catalogue."""
+    """Return what is said of each slip, and what would be said of it without a catalogue."""
     exercise = exercises()[name]
     if not isinstance(exercise, WrittenExercise):
         return Proof()
@@ -70,7 +70,7 @@ def _verdict(observed: Observed, answer: str, expected: str | None, attempt: Any
 
 
 def _cost(exercise: Exercise, attempt: Any) -> Cost:
-    """What the visible check costs as a student runs it."""
+    """Measure the cost of the visible check as a student runs it."""
     cpu, wall = time.process_time(), time.perf_counter()
     run_exercise(exercise, attempt)
     return Cost(1000 * (time.process_time() - cpu), 1000 * (time.perf_counter() - wall))
@@ -84,7 +84,7 @@ def _warm_up(exercise: Exercise) -> None:
 
 
 def fates(name: str) -> Proof:
-    """What becomes of each mutant of the lesson's solution, and of an alternative, under the grader's check."""
+    """Find the fate of each mutant of the lesson's solution, and of an alternative, under the grader's check."""
     exercise, reasons = exercises()[name], EQUIVALENT.get(name, {})
     lesson, plain = solution(Layout(), exercise), written_plainly(name)
     _warm_up(exercise)
@@ -114,7 +114,7 @@ def _fate(exercise: Exercise, answer: Answer, mutant: Mutant, reason: str, limit
 
 
 def _way(exercise: Exercise, report: Report) -> str:
-    """Which of `counts.WAYS` it is."""
+    """Return the one of `counts.WAYS` that applies."""
     if report.diagnosis is None:
         return "exception" if report.failure is not None and report.failure.kind == "raised" else "nothing"
     if report.diagnosis in {m.id for m in exercise.misconceptions}:
@@ -123,7 +123,7 @@ def _way(exercise: Exercise, report: Report) -> str:
 
 
 def _killed_by(exercise: Exercise, answer: Answer, source: str, limits: TimeLimits) -> str:
-    """Whether the visible cases tell the mutant from a right answer, or only the hidden ones, or ("") none."""
+    """Return which cases tell the mutant from a right answer: "visible", only "hidden", or "" if none do."""
     try:
         attempt = run_source(answer, source)
     except Exception:

@@ -1,4 +1,4 @@
-"""What the course's own answers to an exercise do, noted once for each seed; verdicts and names follow from that."""
+"""Observations of the course's own answers to an exercise, made once for each seed; verdicts and names follow."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,7 +18,7 @@ class Observed:
         self.exercise, self.asking = exercise, Asking(seed=seed, memory={})
 
     def seen(self, attempt: Any, cases: Sequence[Case]) -> dict[str, Observation]:
-        """What the attempt does, by the name of the case."""
+        """Observe the attempt on each case, by the case's name."""
         return {case.name: observe(self.exercise, attempt, case, self.asking) for case in cases}
 
     def trials(self, attempt: Any, *, hidden: bool) -> list[Trial]:
@@ -31,7 +31,7 @@ class Observed:
         return trials
 
     def wrong(self, *, hidden: bool) -> dict[str, list[Trial]]:
-        """The same for every misconception, by its id."""
+        """Return the trials of every misconception, by its id."""
         return {m.id: self.trials(m.implementation, hidden=hidden) for m in self.exercise.misconceptions}
 
     def diagnosis(self, trials: Sequence[Trial]) -> Misconception | None:

@@ -1,4 +1,4 @@
-"""What is required of the checks, and whether it holds."""
+"""The requirements on the checks, and whether each holds."""
 
 from dataclasses import dataclass
 from statistics import median

@@ -1,4 +1,4 @@
-"""What a student would be told of a slip if it were on no list: a slip earns its place if its text teaches more."""
+"""The report on a slip as if it were on no list: a slip earns its place only if its text teaches more."""
 
 from collections.abc import Sequence
 from dataclasses import fields
