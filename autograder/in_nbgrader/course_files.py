@@ -33,7 +33,7 @@ def write_whole(path: Path, text: str, mode: int = 0o666) -> None:
 
 
 def faults_file(course: Path) -> Path:
-    """Where the tracebacks of the grader's own faults are kept."""
+    """The file with the tracebacks of the grader's own faults."""
     return course / "faults.txt"
 
 

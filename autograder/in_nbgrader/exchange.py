@@ -52,7 +52,7 @@ class CollectWithoutLinks(ExchangeCollect):
         return {"username": name, "filename": name, "timestamp": NEVER}
 
     def _refusal(self, path: Path, student: str) -> str:
-        """Why it is no submission of the student whose name it has; empty if it is one."""
+        """Return the reason why it is no submission of the student it is named after; empty if it is one."""
         if not student or student.startswith("."):
             return "it has no student's name"
         if why := fault_of_name(student):
@@ -105,7 +105,7 @@ class CollectWithoutLinks(ExchangeCollect):
 
 
 def _name_of(owner: int) -> str:
-    """What the user is called who has this number."""
+    """Return the name of the user with this number."""
     try:
         return pwd.getpwuid(owner).pw_name
     except KeyError:

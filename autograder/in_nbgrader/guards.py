@@ -71,7 +71,7 @@ def _find_submissions(converter: Any) -> None:
 
 
 def _find_graded(converter: Any) -> None:
-    """As nbgrader does, but a student's name is no pattern: `[ok]` is found, by itself and among all."""
+    """Find the graded notebooks as nbgrader does, but take a student's name literally: `[ok]` is no pattern."""
     course = converter.coursedir
     graded = Path(converter._format_source("x", "x")).parents[1]
     converter.assignments, converter.notebooks = {}, []

@@ -1,4 +1,4 @@
-"""When a submission was handed in: by the system that received it, if that is known, else by its own timestamp.txt."""
+"""The time a submission was handed in: by the system that received it if that is known, else by its timestamp.txt."""
 
 import csv
 import re
@@ -75,7 +75,7 @@ def _rows(table: Path) -> Iterator[tuple[str, str, datetime]]:
 
 
 def _files(folder: Path, lesson: str) -> dict[str, bytes]:
-    """What was handed in; nothing, where that cannot be read."""
+    """Return the files that were handed in; none if they can't be read."""
     try:
         return collect(folder, lesson).files
     except NotGraded:
@@ -83,7 +83,7 @@ def _files(folder: Path, lesson: str) -> dict[str, bytes]:
 
 
 def _received(coursedir: Any, student: str, lesson: str) -> dict[str, datetime]:
-    """When each thing was received, by its digest; a line that says something else is none."""
+    """Return the time each thing was received, by its digest; lines in any other form are ignored."""
     path = _file(coursedir, student, lesson)
     lines = path.read_text(encoding="ascii", errors="replace").splitlines() if path.is_file() else []
     found = map(LINE.fullmatch, lines)
@@ -91,5 +91,5 @@ def _received(coursedir: Any, student: str, lesson: str) -> dict[str, datetime]:
 
 
 def _file(coursedir: Any, student: str, lesson: str) -> Path:
-    """In nbgrader's own layout, beside the folders of its steps: received/STUDENT/LESSON/received.txt."""
+    """The file in nbgrader's own layout, beside the folders of its steps: received/STUDENT/LESSON/received.txt."""
     return Path(coursedir.format_path("received", student, lesson)) / "received.txt"

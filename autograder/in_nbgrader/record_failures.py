@@ -18,7 +18,7 @@ from autograder.showing.text import printable
 
 
 def reason_file(coursedir: Any, student: str, assignment: str) -> Path:
-    """Where the reason stands, in nbgrader's own layout: not_graded/STUDENT/ASSIGNMENT/reason.txt."""
+    """The file with the reason, in nbgrader's own layout: not_graded/STUDENT/ASSIGNMENT/reason.txt."""
     return Path(coursedir.format_path("not_graded", student, assignment)) / "reason.txt"
 
 

@@ -39,11 +39,11 @@ class Mark:
     manual: float | None
     extra: float | None
     waits: bool
-    """Whether a person has to look at it."""
+    """True if a person has to look at it."""
 
     @property
     def score(self) -> float:
-        """What counts, as nbgrader computes it in its database."""
+        """The score that counts, as nbgrader computes it in its database."""
         counts = self.auto if self.manual is None else self.manual
         return 0.0 if counts is None else counts + (self.extra or 0.0)
 

@@ -13,7 +13,7 @@ def look_up_in_process() -> None:
 
 @cache
 def newest() -> str | None:
-    """What `alembic heads` says."""
+    """Return the newest version of the tables, as `alembic heads` does."""
     from alembic.config import Config  # only then: few commands make a gradebook
     from alembic.script import ScriptDirectory
 

@@ -22,11 +22,11 @@ from autograder.showing.text import printable
 UNPACKING_WALL = 1800.0
 """Seconds for the files of one archive, of which most are the disk's."""
 MOST_LINES = 20
-"""What is left out of one archive is named in so many lines; how much more there is, in another."""
+"""The most lines that name files left out of one archive; one more line gives the number of the rest."""
 
 
 class ExtractWithinBounds(ExtractorPlugin):
-    """In place of nbgrader's: follows no link, unpacks no more than it may, and goes on to the next file.
+    """Replaces nbgrader's extractor: follows no link, unpacks no more than it may, and goes on to the next file.
 
     A platform's archive holds all students' files, and some of these are archives. So no file keeps another out: the
     small ones are unpacked first, then the archives among them, each with an equal share of the room that is left;
@@ -79,7 +79,7 @@ class ExtractWithinBounds(ExtractorPlugin):
             room.give_back(share)
 
     def _place(self, into: Path, member: Member, room: Room) -> tuple[Path, str]:
-        """Where a member goes, and why it goes nowhere."""
+        """Return the path for a member, and the reason if it goes nowhere."""
         path = _within(into, member.name)
         if path is None:
             return into, "its name leads out of it or cannot be written"
@@ -137,7 +137,7 @@ def _written(member: Member, path: Path) -> str:
 
 
 def _within(folder: Path, name: str) -> Path | None:
-    """Where a member goes; None for a name that leads out of the folder, or that cannot be one."""
+    """Return the path for a member; None for a name that leads out of the folder, or that can't be one."""
     parts = PurePosixPath(name.replace("\\", "/")).parts
     clean = parts and ".." not in parts and parts[0] != "/" and name.isprintable() and len(parts) <= MOST_DEPTH
     return folder.joinpath(*parts) if clean else None

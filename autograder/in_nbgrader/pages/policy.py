@@ -1,4 +1,4 @@
-"""What a browser may run and load for a page of nbgrader's: the scripts that its templates write, and MathJax."""
+"""The content policy of nbgrader's pages: a browser may run only the scripts their templates write, and MathJax."""
 
 import base64
 import hashlib

@@ -30,7 +30,7 @@ def _exporter(handler: Any) -> Page:
 
 
 def _render(handler: Any, name: str, **values: Any) -> str:
-    """As nbgrader does, but every value is text: students' names come from wherever the list of students does."""
+    """Render as nbgrader does, but escape every value: students' names come from wherever the list of students does."""
     shared = handler.settings["nbgrader_jinja2_env"]
     environment = shared.overlay(autoescape=True, cache_size=0, extensions=[Guarded])
     environment.globals = {**shared.globals, "nonce": _nonce(handler)}
