@@ -22,7 +22,7 @@ from autograder.showing.errors import CourseError
 
 @dataclass(frozen=True)
 class Assigned:
-    """What was made: for whom, who had theirs before, the level of each bug, and how many share the commonest bug."""
+    """The outcome: for whom it was made, who had theirs before, each bug's level, how many share the commonest bug."""
 
     assignment: str
     new: tuple[str, ...]

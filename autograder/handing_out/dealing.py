@@ -1,4 +1,4 @@
-"""Who gets which bugs: as many of each level for everybody, and no bug twice before all have been dealt."""
+"""Deal the bugs: equally many of each level for everybody, and no bug twice before all have been dealt."""
 
 import random
 from collections import Counter
@@ -62,7 +62,7 @@ def deal(
 
 
 def _mistake(key: str) -> str:
-    """What two spellings and two dialects of a mistake in one exercise have in common."""
+    """Return the key that spellings and dialects of one mistake in one exercise have in common."""
     exercise, slip, *_ = key.split("/")
     return f"{exercise}/{slip_of(slip)}"
 

@@ -69,14 +69,14 @@ def own_source(assignment: str, student: str, bugs: Sequence[Mapping[str, Any]])
 
 
 def generic_source(assignment: str, count: int) -> NotebookNode:
-    """What all students' notebooks have in common: the cells that are answered, and those that are graded."""
+    """Return the part that all students' notebooks share: the cells that are answered, and those that are graded."""
     cells = [new_markdown_cell(GENERIC.format(assignment=assignment)), *_first_cell()]
     cells += [cell for number in range(1, count + 1) for cell in _questions(number, None, None)]
     return _notebook(cells, {})
 
 
 def own_release(assignment: str, source: NotebookNode) -> NotebookNode:
-    """What the student gets of it: no answer, and nothing that the grader knows."""
+    """Return the student's own release: no answer, and nothing that the grader knows."""
     released = Assignment(assignment, source).released
     cells = []
     for cell in source.cells:

@@ -44,7 +44,7 @@ def read_roster(path: Path) -> list[str]:
 
 
 def _fault(student: str) -> str:
-    """Why this is no name for a student's folder, as a clause; empty if it is one."""
+    """Return the reason why this can't name a student's folder, as a clause; empty if it can."""
     if not student:
         return "the student's id is empty"
     if any(sign in student for sign in "/\\") or student.startswith("."):

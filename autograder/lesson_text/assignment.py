@@ -1,4 +1,4 @@
-"""What was released, by the instructor's source: the only description of a submission's cells that is trusted."""
+"""An assignment by the instructor's source: the only trusted description of the cells of a submission."""
 
 import ast
 import hashlib
@@ -85,7 +85,7 @@ class Assignment:
 
     @cached_property
     def questions(self) -> list[Question]:
-        """What the tests ask, in the notebook's order; a CourseError for a test that asks nothing that is known."""
+        """The questions the tests ask, in the notebook's order; a CourseError if a test asks nothing that is known."""
         tests = [cell for cell in self.released.values() if cell.is_test and cell.cell_type == "code"]
         answers = [name for name, cell in self.released.items() if cell.solution]
         return [self._question(test, answers) for test in tests]
@@ -114,5 +114,5 @@ class Assignment:
 
     @cached_property
     def digest(self) -> str:
-        """What the grading depends on: the text of the lesson."""
+        """The digest of all that grading depends on: the text of the lesson."""
         return hashlib.sha256(self.text.encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""What a lesson's text leaves to the build: nbgrader's metadata, hidden tests, and the points.
+"""Complete a lesson's text with what it leaves to the build: nbgrader's metadata, hidden tests, and the points.
 
 A code cell that says
 

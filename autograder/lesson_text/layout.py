@@ -1,4 +1,4 @@
-"""Where things are."""
+"""The layout of files and folders."""
 
 import os
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from autograder.showing.errors import CourseError
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = ROOT / "autograder" / "nbgrader_config.py"
 SETTINGS = "course_settings.py"
-"""What an instructor changes for one course, in the course's folder."""
+"""The file with an instructor's settings for one course, in the course's folder."""
 
 LESSON = "[0-9][0-9]_*.py"
 
@@ -46,7 +46,7 @@ class Layout:
         return sorted(path.stem for path in found)
 
     def own_lessons(self) -> list[str]:
-        """Those that are this repository's."""
+        """The lessons of this repository."""
         return sorted(path.stem for path in self.solutions.glob(LESSON))
 
     def home(self, lesson: str) -> Path:
@@ -75,7 +75,7 @@ class Layout:
         return [name for name in lessons if name in wanted] if wanted else lessons
 
     def gradable(self, wanted: tuple[str, ...]) -> list[str]:
-        """The same of lessons and of assignments that are another one for each student."""
+        """Return the lessons chosen, and assignments that differ from student to student."""
         own = [name for name in self.individual_assignments() if not wanted or name in wanted]
         lessons = tuple(name for name in wanted if name not in own)
         return [*(self.chosen(lessons) if lessons or not wanted else []), *own]
@@ -93,7 +93,7 @@ class Layout:
         return sorted({path.name for path in (self.course / "individual" / "source").glob("*/*/")})
 
     def source_for(self, student: str, assignment: str) -> Path:
-        """What a submission is graded by: the student's own source, which may be missing, or else the lesson's."""
+        """Return the source that grades a submission: the student's own, which may be missing, or the lesson's."""
         own = self.individual("source", student, assignment)
         is_lesson = not own.is_file() and assignment not in self.individual_assignments()
         return self.source(assignment) if is_lesson else own

@@ -1,4 +1,4 @@
-"""What the markers in a lesson's cells enclose: solutions, stubs and hidden tests.
+"""Regions that markers enclose in a lesson's cells: solutions, stubs and hidden tests.
 
     ### BEGIN SOLUTION
     weights = scores.softmax(dim=-1)
@@ -6,8 +6,8 @@
     # weights = scores.softmax(dim=-2)
     ### END SOLUTION
 
-What stands between BEGIN SOLUTION and BEGIN STUB is the solution. What stands below BEGIN STUB is what the student gets
-in its place, as comments; without BEGIN STUB, the student gets a line that raises NotImplementedError.
+The lines between BEGIN SOLUTION and BEGIN STUB are the solution. Those below BEGIN STUB are what the student gets
+instead, as comments; without BEGIN STUB, the student gets a line that raises NotImplementedError.
 """
 
 import io

@@ -1,4 +1,4 @@
-"""What was released, as the gradebook remembers it: the only description of a submission's cells that is trusted."""
+"""The released cells as the gradebook remembers them: the only trusted description of the cells of a submission."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class ReleasedCell:
 
     @property
     def is_test(self) -> bool:
-        """Whether points are earned by what this cell gives, and students do not write it."""
+        """True if this cell earns points and is not written by students."""
         return self.points is not None and not self.solution
 
     def metadata(self) -> dict[str, object]:

@@ -27,7 +27,7 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """How many earned one part of an exercise's points, of those whose report tells."""
+    """The number of students who earned one part of an exercise's points, of those whose report tells."""
 
     name: str
     earned: int
@@ -65,7 +65,7 @@ class Item:
         return wilson(self.passed, self.submissions)
 
     def count(self, kind: str) -> int:
-        """How many submissions have a finding of that kind."""
+        """The number of submissions with a finding of that kind."""
         return sum(finding.count for finding in self.findings if finding.kind == kind)
 
 
@@ -176,7 +176,7 @@ def _item(lesson: str, name: str, graded: list[Submission], known: Mapping[str, 
 
 
 def _kind(attempt: Mark, known: Mapping[str, Exercise]) -> str | None:
-    """What an attempt without full points is; None for one that passed."""
+    """Return the kind of an attempt without full points; None for one that passed."""
     if attempt.passed:
         return None
     if attempt.diagnosis == NOT_ANSWERED:
@@ -220,7 +220,7 @@ def _parts(
 
 
 def _earned(attempt: Mark, worth: Mapping[str, int]) -> Mapping[str, bool] | None:
-    """Which parts an attempt earned; None where the report does not add up to the points in the gradebook."""
+    """Return the parts an attempt earned; None if the report doesn't add up to the points in the gradebook."""
     if attempt.points in (0, attempt.max_points):
         return dict.fromkeys(worth, attempt.points > 0)
     if attempt.parts is None or attempt.parts.keys() != worth.keys():

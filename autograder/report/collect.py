@@ -1,4 +1,4 @@
-"""What the graded submissions of a course hold, read from the gradebook and the autograded notebooks."""
+"""Collect the graded submissions of a course from the gradebook and the autograded notebooks."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ Step = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Mark:
-    """What one student earned in one exercise, why not more, and which parts the check's report says are right."""
+    """A student's points in one exercise, why not more, and which parts the check's report says are right."""
 
     exercise: str
     points: float
@@ -33,7 +33,7 @@ class Mark:
 
     @property
     def passed(self) -> bool:
-        """Whether all points were earned."""
+        """True if all points were earned."""
         return self.points >= self.max_points
 
 
@@ -67,7 +67,7 @@ def collect(layout: Layout, lessons: tuple[str, ...], step: Step = lambda *_: No
 
 
 def has_gradebook(layout: Layout) -> bool:
-    """Whether anything was graded there; asking makes no folder and no database."""
+    """True if anything was graded there; asking makes no folder and no database."""
     if not layout.course.is_dir():
         return False
     url = NbgraderCourse(layout.course).directory.db_url

@@ -1,4 +1,4 @@
-"""What the command does: read the course, print the tables, write the files."""
+"""Run the command: read the course, print the tables, write the files."""
 
 import dataclasses
 from collections.abc import Callable

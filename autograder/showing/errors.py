@@ -7,15 +7,15 @@ from autograder.showing.text import printable
 
 
 class CourseError(Exception):
-    """What is wrong and, where it is known, what would be right."""
+    """An error whose message says what is wrong and, where it is known, what would be right."""
 
 
 class NotGraded(Exception):
-    """Why a submission cannot be graded, as a clause; never a 0."""
+    """Raised where a submission can't be graded, with the reason as a clause; never a 0."""
 
 
 def reason_of(error: BaseException) -> str:
-    """Why one submission is not graded, as a clause: a fault of the grader's own is named by its type and place."""
+    """Return the reason for not grading, as a clause: for a fault of the grader's own, its type and place."""
     if isinstance(error, NotGraded):
         return str(error)
     frames = traceback.extract_tb(error.__traceback__)

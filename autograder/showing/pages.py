@@ -41,7 +41,7 @@ def code(text: str) -> Markup:
 
 
 FILTERS = {"code": code}
-"""What every template may use."""
+"""The filters that every template may use."""
 
 
 def _finalize(value: Any) -> Any:

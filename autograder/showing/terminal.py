@@ -34,7 +34,7 @@ def say(text: object, *, err: bool = False) -> None:
 
 
 def rated_progress(console: Console) -> Progress:
-    """How far a long command is, how fast (a task's field `rate`), and what it does; nothing where nobody watches."""
+    """Show a long command's progress, its rate (a task's field `rate`) and its work; nothing if nobody watches."""
     columns = (
         BarColumn(bar_width=20),
         MofNCompleteColumn(),

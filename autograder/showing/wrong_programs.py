@@ -10,7 +10,7 @@ from autograder.showing.errors import CourseError
 
 
 def wrong_programs(id: str, names: Sequence[str] = ()) -> list[str]:
-    """For each exercise that has the slip, of all or of those named: what is told, and the program.
+    """Return the report and the program for each exercise that has the slip, of all or of those named.
 
     Raises CourseError if there is none.
     """

@@ -1,4 +1,4 @@
-"""Where attempts arrive: nbgrader's exchange, with a folder for each, or a folder with each student's last one."""
+"""Arriving attempts: nbgrader's exchange, with a folder for each, or a folder with each student's last one."""
 
 import glob
 import os
@@ -37,7 +37,7 @@ class Arrivals(Protocol):
     """A place where attempts arrive."""
 
     submitted: Path
-    """Where the grader reads what was taken in."""
+    """The folder in which the grader reads what was taken in."""
 
     def look(self, known: set[str]) -> list[Attempt]:
         """The attempts that are whole and not known, the earliest first; a CourseError if the place is gone."""
@@ -56,7 +56,7 @@ class Settled:
         self.seen: dict[Path, Signature] = {}
 
     def is_whole(self, folder: Path) -> bool:
-        """Whether the folder is as it was at the last look."""
+        """True if the folder is as it was at the last look."""
         now = tuple(_signature(folder))
         before, self.seen[folder] = self.seen.get(folder), now
         return before == now

@@ -1,4 +1,4 @@
-"""What was answered, a line each, on the disk before the next is begun; and the lock that keeps a second watch out."""
+"""A journal of answers, a line each, on disk before the next is begun; and the lock that keeps a second watch out."""
 
 import fcntl
 import json
@@ -22,7 +22,7 @@ class Answered:
     student: str
     lesson: str
     at: float
-    """When, in seconds since 1970, as this machine's clock had it."""
+    """The time in seconds since 1970, by this machine's clock."""
     how: str
 
 
@@ -63,9 +63,9 @@ class Journal:
         self.keys |= {one.key for one in answers}
 
     def free_at(self, student: str, most: int, now: float) -> float:
-        """When a student may be judged again, if `most` attempts an hour are judged: now, or later.
+        """Return the time a student may be judged again, now or later, if `most` attempts an hour are judged.
 
-        A time that the clock has not reached yet, by more than an hour, is one of a clock that was wrong, and counts
+        A time more than an hour ahead of this clock comes from a clock that was wrong, and counts
         for nothing.
         """
         times = sorted(one.at for one in self.answered if one.student == student and one.how == "judged")

@@ -21,7 +21,7 @@ ROUND = 4
 """Attempts for each worker that are judged before the feedback of the first is released."""
 LOOK_SECONDS, PAUSE_SECONDS = 1.0, 5.0
 TRIES, AGAIN_SECONDS = 3, 60.0
-"""How often an attempt is tried that failed by a fault of the grader's own, and how long it waits in between."""
+"""The most tries for an attempt that failed by a fault of the grader's own, and the wait between them."""
 REASON = """<!doctype html><html lang="en"><meta charset="utf-8"><title>{lesson}</title>
 <h1>{lesson}</h1><p>This submission was not graded: {reason}.</p></html>
 """
@@ -88,9 +88,9 @@ class Watch:
         return sum(self._answer(attempt, graded[attempt.student, attempt.lesson]) for attempt in judged)
 
     def _turn(self, waiting: list[Attempt]) -> list[Attempt]:
-        """Whose turn it is: the earliest attempt of each student who may be judged now.
+        """Choose whose turn it is: the earliest attempt of each student who may be judged now.
 
-        Of those of a student who may not, only the last one of each lesson goes on waiting.
+        For a student who may not, only the last attempt at each lesson goes on waiting.
         """
         now, tick = self.clock(), time.monotonic()
         chosen: dict[str, Attempt] = {}
