@@ -95,7 +95,7 @@ def ours(
 
 
 def under_load(layout: Layout, lesson: str, layers: Layers, students: set[str]) -> list[Graded]:
-    """The same once more, beside four processes for each processor that compute without end."""
+    """Grade once more beside four endless processes for each processor."""
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(4 * workers_here())]
     try:
         return ours(layout, lesson, layers, workers_here(), students)[1]
