@@ -1,7 +1,7 @@
 """An attempt: how it is built, called and differentiated, here or in another process.
 
-Nothing in this file knows an answer. With the files that it imports, and the `ready_made` that `watch` does, it is all
-that has to stand beside a student's code: a grader runs these in a sandbox.
+Nothing in this file knows an answer. This file, the files it imports and `ready_made` (for `watch`) are all that a
+grader has to put beside a student's code in its sandbox.
 """
 
 import contextlib
@@ -77,14 +77,14 @@ class Session(Protocol):
         """Gradients of Σ output · cotangent: of the last call's inputs, then of the weights in alphabetical order."""
 
     def close(self) -> None:
-        """There is nothing more to ask."""
+        """End the session."""
 
 
 class Attempt(ABC):
     """An answer to be judged, in this process or in another."""
 
     source = ""
-    """Its own text; empty where nobody has it."""
+    """Its own source text; empty if that can't be had."""
 
     def explained(self) -> Any:
         """Return the findings that its own source gives in the process it lives in; None if there are none."""
@@ -100,9 +100,9 @@ class Attempt(ABC):
 
 
 class Local(Attempt):
-    """An attempt that is an object of this process; all its cases together have so much patience, usually that here.
+    """An attempt that is an object of this process; one patience, usually this machine's, covers all of its cases.
 
-    One that is `ours`, the course's own, prints nothing: nothing is redirected that other threads use, too.
+    An attempt that is `ours`, the course's own, prints nothing, so no stream that other threads use is redirected.
     """
 
     def __init__(self, target: Any, limits: TimeLimits | None = None, *, ours: bool = False) -> None:
@@ -144,7 +144,7 @@ class LocalSession:
 
     @contextlib.contextmanager
     def _limited(self) -> Iterator[Window]:
-        """All that is entered around an attempt; what may touch something of its own is called through the window."""
+        """Enter everything that surrounds an attempt; only calls through the window may run the attempt's own code."""
         state_kept = limits.global_state_kept(seed=self.calls)
         with time_limit(self.clock) as within, self.quiet() as text, state_kept, self.alone():
             try:

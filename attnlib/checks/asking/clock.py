@@ -40,7 +40,7 @@ class Patience:
         self.window_wall = self.window_cpu = 0.0
 
     def spend(self, wall: float, cpu: float) -> None:
-        """Note that so much time has passed, and that the process computed for so much of it."""
+        """Note that `wall` seconds have passed, of which the process computed for `cpu`."""
         self.wall_left -= wall
         self.window_wall += wall
         self.window_cpu += cpu
@@ -52,7 +52,7 @@ class Patience:
 
 
 class Clock:
-    """A budget of processor time, used up while it runs, and the patience of which that takes its share."""
+    """A budget of processor time, used up while the clock runs, and the patience that it draws on."""
 
     def __init__(self, cpu_seconds: float, patience: Patience) -> None:
         self.cpu_seconds, self.cpu_left, self.patience = cpu_seconds, cpu_seconds, patience
@@ -112,9 +112,9 @@ def _imports_a_library(frames: list[FrameType]) -> bool:
 
 @contextlib.contextmanager
 def nobody_to_ask() -> Iterator[None]:
-    """Refuse to ask for input in the body, and to stop for a debugger: a check would wait for somebody to type.
+    """Refuse requests for input in the body, and stops for a debugger: a check would wait for somebody to type.
 
-    A notebook's kernel has functions of its own in these places, which are put back.
+    A notebook's kernel replaces these functions by its own; they are put back afterwards.
     """
 
     def refuse(*_arguments: object, **_options: object) -> str:

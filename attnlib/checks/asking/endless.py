@@ -34,7 +34,7 @@ MOST_FRAMES = 20
 
 
 def endless(frames: Sequence[traceback.FrameSummary]) -> str:
-    """The loop among these frames that does not end, and the reason; empty where neither can be told."""
+    """Return the loop among these frames that doesn't end, and the reason; empty if either is unknown."""
     sure: list[str] = []
     unsure: list[str] = []
     for frame in reversed(frames[-MOST_FRAMES:]):
@@ -138,7 +138,7 @@ def _nothing_changes(names: set[str]) -> str:
 
 
 def _ways_out(node: ast.AST, guard: ast.expr | None, inner: bool = False) -> Iterator[ast.expr | None]:
-    """The conditions of what ends a loop; None for one that is not asked for, or that others decide on."""
+    """The conditions that end a loop; None for one that isn't tested here, or that others decide on."""
     for field, value in ast.iter_fields(node):
         asked = node.test if isinstance(node, ast.If) and field != "test" else guard
         for child in value if isinstance(value, list) else [value]:
@@ -169,7 +169,7 @@ def _names(node: ast.AST) -> set[str]:
 def _changed(loop: Loop, asked: ast.expr) -> set[str]:
     """The variables that a round may change.
 
-    What is compared as it stands is a number, which no function can change that it is handed to; nor does one change
+    A variable that is compared directly is a number, and no function can change one that it gets; nor can it change
     the shape of a tensor, but by an operation in place.
     """
     sides = [asked.left, *asked.comparators] if isinstance(asked, ast.Compare) else []

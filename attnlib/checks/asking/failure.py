@@ -47,12 +47,12 @@ class Failure:
     kind: Kind
     text: str
     line: int = 0
-    """The number of the attempt's line, and what is written there; none where the attempt has no line of its own."""
+    """The number of the attempt's line and its source; 0 and empty if the failure is at no line of the attempt."""
     source: str = ""
     own: bool = False
     """For an exception: True if a `raise` or an `assert` of the attempt raised it, not something it calls."""
     exception: str = ""
-    """Its name; that of Python's own exception as which it counts, if the learner has made it."""
+    """The exception's name; for a class of the learner's, the name of Python's exception it counts as."""
     reason: Reason = ""
     """The broken promise of the contract, about what is returned, a parameter, or a tensor's size; or that a loop
     does not end."""
@@ -81,7 +81,7 @@ class Failure:
 
 
 class Failed(Exception):
-    """The attempt failed in place of answering."""
+    """Raised instead of a result: the attempt failed."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.text)
@@ -89,7 +89,7 @@ class Failed(Exception):
 
 
 class ContractBroken(Exception):
-    """The attempt broke the exercise's contract: see `Failure` for what is said of it."""
+    """Raised for a broken contract: `Failure` says in which way."""
 
     def __init__(self, kind: Kind, text: str, *, reason: Reason = "", details: str = "") -> None:
         super().__init__(text)
@@ -130,7 +130,7 @@ def _lacking(error: BaseException) -> str:
 
 
 def _names(error: type[BaseException]) -> tuple[str, str]:
-    """The exception's name; if the learner has made it, that of Python's own as which it counts, and then its name."""
+    """Return the exception's name; for a learner's class, the name of Python's it counts as, and then its own."""
     home = str(getattr(sys.modules.get(error.__module__), "__file__", None))
     if error.__module__ == "builtins" or any(part in home for part in LIBRARIES):
         return error.__name__, ""
@@ -148,13 +148,13 @@ def _raised_itself(trace: TracebackType | None) -> bool:
 
 
 def line_of_attempt(trace: TracebackType | None) -> tuple[int, str]:
-    """The last line of the learner's own code in a traceback: of a notebook cell, or of a file outside libraries."""
+    """Return the last line of the learner's own code in a traceback, in a notebook cell or a file outside libraries."""
     frame = _own_frame(traceback.extract_tb(trace))
     return (frame.lineno or 0, frame.line.strip()) if frame is not None and frame.line else (0, "")
 
 
 def overtime(clock: Clock, trace: TracebackType | None = None) -> Failure:
-    """The failure of an attempt whose time is over: where it waited if it did nothing else, or why a loop goes on."""
+    """Return the failure of an attempt out of time: where it waited, if it only did that, or why a loop goes on."""
     if clock.has_waited:
         frame = _own_frame(clock.waited_at or [])
         at = f"`{frame.line.strip()}` in line {frame.lineno}" if frame is not None and frame.line else ""

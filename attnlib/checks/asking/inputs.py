@@ -1,4 +1,4 @@
-"""The inputs of a call: the attempt's own copies of them, and what has become of these."""
+"""The inputs of a call: the attempt's own copies, and the changes made to them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,12 +11,12 @@ from .other_device import on_other_device
 
 
 def tensors_in(arguments: Any) -> list[Tensor]:
-    """The tensors among them."""
+    """The tensors among the inputs."""
     return [t for t in tree_leaves(arguments) if isinstance(t, Tensor)]
 
 
 def values_in(arguments: Any) -> list[Tensor]:
-    """The tensors among them, and numbers and texts as tensors: a cache is two buffers and how many positions."""
+    """Tensors among the inputs, and numbers and texts as tensors: a cache is two buffers and a number of positions."""
     leaves = (leaf for leaf in tree_leaves(arguments) if isinstance(leaf, (Tensor, int, float, str)))
     return [_as_tensor(leaf) for leaf in leaves]
 
@@ -28,7 +28,7 @@ def _as_tensor(leaf: Any) -> Tensor:
 
 
 def form_of(arguments: Any) -> object:
-    """The tuples, lists and dictionaries among them, with their lengths and keys."""
+    """The tuples, lists and dictionaries among the inputs, with their lengths and keys."""
     return tree_flatten(arguments)[1]
 
 

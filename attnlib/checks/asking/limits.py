@@ -35,7 +35,7 @@ def quiet() -> Iterator[BoundedText]:
 
 @contextlib.contextmanager
 def without_warnings() -> Iterator[BoundedText]:
-    """Silence the body's warnings; what it prints is its own affair, and is not caught."""
+    """Silence the body's warnings, but not its printing."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield BoundedText()
@@ -43,7 +43,7 @@ def without_warnings() -> Iterator[BoundedText]:
 
 @contextlib.contextmanager
 def global_state_kept(seed: int = 0) -> Iterator[None]:
-    """A seed, one thread and gradients in the body; behind it torch's random state, dtype, gradient mode and threads.
+    """Fix a seed, one thread and gradients in the body; then restore random state, dtype, gradient mode and threads.
 
     On tensors of a few numbers each further thread only waits; and a verdict must depend neither on how many there are
     nor on a gradient mode that some cell of the notebook has left behind.

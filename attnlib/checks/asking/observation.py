@@ -12,7 +12,7 @@ from attnlib.checks.asking.time_limits import TimeLimits
 
 
 class Measured:
-    """A tensor as it is compared with many: on the CPU, in float64, with the size of its largest finite number."""
+    """A tensor prepared for many comparisons: on the CPU, in float64, with the size of its largest finite number."""
 
     def __init__(self, tensor: Tensor) -> None:
         self.shape, self.dtype, self.device = tensor.shape, tensor.dtype, tensor.device
@@ -37,14 +37,14 @@ class Measured:
 
 @dataclass
 class Observation:
-    """Everything that a case can tell of an attempt. Two attempts are the same if their observations agree."""
+    """Everything a case reveals of an attempt. Two attempts are the same if their observations agree."""
 
     inputs: tuple[Any, ...] = ()
     outputs: tuple[Tensor, ...] | None = None
     gradients: dict[str, Tensor] | None = None
     connected: bool = True
     mutated: tuple[str, ...] = ()
-    """The names of the inputs that are no longer what they were; of a model, with what has changed of it."""
+    """The names of the inputs that have changed; for a model, with what has changed of it."""
     counted: dict[str, tuple[float, ...]] = field(default_factory=dict)
     """For changed inputs that hold numbers beside their tensors: these numbers, such as the length of a cache."""
     place: str = "cpu"
@@ -58,7 +58,7 @@ class Observation:
 
     @cached_property
     def measured(self) -> tuple[Measured, ...]:
-        """The outputs, to be compared with those of others: with two hundred misconceptions, if one is to be named."""
+        """The outputs, prepared for many comparisons: with two hundred misconceptions, if one is to be named."""
         return tuple(Measured(t) for t in self.outputs or ())
 
 

@@ -25,14 +25,14 @@ def argument_names(function: Any) -> tuple[str, ...]:
 
 
 def input_names(exercise: Exercise) -> tuple[str, ...]:
-    """The names of what the judged call gets: the function's arguments, or those of the module's `forward`."""
+    """The names of the judged call's inputs: the function's arguments, or those of the module's `forward`."""
     if exercise.kind == "module":
         return argument_names(exercise.reference.forward)[1:]
     return argument_names(exercise.reference)
 
 
 def as_attempt(attempt: Any) -> Attempt:
-    """The attempt itself, or the one that is an object of this process: the course's own."""
+    """Return the attempt, wrapped if it is an object of this process, as the course's own answers are."""
     return attempt if isinstance(attempt, Attempt) else Local(attempt, ours=True)
 
 

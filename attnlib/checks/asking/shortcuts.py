@@ -17,7 +17,7 @@ LIBRARIES = ("torch.", "numpy.")
 """Libraries whose functions are recognized by name; what other libraries' functions do is seen when they run."""
 
 COMPILED = re.compile(rf"({'|'.join(ELSEWHERE)})\.(?!datasets)")
-"""Their compiled functions neither a name nor the watch can tell; the lessons take data from there, nothing else."""
+"""Libraries whose compiled functions have no names that could be found; lessons only take data from them."""
 
 LOCAL = ""  # a name that the source binds to something of its own: a tensor, for all that is known
 OBJECT = "an object of the attempt"

@@ -1,4 +1,4 @@
-"""The source of an attempt that runs in this process, and the shortcuts that stand in it."""
+"""The source of an attempt that runs in this process, and the shortcuts in it."""
 
 import inspect
 import textwrap
@@ -75,7 +75,7 @@ def _names(function: FunctionType, objects: dict[int, str], reference: Any) -> d
 
 
 def _name_in_library(value: Any) -> str:
-    """The name by which students know a function or a class of a library; empty for all else."""
+    """Return the name by which students know a library's function or class; empty for anything else."""
     if not isinstance(value, (type, FunctionType, BuiltinFunctionType, MethodDescriptorType)):
         return ""
     name = value.__name__

@@ -1,4 +1,4 @@
-"""Every limit of time in one object, with its reason; whoever needs one is handed the object."""
+"""Every time limit in one object, with its reason; code that needs a limit is passed the object."""
 
 import functools
 import math
@@ -22,7 +22,7 @@ class TimeLimits:
     waiting_again: float = 2.0
     """The same for a cell, once another cell of the same notebook has used up its time."""
     check_wall: float = 300.0
-    """A whole visible check, whatever it does: nobody looks at a cell for longer."""
+    """A whole visible check: nobody waits for a cell any longer."""
 
     # The search for the one change that would make an answer right: whether there is a hint, never what the verdict is.
     search_case_cpu: float = 0.5
@@ -32,7 +32,7 @@ class TimeLimits:
     search_wall: float = 60.0
     """The same on a loaded machine."""
     search_waiting: float = 3.0
-    """A search's own process may do nothing: it waits then for what a thread of the notebook held when it began."""
+    """Waiting of a search's own process, as for what a thread of the notebook held when the search began."""
 
     explaining_cpu: float = 10.0
     """Explanations of all rejected answers of one submission that is graded: the next one is not begun."""
@@ -53,9 +53,9 @@ class TimeLimits:
     child_cpu: float = 150.0
     """A child from beginning to end; the kernel ends it."""
     child_waiting: float = 15.0
-    """A child at one time: longer than `waiting`, for the same reason."""
+    """Waiting of a child at one time: longer than `waiting`, for the same reason."""
     child_waiting_in_all: float = 60.0
-    """A child from beginning to end, in naps of any length."""
+    """Waiting of a child from beginning to end, in naps of any length."""
     child_blocked_wall: float = 120.0
     """A child from beginning to end, while it waits for a disk, or in a state from which nothing wakes it."""
     child_wall: float = 1800.0

@@ -73,10 +73,10 @@ class Watch:
         self.known: dict[int, tuple[CodeType, str]] = {id(c): (c, name) for c, name in code.items()}
         self.called: list[str] = []
         self.largest: tuple[int, ...] | None = None
-        """The shape of the largest tensor; none where nothing could be observed."""
+        """The shape of the largest tensor; None if nothing could be observed."""
         self.observing = self.is_unhooked = False
         self.most_recorded = 0
-        """The most events that were held at one time."""
+        """The most events held at one time."""
         self.thread = threading.get_ident()
         self.elsewhere = Elsewhere()
 
@@ -108,7 +108,7 @@ class Watch:
                 self._note(name)
 
     def _observe(self) -> None:
-        """Have torch record its operators, unless somebody profiles the check itself."""
+        """Make torch record its operators, unless somebody profiles the check itself."""
         if (self.sizes or self.pattern is not None) and not _autograd._profiler_enabled():
             self.observing = True
             _autograd._enable_profiler_legacy(_settings(self.sizes))
@@ -141,7 +141,7 @@ class Watch:
             self._observe()
 
     def _on_call_of_c(self, frame: FrameType, function: Any) -> None:
-        """NumPy's compiled functions are no operators of torch's, and torch notes nothing of what other threads do."""
+        """Note forbidden NumPy functions, and ways around torch's profiler: a new thread, or switching it off."""
         module = getattr(function, "__module__", None)
         if type(module) is not str or self.pattern is None:
             return
@@ -166,7 +166,7 @@ WATCHING: list[Watch] = []
 
 
 def _hook_is_set(event: str, _arguments: tuple[Any, ...]) -> None:
-    """Python says so however `sys.setprofile` is called: the hook itself sees no call that `map` makes."""
+    """Note that the profiling hook was replaced, however it was: the hook itself sees no call that `map` makes."""
     if event == "sys.setprofile" and sys._getframe(1).f_code not in OWN:
         for watch in WATCHING:
             if watch.thread == threading.get_ident():  # a new thread sets its own
@@ -202,7 +202,7 @@ def _called_by_operator(name: str, pattern: re.Pattern[str]) -> str | None:
 
 
 def _called_in_python(code: CodeType, names: dict[str, Any], pattern: re.Pattern[str] | None) -> str:
-    """The name of a forbidden function of an installed library, as students know it; empty for any other."""
+    """Return the name students know a library's forbidden function by; empty for any other function."""
     if pattern is None or not any(part in code.co_filename for part in INSTALLED) or "/attnlib/" in code.co_filename:
         return ""
     if not code.co_flags & inspect.CO_OPTIMIZED:  # the body of a module or of a class, which is being imported
