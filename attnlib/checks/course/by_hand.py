@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 NEAR = 0.1
-"""Softmax never gives a key exactly 0, nor GELU a neuron: a number is right that is closer than this."""
+"""The largest error that counts as right: softmax never gives a key exactly 0, nor GELU a neuron."""
 
 
 def nearly(got: Tensor, wanted: Tensor) -> Tensor:

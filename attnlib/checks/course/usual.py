@@ -14,12 +14,12 @@ Sizes = Mapping[str, Any]
 
 
 def wrong(id: str, title: str, explanation: str, implementation: Any, same_as: str | None = None) -> Misconception:
-    """A misconception, written short."""
+    """Make a misconception with few words."""
     return Misconception(id=id, title=title, explanation=explanation, implementation=implementation, same_as=same_as)
 
 
 def as_given(implementation: Any) -> Misconception:
-    """The code of a "find the bug" exercise before it is mended: what it gets wrong is for the student to find."""
+    """The untouched code of a "find the bug" exercise: finding its mistake is left to the student."""
     return Misconception(
         id=AS_GIVEN,
         title="This is still what the given code computes",
@@ -90,7 +90,7 @@ def usual_cases(
 
 
 def only_built(asked: Asked, inputs: Inputs) -> tuple[Tensor, Tensor]:
-    """A probe that never calls the module: what it refuses is refused by the constructor."""
+    """A probe that never calls the module: only the constructor can refuse anything."""
     return inputs[0], inputs[0]
 
 
@@ -102,7 +102,7 @@ def _shortest(sizes: Sizes) -> str:
 
 
 def _of_one_word(inputs: Make, word: Make, name: str) -> tuple[Case, Case]:
-    """A kept mask of one entry fits any size, and shows in the numbers in place of an error."""
+    """Reuse a first mask of one entry: it fits any size, so the mistake shows in the numbers and not as an error."""
     return (
         Case(name=name, inputs=word),
         Case(name=f"called before with {name}", inputs=inputs, after=(word,)),

@@ -1,4 +1,4 @@
-"""A slip is a wrong line: the right answer is plain source, and a slip says what stands in place of one of its lines.
+"""Slips as wrong lines: the right answer is plain source, and a slip replaces one of its lines.
 
 A catalogue is a Markdown file. Under `# right NAME` stands a right answer to the exercise of that name, indented; under
 `# given NAME` the code of a "find the bug" exercise; under `# question NAME`, up to the next heading of this size, the
@@ -47,18 +47,18 @@ class BadCatalogue(ValueError):
 
 
 class NoPlace(Exception):
-    """The right answer has no such line, or does not bind a name that the wrong line reads."""
+    """Raised if the right answer has no such line, or doesn't bind a name that the wrong line reads."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class WrongLine:
-    """A slip, as the catalogue has it."""
+    """A slip as written in the catalogue."""
 
     id: str
     title: str
     explanation: str
     spellings: tuple[str, ...]
-    """Changes of a right answer; the second and all others do the same mistake in other words."""
+    """Changes of a right answer; the second and later ones make the same mistake in other words."""
     where: str
     """File and line of its heading."""
     thread: str = ""
@@ -74,7 +74,7 @@ class Catalogue:
     slips: Mapping[str, WrongLine] = field(default_factory=dict)
     letters: Mapping[str, Mapping[str, WrongLine]] = field(default_factory=dict)
     texts: Mapping[str, WrongLine] = field(default_factory=dict)
-    """Slips without a line, for those of lessons that have their text from here."""
+    """Slips without a line, for lessons that take only their text from here."""
 
 
 HEADING = re.compile(r"^(?=#{1,3} )", re.MULTILINE)
@@ -84,7 +84,7 @@ TOP = re.compile(r"# (?:(right|given|question) (\w+)|texts)")
 
 @functools.cache
 def read(path: Path) -> Catalogue:
-    """The catalogue in a file of `course/`; `BadCatalogue` says where it is not one."""
+    """Read the catalogue in a file of `course/`; `BadCatalogue` says where it is malformed."""
     code: dict[str, dict[str, str]] = {"right": {}, "given": {}}
     slips: dict[str, WrongLine] = {}
     texts: dict[str, WrongLine] = {}
