@@ -1,4 +1,4 @@
-"""Arguments that an answer never reads, and layers: whether it may do so, and what that explains."""
+"""Arguments and layers that an answer never uses: whether it may leave them out, and what that explains."""
 
 import ast
 import contextlib

@@ -133,7 +133,7 @@ def not_explained(
 
 
 def _most_telling_first(trials: Sequence[Trial]) -> list[Trial]:
-    """Failed cases first: they tell most, and fewer rivals are left for the others, among them those of several calls.
+    """Sort failed cases first: they tell the most, and leave fewer rivals for the rest, such as cases of several calls.
 
     But a call that is watched costs as much as several others. Where nothing else failed, a case in float64 comes
     before it: most rivals are wrong there.

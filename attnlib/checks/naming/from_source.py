@@ -38,7 +38,7 @@ MOST_FOUND, LONGEST = 3, 1000
 
 @dataclass(frozen=True)
 class FromSource:
-    """`certain` findings explain a wrong result by themselves, `hints` may or may not; one `change` would mend it."""
+    """`certain` findings explain a wrong result by themselves, `hints` may or may not; one `change` would fix it."""
 
     certain: tuple[Misconception, ...] = ()
     change: Misconception | None = None
@@ -56,7 +56,7 @@ class FromSource:
 
 
 def from_record(told: Any) -> FromSource:
-    """The findings that another process tells, as far as they have the form of findings."""
+    """Read the findings that another process sent, as far as they are well formed."""
     told = told if isinstance(told, dict) else {}
     certain, change, hints = (_believed(told.get(group)) for group in ("certain", "change", "hints"))
     is_read = {finding.id: finding.id in READ for finding in (*certain, *hints)}
@@ -111,7 +111,7 @@ def from_source(
     *,
     confined: bool = False,
 ) -> FromSource:
-    """All that the source tells, after `read_source` has `found` what can be read in it."""
+    """Return all findings from the source, after `read_source` has `found` the slips that can be read in it."""
     from attnlib.checks.naming.one_change.search import one_change  # a right answer needs nothing of it
 
     change = one_change(exercise, attempt, trials, asking, confined=confined)

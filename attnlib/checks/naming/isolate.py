@@ -28,7 +28,7 @@ class Trait:
     axes: tuple[str, ...] = ()
     """For inputs with other numbers of axes: those for which the answer is right, and those for which it is wrong."""
     of_sizes: bool = False
-    """Blames the sizes of the inputs; any other size could then be to blame as well."""
+    """True if it blames the sizes of the inputs; any other size could then be to blame as well."""
     brings: str = ""
     """The trait that follows from this one, and is no second mistake."""
     argument: str = ""
@@ -37,7 +37,7 @@ class Trait:
 
 @dataclass(frozen=True)
 class Isolated:
-    """All that is off: one trait or two, one graded part, or some of the outputs. Empty if nothing can be isolated."""
+    """Everything that is wrong: one or two traits, one graded part, or some outputs. Empty if nothing is isolated."""
 
     traits: tuple[Trait, ...] = ()
     part: str = ""
@@ -51,7 +51,7 @@ class Isolated:
 
 
 def isolate(exercise: Exercise, trials: Sequence[Trial]) -> Isolated:
-    """The one explanation of which visible cases are wrong, if it holds for the grader's own cases, too."""
+    """Return the one explanation of which visible cases are wrong, if it also holds for the grader's own cases."""
     visible = [t for t in trials if not t.case.hidden]
     found = _explain(exercise, visible)
     return found if len(visible) == len(trials) or found.names == _explain(exercise, trials).names else Isolated()

@@ -37,10 +37,10 @@ class Read:
     hints: tuple[Misconception, ...]
     names: Names
     unread: frozenset[str] = frozenset()
-    """The arguments of which a hint says that they are never used."""
+    """The arguments that a hint calls unused."""
 
     def beside(self, known: Misconception) -> tuple[Misconception, ...]:
-        """The hints at arguments that are never used, and of which the known mistake does not speak."""
+        """Return the hints at unused arguments that the known mistake doesn't mention."""
         said = set(re.findall(r"\w+", f"{known.title} {known.explanation}"))
         unsaid = any(not {name, *name.split("_")} & said for name in self.unread)
         return tuple(h for h in self.hints if h.id == "argument_not_used") if unsaid else ()
@@ -63,7 +63,7 @@ def _finding(id: str, title: str, explanation: str) -> Misconception:
 
 
 class _Slips:
-    """The answer's own functions and classes, and what its names stand for."""
+    """Reads the answer's own functions and classes, with the values of its names."""
 
     def __init__(self, exercise: Exercise, written: Written, wrong: Sequence[Case] = ()) -> None:
         self.exercise, self.written, self.wrong = exercise, written, wrong
@@ -214,7 +214,7 @@ class _Slips:
         return lost
 
     def kept_in_a_default(self) -> Iterator[Misconception]:
-        """A list or a dictionary that is an argument's default, and that is filled."""
+        """Find a list or dictionary that is an argument's default and gets filled."""
         for function in self.functions:
             arguments = [*function.args.posonlyargs, *function.args.args]
             with_default = zip(reversed(arguments), reversed(function.args.defaults), strict=False)
@@ -228,7 +228,7 @@ class _Slips:
                     )
 
     def classes_not_counted(self) -> Iterator[Misconception]:
-        """one_hot without the number of classes."""
+        """Find a one_hot without the number of classes."""
         for node in (n for n in ast.walk(self.written.tree) if isinstance(n, ast.Call)):
             if ast.unparse(node.func).split(".")[-1] == "one_hot" and len(node.args) == 1 and not node.keywords:
                 yield _finding(

@@ -29,7 +29,7 @@ FUNCTIONS: tuple[Callable[[Tensor], Tensor], ...] = (
 )
 
 HUGE = 1e30
-"""A number that stands for -inf, say: beside it, all others would be alike."""
+"""A number that replaces -inf, say: beside it, all others would look alike."""
 
 
 def _alike(want: Tensor, have: Tensor) -> bool:
@@ -44,7 +44,7 @@ def _alike(want: Tensor, have: Tensor) -> bool:
 
 
 def digits(want: Tensor, have: Tensor) -> int:
-    """To how many digits the numbers agree, measured at the largest: 15 at the most, 0 where they do not agree.
+    """Return to how many digits the numbers agree, relative to the largest: at most 15, and 0 if they don't agree.
 
     >>> digits(torch.tensor([2.0, 1000.0]), torch.tensor([3.0, 1000.0]))
     3
@@ -179,7 +179,7 @@ def _with_a_term(want: Tensor, have: Tensor, trial: Trial) -> str:
 
 
 def _rows_left_at_zero(want: Tensor, have: Tensor, trial: Trial) -> bool:
-    """Some rows are zero that should not be, and all others are right."""
+    """True if some rows are zero that shouldn't be, and all others are right."""
     if not _comparable(want, have) or want.dim() < 2:
         return False
     empty = (have == 0).all(dim=-1) & (want != 0).any(dim=-1)
@@ -188,7 +188,7 @@ def _rows_left_at_zero(want: Tensor, have: Tensor, trial: Trial) -> bool:
 
 
 def _rows_with_a_factor(want: Tensor, have: Tensor, trial: Trial) -> bool:
-    """Every row is the right one times a number of its own."""
+    """True if every row is the right one times a number of its own."""
     if not _comparable(want, have) or want.dim() < 2 or want.shape[-1] < 2:
         return False
     factor = (want * have).sum(-1, keepdim=True) / (want * want).sum(-1, keepdim=True).clamp_min(1e-30)

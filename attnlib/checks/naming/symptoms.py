@@ -19,7 +19,7 @@ from attnlib.checks.trial.compare import agreeing_outputs
 from attnlib.checks.trial.trial import Trial, visibly_wrong
 
 Found = tuple[str, tuple[str, ...]]
-"""A symptom's id, and what its title is filled with."""
+"""A symptom's id, and the words that fill in its title."""
 PARAMETERS: dict[Reason, str] = {
     "missing": "parameter_missing",
     "in_a_list": "layers_in_a_list",
@@ -43,14 +43,14 @@ def broken_contract(trials: Sequence[Trial]) -> Misconception | None:
 
 
 def never_ends(trials: Sequence[Trial]) -> list[Misconception]:
-    """The loop in which an attempt was when its time was over, if the reason can be read there."""
+    """Name the loop in which an attempt ran out of time, if the source shows why it goes on."""
     failures = [t.got.failure for t in visibly_wrong(trials) if t.got.failure is not None]
     told = [f.details for f in failures if f.reason == "endless"]
     return [replace(SYMPTOMS["never_ends"], explanation=told[0])] if told else []
 
 
 def beside_parameters(exercise: Exercise, trials: Sequence[Trial]) -> list[Misconception]:
-    """The cases that are wrong although their parameters are right: those of other cases explain none of them."""
+    """Report cases that are wrong although their parameters are right, which no finding on parameters explains."""
     wrong = visibly_wrong(trials)
     found = _of_kind(wrong)
     others = [t for t in wrong if t.got.failure is None]
@@ -58,7 +58,7 @@ def beside_parameters(exercise: Exercise, trials: Sequence[Trial]) -> list[Misco
 
 
 def gradient_cut_off(trials: Sequence[Trial]) -> Misconception | None:
-    """A gradient that does not come through, whatever else is wrong."""
+    """Name a gradient that doesn't come through, regardless of what else is wrong."""
     return _named(_of_gradients(visibly_wrong(trials)))
 
 

@@ -1,4 +1,4 @@
-"""Reading single nodes of an attempt's source: which names it reads, which layers it makes, which result it drops."""
+"""Read single nodes of an attempt's source: the names it reads, the layers it makes, the results it drops."""
 
 import ast
 import re
@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 KEEPS_NOTHING = ("backward", "add", "remove", "index_copy", "register_hook", "retain_grad", "share_memory", "item")
-"""Methods of tensors that do something, and those that lists and sets have as well."""
+"""Methods of tensors that act by themselves, and methods that lists and sets have as well."""
 EINOPS = ("einsum", "rearrange", "reduce", "repeat")
 
 

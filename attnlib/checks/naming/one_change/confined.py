@@ -1,8 +1,8 @@
-"""Running a search where it can do nothing: in a forked child behind Landlock, seccomp and limits.
+"""Run a search where it can do no harm: in a forked child behind Landlock, seccomp and limits.
 
-A changed answer is a program that nobody has written. A branch that never ran may run now, and delete a folder, or
-write into a list of the notebook. The child has the notebook's objects as they are, and nobody else sees what it does
-to them.
+A changed answer is a program nobody has written. A branch that never ran may run now and delete a folder, or append
+to a list of the notebook. The child has the notebook's objects as they are, and nobody else sees what it does with
+them.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ PROT_READ = 1
 
 
 class Unconfined(Exception):
-    """No child can be confined here, or compute: nothing was run."""
+    """Raised before anything runs, if no child can be confined here, or none could compute."""
 
 
 def in_a_child(work: Callable[[], Any], limits: TimeLimits) -> Any:
@@ -76,7 +76,7 @@ def in_a_child(work: Callable[[], Any], limits: TimeLimits) -> Any:
 
 
 def _become_harmless(confine: Any, work: Callable[[], Any], writer: int, parent: int, limits: TimeLimits) -> NoReturn:
-    """Give up all that could reach anything, see that torch still computes, do the work, and end."""
+    """Give up all access, check that torch still computes, do the work, and end."""
     try:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process
@@ -111,7 +111,7 @@ def _returned(work: Callable[[], Any]) -> dict[str, Any]:
 
 
 def _close_all_but(kept: int) -> None:
-    """Close what the notebook has open: a right to a file that is open already is not taken back by Landlock."""
+    """Close the notebook's open files: Landlock doesn't take back the right to a file that is already open."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
         os.dup2(nowhere, standard)
@@ -122,7 +122,7 @@ def _close_all_but(kept: int) -> None:
 
 
 def _keep_memory_apart(libc: Any) -> None:
-    """Let nothing be written to memory that others see, too: a file's that is mapped, a tensor's that is shared."""
+    """Keep writes out of memory that others see as well: a mapped file's, or a shared tensor's."""
     for line in Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines():
         addresses, rights = line.split()[:2]
         if rights[1] == "w" and rights[3] == "s":
@@ -132,7 +132,7 @@ def _keep_memory_apart(libc: Any) -> None:
 
 
 def _read(reader: int, child: int, limits: TimeLimits) -> bytes:
-    """All that the child says until it ends, or does nothing for too long."""
+    """Read everything the child sends until it ends, or is idle for too long."""
     patience, found = Patience(limits.search_waiting, limits.search_wall), b""
     ready = select.poll()
     ready.register(reader, select.POLLIN)

@@ -1,4 +1,4 @@
-"""All that is tried on an answer: the same repair in one place, or in several that look alike."""
+"""The edits tried on an answer: the same repair in one place, or in several that look alike."""
 
 import ast
 import contextlib
@@ -91,7 +91,7 @@ def _looks(site: Site) -> Iterator[str]:
 
 
 def _exchanges(tree: ast.Module) -> Iterator[Edit]:
-    """Two variables, or two of the object's own, that have taken each other's place throughout."""
+    """Yield edits that exchange two variables, or two of the object's own attributes, throughout."""
     places: dict[str, list[Site]] = {}
     for site in sites(tree):
         if isinstance(site.node, ast.Name) and site.node.id in site.scope.names:

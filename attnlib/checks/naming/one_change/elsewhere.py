@@ -35,7 +35,7 @@ ENDS = (StopIteration, StopAsyncIteration, GeneratorExit)
 def other_cases(
     exercise: Exercise, cases: Sequence[Case], asking: Asking
 ) -> Iterator[tuple[Case, Observation, Asking]]:
-    """The cases with other numbers; with other sizes, those of earlier calls; large ones where any has to be right."""
+    """Yield the cases with other numbers, with sizes of earlier calls and, if some case is large, large numbers."""
     sizes = [
         replace(case, name=f"{case.name} ({number})", inputs=make, after=())
         for case in cases
@@ -53,7 +53,7 @@ def other_cases(
 
 
 def _large(cases: Sequence[Case]) -> Iterator[Case]:
-    """Inputs thirty times as large: a softmax that is right by luck underflows, or becomes infinite."""
+    """Return inputs thirty times as large: a softmax that is right only by luck underflows, or becomes infinite."""
     magnitude = max((case.magnitude for case in cases), default=0.0)
     if magnitude < LARGE:
         return
@@ -77,10 +77,10 @@ class Steps:
     ways: set[tuple[str, int, int]] = field(default_factory=set)
     raised: set[tuple[str, int]] = field(default_factory=set)
     hashed: set[int] = field(default_factory=set)
-    """The statements in which a tensor is looked up: by what it is, and never by its numbers."""
+    """The statements that look a tensor up: by its identity, never by its numbers."""
 
     def at(self, frame: FrameType) -> int:
-        """The statement in which a frame is."""
+        """Return the statement that a frame is in."""
         return self.statements.get(frame.f_lineno, frame.f_lineno)
 
 

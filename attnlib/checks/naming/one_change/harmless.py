@@ -81,7 +81,7 @@ ATTRIBUTES |= {"embed", "positions", "blocks", "norm1", "attn", "norm2", "mlp", 
 
 
 def made_harmless(written: Written) -> Written | None:
-    """The answer, with nothing around it but what it names; None where that is more than to compute."""
+    """Return the answer with only the names it uses around it; None if it might do more than compute."""
     reader = _Reader()
     if not reader.reads(written, again=True):
         return None
@@ -121,7 +121,7 @@ class _Reader:
         return all(self._all(child, names, outside) for child in ast.iter_child_nodes(node))
 
     def _stands_for_nothing_bad(self, chain: list[str], names: dict[str, Any]) -> bool:
-        """Follow the names through modules, as in `torch.nn.functional.softmax`; behind that, each is an attribute."""
+        """Follow the names through modules, as in `torch.nn.functional.softmax`; beyond that, each is an attribute."""
         first, *rest = chain
         if first not in names:
             return (first in BUILTINS and all(name in self.attributes for name in rest)) or not hasattr(builtins, first)
@@ -203,7 +203,7 @@ def _outside(tree: ast.Module) -> set[str]:
 
 
 def _imported(tree: ast.Module) -> dict[str, Any]:
-    """The names that an import in a function binds; None for a module that is not there yet, or of no such library."""
+    """Return the names bound by imports in functions; None for a module not loaded yet, or of no such library."""
     found: dict[str, Any] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

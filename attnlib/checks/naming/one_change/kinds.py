@@ -1,4 +1,4 @@
-"""The kinds of change, as they are told: of a finding, the id and the title."""
+"""The kinds of change as findings: an id and a title for each."""
 
 from attnlib.checks.exercise import Misconception
 

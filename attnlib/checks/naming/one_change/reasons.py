@@ -22,7 +22,7 @@ SIGNS: dict[type[ast.AST], str] = {
 
 @dataclass(frozen=True)
 class Reason:
-    """A text, and where it is told."""
+    """A text, and the kinds of change and places it applies to."""
 
     kinds: frozenset[str]
     places: tuple[str, ...]
@@ -34,7 +34,7 @@ class Reason:
 
 
 def read(markdown: str) -> tuple[Reason, ...]:
-    """The reasons in a text, in their order; ValueError where one is about a kind of change that does not exist."""
+    """Read the reasons in a text, in order; ValueError if one names a kind of change that doesn't exist."""
     found = []
     for heading, text in re.findall(r"^### (.*)\n((?:(?!###).*\n)*)", markdown, re.MULTILINE):
         kinds, places = (part.split(", ") for part in heading.split(": "))
@@ -45,7 +45,7 @@ def read(markdown: str) -> tuple[Reason, ...]:
 
 
 REASONS = read((pkgutil.get_data(__package__, "repairs.md") or b"").decode())
-"""Read once, before a search begins: where it runs, nothing can be read."""
+"""Read once, before a search begins: where the search runs, no file can be read."""
 
 
 def reason(tree: ast.AST, edit: Edit) -> str:

@@ -10,7 +10,7 @@ OLD = "<what is there>"
 
 @dataclass(frozen=True)
 class Repair:
-    """A new node, the kind of the change, and the words that stand before the old node's text."""
+    """A new node, the kind of change, and the words before the old node's text."""
 
     node: ast.AST
     kind: str

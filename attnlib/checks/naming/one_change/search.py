@@ -75,7 +75,7 @@ def _from_record(record: dict[str, str] | None) -> Misconception | None:
 
 @dataclass
 class Search:
-    """A wrong answer, and on what it was tried."""
+    """A search for the one change that makes a wrong answer pass its trials."""
 
     exercise: Exercise
     written: Written
@@ -84,11 +84,11 @@ class Search:
 
     @property
     def limits(self) -> TimeLimits:
-        """On the search, and on each case."""
+        """The limits on the search, and on each case."""
         return self.asking.limits or here()
 
     def found(self) -> Misconception | None:
-        """The first change that helps, in words."""
+        """Describe the first change that helps."""
         aspects: set[str] = {t.difference.aspect for t in self.trials if t.difference is not None}
         clock = Clock(self.limits.search_cpu, Patience(self.limits.search_wall, self.limits.search_wall))
         try:

@@ -1,4 +1,4 @@
-"""A change in words: the place, and what kind of change it needs."""
+"""Describe a change: the place, and the kind of change it needs."""
 
 import ast
 import re
@@ -28,7 +28,7 @@ def _ordinal(line: str, old: str, node: ast.AST) -> str:
 
 
 def told(written: Written, edit: Edit) -> Misconception:
-    """The finding that names the place of an edit, and what would be different there."""
+    """Return the finding that names an edit's place, and what would be different there."""
     (site, new), repair = edit.places[0], edit.repair
     number = getattr(repair.at or site.node, "lineno", site.statement.lineno)
     old = ast.unparse(site.node).split("\n")[0]

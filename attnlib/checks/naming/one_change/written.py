@@ -1,4 +1,4 @@
-"""An answer as it is written: the syntax tree that defines it, and what its names stand for."""
+"""An answer's source: the syntax tree that defines it, and the values of its names."""
 
 import ast
 import contextlib
@@ -22,7 +22,7 @@ HARMLESS = ("torch.", "functools.", "staticmethod", "classmethod", "dataclass") 
 
 @dataclass(frozen=True)
 class Written:
-    """An answer's source: a tree that defines it (and the helpers beside it), and what its names stand for."""
+    """An answer's source: a tree that defines it (and the helpers beside it), and the values of its names."""
 
     tree: ast.Module
     name: str
@@ -50,7 +50,7 @@ class Written:
         return sum(1 for _ in ast.walk(self.tree)) > MOST_NODES
 
     def run(self) -> dict[str, Any]:
-        """The names that the tree binds, as it stands now; none where its statements fail."""
+        """Run the tree as it is now and return the names it binds; none if its statements fail."""
         try:
             code = compile(self.tree, self.path, "exec")
         except SyntaxError:
@@ -128,9 +128,9 @@ def _helpers(tree: ast.Module, node: ast.AST) -> list[ast.stmt]:
 
 
 def _state(tree: ast.Module, code: Sequence[ast.AST], libraries: set[str]) -> list[ast.stmt] | None:
-    """The statements of the cell that set up afresh what the code changes outside of itself; None if one is missing.
+    """Return the cell's statements that set up afresh what the code changes outside; None if one is missing.
 
-    Earlier calls have filled the notebook's caches and counters. What holds with them need not hold in a fresh start.
+    Earlier calls have filled the notebook's caches and counters. A change that helps with them may not help afresh.
     """
     kept = set().union(*(_changed_outside(node, libraries) for node in code))
     assignments = [statement for statement in tree.body if isinstance(statement, ast.Assign)]
