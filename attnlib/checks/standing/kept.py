@@ -18,7 +18,7 @@ from typing import Any, Literal
 from attnlib.checks.verdict.report import Report
 
 PLACE = "ATTNLIB_PROGRESS"
-"""The environment variable that names another file; where it is empty, nothing is written."""
+"""The environment variable that names another file; if it is empty, nothing is written."""
 FILE, VERSION = ".attnlib_progress.json", 1
 HELD_BY_ANOTHER = (errno.EAGAIN, errno.EACCES, errno.EDEADLK)
 WAITS = 2.0  # seconds for another process to write, which takes it a moment
@@ -37,7 +37,7 @@ class Checked:
 
 LAST: dict[str, Checked] = {}
 BEST: dict[str, float] = {}
-"""The best scores of this session, which the file may not have if it cannot be written."""
+"""The best scores of this session, which the file may lack if it can't be written."""
 
 
 def note(report: Report) -> None:
@@ -74,7 +74,7 @@ def section(name: str, *, terminal: bool = False) -> tuple[Any, str]:
 
 
 def keep_section(name: str, change: Callable[[Any], Any], *, terminal: bool = False) -> str:
-    """Change it, under a lock, to what `change` makes of it; what is wrong with the file, if anything is."""
+    """Change the section, under a lock, by `change`; return what is wrong with the file, if anything is."""
     path = place(terminal=terminal)
     if path is None:
         return ""
@@ -106,7 +106,7 @@ def _with_ours(kept: dict[str, Any]) -> dict[str, Any]:
 
 
 def place(*, terminal: bool = False) -> Path | None:
-    """The file; None where nothing is kept: outside of notebooks, while nbgrader runs one, or as the learner says.
+    """Return the file; None if nothing is kept: outside notebooks, while nbgrader runs one, or as the learner says.
 
     In a `terminal`, where somebody practises, it is kept as in a notebook.
     """
@@ -122,7 +122,7 @@ def place(*, terminal: bool = False) -> Path | None:
 
 
 def shown(path: Path) -> str:
-    """The path as its owner would write it: a notebook that is handed in need not say where they live."""
+    """Return the path as its owner would write it: a notebook that is handed in shouldn't say where they live."""
     with contextlib.suppress(ValueError, RuntimeError):
         return str(Path("~") / path.relative_to(Path.home()))
     return str(path)
@@ -135,7 +135,7 @@ def in_a_notebook() -> bool:
 
 
 def _read(path: Path) -> tuple[dict[str, Any], str]:
-    """All that the file holds; nothing, and the reason, where it cannot be read or is no such file."""
+    """Return all that the file holds; nothing, and the reason, if it can't be read or isn't such a file."""
     try:
         told = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -162,7 +162,7 @@ def _replace(path: Path, kept: Mapping[str, Any]) -> None:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Wait until no other process writes; not for one that is stopped, nor where a disk has no locks.
+    """Wait until no other process writes; not for a stopped process, nor where a disk has no locks.
 
     Its system takes the lock from a process that ends. Whoever has the lock removes its file; another that waited for
     it then has the lock of a file that is gone, and tries again.

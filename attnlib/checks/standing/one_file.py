@@ -1,4 +1,4 @@
-"""One file out of many: a program with all that it needs of the learner's package, each thing before its first use."""
+"""One file made of many: a program with all that it needs of the learner's package, definitions before their use."""
 
 import ast
 from collections.abc import Mapping
@@ -38,7 +38,7 @@ class OneFile:
         self.statements: dict[str, str] = {}
 
     def add(self, place: Place) -> str:
-        """Take what a file calls so, and what that needs; its name in the new file."""
+        """Take the name from a file, with all that it needs; return its name in the new file."""
         place = self.instead.get(place, place)
         file, name = place
         if place in self.names:

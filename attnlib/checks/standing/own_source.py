@@ -13,7 +13,7 @@ PACKAGE = "my_attention"
 
 
 class NotKept(Exception):
-    """An answer that means nothing outside of its notebook; the text says why."""
+    """Raised for an answer that means nothing outside of its notebook; the text says why."""
 
 
 @dataclass

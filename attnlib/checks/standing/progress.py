@@ -38,7 +38,7 @@ class Row:
 
     @property
     def told(self) -> tuple[str, str, str]:
-        """Its name, its points, and where it stands."""
+        """Its name, its points, and its state."""
         points = f"{self.points:g} of {self.most}" if self.most else "an extra"
         return self.name, points, f"{self.mark} {self.words}"
 
@@ -59,7 +59,7 @@ class Progress:
 
     @property
     def next_step(self) -> str:
-        """The first exercise that has not passed: of this lesson, then behind it, then before it; extras come last."""
+        """The next exercise to pass: in this lesson, then after it, then before it; extras come last."""
         names = list(self.lessons)
         here = names.index(self.lesson) if self.lesson else 0
         inside = self.lessons[names[here]] if self.lesson else []

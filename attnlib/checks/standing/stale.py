@@ -1,4 +1,4 @@
-"""A stale answer: the function that is judged is not the one that stands in the notebook.
+"""Detect a stale answer: the function that is judged isn't the one in the notebook.
 
 After a syntax error, or an edit that was not run, a name still means the function of before. A kernel knows which cells
 it ran; what was only edited shows in the notebook's file once that is saved. Where neither is certain nothing is said.
