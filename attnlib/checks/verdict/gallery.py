@@ -11,7 +11,7 @@ SETTING = "Documentation"
 
 @cache
 def site() -> str:
-    """The address with a slash at its end; empty if attnlib was installed without one."""
+    """Return the address, ending in a slash; empty if attnlib was installed without one."""
     try:
         addresses = metadata("attnlib").get_all("Project-URL") or []
     except PackageNotFoundError:  # not installed: a folder on the path
@@ -26,7 +26,7 @@ def gives_away(exercise: Exercise) -> bool:
 
 
 def pages_of(exercise: Exercise, finding: Misconception) -> tuple[str, ...]:
-    """The addresses of its pages: of two mistakes at once there are two, of what is no misconception none."""
+    """Return the addresses of its pages: two for two mistakes at once, none for anything but a misconception."""
     if not site() or finding not in exercise.misconceptions or gives_away(exercise):
         return ()
     return tuple(f"{site()}mistakes/{id}.html" for id in finding.both or (finding.same_as or finding.id,))

@@ -48,9 +48,9 @@ def run_exercise(
 ) -> Report:
     """Judge an attempt at an exercise, an object of this process or one in another; never raises because of it.
 
-    `hidden` adds the grader's cases, which come when all that is told of the attempt is known, and only take parts
-    away. `to_the_end`, as with these, goes on with the other parts where a case took too long. `dtype` replaces that of
-    every case. `known` is what the attempt did on the cases, by their names, where it has been asked before.
+    `hidden` adds the grader's cases, which run after everything shown is decided, and only take parts away.
+    `to_the_end`, as with these, goes on with the other parts when a case took too long. `dtype` replaces that of every
+    case. `known` is what the attempt did on the cases, by their names, if it has been asked before.
     """
     if dtype is not None and not dtype.is_floating_point:
         raise ValueError(f"dtype must be a floating dtype such as torch.float64, got {dtype}")
@@ -186,9 +186,9 @@ def _is_of_the_course(attempt: Any) -> bool:
 
 
 def cases_of(exercise: Exercise, *, hidden: bool, dtype: torch.dtype | None = None) -> list[Case]:
-    """The exercise's cases in the order in which they are judged: visible ones first, part by part.
+    """Return the exercise's cases in the order in which they are judged: visible ones first, part by part.
 
-    What an answer does on visible cases is shown, and must not be made of hidden inputs that it has kept.
+    What an answer does on visible cases is shown, so it must not depend on hidden inputs that it has kept.
     """
     chosen = [c for c in exercise.cases if hidden or not c.hidden]
     chosen.sort(key=lambda c: (c.hidden, list(exercise.parts).index(c.part)))

@@ -26,7 +26,7 @@ MORE = "More on this mistake"
 
 @dataclass(frozen=True)
 class Section:
-    """A heading and what stands under it; `fixed` text keeps its columns.
+    """A heading and the text under it; `fixed` text keeps its columns.
 
     A `link` leads to somebody else's case, `pages` to the site's own on the mistake.
     """
@@ -59,14 +59,14 @@ class Report:
     diagnosis: str | None
     parts: dict[str, bool] = field(default_factory=dict)
     untried: tuple[str, ...] = ()
-    """The parts in which nothing was found wrong, and that do not count because a failure elsewhere ended the check."""
+    """The parts in which nothing was wrong, but that don't count because a failure elsewhere ended the check."""
     unwritten: bool = False
     """True if there is no answer yet that could be right or wrong."""
     failure: Failure | None = None
     """The reason for having no result, if the report is about that."""
     headline: str = ""
     in_short: str = ""
-    """The headline without an exception's words: what answers have in common that failed alike."""
+    """The headline without an exception's words, the same for answers that failed alike."""
     sections: tuple[Section, ...] = ()
 
     @property
@@ -103,7 +103,7 @@ class Report:
 
 
 def headline(report: Report) -> str:
-    """The first line: mark, exercise, what is the matter, points."""
+    """Return the first line: mark, exercise, what is wrong, points."""
     mark = "✓" if report.passed else "○" if report.unwritten else "✗"
     points = f"{report.points:g} of {report.max_points} point{'s' * (report.max_points != 1)}"
     return f"{mark} {report.exercise}: {report.headline} ({points if report.max_points else 'no points: an extra'})"

@@ -23,7 +23,7 @@ from attnlib.checks.verdict.report import Report, Section
 from attnlib.checks.verdict.scoring import earned, still_open
 
 ALL_CHANGES = {change.id for change in CHANGES.values()}
-"""Each of them would put everything right, and so there is nothing more to say."""
+"""Ids of one-change findings: each change would put everything right, so there is nothing more to say."""
 
 
 def write_report(
@@ -88,7 +88,7 @@ def _counted(exercise: Exercise, parts: dict[str, bool]) -> dict[str, Any]:
 
 
 def after_hidden_cases(exercise: Exercise, report: Report, left: dict[str, bool]) -> Report:
-    """The report on the visible cases once more, with the parts that the grader's own cases have left.
+    """Report on the visible cases once more, with the parts that the grader's own cases have left.
 
     It says which of the parts failed there, and nothing that the attempt could have chosen. A shape, a dtype, the
     name of an exception, whether it raised at all, how long it took: an answer could make each of hidden inputs.
@@ -114,14 +114,14 @@ def _instead(exercise: Exercise) -> Section:
 
 
 def _untried(trials: Sequence[Trial], cases: Sequence[Case]) -> tuple[str, ...]:
-    """The parts that lack only a trial."""
+    """The parts that only lack a trial."""
     lacking = {c.part for c in cases} - {t.case.part for t in trials if t.difference is not None}
     tried = {t.case.name for t in trials}
     return tuple(dict.fromkeys(c.part for c in cases if c.part in lacking and c.name not in tried))
 
 
 def _chosen(exercise: Exercise, trials: Sequence[Trial], findings: Sequence[Misconception]) -> Trial | None:
-    """The wrong case that is shown."""
+    """Choose the wrong case that is shown."""
     order, given = list(exercise.parts), _is_given(findings)
     visible = sorted(visibly_wrong(trials), key=lambda t: (order.index(t.case.part), t.case.other_device, _rank(t)))
     return min(visible, key=lambda t: given and not _shows_numbers(t), default=None)
@@ -176,7 +176,7 @@ def _explain_failure(
 
 
 def _other_parts(order: Sequence[str], trials: Sequence[Trial], chosen: Trial) -> str:
-    """The first wrong case of every other part that is lost by itself: each ✗ has a sentence."""
+    """The first wrong case of every other part that is lost by its own cases: each ✗ gets a sentence."""
     firsts = {t.case.part: t for t in reversed(visibly_wrong(trials))}
     if order[0] in firsts:
         return ""
@@ -293,7 +293,7 @@ def _side_by_side(exercise: Exercise, example: tuple[Observation, Observation]) 
 
 
 def _flat(tensor: Tensor) -> Tensor:
-    """Without axes of length 1, as long as there are more than two axes."""
+    """Drop axes of length 1, as long as there are more than two axes."""
     while tensor.dim() > 2 and 1 in tensor.shape:
         tensor = tensor.squeeze(tensor.shape.index(1))
     return tensor
