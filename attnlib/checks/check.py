@@ -1,4 +1,4 @@
-"""The calls that stand in a lesson: the visible check, its grading twin, and `run`, which both make.
+"""The calls that a lesson makes: the visible check, its grading twin, and `run`, which both use.
 
 Here the two halves meet: the course, which has the exercises, and the engine, which judges any exercise it is given.
 """
@@ -162,7 +162,7 @@ def _with_another(report: Report) -> Report:
 
 
 def grade(name: str, attempt: Any) -> float:
-    """Judge on the grader's cases, too, show the verdict and return the points: nbgrader's partial credit."""
+    """Judge on the grader's cases as well, show the verdict and return the points: nbgrader's partial credit."""
     report = run(name, attempt, hidden=True)
     _show(report)
     return report.points

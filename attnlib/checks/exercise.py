@@ -50,8 +50,8 @@ in another mode (dropout in training: `asked.train(True)`, many calls, a statist
 class Misconception:
     """A wrong answer that learners give, with a name and an explanation in the learner's terms.
 
-    `implementation` has the exercise's own signature: an attempt that computes the same as it does, on every case, is
-    told `title` and `explanation`. `same_as` names another one that no case can tell from this one, on purpose.
+    `implementation` has the exercise's own signature. An attempt that computes the same as it does, on every case, gets
+    `title` and `explanation`. `same_as` names another misconception that deliberately no case can tell from this one.
     """
 
     id: str
@@ -83,7 +83,7 @@ class Case:
     hidden: bool = False
     dtype: torch.dtype = torch.float32
     gradient: bool = False
-    """Compare the gradients of every input and weight, too."""
+    """Compare the gradients of every input and weight as well."""
     after: tuple[Callable[[Draw], Inputs], ...] = ()
     """Inputs of calls before the judged one, which reveal what an attempt keeps from one call to the next.
 
@@ -98,7 +98,7 @@ class Case:
     other_device: bool = False
     """Run without values, on torch's `meta` device: tensors that the attempt makes on the CPU show."""
     probe: "Probe | None" = None
-    """Compare the result of this function instead of the attempt's own: see `Probe`."""
+    """Compare the result of this function rather than the attempt's own: see `Probe`."""
     given: str = ""
     """An input that only some cases have, such as "a memory": the report names it if only those cases are wrong."""
     times: float = 1.0
@@ -125,7 +125,7 @@ class Case:
 
 @dataclass(frozen=True, kw_only=True)
 class Exercise:
-    """All that the course knows of one exercise; the checks, the diagnosis, the grader and the tests follow from it.
+    """Everything the course knows of an exercise; the checks, the diagnosis, the grader and the tests use nothing else.
 
     `parts` maps each graded property to its points. The first part is the condition of the others: a function that
     computes wrong values earns nothing for being differentiable.
@@ -141,7 +141,7 @@ class Exercise:
     kind: Kind = "function"
     outputs: tuple[str, ...] = ("output",)
     detachable: tuple[str, ...] = ()
-    """Outputs that need not carry a gradient, such as returned attention weights."""
+    """Outputs that may lack a gradient, such as returned attention weights."""
     forbidden: tuple[str, ...] = ()
     """Functions that the attempt may not call: families of `ready_made`, and attnlib's by name (`attnlib.softmax`)."""
     example: Callable[[], Inputs] | None = None
@@ -165,7 +165,7 @@ class Exercise:
         return self.wrong
 
     def part_for(self, case: Case, aspect: str) -> str:
-        """The part that a difference counts for, usually the case's own.
+        """Return the part that a difference counts for, usually the case's own.
 
         A changed input, and another dtype beside right gradients, are seen in cases of any part. They count for
         robustness, or for the part whose cases look at a model afterwards.

@@ -39,7 +39,7 @@ GUARD = 5e-12  # relative: 1e-12 added to a denominator against 0 / 0 is no mist
 
 @dataclass(frozen=True, eq=False)
 class Numbers:
-    """Two tensors of one shape that differ by more than rounding can, and by how much where they are floating."""
+    """Two tensors of one shape that differ by more than rounding can, and for floating ones by how much."""
 
     want: Tensor
     have: Tensor
@@ -55,19 +55,19 @@ class Numbers:
 
     @cached_property
     def size(self) -> float:
-        """The largest difference; infinite where one of the two numbers is, and where they are no floating numbers."""
+        """The largest difference; infinite if one of the numbers is, or if they aren't floating."""
         largest = math.inf if self.gap is None else float(self.gap[self.wrong].max())
         return largest if math.isfinite(largest) else math.inf
 
     @property
     def tolerances(self) -> float:
-        """The largest difference, in units of what is allowed."""
+        """The largest difference, in units of the tolerance."""
         return self.size / self.allowed if self.allowed else float("inf")
 
 
 @dataclass(frozen=True)
 class Difference:
-    """The first aspect in which an attempt is not as expected, as data; `verdict.words` makes a sentence of it."""
+    """The first aspect in which an attempt differs, as data; `verdict.words` makes a sentence of it."""
 
     aspect: Aspect
     how: How = ""
@@ -108,7 +108,7 @@ def tolerance(largest: float, dtype: torch.dtype, *, terms: int, magnitude: floa
 def first_difference(
     exercise: Exercise, case: Case, expected: Observation, got: Observation, *, up_to: Aspect = "gradient"
 ) -> Difference | None:
-    """Compare aspect by aspect, in the order of `ASPECTS`, no further than `up_to`; None if nothing differs."""
+    """Compare aspect by aspect in the order of `ASPECTS`, no further than `up_to`; None if nothing differs."""
     if case.other_device:
         theirs, ours = _device_difference(got), None if expected.exact else _device_difference(expected)
         return (Difference("device", "moved") if not theirs else None) if ours else theirs
@@ -129,7 +129,7 @@ def first_difference(
 
 
 def _mutation_difference(expected: Observation, got: Observation) -> Difference | None:
-    """Inputs that only one of the two changes."""
+    """Find inputs that only one of the two changes."""
     more = tuple(name for name in got.mutated if name not in expected.mutated)
     if more:
         return Difference("mutation", names=more)
@@ -182,7 +182,7 @@ def _are_floating(inputs: object) -> bool:
 
 
 def agreeing_outputs(exercise: Exercise, case: Case, expected: Observation, got: Observation) -> set[str]:
-    """The names of the outputs that are right, whatever the others are."""
+    """Return the names of the right outputs, regardless of the others."""
     pairs = zip(exercise.outputs, expected.measured, got.measured, strict=False)
     return {
         name for name, want, have in pairs if want.shape == have.shape and _numbers(case, want, have, got.terms) is None
