@@ -1,4 +1,4 @@
-"""The catalogues of slips before a release: what they cannot mean is told here, and never to a student."""
+"""Check the catalogues of slips before a release, so that no student meets an error in them."""
 
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
@@ -27,7 +27,7 @@ def complaints(lessons: Collection[str], exercises: Iterable[Exercise]) -> list[
 
 
 def _right_ones(exercise: WrittenExercise) -> Iterator[str]:
-    """The wrong lines that do what the right ones do, on every case."""
+    """The wrong lines that do the same as the right ones, on every case."""
     assert exercise.misconceptions is not None  # all that they need is read
     for wrong in exercise.wrongs:
         asked = Local(wrong.told.implementation, here())
@@ -37,7 +37,7 @@ def _right_ones(exercise: WrittenExercise) -> Iterator[str]:
 
 
 def _nowhere(file: Path, users: list[WrittenExercise]) -> Iterator[str]:
-    """The slips that no exercise has, with what each of its right answers lacks; answers to no exercise."""
+    """The slips that fit no exercise, with the reason for each of its right answers; and answers to no exercise."""
     catalogue = read(file)
     coded = [exercise for exercise in users if exercise.kind != "choice"]
     for slip in catalogue.slips.values():

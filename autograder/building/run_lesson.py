@@ -16,7 +16,7 @@ from autograder.showing.errors import CourseError, first_line
 
 
 def run_lesson(source: NotebookNode, lesson: str, folder: Path) -> NotebookNode:
-    """The executed copy; a CourseError if a cell raises, or if a solution does not earn its full points."""
+    """Return the executed copy; a CourseError if a cell raises, or a solution doesn't earn its full points."""
     notebook = deepcopy(source)
     client = NotebookClient(
         notebook,
@@ -45,7 +45,7 @@ def run_lesson(source: NotebookNode, lesson: str, folder: Path) -> NotebookNode:
 
 
 def without_outputs(notebook: NotebookNode) -> NotebookNode:
-    """The notebook as it is before it is executed."""
+    """Return the notebook without its outputs, as before it was executed."""
     notebook = deepcopy(notebook)
     for cell in notebook.cells:
         if cell.cell_type == "code":

@@ -1,6 +1,6 @@
 """`python -m autograder.building.site FOLDER`: the pages of the site; `make site` renders them.
 
-A page lies where its source lies in the repository, so that every link between them is right in both places. Lessons
+A page has the same place as its source in the repository, so that every link between them works in both. Lessons
 are the students' notebooks, with the figures of the executed solutions; answers and verdicts are in none of them.
 """
 
@@ -111,7 +111,7 @@ def copy(path: Path, folder: Path, root: Path = ROOT) -> None:
 
 
 def with_links(page: NotebookNode, told: dict[str, Exercise]) -> NotebookNode:
-    """A line below each check that leads to the mistakes of its exercise, and an address for the exercise's heading."""
+    """Add to each check a line with a link to its exercise's mistakes, and give the exercise's heading an address."""
     cells: list[NotebookNode] = []
     for cell in page.cells:
         cells.append(cell)

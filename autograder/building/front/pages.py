@@ -102,7 +102,7 @@ def try_page(trained: Trained, layout: Layout) -> str:
 
 
 def bugs_page(layout: Layout) -> str:
-    """The page of ten bugs: contract, symptom and code, whose lines can be pressed, and the answer, folded."""
+    """The page of ten bugs: contract, symptom, code with lines to press, and the folded answer."""
     return fill_in(
         HERE / "bugs.html",
         {"stressed": lambda text: Markup(marked_up(text))},
@@ -114,7 +114,7 @@ def bugs_page(layout: Layout) -> str:
 
 
 def _lines(code: str) -> Iterator[dict[str, Any]]:
-    """Each line without its indentation, and how many columns that has: a narrow screen breaks it there."""
+    """Each line without its indentation, and the width of that: narrow screens break the line there."""
     for line in code.split("\n"):
         yield {"text": line.strip(), "indent": len(line) - len(line.lstrip())}
 

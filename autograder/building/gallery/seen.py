@@ -1,4 +1,4 @@
-"""Run a wrong program as its check does, and keep what a learner would read and what the symptoms are."""
+"""Run a wrong program as its check does, and keep the report and the symptoms."""
 
 import multiprocessing
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ PROCESSES = 2
 
 @dataclass(frozen=True)
 class Seen:
-    """A mistake with the report on its first program, without the mistake's own text, and the ids of its symptoms."""
+    """A mistake with the report on its first program, without the mistake's own text, and its symptoms' ids."""
 
     mistake: Mistake
     report: Report
@@ -32,7 +32,7 @@ class Seen:
 
 
 def seen(mistakes: Sequence[Mistake]) -> list[Seen]:
-    """Each mistake, tried where the course first meets it; two processes share the work."""
+    """Try each mistake where the course first meets it; two processes share the work."""
     first: dict[str, list[str]] = {}
     for mistake in mistakes:
         first.setdefault(mistake.places[0].exercise.name, []).append(mistake.id)
@@ -67,7 +67,7 @@ def _tried(
 
 
 def _causal(exercise: Exercise, asking: Asking) -> Case | None:
-    """A case whose last position is changed between two calls, where no earlier result of the right answer moves."""
+    """Return a case that changes the last position between two calls, where no earlier right result moves."""
     for case in cases_of(exercise, hidden=False):
         if case.probe is None and not (case.raises or case.other_device or case.twice or case.mutation):
             changed = replace(case, name=f"{case.name}, the end changed", probe=_earlier_results, gradient=False)

@@ -1,4 +1,4 @@
-"""The symptoms in a searcher's words: for each a title, and what is usually behind it."""
+"""The symptoms in the words of a searcher: a title for each, and its usual cause."""
 
 from collections.abc import Mapping
 from typing import NamedTuple

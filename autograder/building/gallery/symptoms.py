@@ -14,7 +14,7 @@ from attnlib.checks.trial.trial import Trial
 
 Trials = Sequence[Trial]
 CLOSE = 1e-4
-"""Shares of attention that differ by less are the same."""
+"""Attention weights that differ by less count as the same."""
 
 
 def symptoms(exercise: Exercise, trials: Trials, *, leaks: bool) -> list[str]:
@@ -44,7 +44,7 @@ def symptoms(exercise: Exercise, trials: Trials, *, leaks: bool) -> list[str]:
 
 
 def _pairs(trial: Trial) -> Iterator[tuple[Tensor, Tensor]]:
-    """The outputs of one shape: what is right, and what came."""
+    """The outputs of equal shape, as pairs of the right one and the received one."""
     if not trial.case.other_device:
         for want, have in zip(trial.expected.outputs or (), trial.got.outputs or (), strict=False):
             if want.shape == have.shape and have.device.type == "cpu":
@@ -98,7 +98,7 @@ def _future_opened(trial: Trial) -> bool:
 
 
 def _is_masked(trial: Trial) -> bool:
-    """A mask among the inputs, or a causal mask of the answer's own."""
+    """True if there is a mask among the inputs, or the answer makes a causal mask of its own."""
     return trial.case.probe is None and (any(t.dtype == torch.bool for t in _tensors(trial)) or _is_triangle(trial))
 
 

@@ -110,7 +110,7 @@ def __init__(self, d_model, d_head):
     self.my_w_q = nn.Linear(d_model, d_head)
 """,
 }
-"""Mistakes that can be made in any exercise, as they would look: no line of a right answer is wrong by itself."""
+"""Mistakes possible in any exercise, as they would look: no line of a right answer is wrong by itself."""
 
 
 def topic_of(exercise: str) -> str:
