@@ -23,7 +23,7 @@ class Moodle:
         self.web, self.course = Web(address, token), course
 
     def remote(self, wanted: str) -> Remote:
-        """The assignment of this name or id, and each student's score there."""
+        """Return the assignment of this name or id, with each student's score on Moodle."""
         courses = self._call("mod_assign_get_assignments", {"courseids[0]": self.course})["courses"]
         found = [one for course in courses for one in course["assignments"] if wanted in (one["name"], str(one["id"]))]
         if len(found) != 1:

@@ -1,4 +1,4 @@
-"""Talking to a learning platform: one request at a time, its errors as one clause, and a token that is never shown."""
+"""Talk to a learning platform: one request at a time, errors as one clause, and a token that is never shown."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from autograder.showing.text import printable
 
 SECONDS = 30.0
 PATIENCE = 3
-"""So often a request is made again that the platform asked to make later."""
+"""The most repeats of a request that the platform asks to make later."""
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 NO_TOKEN = "The token is refused: it is wrong, has expired, or may not do this"
 
@@ -28,7 +28,7 @@ class Refused(Exception):
 
 
 class NoAccess(CourseError):
-    """It answers nobody who shows this token: nothing more need be tried."""
+    """Raised if the platform accepts nothing with this token: no further request makes sense."""
 
 
 def read_token(variable: str, file: Path | None) -> str:
@@ -62,7 +62,7 @@ class Answer:
 
 
 class Web:
-    """A platform's address with a token, which goes to that address alone."""
+    """A platform's address with a token, which is sent to that address alone."""
 
     def __init__(self, address: str, token: str, headers: Mapping[str, str] | None = None) -> None:
         parts = urlsplit(address)
