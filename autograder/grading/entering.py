@@ -1,4 +1,4 @@
-"""Entering what was judged: the one writer of the gradebook and of the graded notebooks."""
+"""Enter judgements: the one writer of the gradebook and of the graded notebooks."""
 
 import hashlib
 import json
@@ -29,7 +29,7 @@ WRITERS = 8
 
 @dataclass(frozen=True)
 class Entered:
-    """One submission to be entered: what it earned, a digest of what was handed in, and when."""
+    """One submission to be entered: its judgement, a digest of its files, and the time."""
 
     judged: Judged
     digest: str
@@ -79,7 +79,7 @@ class Entries:
         return comments == _comments(comments, before) and _sha256(_text(graded)) == before.notebook
 
     def enter(self, batch: list[Entered]) -> list[Sheet]:
-        """Write down what came of these submissions, all of them or none; returns their rows in the gradebook.
+        """Enter these submissions, all of them or none; return their rows in the gradebook.
 
         A fault of the grader's own is no result: the next run judges such a submission again.
         """
@@ -100,7 +100,7 @@ class Entries:
         return sheets
 
     def _write_rows(self, batch: list[Entered]) -> list[Sheet]:
-        """All scores of the submissions, in one transaction; there are rows also where there are no points."""
+        """Write all scores of the submissions, in one transaction; submissions without points get rows as well."""
         book = self.gradebook
         found: dict[tuple[str, str], Sheet] = {}
         try:
@@ -118,7 +118,7 @@ class Entries:
         return after
 
     def _filled(self, sheet: Sheet, judged: Judged) -> Sheet:
-        """The rows with what was judged; without it where nothing could be."""
+        """Fill the rows with the judgement; leave them without one if nothing could be judged."""
         if judged.problem is not None:
             return replace(sheet, marks={n: replace(m, auto=None, waits=True) for n, m in sheet.marks.items()})
         by_hand = not sheet.marks.keys() <= judged.points.keys()
@@ -146,7 +146,7 @@ class Entries:
         return charged
 
     def _charged(self, sheet: Sheet, student: str) -> Sheet:
-        """With what nbgrader's plugin takes off for lateness, not below 0 and not above the score."""
+        """Set the penalty that nbgrader's plugin gives for lateness, between 0 and the score."""
         if sheet.late <= 0:
             return replace(sheet, penalty=None)
         penalty = self._penalties.late_submission_penalty(student, sheet.score, sheet.late)
@@ -159,7 +159,7 @@ class Entries:
         return assign.plugin_inst
 
     def _write_notebook(self, judged: Judged) -> None:
-        """The graded notebook in place of an earlier one, with the student's listed files and the instructor's."""
+        """Replace the graded notebook, with the student's listed files and the instructor's."""
         directory = self.course.directory
         target = self.course.path(directory.autograded_directory, judged.student, judged.lesson)
         new, old = target.with_name(f".{target.name}.new"), target.with_name(f".{target.name}.old")
@@ -186,7 +186,7 @@ def _entry(one: Entered) -> str:
 
 
 def _side_by_side(write: Callable[[Path, str], None], texts: dict[Path, str]) -> None:
-    """Write files side by side, each whole or not at all: of many that are waited for, a disk makes one wait."""
+    """Write files side by side, each whole or not at all: a disk then waits once for many."""
     if len(texts) == 1:
         write(*texts.popitem())
     elif texts:

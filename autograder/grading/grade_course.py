@@ -35,7 +35,7 @@ from autograder.showing.text import printable
 logging.getLogger("tornado").addHandler(logging.NullHandler())  # else nbgrader prints what it raises as well
 
 BATCH = 100
-"""The most submissions that are entered at once: what a run that is killed has to do again."""
+"""The most submissions entered at once, which a killed run has to repeat."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class How:
     """The certificates shown to a scheduler at a tls:// address."""
     again: bool = False
     received: Path | None = None
-    """A table of the times at which a learning platform has received the submissions."""
+    """A table of the times at which a learning platform received the submissions."""
 
 
 def grade(
@@ -142,7 +142,7 @@ class Run:
     ) -> None:
         self.layout, self.course, self.folder, self.how, self.step = layout, course, folder, how, step
         self.crew = crew
-        """Workers that are there already, and stay when the run is over."""
+        """Workers that exist already, and stay when the run is over."""
         self.assignments: dict[Path, Assignment] = {}
         self.handed_in: dict[tuple[str, str], Claim] = {}
         self.graded: list[Graded] = []
@@ -175,7 +175,7 @@ class Run:
         return self.graded
 
     def _tasks(self, submissions: list[tuple[str, str]]) -> Iterator[Task]:
-        """The submissions that have to be judged; what needs no judging is dealt with here."""
+        """Yield the submissions that have to be judged, and deal with the others at once."""
         seed = course_seed(self.layout.course)
         for student, lesson in submissions:
             try:
@@ -215,7 +215,7 @@ class Run:
         return self.assignments[source]
 
     def _enter(self, judged: list[Judged]) -> None:
-        """Enter what was judged, many at once; where that fails, one by one, so that no other is concerned."""
+        """Enter judgements, many at once; if that fails, one by one, so that no other submission is affected."""
         for place in range(0, len(judged), BATCH):
             batch = [self._ready(one) for one in judged[place : place + BATCH]]
             if len(batch) == 1:
@@ -237,7 +237,7 @@ class Run:
         return Entered(replace(judged, remarks=(*claim.remarks, *judged.remarks)), claim.digest, claim.told)
 
     def _enter_alone(self, one: Entered) -> bool:
-        """Enter one submission, and say whether that went well; if not, the failure is entered in its place."""
+        """Enter one submission and return whether that worked; if not, enter the failure instead."""
         judged, well = one.judged, True
         try:
             (sheet,) = self.entries.enter([one])

@@ -18,7 +18,7 @@ TIGHT: Any = {"padding": (0, 1, 0, 0), "pad_edge": False}  # a terminal of 80 co
 
 
 def grading_tables(graded: list[Graded], known: Mapping[str, Exercise]) -> Iterator[Table]:
-    """A line for each exercise of each student: its points, and where some are missing, why; then what else is to say.
+    """Return a table row for each exercise of each student: its points, the reason for missing ones, and remarks.
 
     A misconception is told by its title, as the student is told it. Whole sentences have a table of their own, in which
     80 columns hold them.
