@@ -22,7 +22,7 @@ NEVER = datetime.min
 
 
 class CollectWithoutLinks(ExchangeCollect):
-    """Collects regular files alone; one submission that cannot be collected keeps no other from being collected.
+    """Collects only regular files; a submission that can't be collected doesn't keep others from being collected.
 
     nbgrader believes the name that a folder claims, and only warns where it belongs to somebody else. Here a folder is
     the student's own, or the collector's; anybody else's is no submission. Where a service hands in for all students,
@@ -113,7 +113,7 @@ def _name_of(owner: int) -> str:
 
 
 class ReleaseOneByOne(ExchangeReleaseFeedback):
-    """Releases each student's feedback by itself: where a file is missing, the others still get theirs."""
+    """Releases each student's feedback separately: if a file is missing, the others still get theirs."""
 
     src_path: str
 

@@ -21,7 +21,7 @@ class _OneRowAStudent(CsvWithStatus):
     """The beginning of the row that holds the points of each lesson, if there is one."""
 
     def who(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """The columns that say who it is."""
+        """The columns that identify the student."""
         raise NotImplementedError
 
     def export(self, gradebook: Gradebook) -> None:

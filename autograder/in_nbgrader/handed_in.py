@@ -19,7 +19,7 @@ LINE = re.compile(r"(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{6})? UTC) (?P<d
 
 
 def time_of(coursedir: Any, student: str, lesson: str, found: HandedIn | None = None) -> tuple[datetime | None, str]:
-    """The time that counts, in UTC and without a zone, or None; and in a clause what is doubtful about it.
+    """Return the time that counts, in UTC and without a zone, or None; and in a clause what is doubtful about it.
 
     `found` is what the folder holds, where that has been read already and its notebook's own time is to be doubted.
     """
@@ -39,7 +39,7 @@ def time_of(coursedir: Any, student: str, lesson: str, found: HandedIn | None = 
 def record_received(coursedir: Any, student: str, lesson: str, time: datetime) -> None:
     """Keep the time at which a submission was received, where no student writes, with the digest of what it was.
 
-    A time belongs to what the folder held when it was first told, and to nothing that comes later. Where the folder
+    A time belongs to what the folder held when the time was first recorded, and to nothing later. If the folder
     holds nothing that can be read, there is nothing to keep.
     """
     files = _files(Path(coursedir.format_path(coursedir.submitted_directory, student, lesson)), lesson)

@@ -3,7 +3,7 @@
 from nbgrader.api import Student
 
 LONGEST: int = Student.__table__.c.id.type.length
-"""PostgreSQL refuses a longer one, and with it whatever else is entered at the same time; SQLite takes any."""
+"""PostgreSQL refuses a longer id, and everything entered at the same time; SQLite takes any length."""
 
 
 def fault_of_name(student: str) -> str:

@@ -7,7 +7,7 @@ from nbgrader.dbutil import ALEMBIC_DIR
 
 
 def look_up_in_process() -> None:
-    """Let nbgrader find it in this process; a second time changes nothing."""
+    """Let nbgrader find the version in this process; a second call changes nothing."""
     nbgrader.api.get_alembic_version = newest
 
 

@@ -20,7 +20,7 @@ from autograder.showing.errors import NotGraded
 from autograder.showing.text import printable
 
 UNPACKING_WALL = 1800.0
-"""Seconds for the files of one archive, of which most are the disk's."""
+"""Seconds for the files of one archive, mostly spent by the disk."""
 MOST_LINES = 20
 """The most lines that name files left out of one archive; one more line gives the number of the rest."""
 
@@ -28,9 +28,9 @@ MOST_LINES = 20
 class ExtractWithinBounds(ExtractorPlugin):
     """Replaces nbgrader's extractor: follows no link, unpacks no more than it may, and goes on to the next file.
 
-    A platform's archive holds all students' files, and some of these are archives. So no file keeps another out: the
-    small ones are unpacked first, then the archives among them, each with an equal share of the room that is left;
-    what it does not need, it hands on. What does not fit is left out with a line.
+    A platform's archive holds all students' files, and some of these are archives. To keep no student out, small files
+    are unpacked first, then the archives among them, each with an equal share of the room that is left; a share's
+    remainder goes to the next. Anything that doesn't fit is left out, with a line.
     """
 
     most_bytes = Integer(1 << 30, help="Bytes that one archive may hold, with those within it.").tag(config=True)
@@ -121,7 +121,7 @@ def _inflate(file: IO[bytes], target: IO[bytes], most_bytes: int) -> None:
 
 
 def _written(member: Member, path: Path) -> str:
-    """Write a member; why it cannot be, if so."""
+    """Write a member; return the reason if that fails."""
     try:
         data = member.read()
     except Unfit as error:

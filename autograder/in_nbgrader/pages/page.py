@@ -66,7 +66,7 @@ class Page(HTMLExporter):
 
 
 class NoPictures(IPythonRenderer):
-    """Merely looked at, a picture on the web tells its owner who looks: it becomes a link."""
+    """Turns pictures on the web into links: merely looked at, a picture tells its owner who looks."""
 
     def image(self, text: str, url: str, title: str | None = None) -> str:
         return str(self.link(text or url, url, title))

@@ -15,7 +15,7 @@ MATHJAX = "https://cdnjs.cloudflare.com/ajax/libs/mathjax/2.7.7/"  # the version
 
 
 def policy(nonce: str) -> str:
-    """The Content-Security-Policy of a page: scripts by their nonce, so that one in a student's folder is none."""
+    """The Content-Security-Policy of a page: scripts need its nonce, so one in a student's folder doesn't run."""
     return "; ".join(
         [
             "default-src 'none'",
@@ -32,7 +32,7 @@ def policy(nonce: str) -> str:
 
 @cache
 def _handlers() -> str:
-    """The digests of what stands in the templates' `onclick`."""
+    """The digests of the code in the templates' `onclick`."""
     texts = (path.read_text(encoding="utf-8") for path in sorted(TEMPLATES.rglob("*")) if path.is_file())
     code = {code for text in texts for code in re.findall(r'\bonclick="([^"]*)"', text, re.IGNORECASE)}
     digests = (base64.b64encode(hashlib.sha256(one.encode()).digest()).decode() for one in sorted(code))
