@@ -54,12 +54,12 @@ ANSWER = """### BEGIN SOLUTION
 
 @functools.cache
 def told(row: Row) -> Mapping[str, Any]:
-    """All about a bug, with the change that repairs it."""
+    """Describe a bug in full, with the change that repairs it."""
     return record(row) | {"title": row.bug.title, "diff": row.bug.diff()}
 
 
 def own_source(assignment: str, student: str, bugs: Sequence[Mapping[str, Any]]) -> NotebookNode:
-    """A student's notebook with the right answers, and what the grader needs to know of its bugs."""
+    """Return a student's notebook with the right answers, and what the grader needs to know of its bugs."""
     lesson = assignment.rpartition("_")[2]
     introduction = INTRODUCTION.format(lesson=lesson, student=f"`{student}`", line=POINTS[LINE], reason=POINTS[REASON])
     cells = [new_markdown_cell(introduction), *_first_cell()]

@@ -13,7 +13,7 @@ COLUMNS = ("id", "student_id")
 
 
 def read_roster(path: Path) -> list[str]:
-    """The students' ids; a CourseError for a table without any, and for an id that can be no folder of its own."""
+    """Return the students' ids; a CourseError for a table without any, or for an id that can't name a folder."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             table = csv.DictReader(file)
