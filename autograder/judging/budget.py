@@ -15,8 +15,8 @@ from autograder.showing.errors import NotGraded
 class Budget:
     """Counts two things. Only one of them can cost a student points.
 
-    What its processes compute and wait is the submission's own doing, and the same on a loaded machine, and so is what
-    this thread computes to read and compare what they send: whoever has used it up gets no further process. Real time
+    Time that its processes compute or wait is the submission's own doing, and the same on a loaded machine. So is time
+    that this thread takes to read and compare what they send. One that has used it up gets no new process. Real
     may have gone by for other reasons, so it ends in "not graded": no points are lost, and the next run tries again.
     """
 
@@ -46,7 +46,7 @@ class Budget:
         return Failure("time", text)
 
     def check_real_time(self) -> None:
-        """Raises NotGraded if the submission has taken too long, whoever's fault that is."""
+        """Raises NotGraded if the submission has taken too long, no matter whose fault that is."""
         if time.monotonic() - self.began > self.limits.submission_wall:
             hours = self.limits.submission_wall / 3600
             raise OutOfTime(f"it was not judged within {hours:.3g} hours: the machine was too slow, or too busy")
@@ -57,4 +57,4 @@ class Passing(NotGraded):
 
 
 class OutOfTime(Passing):
-    """It was not judged in time; the next run tries again."""
+    """Raised if it was not judged in time; the next run tries again."""

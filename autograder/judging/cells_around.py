@@ -9,11 +9,11 @@ from nbgrader.utils import compute_checksum
 from autograder.lesson_text.assignment import Assignment
 
 Cells = list[dict[str, str]]
-"""Each with its name, its source and its role: given, added, answer, or stub for an answer as it was released."""
+"""Cells with a name, a source and a role: given, added, answer, or stub for an answer as it was released."""
 
 
 def cells_around(settled: NotebookNode, assignment: Assignment, test: str) -> tuple[Cells, Cells]:
-    """The code above a test, and that below it, tests left out: what was given and is unchanged, and the student's."""
+    """Return the code above and below a test, without tests: unchanged cells of the lesson, and the student's."""
     above: Cells = []
     below: Cells = []
     found = above
@@ -30,7 +30,7 @@ def cells_around(settled: NotebookNode, assignment: Assignment, test: str) -> tu
 
 
 def grade_id(cell: NotebookNode) -> str | None:
-    """The name of a cell that was released as an answer or a test."""
+    """Return the name of a cell that was released as an answer or a test."""
     found: str | None = cell.metadata.get("nbgrader", {}).get("grade_id")
     return found
 

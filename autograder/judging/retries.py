@@ -33,16 +33,16 @@ class Outcome:
     unseen: int = 0
     died: bool = False
     task: dict[str, Any] | None = None
-    """With which a process gets as far as to be asked for hidden cases; None where there is none to ask for."""
+    """The task that prepares a process for the hidden cases; None if nothing can be judged."""
 
     @property
     def lacking(self) -> list[str]:
-        """The name for want of which it failed, in a list."""
+        """The name it lacked when it failed, in a list."""
         return [self.report.failure.lacks_name] if self.report.failure and self.report.failure.lacks_name else []
 
     @property
     def lacking_modules(self) -> list[str]:
-        """The module for want of which it failed, in a list; none if it is ours, which no file beside stands for."""
+        """The module it lacked when it failed, in a list; none for one of ours, which no file beside it can replace."""
         module = self.report.failure.lacks_module if self.report.failure else ""
         return [module] if module and module not in OURS else []
 
@@ -53,13 +53,13 @@ class Outcome:
 
 
 def added(cells: Cells) -> Cells:
-    """The cells that are all the student's."""
+    """The cells that are entirely the student's."""
     return [cell for cell in cells if cell["role"] == "added"]
 
 
 @dataclass(frozen=True)
 class Retry:
-    """A reason for which an answer may have failed that is not the answer's fault, and what to run instead."""
+    """A reason for a failure that isn't the answer's fault, and what to run instead."""
 
     why: str
     applies: Callable[[Run, Outcome], bool]
@@ -93,4 +93,4 @@ RETRIES = (
         lambda attempt, asked: replace(attempt, run="seen"),
     ),
 )
-"""Each is tried once, in this order, on what the one before has led to."""
+"""Each is tried once, in this order, on the outcome of the one before."""

@@ -1,4 +1,4 @@
-"""A verdict on one test, and what a graded notebook shows of it."""
+"""A verdict on one test, and its form in a graded notebook."""
 
 import math
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ class Verdict:
 
 
 def write_verdicts(settled: NotebookNode, verdicts: Iterable[Verdict]) -> NotebookNode:
-    """The graded notebook: the report below each test, and below the student's cells what they printed."""
+    """Write the report below each test, and below the student's cells what they printed."""
     by_test = {verdict.question.test: verdict for verdict in verdicts}
     cells = {cell["name"]: cell for verdict in by_test.values() for cell in verdict.cells}
     for verdict in by_test.values():  # an answer's own run tells most about its cell
@@ -64,7 +64,7 @@ def _outputs_of_answer(found: dict[str, Any]) -> list[NotebookNode]:
 
 
 def earned(cell: NotebookNode, max_points: float) -> float:
-    """The number that an executed test cell of the instructor's gave; 0 for an error, or for no such number."""
+    """Return the points that an executed test cell of the instructor's gave; 0 for an error, or anything else."""
     outputs = cell.get("outputs", [])
     if cell.get("execution_count") is None or any(output.output_type == "error" for output in outputs):
         return 0.0
@@ -77,7 +77,7 @@ def earned(cell: NotebookNode, max_points: float) -> float:
 
 
 def reports(notebook: NotebookNode) -> dict[str, dict[str, Any]]:
-    """The last report that stands below each test cell, by the test's grade id."""
+    """Return the last report below each test cell, by the test's grade id."""
     found: dict[str, dict[str, Any]] = {}
     for cell in notebook.cells:
         nbgrader = cell.metadata.get("nbgrader", {})
@@ -101,5 +101,5 @@ def pages(notebook: NotebookNode) -> dict[str, str]:
 
 
 def error_in(cell: NotebookNode) -> str | None:
-    """The name of the error with which the cell ended, if it did."""
+    """Return the name of the error the cell ended with, if it did."""
     return next((output.ename for output in cell.get("outputs", []) if output.output_type == "error"), None)

@@ -1,6 +1,6 @@
-"""Archives that students made. What is read of them is bounded before it is read: their number, sizes and compression.
+"""Archives made by students. Everything is bounded before it is read: the members' number, sizes and compression.
 
-Of zip files, stored and deflated members alone: other methods give gigabytes for a kilobyte before anybody can stop
+Only stored and deflated members of zip files are read: other methods turn a kilobyte into gigabytes before anybody can
 them. No two members may share their bytes, so that a file of some size is never more work than its size allows.
 """
 
@@ -22,7 +22,7 @@ METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 ENTRY = b"PK\x01\x02"
 """The first bytes of each member's description."""
 HEADER_BYTES = 30
-"""The least that stands before each member's own bytes."""
+"""The fewest bytes before each member's own."""
 PIECE = 1 << 20
 BAD = (
     OSError,
@@ -44,7 +44,7 @@ class Unfit(Exception):
 
 @dataclass(frozen=True)
 class Member:
-    """A file in an archive: its name, how large it says it is, and why it is not to be read, if so."""
+    """A file in an archive: its name, its size by its own account, and the reason if it is not to be read."""
 
     name: str
     size: int
@@ -52,7 +52,7 @@ class Member:
     content: Callable[[], bytes]
 
     def read(self) -> bytes:
-        """All of it, which is `size` bytes; Unfit if it is not to be read, or not what its archive says."""
+        """Return all of its `size` bytes; Unfit if it is not to be read, or not as its archive describes it."""
         if self.why_not:
             raise Unfit(self.why_not)
         return _tried(self.content)
@@ -66,7 +66,7 @@ class Room:
     files: int
 
     def takes(self, size: int) -> bool:
-        """Take a file of this size; whether there was room for it."""
+        """Take up room for a file of this size; return whether there was enough."""
         if size > self.bytes or self.files < 1:
             return False
         self.bytes -= size
@@ -74,14 +74,14 @@ class Room:
         return True
 
     def share(self, among: int) -> "Room":
-        """The room of one of so many."""
+        """Return the room for one of this many."""
         part = Room(self.bytes // among, self.files // among)
         self.bytes -= part.bytes
         self.files -= part.files
         return part
 
     def give_back(self, part: "Room") -> None:
-        """Add what is left of a share."""
+        """Add the remainder of a share."""
         self.bytes += part.bytes
         self.files += part.files
 

@@ -1,4 +1,4 @@
-"""Reading a folder that a student filled: regular files alone, no link followed, nothing opened that could wait."""
+"""Read a folder that a student filled: only regular files, without following links or opening what could wait."""
 
 import hashlib
 import os
@@ -44,7 +44,7 @@ class _Reading:
     size: int = 0
 
     def read(self, path: Path, name: str, most: int) -> None:
-        """Read one file; NotGraded says why it cannot be."""
+        """Read one file; NotGraded gives the reason if that can't be done."""
         data, changed = read_regular(path, name, min(most, MOST_BYTES_IN_ALL - self.size))
         self.files[name] = data
         self.size += len(data)
@@ -83,7 +83,7 @@ def collect(folder: Path, lesson: str) -> HandedIn:
 
 
 def digest_of_files(files: Mapping[str, bytes]) -> str:
-    """A digest of what was handed in: names and bytes."""
+    """Return a digest of the files handed in: names and bytes."""
     state = hashlib.sha256()
     for name, data in sorted(files.items()):
         state.update(f"\n{name} {hashlib.sha256(data).hexdigest()}".encode(errors="surrogateescape"))
@@ -91,7 +91,7 @@ def digest_of_files(files: Mapping[str, bytes]) -> str:
 
 
 def _walk(folder: Path, left_out: list[str]) -> Iterator[tuple[str, Path]]:
-    """Everything in a folder, the nearest first: a file's name there, none for a folder; nothing that is too deep."""
+    """Yield every entry of a folder by name, "" for a sub-folder, the nearest first; nothing that is too deep."""
     waiting = deque([PurePosixPath()])
     while waiting:
         place = waiting.popleft()
@@ -125,7 +125,7 @@ def _is_folder(path: Path) -> bool:
 
 
 def read_regular(path: Path, name: str, most: int) -> tuple[bytes, float]:
-    """A file's bytes and when it was changed; NotGraded if it is no regular file or larger than `most`.
+    """Return a file's bytes and when it was changed; NotGraded if it isn't a regular file or is larger than `most`.
 
     Nothing waits: of a pipe or a device, not a byte is read.
     """

@@ -1,8 +1,8 @@
 """The time a submission was handed in, by its timestamp.txt.
 
-nbgrader's commands write that file, but into a folder that a student filled: it is a claim. Where it is known when the
-submission was received, that counts. Else the claim is believed if it is a plausible time, and anything else counts as
-no timestamp.txt at all, which nbgrader takes for in time: a student could as well have removed it. A remark says so,
+nbgrader's commands write that file, but into a folder that a student filled: it is only a claim. If the time of receipt
+is known, that counts. Otherwise the claim is believed if it is a plausible time; anything else counts as having no
+timestamp.txt at all, which nbgrader treats as in time, since a student could have removed the file. A remark says so,
 and also if the notebook was changed after the time claimed.
 """
 
@@ -30,7 +30,7 @@ ROUNDED = timedelta(seconds=1)  # nbgrader's claim has microseconds, a learning 
 def told_time(
     folder: Path, changed: datetime | None = None, now: datetime | None = None
 ) -> tuple[datetime | None, str]:
-    """The time that timestamp.txt names, in UTC and without a zone, or None; and in a clause what is doubtful about it.
+    """Return the time in timestamp.txt, in UTC and without a zone, or None; and in a clause what is doubtful about it.
 
     `changed` is when the notebook was last changed.
     """
@@ -64,7 +64,7 @@ def weighed(told: datetime | None, doubt: str, received: datetime | None) -> tup
 
 
 def parse_time(text: str) -> datetime:
-    """The time, in UTC and without a zone; a ValueError for what is none."""
+    """Parse the time, in UTC and without a zone; a ValueError if it isn't one."""
     if not FORM.fullmatch(text):
         raise ValueError(text)
     with warnings.catch_warnings():
