@@ -18,7 +18,7 @@ LESSON = "[0-9][0-9]_*.py"
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """The places that building and grading read and write; a test passes its own."""
+    """The places where building and grading read and write; tests use their own."""
 
     solutions: Path = ROOT / "solutions"
     notebooks: Path = ROOT / "notebooks"
@@ -28,7 +28,7 @@ class Layout:
 
     @property
     def others(self) -> tuple[Path, ...]:
-        """The folders with the texts of lessons in repositories of others; a CourseError if one is no course."""
+        """The folders with lessons' texts in other authors' repositories; a CourseError if one isn't a course."""
         if not os.environ.get("ATTNLIB_COURSE_PATH") and not entry_points(group="attnlib.course"):
             return ()  # without loading attnlib
         from attnlib.checks import course
@@ -50,7 +50,7 @@ class Layout:
         return sorted(path.stem for path in self.solutions.glob(LESSON))
 
     def home(self, lesson: str) -> Path:
-        """The folder of a lesson's text, in which its executed notebook and its pictures are, too."""
+        """The folder of a lesson's text, its executed notebook and its pictures."""
         return next((one for one in self.others if (one / f"{lesson}.py").is_file()), self.solutions)
 
     def text(self, lesson: str) -> Path:
@@ -67,7 +67,7 @@ class Layout:
         return (self.notebooks if home == self.solutions else home.parent / "notebooks") / f"{lesson}.ipynb"
 
     def chosen(self, wanted: tuple[str, ...]) -> list[str]:
-        """The lessons that were asked for, all if none was named; a CourseError for a name that is no lesson's."""
+        """Return the lessons asked for, all if none was named; a CourseError for an unknown name."""
         lessons = self.lessons()
         for name in wanted:
             if name not in lessons:
@@ -89,7 +89,7 @@ class Layout:
         return self.course / "individual" / step / student / assignment / f"{assignment}.ipynb"
 
     def individual_assignments(self) -> list[str]:
-        """The assignments of the course that are another one for each student."""
+        """The assignments of the course that differ from student to student."""
         return sorted({path.name for path in (self.course / "individual" / "source").glob("*/*/")})
 
     def source_for(self, student: str, assignment: str) -> Path:

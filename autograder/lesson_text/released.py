@@ -67,11 +67,11 @@ def released_cells(db_url: str, assignment: str, notebook: str) -> Released:
 
 
 def answer_of(test: str, released: Released) -> str | None:
-    """The grade id of the answer that a test is for."""
+    """Return the grade id of the answer that a test is for."""
     return longest_answer(test, [name for name, cell in released.items() if cell.solution])
 
 
 def longest_answer(test: str, answers: Iterable[str]) -> str | None:
-    """`test_softmax` and `test_softmax_twice` are for `softmax`, unless there is a `softmax_twice`."""
+    """Return the longest matching answer: `test_softmax_twice` is for `softmax`, unless there is a `softmax_twice`."""
     fitting = [name for name in answers if test == f"test_{name}" or test.startswith(f"test_{name}_")]
     return max(fitting, key=len, default=None)

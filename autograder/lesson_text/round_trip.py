@@ -1,4 +1,4 @@
-"""A lesson's text is its notebook: opening it in JupyterLab, running it and saving it changes nothing."""
+"""Verify that a lesson's text is its notebook: opening, running and saving it in JupyterLab changes nothing."""
 
 import shutil
 import tempfile
