@@ -1,4 +1,4 @@
-"""The right answers: those that the lessons hold between their solution markers, and those of the bank."""
+"""The right answers: the lessons' solutions between their markers, and those of the bank."""
 
 import ast
 import contextlib
@@ -28,7 +28,7 @@ from autograder.showing.errors import CourseError
 
 @dataclass(frozen=True)
 class Answer:
-    """A right answer as source: `name` is what is judged, `namespace` what its source finds when it runs."""
+    """A right answer as source: `name` is judged, and `namespace` holds the names its source uses."""
 
     exercise: str
     source: str
@@ -37,7 +37,7 @@ class Answer:
 
 
 def run_source(answer: Answer, source: str) -> Any:
-    """The function or class that `source` defines in the place of the answer's own."""
+    """Return the function or class that `source` defines in place of the answer's own."""
     names = dict(answer.namespace)
     path = f"<{answer.exercise}>"
     linecache.cache[path] = (len(source), None, source.splitlines(keepends=True), path)
@@ -69,7 +69,7 @@ def solution(layout: Layout, exercise: Exercise) -> Answer:
 
 
 def _answers_of(notebook: NotebookNode) -> dict[str, Answer]:
-    """A solution may use the lesson's imports, what its cells define above, and the solutions before it."""
+    """Return the solutions; each may use the lesson's imports, its cells' definitions above, and earlier solutions."""
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     judged: dict[str, str] = {}
     names: dict[str, Any] = {"__name__": "right_answers"}
@@ -121,7 +121,7 @@ def _parsed(source: str) -> ast.Module:
 
 
 def written_plainly(exercise: str) -> Answer | None:
-    """The first function or class at the top of a file of the bank that prints nothing and that no learner is shown."""
+    """Return the first function or class in a bank's file that prints nothing and that no learner is shown."""
     is_shown = another(find(exercise)) is not None
     for answer in right_answers(exercise)[is_shown:]:
         if (inspect.isfunction(answer) or isinstance(answer, type)) and answer.__qualname__.isidentifier():

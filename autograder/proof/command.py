@@ -51,7 +51,7 @@ def prove(wanted: tuple[str, ...], *, seeds: int, page_file: Path | None) -> Non
 
 
 def one_thread_each() -> None:
-    """Two processes on two cores: with two threads each, they would wait for one another, and spin meanwhile."""
+    """Give each of two processes one thread: with two each, they would wait for one another, and spin meanwhile."""
     torch.set_num_threads(1)
 
 
@@ -89,7 +89,7 @@ def _chosen(wanted: tuple[str, ...]) -> list[str]:
 
 
 def _details(total: Proof) -> list[str]:
-    """The answers and mutants behind a requirement that is not met."""
+    """List the answers and mutants behind a requirement that isn't met."""
     lines = []
     for v in total.verdicts:
         if v.passed != (v.misconception is None) or v.diagnosis not in (None, v.misconception):

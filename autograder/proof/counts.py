@@ -55,7 +55,7 @@ class Judgement:
 
 WAYS = ("misconception", "change", "symptom", "exception", "nothing")
 """The ways to tell what is wrong: the name of a misconception, the one change that fixes it, what the result
-shows, by the words of the exception in which it ends; or by the first wrong number alone."""
+shows, the words of the exception it ends with; or only the first wrong number."""
 
 
 @dataclass(frozen=True)
@@ -85,17 +85,17 @@ class Fate:
 
 @dataclass(frozen=True)
 class Proof:
-    """All that was tried at one exercise, or at several."""
+    """All trials of one exercise, or of several."""
 
     verdicts: tuple[Judgement, ...] = ()
     fates: tuple[Fate, ...] = ()
     stale: tuple[str, ...] = ()
-    """Mutants that are listed as equivalent, but are none, or are killed."""
+    """Mutants listed as equivalent that aren't mutants, or are killed."""
     withheld: tuple[Withheld, ...] = ()
 
     @staticmethod
     def total(proofs: "Iterable[Proof]") -> "Proof":
-        """All of them as one."""
+        """Merge several proofs into one."""
         listed = list(proofs)
         return Proof(
             tuple(v for p in listed for v in p.verdicts),
@@ -116,17 +116,17 @@ class Proof:
 
     @property
     def named_rightly(self) -> Rate:
-        """Misconceptions that were told their own name."""
+        """Misconceptions reported under their own name."""
         return Rate(sum(v.diagnosis == v.misconception for v in self.wrong), len(self.wrong))
 
     @property
     def named_wrongly(self) -> Rate:
-        """Misconceptions that were told another's name, and right answers that were told one."""
+        """Misconceptions reported under another name, and right answers reported under any."""
         return Rate(sum(v.diagnosis not in (None, v.misconception) for v in self.verdicts), len(self.verdicts))
 
     @property
     def not_recognised(self) -> Rate:
-        """Misconceptions that were told no name."""
+        """Misconceptions reported without a name."""
         return Rate(sum(v.diagnosis is None for v in self.wrong), len(self.wrong))
 
     @property
@@ -137,18 +137,18 @@ class Proof:
 
     @property
     def killed(self) -> Rate:
-        """Mutants that are wrong and did not pass; those shown to be right are not among those tried."""
+        """Wrong mutants that did not pass; mutants shown to be right don't count."""
         wrong = [f for f in self.fates if not f.reason]
         return Rate(sum(bool(f.killed_by) for f in wrong), len(wrong))
 
     @property
     def killed_by_the_visible_check(self) -> int:
-        """Mutants that the student is told of at once; the others only the grader's own cases catch."""
+        """Mutants the student hears of at once; only the grader's own cases catch the others."""
         return sum(f.killed_by == "visible" for f in self.fates)
 
     @property
     def told(self) -> list[Fate]:
-        """The mutants of which it was noted how the student is told: wrong answers that are on no list."""
+        """Mutants whose report was noted: wrong answers that are on no list."""
         return [f for f in self.fates if f.told_by]
 
     def told_by(self, way: str) -> Rate:
@@ -162,7 +162,7 @@ class Proof:
 
     @property
     def surviving(self) -> list[Fate]:
-        """Mutants that passed, and nobody knows why."""
+        """Mutants that passed for no known reason."""
         return [f for f in self.fates if not f.killed_by and not f.reason]
 
     @property
@@ -171,7 +171,7 @@ class Proof:
         return [v.cost for v in self.verdicts if v.cost is not None]
 
     def unsteady(self) -> list[str]:
-        """The answers of which another seed says something else."""
+        """The answers whose verdict depends on the seed."""
         said: dict[tuple[str, bool], set[tuple[bool, str | None]]] = {}
         for v in self.verdicts:
             said.setdefault((v.answer, v.hidden), set()).add((v.passed, v.diagnosis))

@@ -1,4 +1,4 @@
-"""Trying the check of one exercise: on misconceptions, on right answers, on mutants of right answers."""
+"""Try the check of one exercise: on misconceptions, on right answers, on mutants of right answers."""
 
 import importlib
 import time
@@ -30,7 +30,7 @@ MOST_TOLD = 50
 
 
 def code_exercises() -> list[str]:
-    """The exercises that are answered in code, in course order: of a prediction every wrong letter has its name."""
+    """The exercises answered in code, in course order: wrong letters of predictions all have names."""
     return [name for name, exercise in exercises().items() if exercise.kind != "choice"]
 
 
@@ -61,7 +61,7 @@ def slips(name: str) -> Proof:
 
 
 def _verdict(observed: Observed, answer: str, expected: str | None, attempt: Any, hidden: bool) -> Judgement:
-    """All that a check would say, though whatever an answer does on a case is asked only once."""
+    """Return all that a check would say, running the answer only once on each case."""
     exercise, seed, name = observed.exercise, observed.asking.seed, f"{observed.exercise.name}: {answer}"
     report = observed.report(attempt, hidden=hidden)
     timed = seed == 0 and not hidden and (expected is None or crc32(name.encode()) % ONE_IN == 0)
@@ -77,7 +77,7 @@ def _cost(exercise: Exercise, attempt: Any) -> Cost:
 
 
 def _warm_up(exercise: Exercise) -> None:
-    """Load what torch loads at its first use, which takes about a second once in a session, whatever the attempt."""
+    """Load what torch loads at its first use, about a second once per session, whatever the attempt."""
     importlib.import_module("torch._dynamo")
     for case in cases_of(exercise, hidden=True):
         try_case(exercise, exercise.reference, case)

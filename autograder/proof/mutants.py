@@ -12,7 +12,7 @@ from attnlib.checks.naming.one_change.sites import sites
 
 @dataclass(frozen=True)
 class Mutant:
-    """A changed answer; `key` names the change by its place and what is exchanged there, not by the line."""
+    """A changed answer; `key` names the change by its place and its pieces, not by the line."""
 
     key: str
     shown: str
@@ -49,7 +49,7 @@ def mutants(source: str) -> list[Mutant]:
 
 
 def _functions(node: ast.AST, name: str) -> Iterator[tuple[ast.AST, str]]:
-    """Every statement with the name of the function that it is in, or that it is."""
+    """Yield every statement with the name of the function it is in, or defines."""
     for child in ast.iter_child_nodes(node):
         inner = f"{name}.{child.name}".strip(".") if isinstance(child, ast.FunctionDef | ast.ClassDef) else name
         yield child, inner

@@ -22,7 +22,7 @@ class Observed:
         return {case.name: observe(self.exercise, attempt, case, self.asking) for case in cases}
 
     def trials(self, attempt: Any, *, hidden: bool) -> list[Trial]:
-        """The attempt beside the reference, case by case."""
+        """Compare the attempt with the reference, case by case."""
         exercise, trials = self.exercise, []
         cases = cases_of(exercise, hidden=hidden)
         for case, got in zip(cases, self.seen(attempt, cases).values(), strict=True):
@@ -40,6 +40,6 @@ class Observed:
         return known[0] if known else None
 
     def report(self, attempt: Any, *, hidden: bool) -> Report:
-        """All that a student would be told, and the score."""
+        """Report everything a student would be told, and the score."""
         known = self.seen(attempt, cases_of(self.exercise, hidden=hidden))
         return run_exercise(self.exercise, attempt, self.asking, hidden=hidden, known=known)

@@ -1,4 +1,4 @@
-"""The tables that `checks` prints, a line an exercise and one for all."""
+"""The tables that `checks` prints: a line for each exercise, and one for all."""
 
 from collections.abc import Mapping
 from statistics import median
@@ -15,7 +15,7 @@ ALL = "all"
 
 
 def with_total(proofs: Mapping[str, Proof]) -> dict[str, Proof]:
-    """The proofs, and one of them all at the end."""
+    """Return the proofs, with their total at the end."""
     return {**proofs, ALL: Proof.total(proofs.values())}
 
 
@@ -41,7 +41,7 @@ def wrong_table(proofs: Mapping[str, Proof]) -> Table:
 
 
 def right_table(proofs: Mapping[str, Proof]) -> Table:
-    """Right answers accepted, and what became of their mutants."""
+    """Tabulate the right answers accepted, and the fate of their mutants."""
     table = _table("Right answers and their mutants", "accepted", "95 %", "killed", "95 %", "equal", "left")
     for name, proof in with_total(proofs).items():
         accepted, killed = proof.accepted, proof.killed
