@@ -39,7 +39,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Submission:
-    """One student's lesson: the attempts, or why there are none."""
+    """One student's lesson: the attempts, or the reason for having none."""
 
     student: str
     lesson: str
@@ -50,7 +50,7 @@ class Submission:
 def collect(layout: Layout, lessons: tuple[str, ...], step: Step = lambda *_: None) -> list[Submission]:
     """Every submission of the lessons, of all lessons if none is named, by lesson and student.
 
-    `step` is told how many of how many were read.
+    `step` is called with the number read so far, and the total.
     """
     if not has_gradebook(layout):
         raise CourseError(f"{shown(layout.course)} holds nothing that was graded; first: python -m autograder grade")
@@ -75,7 +75,7 @@ def has_gradebook(layout: Layout) -> bool:
 
 
 def _students(course: NbgraderCourse, gradebook: Gradebook, lesson: str) -> list[str]:
-    """All who are known to have handed in the lesson, also where grading never got as far as the gradebook."""
+    """Return everybody known to have handed in the lesson, even if grading never got as far as the gradebook."""
     entered = {submission.student_id for submission in gradebook.assignment_submissions(lesson)}
     failed = {
         path.parent.parent.name
@@ -106,7 +106,7 @@ def _read(course: NbgraderCourse, gradebook: Gradebook, lesson: str, student: st
 
 
 def _attempts(results: list[Result], said: dict[str, dict[str, Any]]) -> tuple[Mark, ...]:
-    """One attempt an exercise, its cells taken together; parts only where one report speaks for the whole exercise."""
+    """Return one attempt per exercise, with its cells taken together; parts only if one report covers the exercise."""
     exercises = dict.fromkeys(result.exercise for result in results if result.max_points > 0)
     attempts = []
     for name in exercises:

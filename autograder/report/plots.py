@@ -1,4 +1,4 @@
-"""The plots of the page, as SVG: told apart by lightness and hatching, so that they are legible in grey."""
+"""The plots of the page, as SVG: lightness and hatching tell them apart, so that they are legible in grey."""
 
 import io
 import textwrap
