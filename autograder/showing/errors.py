@@ -1,4 +1,4 @@
-"""Errors that a person can fix, in one clear sentence without a traceback; and how all others are reported."""
+"""Errors a person can fix, as one clear sentence without a traceback; and reports of all others."""
 
 import traceback
 from pathlib import Path
@@ -24,7 +24,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def trace_of(error: BaseException) -> str:
-    """The traceback of a fault of the grader's own, for whoever fixes it; nothing where a submission is to blame."""
+    """Return the traceback of a fault of the grader's own, for the person who fixes it; empty for a submission's."""
     if isinstance(error, NotGraded):
         return ""
     text = "".join(traceback.format_exception(error, limit=-30))[-20_000:]
@@ -32,7 +32,7 @@ def trace_of(error: BaseException) -> str:
 
 
 def first_line(error: BaseException | str) -> str:
-    """The first line of a message, cut where it would not fit on a line."""
+    """Return the first line of a message, cut to the length of a line."""
     lines = str(error).strip().splitlines()
     text = lines[0].rstrip(".") if lines else type(error).__name__
     return text if len(text) <= 160 else text[:157] + "…"

@@ -1,4 +1,4 @@
-"""The terminal: colours are ours, and no text moves the cursor."""
+"""The terminal: only our own colours, and no text that moves the cursor."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -14,7 +14,7 @@ from autograder.showing.text import printable
 
 
 class Terminal(Console):
-    """A console that shows brackets as brackets and escapes what is not visible, whatever it is asked to show."""
+    """A console that prints brackets as brackets and escapes invisible characters in everything it shows."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(markup=False, emoji=False, highlight=False, **options)
