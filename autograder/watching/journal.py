@@ -16,7 +16,7 @@ HOUR = 3600.0
 
 @dataclass(frozen=True)
 class Answered:
-    """An attempt that is done with: judged and released, passed over for a newer one, or refused."""
+    """A finished attempt: judged and released, passed over for a newer one, or refused."""
 
     key: str
     student: str
@@ -27,7 +27,7 @@ class Answered:
 
 
 class Journal:
-    """The file `watched.jsonl` of a course. A line that a power cut has torn counts as none, and is judged again."""
+    """The file `watched.jsonl` of a course. A line torn by a power cut doesn't count, and is judged again."""
 
     def __init__(self, course: Path) -> None:
         self.path = course / "watched.jsonl"
@@ -44,7 +44,7 @@ class Journal:
                 continue
 
     def add(self, answers: list[Answered]) -> None:
-        """Keep these; they are on the disk when this returns."""
+        """Keep these answers; they are on disk when this returns."""
         if not answers:
             return
         text = "".join(json.dumps(asdict(one)) + "\n" for one in answers)
@@ -75,7 +75,7 @@ class Journal:
 
 @contextmanager
 def alone(course: Path) -> Iterator[None]:
-    """Hold the course's lock, which the kernel takes back from whoever dies; a CourseError if another watch has it."""
+    """Hold the course's lock, which the kernel releases if its holder dies; a CourseError if another watch has it."""
     course.mkdir(parents=True, exist_ok=True)
     path = course / "watch.lock"
     with path.open("a+", encoding="ascii") as file:

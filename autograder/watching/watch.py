@@ -1,4 +1,4 @@
-"""The loop that answers: look, take what is new, judge it, enter it, write and release its feedback, and note that."""
+"""The loop that answers: look, take what is new, judge it, enter it, release its feedback, and note that."""
 
 import contextlib
 import html
@@ -29,7 +29,7 @@ REASON = """<!doctype html><html lang="en"><meta charset="utf-8"><title>{lesson}
 
 @dataclass
 class Trouble:
-    """An attempt that failed by a fault that is not its own."""
+    """An attempt that failed through a fault that isn't its own."""
 
     tries: int
     since: float
@@ -37,14 +37,14 @@ class Trouble:
 
 @dataclass
 class Watch:
-    """Answers what arrives; `round` does what there is to do once, and `forever` goes on until Ctrl-C."""
+    """Answers arriving attempts; `round` does everything due once, and `forever` goes on until Ctrl-C."""
 
     layout: Layout
     course: NbgraderCourse
     arrivals: Arrivals
     how: How
     most: int | None = None
-    """Attempts of a student that are judged in an hour."""
+    """The most attempts of a student that are judged in an hour."""
     say: Callable[[str], None] = print
     clock: Callable[[], float] = time.time
     troubles: dict[str, Trouble] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class Watch:
         self.said = ""
 
     def forever(self) -> None:
-        """Answer until the process is ended; what cannot be done now is said once, and tried again."""
+        """Answer until the process is ended; anything that can't be done now is reported once, and tried again."""
         while True:
             try:
                 waits = 0.0 if self.round() else LOOK_SECONDS
@@ -75,7 +75,7 @@ class Watch:
             self.crew = None
 
     def round(self) -> int:
-        """Answer what waits, as many as the workers take at once; returns how many attempts are done with."""
+        """Answer waiting attempts, as many as the workers take at once; return how many are finished."""
         chosen = self._turn(self.arrivals.look(self.journal.keys))
         judged = [attempt for attempt in chosen if self._is_taken(attempt)]
         if not judged:
