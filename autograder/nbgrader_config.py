@@ -1,6 +1,6 @@
 """The one nbgrader config: for `nbgrader` and the formgrader started in this folder, and for `python -m autograder`.
 
-What is written into a course's folder loads it, too: see `in_nbgrader/course_config.py`.
+The config written into a course's folder loads it as well: see `in_nbgrader/course_config.py`.
 """
 
 import os
