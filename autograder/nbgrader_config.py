@@ -73,7 +73,7 @@ c.Autograde.autograde_preprocessors = [
 # Or "bubblewrap", "landlock", "docker:IMAGE", "podman:IMAGE"; "none" runs student code with your own rights.
 c.JudgeInSandbox.sandbox = "auto"
 
-# The exchange lies where every student can write.
+# The exchange is where every student can write.
 c.ExchangeFactory.collect = "autograder.in_nbgrader.exchange.CollectWithoutLinks"
 c.ExchangeFactory.release_feedback = "autograder.in_nbgrader.exchange.ReleaseOneByOne"
 c.ZipCollectApp.extractor_plugin = "autograder.in_nbgrader.unpacking.ExtractWithinBounds"

@@ -64,7 +64,7 @@ def stock(layout: Layout, lesson: str, students: list[str], folder: Path) -> tup
             cwd=folder,
             env=environment,
             capture_output=True,
-            check=False,  # one that fails leaves no score
+            check=False,  # a failed submission leaves no score
         )
 
     nbgrader("generate_assignment")

@@ -19,16 +19,16 @@ def complaints(lessons: Collection[str], exercises: Iterable[Exercise]) -> list[
         found = [line for exercise in chosen for line in _right_ones(exercise)]
         for file in sorted({file for exercise in chosen for file in exercise.files}):
             users = [exercise for exercise in written if file in exercise.files]
-            if all(user.lesson in lessons for user in users):  # nobody else may have the rest
+            if all(user.lesson in lessons for user in users):  # no other lesson may use the rest
                 found += _nowhere(file, users)
         return found
-    except BadCatalogue as error:  # what is read after it would be guessed at
+    except BadCatalogue as error:  # everything after it would be guesswork
         return [str(error)]
 
 
 def _right_ones(exercise: WrittenExercise) -> Iterator[str]:
     """The wrong lines that do the same as the right ones, on every case."""
-    assert exercise.misconceptions is not None  # all that they need is read
+    assert exercise.misconceptions is not None  # fills everything they need
     for wrong in exercise.wrongs:
         asked = Local(wrong.told.implementation, here())
         if all(try_case(exercise, asked, case).difference is None for case in cases_of(exercise, hidden=True)):

@@ -29,7 +29,7 @@ def run_lesson(source: NotebookNode, lesson: str, folder: Path) -> NotebookNode:
         resources={"metadata": {"path": str(folder)}},
     )
     try:
-        client.execute(env={**os.environ, PLACE: ""})  # nothing that an earlier run has kept is in it, and no bars
+        client.execute(env={**os.environ, PLACE: ""})  # keeps out what earlier runs kept, and progress bars
     except CellExecutionError as error:
         cell = next(cell for cell in notebook.cells if any(x.output_type == "error" for x in cell.get("outputs", [])))
         raise CourseError(f"{lesson}, cell {cell.id}: it raises {error.ename}: {first_line(error.evalue)}.") from None

@@ -26,7 +26,7 @@ class SaveForTheSandbox(SaveCells):  # type: ignore[misc]
         own, nb.metadata.kernelspec = nb.metadata.kernelspec, NO_KERNEL
         nb, resources = super().preprocess(nb, resources)
         nb.metadata.kernelspec = own
-        with Gradebook(self.db_url) as gradebook:  # where there are submissions, nbgrader leaves the row as it was
+        with Gradebook(self.db_url) as gradebook:  # if there are submissions, nbgrader leaves the row unchanged
             gradebook.find_notebook(self.notebook_id, self.assignment_id).kernelspec = json.dumps(NO_KERNEL)
             gradebook.db.commit()
         return nb, resources

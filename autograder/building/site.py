@@ -115,7 +115,7 @@ def with_links(page: NotebookNode, told: dict[str, Exercise]) -> NotebookNode:
     cells: list[NotebookNode] = []
     for cell in page.cells:
         cells.append(cell)
-        if cell.cell_type == "markdown":  # JupyterLab's headings are called as they're written, MyST's in lower case
+        if cell.cell_type == "markdown":  # JupyterLab's anchors keep a heading's case, MyST's are in lower case
             cell.source = HEADING.sub(lambda link: link[0].lower(), cell.source)
         for name in CHECK.findall(cell.source) if cell.cell_type == "code" else ():
             if name in told:

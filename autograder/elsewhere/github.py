@@ -85,7 +85,7 @@ def summary(verdict: dict[str, Any]) -> str:
     lines = ["| exercise | points |", "| --- | --- |", *rows]
     for report in reports:
         if not report["passed"]:
-            lines += ["", *(f"    {line}" for line in report["message"].splitlines())]  # as it is: nothing is markup
+            lines += ["", *(f"    {line}" for line in report["message"].splitlines())]  # verbatim, without markup
     return "\n".join([*lines, ""])
 
 

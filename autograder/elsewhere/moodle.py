@@ -34,7 +34,7 @@ class Moodle:
         accounts = {}
         for user in self._call("core_enrol_get_enrolled_users", {"courseid": self.course}):
             score = scores.get(user["id"], -1.0)
-            account = Account(str(user["id"]), score if score >= 0 else None)  # it writes -1 where there is none
+            account = Account(str(user["id"]), score if score >= 0 else None)  # Moodle writes -1 for no grade
             for key in ("email", "username", "idnumber"):
                 if user.get(key):
                     accounts[str(user[key])] = account

@@ -50,7 +50,7 @@ def read_token(variable: str, file: Path | None) -> str:
 
 class _NoRedirects(HTTPRedirectHandler):
     def redirect_request(self, *_: Any, **__: Any) -> None:
-        return None  # it would take the token along
+        return None  # a redirect would take the token along
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ class Entries:
             if found.pop("digest", None) != digest:
                 return None
             before = Judged(**{**found, "remarks": tuple(found["remarks"]), "unanswered": tuple(found["unanswered"])})
-        except (OSError, ValueError, TypeError, KeyError, AttributeError):  # none, or one of another version
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):  # no entry, or one of another version
             return None
         return before if self._stands(before, told) else None
 
@@ -127,7 +127,7 @@ class Entries:
         for name, mark in sheet.marks.items():
             if name in judged.points:
                 marks[name] = replace(mark, auto=judged.points[name], waits=mark.manual is not None)
-            elif name in cells:  # what is graded by hand
+            elif name in cells:  # cells graded by hand
                 auto, _ = utils.determine_grade(cells[name])
                 marks[name] = replace(mark, auto=auto, waits=mark.manual is not None or auto is None)
         said = _comments(sheet.comments, judged)

@@ -153,7 +153,7 @@ class Run:
     def grade(self, submissions: list[tuple[str, str]]) -> list[Graded]:
         """Judge what is new, and enter it, one submission after the other, as the workers finish."""
         with warnings.catch_warnings(), self.course.gradebook() as gradebook:
-            warnings.simplefilter("ignore")  # nbgrader's and its libraries' own, which nobody here can mend
+            warnings.simplefilter("ignore")  # warnings inside nbgrader and its libraries, which we can't fix
             self.entries = Entries(self.course, gradebook)
             self.total = len(submissions)
             if self.crew is None:
@@ -169,7 +169,7 @@ class Run:
             try:
                 for batch in judged:
                     self._enter(batch)
-            finally:  # Ctrl-C may come while one is entered: the workers end then, too, whatever they are judging
+            finally:  # even Ctrl-C while entering has to end the workers
                 if isinstance(judged, Generator):
                     judged.close()
         return self.graded
@@ -180,7 +180,7 @@ class Run:
         for student, lesson in submissions:
             try:
                 task = self._task(student, lesson, self._assignment(student, lesson), seed)
-            except Exception as error:  # whatever a student's folder holds, it is that student's reason
+            except Exception as error:  # whatever a student's folder holds, only that student is affected
                 self._enter([Judged.failed(student, lesson, error)])
                 continue
             if task is not None:
@@ -195,7 +195,7 @@ class Run:
         remarks = (*handed_in.remarks, *([doubt] if doubt else []))
         beside = {"/timestamp": str(told).encode(), "/remarks": str(remarks).encode()}  # names that no file can have
         known = {**handed_in.files, **beside}
-        image = str(self.how.layers and self.how.layers.container)  # which has libraries of its own
+        image = str(self.how.layers and self.how.layers.container)  # a container has libraries of its own
         conditions = (assignment.digest, version_of_the_grader(), str(seed), image)
         claim = Claim(digest_of(known, *conditions), told, remarks)
         self.handed_in[student, lesson] = claim
@@ -258,7 +258,7 @@ class Run:
     def _enter_failure(self, judged: Judged) -> None:
         try:
             self.entries.enter([Entered(judged, "", None)])
-        except Exception as error:  # then nothing of it is written, and the next run tries again
+        except Exception as error:  # nothing of it was written, and the next run tries again
             if _is_the_machine_s(error):
                 raise CourseError(
                     f"What came of {judged.student}, {judged.lesson}, cannot be entered, so the run ends here: "

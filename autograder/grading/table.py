@@ -69,7 +69,7 @@ def _by_hand(result: Result) -> str:
 
 def _told(result: Result, known: Mapping[str, Exercise]) -> str:
     named = names_in(known.get(result.exercise)).get(result.diagnosis or "")
-    if named is None and result.diagnosis in READ:  # an id, and its title is of this answer alone
+    if named is None and result.diagnosis in READ:  # its title belongs to this answer alone
         return result.in_short or ""
     return named.title if named else result.diagnosis or ""
 

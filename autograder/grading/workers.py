@@ -39,7 +39,7 @@ class Worker:
         """Add a task; `attempt` counts from 1."""
         try:
             future = self.pool.submit(judge_task, task, layers)
-        except BrokenProcessPool as error:  # it died since it was last looked at: `is_dead` tells
+        except BrokenProcessPool as error:  # it died since the last look: `is_dead` will say so
             future = Future()
             future.set_exception(error)
         if not self.held:
@@ -51,7 +51,7 @@ class Worker:
         while self.held and self.held[0][0].done() and not self.is_dead:
             future, task, _ = self.held.popleft()
             self.began, self.overdue = time.monotonic(), False
-            error = future.exception()  # no sandbox, or what it told could not even be sent
+            error = future.exception()  # no sandbox, or a result that could not be sent
             yield future.result() if error is None else Judged.failed(task.student, task.lesson, error)
 
     @property
@@ -158,10 +158,10 @@ def _begin(grader: int) -> None:
     """End the worker with the grader, even if that is killed; and compute with one thread."""
     import torch
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the grader's, which ends its workers
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the grader, which ends its workers
     if confine.seccomp_works():
         confine.die_with_parent()
-        if os.getppid() != grader:  # it was killed before the kernel knew
+        if os.getppid() != grader:  # the grader was killed before the kernel was told
             os._exit(1)
     Finalize(None, close_sandboxes, exitpriority=1)
     torch.set_num_threads(1)

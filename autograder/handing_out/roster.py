@@ -32,7 +32,7 @@ def read_roster(path: Path) -> list[str]:
         student = (row[column] or "").strip()
         if why := _fault(student):
             raise CourseError(f"{shown(path)}, line {number}: {why}.")
-        key = unicodedata.normalize("NFC", student).casefold()  # a disk that takes capitals for small letters is common
+        key = unicodedata.normalize("NFC", student).casefold()  # many disks ignore case
         if key in found:
             before, other = found[key]
             raise CourseError(

@@ -44,7 +44,7 @@ class CollectWithoutLinks(ExchangeCollect):
         try:
             record = dict(super()._path_to_record(path))
             why = self._refusal(Path(path), str(record["username"]))
-        except Exception:  # a folder of any name can be made there
+        except Exception:  # anybody can make a folder of any name there
             record, why = {}, "its name is not STUDENT+LESSON+TIME"
         if not why:
             return record
@@ -71,7 +71,7 @@ class CollectWithoutLinks(ExchangeCollect):
     def copy_files(self) -> None:
         found = self.src_records
         if not found:
-            super().copy_files()  # which says so
+            super().copy_files()  # logs that there is nothing
         for record in found:
             self.src_records = [record]
             source = Path(self.inbound_path, record["filename"])
@@ -79,7 +79,7 @@ class CollectWithoutLinks(ExchangeCollect):
             before = Path(self.coursedir.format_path(*path))
             try:
                 if before.is_dir() and self.coursedir.get_existing_timestamp(str(before)) != record["timestamp"]:
-                    with tempfile.TemporaryDirectory() as own:  # what cannot be collected must not replace what was
+                    with tempfile.TemporaryDirectory() as own:  # a failed collection must not replace an earlier one
                         self._copy(source, Path(own, "copy"), str(record["username"]))
                 super().copy_files()
             except (OSError, RuntimeError, CourseError) as error:

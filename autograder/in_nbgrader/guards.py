@@ -67,7 +67,7 @@ def _find_submissions(converter: Any) -> None:
         if _is_meant(stray.student, course.student_id):
             converter.log.warning("%s: not graded: %s", stray.student, stray.why)
     if not converter.assignments:
-        init_notebooks(converter)  # which says what is missing
+        init_notebooks(converter)  # logs what is missing
 
 
 def _find_graded(converter: Any) -> None:
@@ -80,7 +80,7 @@ def _find_graded(converter: Any) -> None:
         if all(_is_meant(name, pattern) for name, pattern in (*of, (path.stem, course.notebook_id))):
             converter.assignments.setdefault(str(path.parent), []).append(str(path))
     if not converter.assignments:
-        init_notebooks(converter)  # which says what is missing
+        init_notebooks(converter)  # logs what is missing
 
 
 def _is_meant(name: str, pattern: str) -> bool:

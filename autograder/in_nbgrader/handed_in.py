@@ -29,7 +29,7 @@ def time_of(coursedir: Any, student: str, lesson: str, found: HandedIn | None = 
         return told, doubt
     known = _received(coursedir, student, lesson)
     received = known.get(digest_of_files(found.files if found else _files(folder, lesson)))
-    if received is None:  # it came after all that is known, whatever it claims
+    if received is None:  # it came after every known receipt, whatever it claims
         last = max(known.values()).isoformat(" ", "minutes") if known else "a time that cannot be read any more"
         earliest = max(filter(None, (told, *known.values())), default=None)
         return earliest, f"it is not what was received at {last}: when it was handed in is not known"

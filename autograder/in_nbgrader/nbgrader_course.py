@@ -66,7 +66,7 @@ class NbgraderCourse:
         app = converter(coursedir=self.directory, config=self.config)
         app.force = True
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # nbgrader's and its libraries' own, which nobody here can mend
+            warnings.simplefilter("ignore")  # warnings inside nbgrader and its libraries, which we can't fix
             result: dict[str, Any] = capture_log(app)
         if "KeyboardInterrupt" in result.get("error", ""):
             raise KeyboardInterrupt  # nbgrader would go on with the next submission

@@ -73,7 +73,7 @@ class ExtractWithinBounds(ExtractorPlugin):
         more = len(left_out) - MOST_LINES
         for line in [*left_out[:MOST_LINES], *([f"{more} more of its files"] if more > 0 else [])]:
             self._left_out(archive, line)
-        for number, path in enumerate(within):  # which are in the order of their sizes
+        for number, path in enumerate(within):  # sorted by size
             share = room.share(len(within) - number)
             self._unpack(path, path.parent / _stem(path), share, depth + 1)
             room.give_back(share)
@@ -130,7 +130,7 @@ def _written(member: Member, path: Path) -> str:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
     except OSError as error:
-        if path.is_file():  # written in part, when the disk was full
+        if path.is_file():  # partly written, when the disk was full
             path.unlink()
         return str(error)
     return ""

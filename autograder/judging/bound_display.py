@@ -4,7 +4,7 @@ import re
 
 from nbformat import NotebookNode
 
-MOST_WORK = 200_000_000  # where a page's maker takes time quadratic in a cell's length; a whole lesson takes a tenth
+MOST_WORK = 200_000_000  # sum of squares of the cells' lengths, as rendering is quadratic; a lesson takes a tenth
 MOST_TEXT = 100_000
 MOST_TEXT_IN_ALL = 1_000_000
 

@@ -203,7 +203,7 @@ class Judge:
         unfit = told.get("unfit")
 
         def explain() -> Any:
-            child.close()  # it has been asked all that is shown of it
+            child.close()  # everything that is shown has been asked
             return self.explainer.explain(task, question, given)
 
         source = "\n".join(cell["source"] for cell in task["cells"] if cell["name"] == question.answer)

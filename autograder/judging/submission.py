@@ -74,7 +74,7 @@ def judge_task(task: Task, layers: Layers | None) -> Judged:
     """
     try:
         return _judged(task, layers)
-    except (KeyboardInterrupt, CourseError):  # the person's, and there is no sandbox or no such lesson
+    except (KeyboardInterrupt, CourseError):  # the person stopped it, or there is no sandbox or no such lesson
         raise
     except BaseException as error:  # a library may raise anything, SystemExit too
         return Judged.failed(task.student, task.lesson, error)
@@ -127,7 +127,7 @@ def _sandbox(layers: Layers | None) -> Sandbox:
     return SANDBOXES[key]
 
 
-@lru_cache(maxsize=8)  # each remembers what the references did, and a function may be called with many seeds
+@lru_cache(maxsize=8)  # each holds the references' results, and there may be many seeds
 def _judge(sandbox: Sandbox, seed: int) -> Judge:
     return Judge(sandbox, seed)
 

@@ -32,7 +32,7 @@ def write_verdicts(settled: NotebookNode, verdicts: Iterable[Verdict]) -> Notebo
     """Write the report below each test, and below the student's cells what they printed."""
     by_test = {verdict.question.test: verdict for verdict in verdicts}
     cells = {cell["name"]: cell for verdict in by_test.values() for cell in verdict.cells}
-    for verdict in by_test.values():  # an answer's own run tells most about its cell
+    for verdict in by_test.values():  # an answer's own run says most about its cell
         cells |= {cell["name"]: cell for cell in verdict.cells if cell["name"] == verdict.question.answer}
     for number, cell in enumerate(settled.cells):
         if cell.cell_type != "code":

@@ -82,7 +82,7 @@ def _answers_of(notebook: NotebookNode) -> dict[str, Answer]:
         is_answer = cell.metadata.get("nbgrader", {}).get("solution") and cell.id in judged
         source = solved_source(cell.source) if is_answer else ""
         if any(isinstance(node, ast.FunctionDef | ast.ClassDef) for node in ast.parse(source).body):
-            with contextlib.redirect_stdout(io.StringIO()):  # `yours_or_ours` says whose answer it gives
+            with contextlib.redirect_stdout(io.StringIO()):  # `yours_or_ours` prints whose answer it returns
                 exec(_definitions(given, read_names(source) - names.keys(), names.keys()), names)
             found[cell.id] = Answer(cell.id, source, judged[cell.id], dict(names))
             names[judged[cell.id]] = run_source(found[cell.id], source)

@@ -38,7 +38,7 @@ def prove(wanted: tuple[str, ...], *, seeds: int, page_file: Path | None) -> Non
     console = Terminal()
     for table in (wrong_table, right_table, told_table, slips_table, cost_table):
         console.print(table(proofs))
-    if wanted:  # of all exercises, the page says it
+    if wanted:  # for all exercises, the page has the details
         console.print(beside_table(proofs))
     console.print(requirement_table(total))
     if page_file is not None:

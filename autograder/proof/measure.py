@@ -107,7 +107,7 @@ def _fate(exercise: Exercise, answer: Answer, mutant: Mutant, reason: str, limit
     try:
         attempt = run_source(answer, mutant.source)
     except Exception:
-        return fate  # a cell that fails in a notebook: Python tells
+        return fate  # a cell that fails in a notebook: Python says so
     cpu = time.process_time()
     report = run_exercise(exercise, attempt, Asking(limits=limits))
     return replace(fate, told_by=_way(exercise, report), cpu_ms=1000 * (time.process_time() - cpu))

@@ -23,7 +23,7 @@ class Terminal(Console):
         return super().render_str(printable(text, keep="\n"), **options)  # before its width is measured
 
     def render(self, *args: Any, **options: Any) -> Iterable[Segment]:
-        for segment in super().render(*args, **options):  # all that is shown passes here, whatever it was made of
+        for segment in super().render(*args, **options):  # everything shown passes through here
             text, style, control = segment
             yield segment if control else Segment(printable(text, keep="\n"), style)
 

@@ -119,7 +119,7 @@ class Exchange:
             if why := collector.refused.get(attempt.place.name):
                 return str(why)
             collector.src_records = [record]
-            with tempfile.TemporaryDirectory() as own:  # what cannot be collected must not replace what was
+            with tempfile.TemporaryDirectory() as own:  # a failed collection must not replace an earlier one
                 collector._copy(attempt.place, Path(own, "copy"), attempt.student)
             target = self.course.path(directory.submitted_directory, attempt.student, attempt.lesson)
             shutil.rmtree(target, ignore_errors=True)

@@ -126,7 +126,7 @@ class Watch:
             self.arrivals.release(attempt)
         except OSError:
             raise
-        except Exception as error:  # nbgrader's commands raise errors of their own, and one concerns one student
+        except Exception as error:  # nbgrader's errors have no common base; each concerns one student
             return self._failed(attempt, f"its feedback could not be released: {first_line(error)}")
         self.troubles.pop(attempt.key, None)
         score = graded.problem or f"{graded.points:g} of {graded.max_points:g} points"

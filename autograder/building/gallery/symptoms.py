@@ -29,7 +29,7 @@ def symptoms(exercise: Exercise, trials: Trials, *, leaks: bool) -> list[str]:
     found += [id for id, shows in ALWAYS.items() if all(shows(trial) for trial in wrong)]
     found += [id for id, has in ONLY.items() if all(has(t) for t in wrong) and any(not has(t) for t in right)]
     if any(not trial.case.twice for trial in right) and next(t for t in trials if t.difference is not None).case.twice:
-        found.append("second_call")  # what is kept may spoil any later case
+        found.append("second_call")  # a kept value may spoil any later case
     named = (
         broken_contract(trials),
         one_property(exercise, trials),

@@ -61,7 +61,7 @@ class Page(HTMLExporter):
             if cell.cell_type == "raw":  # the template would take it for HTML, outside of any box
                 cell.cell_type, cell.source = "markdown", fenced(cell.source)
             elif cell.cell_type == "code" and cell.execution_count is None:
-                cell.execution_count = "\N{NO-BREAK SPACE}"  # for which the template would write "&nbsp;"
+                cell.execution_count = "\N{NO-BREAK SPACE}"  # the template would write "&nbsp;" for None
         return nb, resources
 
 

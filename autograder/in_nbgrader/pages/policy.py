@@ -20,7 +20,7 @@ def policy(nonce: str) -> str:
         [
             "default-src 'none'",
             f"script-src 'nonce-{nonce}' {MATHJAX} 'unsafe-hashes' {_handlers()}",
-            f"style-src 'self' 'unsafe-inline' {MATHJAX}",  # which writes its styles into the page
+            f"style-src 'self' 'unsafe-inline' {MATHJAX}",  # MathJax writes its styles into the page
             f"font-src 'self' {MATHJAX}",
             f"img-src data: {MATHJAX}",
             f"connect-src 'self' {MATHJAX}",

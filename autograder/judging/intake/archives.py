@@ -143,7 +143,7 @@ def _why_not(entry: zipfile.ZipInfo) -> str:
 
 def _read(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
     with archive.open(entry) as file:
-        return file.read(entry.file_size)  # not one more than it names, and with the sum of these it is checked
+        return file.read(entry.file_size)  # no byte more than declared, and verified by the checksum
 
 
 def _extract(archive: tarfile.TarFile, entry: tarfile.TarInfo) -> bytes:

@@ -97,7 +97,7 @@ def _walk(folder: Path, left_out: list[str]) -> Iterator[tuple[str, Path]]:
         place = waiting.popleft()
         if len(place.parts) > MOST_DEPTH:
             left_out.append(f"folders nested more than {MOST_DEPTH} deep")
-            return  # the nearest come first: all that wait are as deep
+            return  # the nearest come first: all that are waiting are as deep
         try:
             entries = list(_listed(folder / place))
         except OSError as error:
@@ -136,7 +136,7 @@ def read_regular(path: Path, name: str, most: int) -> tuple[bytes, float]:
             raise NotGraded(f"{shown} is a link, and no file of its own")
         if stat.S_ISREG(state.st_mode):
             with os.fdopen(os.open(path, flags), "rb") as file:
-                state = os.fstat(file.fileno())  # of what was opened, not of what was there before
+                state = os.fstat(file.fileno())  # of the opened file, not of one there before
                 data = file.read(most + 1) if stat.S_ISREG(state.st_mode) else b""
         if not stat.S_ISREG(state.st_mode):
             raise NotGraded(f"{shown} is no regular file")

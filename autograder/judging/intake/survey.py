@@ -21,7 +21,7 @@ SYSTEMS_OWN = (
     "__MACOSX",
     "__pycache__",
 )
-MACS_OWN = "._"  # beside each file on a disk that is no Mac's
+MACS_OWN = "._"  # beside each file that a Mac writes to another system's disk
 NEEDS = "it needs the layout STUDENT/LESSON/LESSON.ipynb"
 SKIPS = "nbgrader skips such a folder"
 

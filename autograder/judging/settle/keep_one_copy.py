@@ -36,6 +36,6 @@ def keep_one_copy(notebook: NotebookNode, released: Released) -> NotebookNode:
             if position != kept[name]:
                 cell = notebook.cells[position]
                 cell.metadata.pop("nbgrader", None)
-                if released[name].is_test:  # nothing says any more that it is one: feedback would show all of it
+                if released[name].is_test:  # without its metadata, feedback would show all of it
                     cell.source = "\n".join(split_regions(cell.source, name).released)
     return notebook
