@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from . import given, limits  # relative, so that these files can stand elsewhere
+from . import given, limits  # relative, so that these files also work elsewhere
 from .clock import Clock, InputAsked, Patience, TimeLimitExceeded, nobody_to_ask
 from .contract import checked, compare_parameters, parameters_of, require_detached, require_small, unfit_reason
 from .failure import ContractBroken, Failed, Failure, failure_of, line_of_attempt, overtime
@@ -113,7 +113,7 @@ class Local(Attempt):
         return unfit_reason(kind, self.target)
 
     def open(self, terms: Terms) -> "LocalSession":
-        if self.patience.waiting_left <= 0:  # cases of other parts are still tried, by a grader
+        if self.patience.waiting_left <= 0:  # a grader still tries cases of other parts
             self.patience = Patience(self.limits.waiting_again, self.patience.wall_left)
         session = OurSession if self.ours else LocalSession
         return session(self.target, terms, Clock(self.limits.case_cpu, self.patience))
@@ -149,7 +149,7 @@ class LocalSession:
         with time_limit(self.clock) as within, self.quiet() as text, state_kept, self.alone():
             try:
                 yield within
-                if self.clock.is_over():  # and the attempt has swallowed that
+                if self.clock.is_over():  # and the attempt swallowed the exception
                     raise TimeLimitExceeded
             except InputAsked as error:
                 at = line_of_attempt(error.__traceback__)
@@ -164,9 +164,9 @@ class LocalSession:
                 self.printed += text.text()
 
     def _failure(self, error: BaseException, within: Window) -> Failure:
-        if not self.clock.is_over():  # whatever else that has led to: a lock that is released twice, say
+        if not self.clock.is_over():  # else this error may follow from the timeout, such as a lock released twice
             with contextlib.suppress(TimeLimitExceeded):
-                return within(failure_of, error)  # whose text may be the attempt's own
+                return within(failure_of, error)  # an exception's text may run the attempt's own code
         while isinstance(error.__context__, TimeLimitExceeded):  # raised again in each frame on its way out
             error = error.__context__
         return overtime(self.clock, error.__traceback__)
@@ -215,7 +215,7 @@ class LocalSession:
                     raise
             finally:
                 self.touched = self.other_device is None and not are_alike(self.before, drawn)
-            if watch.called:  # also where the forbidden function has refused its arguments
+            if watch.called:  # even if the forbidden function refused its arguments
                 told = f"calls {watch.called[0]}, which this exercise asks you to do without"
                 raise ContractBroken("forbidden", told)
             if self.terms.largest and self.other_device is None:
@@ -227,7 +227,7 @@ class LocalSession:
     def _answer(self, objects: tuple[Any, ...]) -> tuple[Tensor, ...]:
         try:
             return checked(self.terms.outputs, self.call_it(*objects))
-        finally:  # what is left behind after an error is seen, too
+        finally:  # changes made before an error count as well
             given.note(objects, self.arguments)
 
     def _differentiable(self) -> list[Tensor]:

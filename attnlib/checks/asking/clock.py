@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Any
 
 TICK = 0.1  # seconds between two looks at the clock
-WINDOW = 1.0  # seconds over which computing is told from waiting
+WINDOW = 1.0  # seconds over which computing and waiting are told apart
 LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 IMPORTS = 60.0  # seconds of processor time that imports may take, many times what those of torch need
 COMPUTES = 0.02  # the share of a window that counts as computing: a process that has to share its processor gets more
@@ -46,7 +46,7 @@ class Patience:
         self.window_cpu += cpu
         if self.window_wall >= WINDOW:
             if self.window_cpu < COMPUTES * self.window_wall:
-                # at most so much: the process may have been stopped meanwhile, as by Ctrl-Z
+                # capped: the process may have been stopped meanwhile, as by Ctrl-Z
                 self.waiting_left -= min(self.window_wall, 2 * WINDOW)
             self.window_wall = self.window_cpu = 0.0
 

@@ -18,7 +18,7 @@ PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 36, 38
 CAPABILITY_VERSION = 0x20080522
 SIGKILL = 9
 CLONE_NEWNS, CLONE_NEWUSER = 0x20000, 0x10000000
-MS_NOSUID, MS_NODEV, MS_PRIVATE = 2, 4, 0x44000  # private, and so is what is mounted beneath
+MS_NOSUID, MS_NODEV, MS_PRIVATE = 2, 4, 0x44000  # private, with everything mounted below
 
 # Landlock's rights on files, by the ABI that brought them.
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1, 2, 4, 8
@@ -98,7 +98,7 @@ def own_file_system(folder: str, size: int, owner: int) -> bool:
 
     Root may, and others where they may have a namespace of users. It is gone with the last process that sees it.
     """
-    pid = os.fork()  # what is refused half-way would leave a process without a user
+    pid = os.fork()  # a refusal half-way would leave a process without a user
     if pid == 0:
         os._exit(0 if _mounted(folder, size, owner) else 1)
     return os.waitpid(pid, 0)[1] == 0 and _mounted(folder, size, owner)

@@ -143,7 +143,7 @@ def _raised_itself(trace: TracebackType | None) -> bool:
     frames = traceback.extract_tb(trace)
     if not frames or not RAISES.search(frames[-1].line or ""):
         return False
-    home = frames[-1].filename  # a misconception of the course stands in these checks, and raises as a learner would
+    home = frames[-1].filename  # the course's misconceptions are defined here, and raise as a learner would
     return home.startswith(HERE) or not any(part in home for part in LIBRARIES)
 
 

@@ -68,7 +68,7 @@ def observe(
         _observe(exercise, session, case, (exercise.name, case.name, seed), seen, device=place)
     except Failed as error:
         seen.failure = error.failure
-        if case.raises and case.mutation:  # an error is no excuse for what is left behind
+        if case.raises and case.mutation:  # an error doesn't excuse changed inputs
             try:
                 _note_changes(exercise, case, seen.inputs, session.inputs(), seen)
             except Failed as unseen:
@@ -110,7 +110,7 @@ def _observe(
             numbers = inspect.signature(exercise.reference).bind(*seen.sizes).arguments
             session.keep({name: numbers[name] for name in case.keeps})
         if case.gradient and "dropout" not in argument_names(exercise.reference):
-            session.train(True)  # as whoever takes gradients does: dropout that nobody asked for shows
+            session.train(True)  # as for any training, so that unwanted dropout shows
     seen.place = device if case.probe is None else "cpu"
     ask = partial(_ask, case.probe)
     # the last of them twice: the judged call has the second one's objects, and none that may have been kept before
@@ -122,7 +122,7 @@ def _observe(
     seen.outputs = tuple(t.detach() for t in outputs)
     if session.touched:
         _note_changes(exercise, case, asked.inputs, session.inputs(), seen)
-    elsewhere = any(t.device.type != torch.device(seen.place).type for t in outputs)  # then that alone is what is wrong
+    elsewhere = any(t.device.type != torch.device(seen.place).type for t in outputs)  # then nothing else is compared
     if case.gradient and not elsewhere:
         _note_gradients(exercise, outputs, asked, key, seen)
 

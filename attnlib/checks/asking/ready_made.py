@@ -64,15 +64,15 @@ FAMILIES = {
         "torch's, einops's or NumPy's, and neither is `tensordot`.",
     ),
 }
-ENGINE = "autograd::engine"  # in what torch's profiler notes of each step back
+ENGINE = "autograd::engine"  # in the profiler's name for each step of the backward pass
 ELSEWHERE = (
     *("cupy", "flax", "jax", "jaxlib", "keras", "mlx", "mxnet", "onnxruntime", "paddle"),
     *("scipy", "sklearn", "tensorflow", "tinygrad"),
 )
 """Libraries whose compiled functions have no names by which they could be known: they are not to be imported at all."""
-DATA = "sklearn.datasets."  # what is read of it where it is imported already
+DATA = "sklearn.datasets."  # may be read where sklearn is imported already
 
-BACKWARD = "backward"  # in the name of an operator: what autograd runs, and no way to the result
+BACKWARD = "backward"  # in an operator's name: autograd runs it, and no result comes from it
 
 
 class Elsewhere(MetaPathFinder, Loader):

@@ -19,7 +19,7 @@ LIBRARIES = ("torch.", "numpy.")
 COMPILED = re.compile(rf"({'|'.join(ELSEWHERE)})\.(?!datasets)")
 """Libraries whose compiled functions have no names that could be found; lessons only take data from them."""
 
-LOCAL = ""  # a name that the source binds to something of its own: a tensor, for all that is known
+LOCAL = ""  # a name that the source binds itself: possibly to a tensor
 OBJECT = "an object of the attempt"
 
 

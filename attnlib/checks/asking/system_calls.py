@@ -76,7 +76,7 @@ IOCTL_COMMANDS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 """Requests that ask whether it is a terminal, its size, how much there is to read, or set flags of the descriptor."""
 PRCTL_OPTIONS = (2, 3, 15, 16, 21, 23, 29, 30, 39, 0x53564D41)
 """Options for names of threads and mappings, and for questions; not the one that ends it with its parent."""
-FIRST_UNKNOWN = 450  # from here on the C library has other ways, if the kernel says that it does not know the call
+FIRST_UNKNOWN = 450  # from here on the C library falls back if the kernel doesn't know the call
 
 LOAD, AND, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x54, 0x15, 0x35, 0x45, 0x06
 ALLOW, ERROR, KILL_PROCESS = 0x7FFF0000, 0x00050000, 0x80000000
@@ -115,7 +115,7 @@ def program() -> bytes:
         (IOCTL, _among(1, IOCTL_COMMANDS, errno.ENOTTY)),
         (PRCTL, _among(0, PRCTL_OPTIONS)),
         (CLONE, _makes_a_thread()),
-        (CLONE3, [(RETURN, 0, 0, ERROR | errno.ENOSYS)]),  # its flags lie in memory; glibc falls back to clone
+        (CLONE3, [(RETURN, 0, 0, ERROR | errno.ENOSYS)]),  # its flags are in memory; glibc falls back to clone
         (KILL, _among(0, [own])),
         (TGKILL, _among(0, [own])),
         (PRLIMIT, _among(0, [0, own])),

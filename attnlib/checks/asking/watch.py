@@ -86,7 +86,7 @@ class Watch:
         if self.pattern is not None:
             sys.meta_path.insert(0, self.elsewhere)
         sys.setprofile(self._on_call)
-        threading.setprofile(self._on_call)  # in the threads that it starts, too
+        threading.setprofile(self._on_call)  # also in threads that it starts
         self._observe()
         return self
 
@@ -150,7 +150,7 @@ class Watch:
             if self.pattern.search(plain(name)):
                 self._note(name)
         elif (module, function.__name__) == DISABLES and frame.f_code not in OWN:
-            self._note("torch's profiler")  # it may be on again when all is left
+            self._note("torch's profiler")  # it may be on again by the end
         elif module == "_thread" and function.__name__.startswith("start_") and not _starts_for_a_library(frame):
             self._note("threading.Thread")
 
@@ -188,14 +188,14 @@ def _starts_for_a_library(frame: FrameType | None) -> bool:
 @functools.cache
 def _settings(sizes: bool) -> Any:
     without = dict.fromkeys(("memory", "stack", "flops", "modules"), False)
-    autograd: Any = torch.autograd  # whose stub exports neither of the two
+    autograd: Any = torch.autograd  # its stub exports neither of the two
     more = _profiler._ExperimentalConfig()
     return autograd.ProfilerConfig(autograd.ProfilerState.CPU, sizes, *without.values(), more)
 
 
 @functools.cache
 def _called_by_operator(name: str, pattern: re.Pattern[str]) -> str | None:
-    if name.startswith(ENGINE) or NODE.fullmatch(name):  # whose step that is does not matter
+    if name.startswith(ENGINE) or NODE.fullmatch(name):  # no matter whose step it is
         name = ENGINE
     found = "::" in name and BACKWARD not in name.lower() and pattern.search(plain(name))
     return operator_called(name) if found else None

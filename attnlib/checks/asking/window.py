@@ -21,7 +21,7 @@ Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
 IMPORTLIB = "<frozen importlib"
-AGAIN = 1.0  # seconds after which Ctrl-C, pressed a second time, raises wherever it comes: something hangs
+AGAIN = 1.0  # seconds after which a second Ctrl-C raises anywhere, as something hangs
 RAISE_IN = ctypes.pythonapi.PyThreadState_SetAsyncExc
 
 
@@ -171,7 +171,7 @@ def _alarm_by_signal(window: Window) -> Iterator[None]:
             # A bare `except:` in the attempt swallows one exception. A trace function on the attempt's frames raises at
             # each further line, those of the handler among them, which the handler does not protect.
             for each in frames:
-                if not each.f_code.co_filename.startswith(IMPORTLIB):  # whose handlers unlock and forget
+                if not each.f_code.co_filename.startswith(IMPORTLIB):  # importlib's handlers unlock and forget
                     each.f_trace = _raise_at_line
             sys.settrace(_trace_no_other_frame)
             raise TimeLimitExceeded
@@ -186,7 +186,7 @@ def _alarm_by_signal(window: Window) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, others)
         sys.settrace(tracer)
-        signal.setitimer(signal.ITIMER_REAL, *left)  # of a check around this one, or of whoever else has set it
+        signal.setitimer(signal.ITIMER_REAL, *left)  # of a check around this one, or any other user of the timer
 
 
 @contextlib.contextmanager

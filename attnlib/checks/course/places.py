@@ -32,7 +32,7 @@ def find(own: Path) -> tuple[list[Path], list[str]]:
             for other in (place for place in (own, *found) if place != package):
                 if both := _lessons(package) & _lessons(other):
                     raise BadCourse(f"{', '.join(sorted(both))} is in {other}, too: a lesson needs a number of its own")
-        except Exception as error:  # whatever a package does while it is looked for
+        except Exception as error:  # a package may do anything while it is looked up
             faults.append(f"{said}: {error if isinstance(error, BadCourse) else f'{type(error).__name__}: {error}'}.")
             continue
         if package not in found:

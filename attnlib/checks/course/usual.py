@@ -72,9 +72,9 @@ def usual_cases(
         Case(name="memory that is not contiguous", inputs=inputs, strided=True, part="robustness"),
         Case(name="on another device", inputs=inputs, other_device=True, part="robustness"),
     ]
-    if "b" in sizes:  # what is wrong with the batch must not be taken for what is wrong with another size
+    if "b" in sizes:  # a mistake with the batch must not look like one with another size
         cases.insert(2, Case(name="one entry of the batch", inputs=partial(make, **{**sizes, "b": 1})))
-    if words and room:  # a size that is taken from the notebook, in place of the argument's, shows
+    if words and room:  # reveals a size taken from the notebook and not from the argument
         many = {**sizes, **dict(zip(words, MANY, strict=False))}
         cases.append(Case(name="more words than in the lesson", inputs=partial(make, **many)))
     if gradient:

@@ -288,7 +288,7 @@ PARTS: tuple[tuple[str, Reader], ...] = (
 
 def exception(exercise: Exercise, trials: Sequence[Trial], names: Names | None = None) -> Misconception | None:
     """Explain the exception that the first wrong case raises, if all others raised have the same explanation."""
-    # where an input is changed, say, an exception may be asked for
+    # where an input is changed, for example, an exception may be required
     wrong = [t for t in visibly_wrong(trials) if t.difference is not None and t.difference.aspect != "mutation"]
     raised = [t.got.failure for t in wrong if t.got.failure is not None and t.got.failure.kind == "raised"]
     if not raised or wrong[0].got.failure is not raised[0] or any(f.own for f in raised):

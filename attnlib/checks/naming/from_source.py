@@ -112,12 +112,12 @@ def from_source(
     confined: bool = False,
 ) -> FromSource:
     """Return all findings from the source, after `read_source` has `found` the slips that can be read in it."""
-    from attnlib.checks.naming.one_change.search import one_change  # a right answer needs nothing of it
+    from attnlib.checks.naming.one_change.search import one_change  # imported late: a right answer never needs it
 
     change = one_change(exercise, attempt, trials, asking, confined=confined)
     if found is None:
         return FromSource(change=change)
     unread = tuple(hint for hint in found.hints if hint.id == "argument_not_used")
     if change is not None and change.id == "one_change_variable" and len(unread) == 1:
-        return FromSource(found.certain or unread, names=found.names)  # of several equal numbers, any one would do
+        return FromSource(found.certain or unread, names=found.names)  # changing any of several equal numbers would do
     return FromSource(found.certain, change, () if found.certain else found.hints, found.names)

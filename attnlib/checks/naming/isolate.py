@@ -82,7 +82,7 @@ def _common_traits(exercise: Exercise, trials: Sequence[Trial]) -> tuple[Trait, 
         (one, other)
         for (one, a), (other, b) in combinations(blamed, 2)
         if a | b == wrong
-        and not (one.argument and other.argument)  # two numbers that happen to be those of the right cases
+        and not (one.argument and other.argument)  # two arguments whose values fit by coincidence
         and not (_is_confusable(exercise, one, trials) or _is_confusable(exercise, other, trials))
     ]
     if len(pairs) != 1:
@@ -93,7 +93,7 @@ def _common_traits(exercise: Exercise, trials: Sequence[Trial]) -> tuple[Trait, 
 def _is_confusable(exercise: Exercise, trait: Trait, trials: Sequence[Trial]) -> bool:
     """True if the same cases have something else in common, so that nobody could tell which of the two is to blame."""
     if trait.shown is not values_wrong:
-        return False  # what is wrong in them says which it is
+        return False  # the kind of error tells them apart
     with_values = [t for t in trials if not t.case.other_device and not t.case.raises]
     cases = _where(with_values, trait.has)
     rest = [other for other in traits(exercise, trials) if other.id != trait.id]
@@ -220,7 +220,7 @@ def _of_axes(trials: Sequence[Trial]) -> Iterator[Trait]:
             ("not_for_one_number_of_axes", lambda t, n=n: _axes(t) == n, (others, str(n))),
         ):
             if len(numbers) == 2 and n == numbers[1]:
-                continue  # the same two sentences once more
+                continue  # that would repeat the same two sentences
             yield _of_values(name, has, axes, of_sizes=True)
 
 

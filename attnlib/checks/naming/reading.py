@@ -118,7 +118,7 @@ class _Slips:
         own = {n.id for n in ast.walk(self.written.tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
         own |= {n.arg for n in ast.walk(self.written.tree) if isinstance(n, ast.arg)} | self.written.beside
         own |= {function.name for function in self.functions}
-        constants = any(True for _ in self.unread_arguments())  # one of the lesson's may have taken the place
+        constants = any(True for _ in self.unread_arguments())  # one of the lesson's may have replaced it
         read: dict[str, ast.Name] = {}
         for function in self.functions:
             for node in (n for statement in function.body for n in ast.walk(statement)):

@@ -33,7 +33,7 @@ PARAMETERS: dict[Reason, str] = {
 """The symptom for each broken promise about parameters; a report on other names says enough itself."""
 
 CUT_OFF = ("cut_off", "unreached")  # of a gradient: see `Difference.how`
-FEWEST = 6  # numbers: fewer may stand in a relation by chance
+FEWEST = 6  # numbers: fewer may be related by chance
 
 
 def broken_contract(trials: Sequence[Trial]) -> Misconception | None:
@@ -81,7 +81,7 @@ def relation_of_numbers(exercise: Exercise, trials: Sequence[Trial]) -> Misconce
     if not pairs or max(want.numel() for want, _, _ in pairs) < FEWEST:
         return None
     agreeing = [digits(want, have) for want, have, _ in pairs]
-    if max(agreeing) >= 4:  # any other relation would hold there, too
+    if max(agreeing) >= 4:  # any other relation would hold there as well
         dtype = any(t.difference and t.difference.aspect == "dtype" for _, _, t in pairs)
         if dtype and min(agreeing) >= 4:
             return _named(("another_dtype", ()))

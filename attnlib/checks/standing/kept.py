@@ -117,7 +117,7 @@ def place(*, terminal: bool = False) -> Path | None:
         return None
     try:
         return Path.home() / FILE
-    except RuntimeError:  # nobody knows where that is
+    except RuntimeError:  # there is no home folder
         return None
 
 

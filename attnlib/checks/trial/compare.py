@@ -32,7 +32,7 @@ How = Literal[
     "unreached",
 ]
 """The way an aspect differs, where it can differ in several."""
-SEPARATION = 100.0  # a misconception must differ from the reference by so many tolerances on some case
+SEPARATION = 100.0  # tolerances by which a misconception must differ on some case
 MOST_NAMES = 4  # in one sentence
 GUARD = 5e-12  # relative: 1e-12 added to a denominator against 0 / 0 is no mistake, and 1e-9 is
 
@@ -257,7 +257,7 @@ def _gradient_difference(exercise: Exercise, case: Case, want: Observation, have
     expected = {key: Measured(gradient) for key, gradient in want.gradients.items()}
     how: dict[str, Any] = {
         "through": tuple(t.dtype for t in have.outputs or ()),
-        # one scale for all: the gradient of a key's bias is exactly zero, and what is left of it is others' rounding
+        # one scale for all: a key bias's gradient is exactly zero; anything else is rounding in other terms
         "largest": max(gradient.largest for gradient in expected.values()),
     }
     wrong = {

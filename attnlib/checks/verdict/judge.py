@@ -33,7 +33,7 @@ from attnlib.checks.verdict.write import after_hidden_cases, write_report
 GIVEN_UP = ("time", "unwritten", "forbidden", "died")
 """Failures after which the other cases of the same part are not tried: they would fail alike."""
 
-MOST_FINDINGS = 3  # more would not be read
+MOST_FINDINGS = 3  # nobody would read more
 
 
 def run_exercise(
@@ -99,7 +99,7 @@ def _tried(
             given_up.append(case.part)
             too_long = failure.kind == "time" and not to_the_end  # a student has waited long enough
             if not still_open(exercise.parts, [case.part]) or failure.kind == "died" or too_long:
-                break  # or no part is left that could be earned, or nobody to ask
+                break  # or no part can still be earned, or the attempt is gone
     return trials, given_up
 
 

@@ -65,7 +65,7 @@ def headline(failure: Failure) -> tuple[str, str]:
     text, clause, details = of_failure(failure), in_short(failure), _details(failure)
     if not details or len(text) <= LONGEST_HEADLINE or len(clause) > LONGEST_HEADLINE:
         return text, ""
-    if failure.exception or failure.reason == "frozen":  # words to be searched for as they are; parameters' names
+    if failure.exception or failure.reason == "frozen":  # exact words, as for a web search; parameters' names
         return clause, details
     return clause, f"{details[:1].upper()}{details[1:]}"
 

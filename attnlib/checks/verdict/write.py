@@ -143,7 +143,7 @@ def _explain_failure(
     assert chosen.difference is not None
     aspect, failure = chosen.difference.aspect, chosen.got.failure
     if failure is not None and failure.kind == "unwritten" and exercise.kind == "function":
-        return words.of_failure(failure), []  # there is nothing yet to say more about; a module may be half written
+        return words.of_failure(failure), []  # nothing more can be said yet; a module may be half written
     if failure is not None and failure.kind == "forbidden":
         return words.of_failure(failure), [_instead(exercise)]
     if aspect == "failure":
@@ -221,7 +221,7 @@ def _unrecognised(
 ) -> Section | None:
     """The section for a mistake that no misconception fits: which properties hold, unless a finding has said it."""
     assert chosen.difference is not None
-    named = {finding.id for finding in findings} - {"not_refused"}  # whose trait says more: that all else is right
+    named = {finding.id for finding in findings} - {"not_refused"}  # its trait says more: that all else is right
     if len(isolated.traits) == 1 and isolated.traits[0].id in named:
         return None
     off = words.of_isolated(isolated) if not isolated.part else _of_part(isolated.part, trials)

@@ -44,7 +44,7 @@ def in_a_child(work: Callable[[], Any], limits: TimeLimits) -> Any:
     """
     if sys.platform != "linux" or torch.cuda.is_initialized():  # CUDA does not survive a fork
         raise Unconfined
-    from attnlib.checks.asking import confine  # for Linux alone
+    from attnlib.checks.asking import confine  # only on Linux
 
     if confine.landlock_abi() == 0 or not confine.seccomp_works():
         raise Unconfined
@@ -68,7 +68,7 @@ def in_a_child(work: Callable[[], Any], limits: TimeLimits) -> Any:
         raise Unconfined
     try:
         told = json.loads(said)
-    except ValueError:  # it was ended on its way
+    except ValueError:  # it was killed while writing
         return None
     if "fault" in told:
         raise RuntimeError(told["fault"])
@@ -85,7 +85,7 @@ def _become_harmless(confine: Any, work: Callable[[], Any], writer: int, parent:
             os._exit(0)
         _close_all_but(writer)
         _keep_memory_apart(confine.LIBC)
-        gc.freeze()  # what the notebook has dropped is its own to clean up, and no page is copied for it
+        gc.freeze()  # the notebook cleans up its own garbage, and no page is copied for that
         cpu = math.ceil(limits.search_cpu + limits.search_case_cpu) + 1
         confine.limit_resources(cpu_seconds=cpu, memory_bytes=MEMORY, file_bytes=0, threads=MOST_THREADS)
         confine.no_new_privileges()
@@ -117,7 +117,7 @@ def _close_all_but(kept: int) -> None:
         os.dup2(nowhere, standard)
     for descriptor in [int(path.name) for path in Path("/proc/self/fd").iterdir()]:
         if descriptor > 2 and descriptor != kept:
-            with contextlib.suppress(OSError):  # the one that has listed them
+            with contextlib.suppress(OSError):  # the descriptor that listed them
                 os.close(descriptor)
 
 
@@ -145,7 +145,7 @@ def _read(reader: int, child: int, limits: TimeLimits) -> bytes:
             found += more
         before, spent = wall, cpu
         wall = time.monotonic()
-        with contextlib.suppress(OSError):  # it is gone, and nobody has to wait for it
+        with contextlib.suppress(OSError):  # it is gone, and needs no waiting for
             cpu = time.clock_gettime(clock)
         patience.spend(wall - before, cpu - spent)
     return found

@@ -45,7 +45,7 @@ def other_cases(
     for more in SEEDS:
         other = replace(asking, seed=asking.seed + more)
         for case in (*cases, *sizes, *_large(cases)):
-            if case.watched:  # devices and sizes of tensors depend on no number
+            if case.watched:  # devices and sizes of tensors don't depend on the numbers
                 continue
             expected = observe(exercise, exercise.reference, case, other, exact=True)
             if (expected.failure is not None) == case.raises:
@@ -113,7 +113,7 @@ def _follow(steps: Steps, path: str) -> Any:
                 steps.ways.add((frame.f_code.co_name, last, steps.at(frame)))
             last = steps.at(frame)
         elif event == "exception" and not issubclass(argument[0], ENDS):
-            last = 0  # what comes next is no way that the answer chose
+            last = 0  # the answer didn't choose where it goes on
             trace = argument[2]
             while trace.tb_next is not None:
                 trace = trace.tb_next

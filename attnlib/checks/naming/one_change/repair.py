@@ -52,7 +52,7 @@ def expression(text: str, **parts: Any) -> Any:
             return parts.get(node.id.removeprefix("_"), node) if node.id.startswith("_") else node
 
     made = ast.parse(text, mode="eval").body
-    for node in ast.walk(made):  # it stands in no line yet: in that of what it is put in the place of
+    for node in ast.walk(made):  # new nodes have no line yet: they get the replaced node's
         for place in ("lineno", "col_offset", "end_lineno", "end_col_offset"):
             vars(node).pop(place, None)
     return Filled().visit(made)

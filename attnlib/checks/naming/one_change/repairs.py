@@ -13,7 +13,7 @@ from attnlib.checks.naming.one_change.sites import Site
 def repairs(site: Site, aspects: set[str]) -> Iterator[Repair]:
     """The changes of one node; `aspects` are those in which the answer is wrong, and leave some changes out."""
     if isinstance(getattr(site.node, "ctx", None), ast.Store | ast.Del) and not isinstance(site.node, ast.Tuple):
-        return  # what is assigned to, or deleted
+        return  # a target of an assignment or a deletion
     for new in replacements(site.node, site.scope):
         if not _may_fit_by_chance(site.node, new):
             yield reworded(new, _kind(site.node, new))

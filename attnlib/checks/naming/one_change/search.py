@@ -33,7 +33,7 @@ from attnlib.checks.naming.one_change.written import Written, source_of
 from attnlib.checks.trial.compare import first_difference
 from attnlib.checks.trial.trial import Trial
 
-MOST = {"function": 800, "module": 400}  # changes that are tried: a count, so that the name depends on no clock
+MOST = {"function": 800, "module": 400}  # changes tried: a count, so that the result doesn't depend on a clock
 
 
 def one_change(
@@ -93,7 +93,7 @@ class Search:
         clock = Clock(self.limits.search_cpu, Patience(self.limits.search_wall, self.limits.search_wall))
         try:
             edits = edits_of(self.written, aspects)
-            with clock.running(), quiet():  # Python warns of much that is tried here
+            with clock.running(), quiet():  # Python warns about many of the changes
                 if self._agrees_afresh() and self._holds_elsewhere():
                     return KEPT_STATE
                 for edit in edits[: MOST[self.exercise.kind]]:
@@ -103,9 +103,9 @@ class Search:
                     if clock.is_over():
                         return None
         except RecursionError:
-            return None  # a sum of some hundred terms, say
+            return None  # such as a sum of some hundred terms
         except TimeoutError:
-            return None  # what takes so long cannot be tried hundreds of times
+            return None  # too slow to be tried hundreds of times
         return None
 
     @cached_property

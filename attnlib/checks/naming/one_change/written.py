@@ -54,7 +54,7 @@ class Written:
         try:
             code = compile(self.tree, self.path, "exec")
         except SyntaxError:
-            return {}  # a `return` outside of a function, say
+            return {}  # such as a `return` outside of a function
         names = dict(self.namespace)
         try:
             exec(code, names)
@@ -67,7 +67,7 @@ def source_of(attempt: Any) -> Written | None:
     """The source of a function or class that was written in a file or a notebook's cell, with the helpers it uses."""
     functions = [f for f in vars(attempt).values() if isinstance(f, FunctionType)] if isinstance(attempt, type) else []
     outside = functions[0] if functions else attempt
-    function = getattr(outside, "__wrapped__", outside)  # by @torch.no_grad(), say
+    function = getattr(outside, "__wrapped__", outside)  # such as by @torch.no_grad()
     if not isinstance(outside, FunctionType) or not isinstance(function, FunctionType):
         return None
     path = function.__code__.co_filename
