@@ -33,11 +33,11 @@ def form_of(arguments: Any) -> object:
 
 
 def copied(inputs: tuple[Any, ...], device: str, earlier: Sequence[Tensor]) -> tuple[Any, ...]:
-    """The inputs in tensors of the attempt's own; in those of an earlier call, where shape, dtype and strides fit.
+    """Copy the inputs into tensors of the attempt's own, reusing an earlier call's where shape, dtype and strides fit.
 
-    So a caller calls again with the same objects, which hold other numbers by then: an answer that is remembered for
-    the object, as `functools.cache` remembers it, is seen to be that of before. All other calls have objects of
-    their own, or else an input that an attempt keeps would be given the numbers of now.
+    So calls repeat with the same objects, which hold other numbers by then: an answer remembered for the object, as by
+    `functools.cache`, is caught with its old value. All other calls get new objects; otherwise an input that an
+    attempt keeps would receive the new numbers.
     """
     free = list(earlier) if device != "meta" else []
     leaves, form = tree_flatten(inputs)
@@ -57,7 +57,7 @@ def _copy(tensor: Tensor, device: str, free: list[Tensor]) -> Tensor:
 
 
 def laid_out_like(tensor: Tensor, device: str) -> Tensor:
-    """A copy with the strides of the original, so that an input meant not to be contiguous stays so."""
+    """Copy with the strides of the original, so that an input meant not to be contiguous stays so."""
     is_elsewhere = device == "meta"
     place = "cpu" if is_elsewhere else device
     copy = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=place).copy_(tensor)

@@ -45,8 +45,8 @@ def without_warnings() -> Iterator[BoundedText]:
 def global_state_kept(seed: int = 0) -> Iterator[None]:
     """Fix a seed, one thread and gradients in the body; then restore random state, dtype, gradient mode and threads.
 
-    On tensors of a few numbers each further thread only waits; and a verdict must depend neither on how many there are
-    nor on a gradient mode that some cell of the notebook has left behind.
+    On tensors of a few numbers each further thread only waits; and a verdict must not depend on how many there are,
+    nor on a gradient mode that a cell of the notebook has left behind.
     """
     dtype, gradient, threads = torch.get_default_dtype(), torch.is_grad_enabled(), torch.get_num_threads()
     with torch.random.fork_rng(devices=[]):

@@ -1,4 +1,4 @@
-"""A second device on a machine that has none: it shows what an attempt makes on the CPU whatever its inputs are on."""
+"""A second device on a machine that has none: it shows what an attempt makes on the CPU for inputs elsewhere."""
 
 import functools
 import sys
@@ -94,7 +94,7 @@ class _Call:
 
 
 def _each_tensor(change: Callable[[Tensor], Tensor], value: Any) -> Any:
-    """An operator's argument or result, a tensor or a list of some, with each tensor changed."""
+    """Apply the change to each tensor in an operator's argument or result."""
     if isinstance(value, Tensor):
         return change(value)
     if isinstance(value, list | tuple):
@@ -111,12 +111,12 @@ def _leave_out_of_compilation() -> None:
 
 
 def on_other_device(tensor: Tensor) -> Tensor:
-    """A tensor on the other device with the numbers of this one, to be made before `OtherDevice` is entered."""
+    """Return a tensor on the other device with the numbers of this one; made before `OtherDevice` is entered."""
     return _on_other(tensor, {})
 
 
 def _numbers_of(handle: Tensor) -> Tensor:
-    """The numbers of a tensor on `meta`; zeros, if it was made where no operator could be seen."""
+    """Return the numbers of a tensor on `meta`; zeros if it was made where no operator could be seen."""
     storage: Any = handle.untyped_storage()
     if not hasattr(storage, "numbers"):
         storage.numbers = torch.zeros(storage.nbytes(), dtype=torch.uint8).untyped_storage()
@@ -125,7 +125,7 @@ def _numbers_of(handle: Tensor) -> Tensor:
 
 
 def _on_other(numbers: Tensor, storages: Storages) -> Tensor:
-    """The tensor on `meta` that has these numbers; views of the same numbers share a storage there, too."""
+    """Return the tensor on `meta` for these numbers; views of the same numbers share a storage there as well."""
     kept = numbers.untyped_storage()
     if kept._cdata not in storages:
         storage: Any = torch.UntypedStorage(kept.nbytes(), device="meta")
@@ -136,7 +136,7 @@ def _on_other(numbers: Tensor, storages: Storages) -> Tensor:
 
 
 def _as_it_is_now(handle: Tensor, numbers: Tensor) -> Tensor:
-    """A tensor that was changed in place: its shape may have changed, too (`unsqueeze_`, `resize_`)."""
+    """Return a tensor after a change in place, which may have changed its shape as well (`unsqueeze_`, `resize_`)."""
     if handle.shape != numbers.shape or handle.stride() != numbers.stride():
         handle.set_(handle.untyped_storage(), numbers.storage_offset(), numbers.shape, numbers.stride())
     return handle

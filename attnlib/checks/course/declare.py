@@ -196,7 +196,7 @@ def _together(one: Misconception, other: Misconception) -> dict[str, Any]:
 
 
 def _inside(title: str) -> str:
-    """A title inside a sentence, where a word such as GELU keeps its capitals."""
+    """Return a title as it is written inside a sentence, where a word such as GELU keeps its capitals."""
     first = title.split()[0]
     return title if first[1:] != first[1:].lower() else title[0].lower() + title[1:]
 

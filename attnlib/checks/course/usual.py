@@ -49,9 +49,9 @@ def usual_cases(
     """Cases for `make(draw, **sizes)`: sizes all different, a batch of one, one word, earlier calls, gradients, memory.
 
     `sizes` are those of the visible cases, `one` those of the smallest batch, `more` those of the grader's own cases;
-    `word` those of sentences of a single word, where they do not follow from the names in `COUNTS`. `magnitude` is the
-    size of what is subtracted on the way to a gradient, where few numbers are left of it. Without `room`, no more words
-    fit than those of `sizes`. No axis has length 0: what is right for a batch of nothing is left open.
+    `word` those of sentences of a single word, if they don't follow from the names in `COUNTS`. `magnitude` is the size
+    of what is subtracted on the way to a gradient, if few digits of it are left. Without `room`, no more words fit than
+    those of `sizes`. No axis has length 0: the right answer for an empty batch is left open.
     """
     inputs = partial(make, **sizes)
     in_float64: dict[str, Any] = {"dtype": torch.float64, "part": "robustness"}
@@ -114,13 +114,13 @@ COUNTS = ("b", "n", "q", "k")
 
 
 MANY = (37, 41, 43)
-"""More words than any sentence that a lesson has computed with before an exercise; each count another prime."""
+"""More words than any sentence a lesson has computed with before an exercise; each count is another prime."""
 
 
 def _other_sizes(sizes: Sizes, unlike: Sequence[Sizes]) -> list[Sizes]:
     """Sizes of earlier calls: fewer words, then each count larger by itself; `unlike` where nothing is counted.
 
-    What is kept from the first call is too small then, and what is kept from the last is too large.
+    A value kept from the first call is too small then, and one kept from the last is too large.
     """
     counted = [name for name in COUNTS if name in sizes]
     fewer = {name: max(1, sizes[name] - 2) for name in counted if name != "b"}

@@ -166,7 +166,7 @@ PROBABILITY = 0.3
 
 
 def plain_perceptron(shapes: dict[str, tuple[int, ...]], prefix: str = "") -> dict[str, Tensor]:
-    """Weights with which each entry x becomes dropout(dropout(gelu(x + 1/2)) + 1)."""
+    """Return weights with which each entry x becomes dropout(dropout(gelu(x + 1/2)) + 1)."""
     return {
         f"{prefix}up.weight": torch.eye(*shapes[f"{prefix}up.weight"]),
         f"{prefix}down.weight": torch.eye(*shapes[f"{prefix}down.weight"]),
@@ -207,7 +207,7 @@ def block_inputs(draw: Draw, *, b: int, n: int, sizes: tuple[Any, ...]) -> tuple
 def _padded(
     draw: Draw, *, lengths: tuple[int, ...], sizes: tuple[Any, ...], first: bool = False, between: bool = False
 ) -> tuple[tuple[Any, ...], tuple[Tensor, Tensor]]:
-    """Sentences of these lengths; the padding is `first`, or `between` the words, or at the end."""
+    """Draw sentences of these lengths, with padding `first`, `between` the words, or at the end."""
     longest = max(lengths)
     mask = torch.arange(longest) < torch.tensor(lengths)[:, None]
     if between:
@@ -217,7 +217,7 @@ def _padded(
 
 
 def _at_real_positions(asked: Asked, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
-    """The output with zeros at padded positions: what a block makes of those is left open."""
+    """Set the output at padded positions to zero: the contract leaves it open."""
     (output,) = asked(*inputs)
     return (output.masked_fill(~inputs[1][..., None], 0.0),)
 
@@ -284,7 +284,7 @@ def padding_case(name: str, *, part: str = "mask", hidden: bool = False, **input
 
 
 def _mask_by_mask(part: str) -> tuple[Case, Case]:
-    """Calls with a key mask, with another one, and without one: none may be kept."""
+    """Draw calls with a key mask, with another one, and without: none may be kept."""
     sizes = (12, 3, 1.3)
     without, masked = partial(block_inputs, b=3, n=5, sizes=sizes), partial(_padded, lengths=(5, 3, 2), sizes=sizes)
     return (
@@ -496,7 +496,7 @@ class PostNormBlock(attnlib.EncoderBlock):
 
 
 def _two_branches(draw: Draw) -> tuple[tuple[Any, ...], tuple[Tensor]]:
-    """Words far from mean 0 and variance 1, so that it shows where they are normalised."""
+    """Draw words far from mean 0 and variance 1, to show where they are normalised."""
     return (12, 3, 1.3), (draw.normal(2, 7, 12, scale=3.0, shift=2.0),)
 
 
@@ -624,7 +624,7 @@ DIGIT_READER = WrittenExercise(
 
 
 def block_cost(lengths: Tensor, d_model: int, num_heads: int, d_hidden: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Four projections and two matrices for each word; a score and a mixture for each pair, in every head."""
+    """Count four projections and two matrices per word, and per pair a score and a mixture in every head."""
     tables = num_heads * lengths**2
     word_by_word = lengths * (4 * d_model**2 + 2 * d_model * d_hidden)
     return word_by_word, 2 * tables * (d_model // num_heads), tables
