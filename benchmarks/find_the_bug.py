@@ -84,7 +84,7 @@ def score(bug: dict[str, Any], answer: dict[str, Any], *, may_run: bool) -> dict
 
 
 def _lines_right(bug: dict[str, Any], lines: Any) -> bool:
-    """One line of each wrong place, and none that is right; of a wrong place of several lines any will do."""
+    """True if the lines include one of each wrong place, and no right line; any line of a wrong place will do."""
     named = set(lines) if isinstance(lines, list) and all(isinstance(line, int) for line in lines) else set()
     runs: list[list[int]] = []
     for line in bug["lines"]:

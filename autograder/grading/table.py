@@ -18,9 +18,9 @@ TIGHT: Any = {"padding": (0, 1, 0, 0), "pad_edge": False}  # a terminal of 80 co
 
 
 def grading_tables(graded: list[Graded], known: Mapping[str, Exercise]) -> Iterator[Table]:
-    """Return a table row for each exercise of each student: its points, the reason for missing ones, and remarks.
+    """Yield each lesson's table: every exercise's points and the reason for missing ones; then a table of remarks.
 
-    A misconception is told by its title, as the student is told it. Whole sentences have a table of their own, in which
+    A misconception appears under its title, as for the student. Whole sentences have a table of their own, in which
     80 columns hold them.
     """
     for lesson in sorted({one.lesson for one in graded}):

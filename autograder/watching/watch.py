@@ -118,7 +118,7 @@ class Watch:
         return {(one.student, one.lesson): one for one in graded}
 
     def _answer(self, attempt: Attempt, graded: Graded) -> bool:
-        """Write and release the feedback, then note it: an attempt that is noted has its answer."""
+        """Write and release the feedback, then note it; return whether the attempt is done with."""
         if graded.fault:
             return self._failed(attempt, graded.problem or "a fault of the grader's own")
         try:
@@ -146,7 +146,7 @@ class Watch:
         write_whole(folder / f"{attempt.lesson}.html", text)
 
     def _failed(self, attempt: Attempt, why: str) -> bool:
-        """Try it again later; after some tries, leave it to `grade`, which knows it as not graded."""
+        """Try again later or, after some tries, leave it to `grade` as not graded; return whether it is done with."""
         tries = self.troubles[attempt.key].tries + 1 if attempt.key in self.troubles else 1
         self.troubles[attempt.key] = Trouble(tries, time.monotonic())
         if tries < TRIES:

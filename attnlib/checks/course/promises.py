@@ -96,7 +96,7 @@ PROMISES = (
 
 
 def promised(exercise: Exercise) -> Iterator[Case]:
-    """Return cases for the promises that no case of the exercise tries, each made from the first suitable case."""
+    """Yield cases for the promises that no case of the exercise tries, each made from the first suitable case."""
     part = "robustness" if "robustness" in exercise.parts else next(iter(exercise.parts))
     visible = [case for case in exercise.cases if not (case.hidden or case.raises)]
     visible.sort(key=lambda case: case.probe is not None)  # a probe may call with other inputs than the case's

@@ -87,7 +87,7 @@ def _of_rows(name: str, *, part: str = "values", hidden: bool = False, **inputs:
 
 
 def _many_blocks(name: str, *, b: int, q: int, k: int, width: int, hidden: bool = False) -> Case:
-    """Yield one block at a time: nothing larger than four of them may be made, and no three may be held."""
+    """A case with one block at a time: nothing larger than four of them may be made, and no three may be held."""
     inputs = partial(_rows, b=b, q=q, k=k, widths=(width,), fleeting=True)
     return Case(name=name, inputs=inputs, part="one block at a time", hidden=hidden, largest=4 * b * q * width)
 

@@ -53,7 +53,7 @@ def other_cases(
 
 
 def _large(cases: Sequence[Case]) -> Iterator[Case]:
-    """Return inputs thirty times as large: a softmax that is right only by luck underflows, or becomes infinite."""
+    """Yield inputs thirty times as large: a softmax that is right only by luck underflows, or becomes infinite."""
     magnitude = max((case.magnitude for case in cases), default=0.0)
     if magnitude < LARGE:
         return

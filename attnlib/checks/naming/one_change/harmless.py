@@ -121,7 +121,7 @@ class _Reader:
         return all(self._all(child, names, outside) for child in ast.iter_child_nodes(node))
 
     def _stands_for_nothing_bad(self, chain: list[str], names: dict[str, Any]) -> bool:
-        """Follow the names through modules, as in `torch.nn.functional.softmax`; beyond that, each is an attribute."""
+        """True if the name is harmless, followed through modules (`torch.nn.functional.softmax`), then attributes."""
         first, *rest = chain
         if first not in names:
             return (first in BUILTINS and all(name in self.attributes for name in rest)) or not hasattr(builtins, first)

@@ -23,10 +23,10 @@ def repairs(site: Site, aspects: set[str]) -> Iterator[Repair]:
 
 
 def _may_fit_by_chance(old: ast.AST, new: ast.AST) -> bool:
-    """A size just large enough for what was tried; what a tensor is made like, in its place; no copy; one maximum.
+    """True for a size that just fits, a tensor in place of one like it, a missing copy, or one maximum for all.
 
-    What is written to it would then reach what it copied. And whatever is subtracted before a softmax cancels: the
-    largest number of all rows does, too, until one row lies far below the others.
+    A write to the original would then reach its copy. And anything subtracted before a softmax cancels: so does the
+    largest number of all rows, until one row is far below the others.
     """
     if isinstance(old, ast.Constant):
         return type(old.value) is int and old.value > LARGEST
