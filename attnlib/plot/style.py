@@ -107,7 +107,7 @@ _FORM = ("linestyle", "marker", "linewidth", "markersize", "hatch", "sizes")
 
 
 def _form(handle: Any) -> tuple[str, ...]:
-    """All but the colour of what a legend draws."""
+    """Return everything but the colour of an entry in a legend."""
     asked = (getattr(handle, f"get_{name}", lambda: None)() for name in _FORM)
     return (type(handle).__name__, *map(str, asked))
 
